@@ -1,0 +1,83 @@
+//! Opaque cursors: where a listing went on, and with which filters (contract 1).
+//!
+//! A cursor carries its filters, so it may be given alone, and the account and list that it belongs to, so that one
+//! used elsewhere is refused. It names a place between rows, not a row: it stays usable when its row is gone.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+
+use super::id::{AccountId, Ulid};
+
+const VERSION: u8 = 1;
+
+/// The decoded content of a cursor.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cursor {
+    /// Version of this encoding.
+    version: u8,
+    /// Name of the list, such as `events`.
+    pub list: String,
+    /// Account whose list it is.
+    pub account: AccountId,
+    /// Rows strictly before this identifier come next.
+    pub before: Ulid,
+    /// The filters of the first page, name and value, in name order.
+    pub filters: Vec<(String, String)>,
+}
+
+/// The text is no cursor of this list, of this account, with these filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("is not a cursor of this list with these filters; start again without one")]
+pub struct InvalidCursor;
+
+impl Cursor {
+    /// A cursor for what comes before `before`.
+    pub fn new(list: &str, account: AccountId, before: Ulid, filters: Vec<(String, String)>) -> Self {
+        Self { version: VERSION, list: list.to_owned(), account, before, filters }
+    }
+
+    /// The opaque text that the caller gets.
+    pub fn encode(&self) -> String {
+        URL_SAFE_NO_PAD.encode(postcard::to_stdvec(self).unwrap_or_default())
+    }
+
+    /// Reads a cursor given for `list` of `account`; `filters` are those given beside it, and may be empty.
+    ///
+    /// # Errors
+    /// [`InvalidCursor`] where the text is damaged or belongs to another list, account or set of filters.
+    pub fn decode(
+        text: &str,
+        list: &str,
+        account: AccountId,
+        filters: &[(String, String)],
+    ) -> Result<Self, InvalidCursor> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| InvalidCursor)?;
+        let cursor: Self = postcard::from_bytes(&bytes).map_err(|_| InvalidCursor)?;
+        let fits = cursor.version == VERSION
+            && cursor.list == list
+            && cursor.account == account
+            && (filters.is_empty() || filters == cursor.filters);
+        if fits { Ok(cursor) } else { Err(InvalidCursor) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_goes_on_alone_and_is_refused_with_other_filters_or_another_account() {
+        let account = AccountId(Ulid([1; 16]));
+        let filters = vec![("type".to_owned(), "delivered".to_owned())];
+        let cursor = Cursor::new("events", account, Ulid([9; 16]), filters.clone());
+        let text = cursor.encode();
+        assert_eq!(Cursor::decode(&text, "events", account, &[]).as_ref(), Ok(&cursor));
+        assert_eq!(Cursor::decode(&text, "events", account, &filters).as_ref(), Ok(&cursor));
+        let other = [("type".to_owned(), "bounced".to_owned())];
+        assert!(Cursor::decode(&text, "events", account, &other).is_err());
+        assert!(Cursor::decode(&text, "messages", account, &[]).is_err());
+        assert!(Cursor::decode(&text, "events", AccountId(Ulid([2; 16])), &[]).is_err());
+        assert!(Cursor::decode("%%%", "events", account, &[]).is_err());
+    }
+}

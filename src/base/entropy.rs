@@ -1,0 +1,40 @@
+//! Chance as an argument: whoever needs random bytes is handed a source of them.
+
+use std::sync::Mutex;
+
+/// A source of random bytes. The real one is the operating system's (floor `net`); tests and the simulator
+/// pass a seeded one, so that a run can be repeated byte for byte.
+pub trait Entropy: Send + Sync {
+    /// Fills `bytes` with random bytes fit for keys and tokens.
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+/// `N` random bytes from `entropy`.
+pub fn bytes<const N: usize>(entropy: &dyn Entropy) -> [u8; N] {
+    let mut out = [0; N];
+    entropy.fill(&mut out);
+    out
+}
+
+/// A repeatable source for tests and simulations (splitmix64). Never for secrets of a real service.
+pub struct SeededEntropy(Mutex<u64>);
+
+impl SeededEntropy {
+    /// The sequence that belongs to `seed`.
+    pub const fn new(seed: u64) -> Self {
+        Self(Mutex::new(seed))
+    }
+}
+
+impl Entropy for SeededEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for chunk in bytes.chunks_mut(8) {
+            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = *state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            chunk.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes()[..chunk.len()]);
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Floor 0: what everything else is made of. Time, identifiers, chance, secrets, signatures, cursors.
+//! Knows no runtime, no protocol and no storage.
+
+pub mod cursor;
+pub mod entropy;
+pub mod id;
+pub mod secret;
+pub mod signature;
+pub mod time;

@@ -1,0 +1,118 @@
+//! Secrets: bytes that never reach a log, and the master key that seals what must be readable again.
+//!
+//! API keys are only hashed. Webhook secrets, DKIM private keys and content keys are needed in clear, so they rest
+//! sealed with AES-256-GCM under the master key; `context` names what is sealed, so that one sealed row
+//! can't be put in another's place.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+use super::entropy::{self, Entropy};
+
+/// Bytes that are wiped when dropped and that no formatter shows.
+#[derive(Clone)]
+pub struct Secret(Zeroizing<Vec<u8>>);
+
+impl Secret {
+    /// Takes `bytes` into keeping.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        Self(Zeroizing::new(bytes.into()))
+    }
+
+    /// The bytes themselves, for the one place that needs them.
+    pub fn expose(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The secret as text, where it is text.
+    pub fn expose_text(&self) -> &str {
+        std::str::from_utf8(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// What [`MasterKey::seal`] made: nonce, ciphertext and tag. Safe to store, useless without the master key.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sealed(pub Vec<u8>);
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sealed({} bytes)", self.0.len())
+    }
+}
+
+/// A sealed value that this key, or this context, does not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a sealed value does not open: it is damaged, or the master key is not the one it was sealed with")]
+pub struct Unsealable;
+
+/// A 256-bit AES-GCM key: the master key of a data directory, or the key of one content segment.
+pub struct MasterKey(LessSafeKey);
+
+impl MasterKey {
+    /// Length of the raw key in bytes.
+    pub const LENGTH: usize = 32;
+
+    /// The key made of these bytes.
+    pub fn new(bytes: &[u8; Self::LENGTH]) -> Self {
+        let key = UnboundKey::new(&AES_256_GCM, bytes).unwrap_or_else(|_| unreachable!("32 bytes are an AES-256 key"));
+        Self(LessSafeKey::new(key))
+    }
+
+    /// Encrypts `clear` for the place that `context` names, with a fresh nonce from `entropy`.
+    pub fn seal(&self, context: &[u8], clear: &[u8], entropy: &dyn Entropy) -> Sealed {
+        let nonce = entropy::bytes::<NONCE_LEN>(entropy);
+        let mut body = clear.to_vec();
+        self.0
+            .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(context), &mut body)
+            .unwrap_or_else(|_| unreachable!("AES-GCM seals any input that fits in memory"));
+        let mut sealed = nonce.to_vec();
+        sealed.append(&mut body);
+        Sealed(sealed)
+    }
+
+    /// Decrypts what [`Self::seal`] made for the same `context`.
+    ///
+    /// # Errors
+    /// [`Unsealable`] where the bytes were changed, moved, or sealed under another key.
+    pub fn open(&self, context: &[u8], sealed: &[u8]) -> Result<Secret, Unsealable> {
+        let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(Unsealable)?;
+        let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unsealable)?;
+        let mut body = body.to_vec();
+        let length = self.0.open_in_place(nonce, Aad::from(context), &mut body).map_err(|_| Unsealable)?.len();
+        body.truncate(length);
+        Ok(Secret::new(body))
+    }
+}
+
+impl fmt::Debug for MasterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("MasterKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::entropy::SeededEntropy;
+    use super::*;
+
+    #[test]
+    fn what_is_sealed_opens_only_with_its_key_in_its_place() {
+        let entropy = SeededEntropy::new(1);
+        let key = MasterKey::new(&[7; 32]);
+        let sealed = key.seal(b"webhook whk_1", b"whsec_abc", &entropy);
+        assert_eq!(key.open(b"webhook whk_1", &sealed.0).unwrap().expose(), b"whsec_abc");
+        assert!(key.open(b"webhook whk_2", &sealed.0).is_err());
+        assert!(MasterKey::new(&[8; 32]).open(b"webhook whk_1", &sealed.0).is_err());
+        assert!(key.open(b"webhook whk_1", &sealed.0[..5]).is_err());
+        assert!(!format!("{:?} {sealed:?}", Secret::new(*b"whsec_abc")).contains("whsec"));
+    }
+}

@@ -1,0 +1,142 @@
+//! Wall time as stored, compared and shown: milliseconds since the Unix epoch.
+//!
+//! Nothing here reads a clock: time is an argument everywhere below the edges, so that one virtual
+//! clock can move the whole program.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A moment in wall time, in milliseconds since 1970-01-01T00:00:00Z. Never negative.
+///
+/// Shown and parsed as ISO 8601 with offset; always written in UTC, as contract 1 asks:
+/// `2026-11-20T15:04:05.123+00:00`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Timestamp(u64);
+
+/// What is wrong with a text that should be a moment in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("must be an ISO 8601 time with an offset, such as 2026-11-20T15:04:05+00:00")]
+pub struct InvalidTimestamp;
+
+impl Timestamp {
+    /// The epoch itself, before every stored moment.
+    pub const ZERO: Self = Self(0);
+    /// After every moment that can be stored; the end of an open range.
+    pub const MAX: Self = Self(253_402_300_799_999);
+
+    /// The moment `millis` milliseconds after the epoch, held to the years that ISO 8601 can write.
+    pub const fn from_millis(millis: u64) -> Self {
+        if millis > Self::MAX.0 { Self::MAX } else { Self(millis) }
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_millis(self) -> u64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub const fn as_secs(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// How long after `earlier` this is; zero where it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    fn civil(self) -> jiff::Timestamp {
+        let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
+        jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH)
+    }
+
+    /// The `Date` header's form (RFC 5322 3.3), in UTC: `Fri, 20 Nov 2026 15:04:05 +0000`.
+    pub fn to_rfc5322(self) -> String {
+        self.civil().strftime("%a, %d %b %Y %H:%M:%S +0000").to_string()
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+    fn add(self, later: Duration) -> Self {
+        let millis = u64::try_from(later.as_millis()).unwrap_or(u64::MAX);
+        Self::from_millis(self.0.saturating_add(millis))
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+    fn sub(self, earlier: Duration) -> Self {
+        let millis = u64::try_from(earlier.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(millis))
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.civil().strftime("%Y-%m-%dT%H:%M:%S%.3f+00:00"))
+    }
+}
+
+impl FromStr for Timestamp {
+    type Err = InvalidTimestamp;
+    fn from_str(text: &str) -> Result<Self, InvalidTimestamp> {
+        let moment: jiff::Timestamp = text.parse().map_err(|_| InvalidTimestamp)?;
+        let millis = u64::try_from(moment.as_millisecond()).map_err(|_| InvalidTimestamp)?;
+        Ok(Self::from_millis(millis))
+    }
+}
+
+/// Serialises a [`Timestamp`] as contract 1's text, for JSON that leaves the program. Rows keep the number.
+pub mod iso {
+    use super::Timestamp;
+    use serde::Serializer;
+
+    /// For `#[serde(serialize_with)]`.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(at)
+    }
+
+    /// For `#[serde(serialize_with)]` on an optional moment; an absent one is null.
+    pub mod option {
+        use super::super::Timestamp;
+        use serde::Serializer;
+
+        /// For `#[serde(serialize_with)]`.
+        ///
+        /// # Errors
+        /// Those of the serializer.
+        pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+            match at {
+                Some(at) => to.collect_str(at),
+                None => to.serialize_none(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_written_in_utc_with_milliseconds_and_an_offset() {
+        let at = Timestamp::from_millis(1_700_000_000_005);
+        assert_eq!(at.to_string(), "2023-11-14T22:13:20.005+00:00");
+        assert_eq!(at.to_rfc5322(), "Tue, 14 Nov 2023 22:13:20 +0000");
+    }
+
+    #[test]
+    fn a_moment_with_any_offset_is_read_and_one_without_is_refused() {
+        let at: Timestamp = "2023-11-15T00:13:20.005+02:00".parse().unwrap();
+        assert_eq!(at.as_millis(), 1_700_000_000_005);
+        assert!("2023-11-15T00:13:20".parse::<Timestamp>().is_err());
+        assert!("yesterday".parse::<Timestamp>().is_err());
+    }
+}

@@ -1,0 +1,247 @@
+//! The customer's event record (contract 4): one object in the list, in the timeline and as a webhook's body.
+//!
+//! It is serialised once, by the writer, when its identifier is known; its bytes are then fixed and used everywhere.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::stream::Stream;
+use crate::base::id::{self, EventId, MessageId};
+use crate::base::time::{Timestamp, iso};
+
+/// What happened to a message.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EventType {
+    /// Accepted and durable.
+    Queued,
+    /// An attempt met a transient failure; another follows.
+    Deferred,
+    /// The receiver's server took it.
+    Delivered,
+    /// The receiver's server refused it for good.
+    Bounced,
+    /// Given up without a permanent answer.
+    Failed,
+    /// The recipient called it spam.
+    Complained,
+    /// Not sent, because its address became suppressed.
+    Suppressed,
+    /// The recipient used the hosted unsubscribe link.
+    Unsubscribed,
+    /// Withdrawn by the sender.
+    Canceled,
+}
+
+/// The text names no event type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of queued, deferred, delivered, bounced, failed, complained, suppressed, unsubscribed, canceled")]
+pub struct InvalidEventType;
+
+impl EventType {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 9] = [
+        Self::Queued,
+        Self::Deferred,
+        Self::Delivered,
+        Self::Bounced,
+        Self::Failed,
+        Self::Complained,
+        Self::Suppressed,
+        Self::Unsubscribed,
+        Self::Canceled,
+    ];
+
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Deferred => "deferred",
+            Self::Delivered => "delivered",
+            Self::Bounced => "bounced",
+            Self::Failed => "failed",
+            Self::Complained => "complained",
+            Self::Suppressed => "suppressed",
+            Self::Unsubscribed => "unsubscribed",
+            Self::Canceled => "canceled",
+        }
+    }
+
+    /// The byte that stands for the type in storage keys. Never reused for another type.
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+}
+
+impl fmt::Display for EventType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for EventType {
+    type Err = InvalidEventType;
+    fn from_str(text: &str) -> Result<Self, InvalidEventType> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or(InvalidEventType)
+    }
+}
+
+/// The transport security of an attempt, as the event and the message record show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsFacts {
+    /// Protocol version, such as `TLSv1.3`.
+    pub version: String,
+    /// Cipher suite by its IANA name.
+    pub cipher: String,
+    /// How the server proved who it is.
+    pub authenticated: Authenticated,
+    /// The policy that applied.
+    pub policy: TlsPolicy,
+}
+
+/// How a mail server proved who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Authenticated {
+    /// Not at all.
+    None,
+    /// By a certificate that verifies for its name.
+    Pkix,
+    /// By DANE (RFC 7672).
+    Dane,
+}
+
+/// The policy under which a connection was secured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TlsPolicy {
+    /// Encrypt where the server offers it (RFC 7435).
+    #[serde(rename = "opportunistic")]
+    Opportunistic,
+    /// MTA-STS (RFC 8461).
+    #[serde(rename = "mta-sts")]
+    MtaSts,
+    /// DANE (RFC 7672).
+    #[serde(rename = "dane")]
+    Dane,
+}
+
+/// How final, and whose fault, a refusal is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BounceKind {
+    /// The address or its domain can't receive.
+    Hard,
+    /// It may receive later, or something smaller.
+    Soft,
+    /// The sender, not the recipient, is refused.
+    Block,
+    /// Nothing certain can be said.
+    Undetermined,
+}
+
+/// Who told of the failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BounceSource {
+    /// The receiver's server, in the SMTP session.
+    Smtp,
+    /// A delivery status notification.
+    Dsn,
+    /// The domain name system.
+    Dns,
+    /// Ourselves, before asking.
+    Local,
+}
+
+/// What a failure means, and why we think so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bounce {
+    /// How final it is.
+    pub kind: BounceKind,
+    /// The category, such as `invalid_recipient`.
+    pub category: String,
+    /// The enhanced status code that applies: theirs, or ours where none answered.
+    pub status: Option<String>,
+    /// Who told.
+    pub source: BounceSource,
+    /// The rule that matched.
+    pub rule: String,
+    /// One plain sentence of what to do.
+    pub advice: String,
+    /// Whether the recipient's address was suppressed for it.
+    pub suppressed: bool,
+}
+
+/// What a complaint report says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Complaint {
+    /// The report's `Feedback-Type` (RFC 5965).
+    pub feedback_type: Option<String>,
+    /// Who reported.
+    pub reporter: Option<String>,
+}
+
+/// The facts of an attempt that an event carries; all absent where no attempt was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptFacts {
+    /// The attempt's number, from 1.
+    pub attempt: Option<u32>,
+    /// The answer's code.
+    pub smtp_code: Option<u16>,
+    /// The answer's enhanced code (RFC 3463).
+    pub smtp_enhanced_code: Option<String>,
+    /// The answer as received, all lines.
+    pub smtp_response: Option<String>,
+    /// The mail server asked.
+    pub mx_host: Option<String>,
+    /// Its address.
+    pub mx_ip: Option<String>,
+    /// The relay used.
+    pub relay: Option<String>,
+    /// How the connection was secured.
+    pub tls: Option<TlsFacts>,
+    /// How long the attempt took, in milliseconds.
+    pub duration_ms: Option<u64>,
+}
+
+/// The event record. Its JSON has exactly the members of contract 4; absent facts are null.
+#[derive(Clone, Debug, Serialize)]
+pub struct EventRecord<'a> {
+    /// The event's own identifier.
+    #[serde(serialize_with = "id::as_text")]
+    pub id: EventId,
+    /// What happened.
+    #[serde(rename = "type")]
+    pub kind: EventType,
+    /// The message it happened to.
+    #[serde(serialize_with = "id::as_text")]
+    pub message_id: MessageId,
+    /// That message's Message-ID, in angle brackets.
+    pub message_id_header: &'a str,
+    /// That message's stream.
+    pub stream: Stream,
+    /// Sender as given.
+    pub from: &'a str,
+    /// Recipient as given.
+    pub to: &'a str,
+    /// Subject as given.
+    pub subject: Option<&'a str>,
+    /// Metadata as given.
+    pub metadata: &'a BTreeMap<String, String>,
+    /// When it was recorded.
+    #[serde(serialize_with = "iso::serialize")]
+    pub created_at: Timestamp,
+    /// The attempt's facts.
+    #[serde(flatten)]
+    pub facts: &'a AttemptFacts,
+    /// When the next attempt is due.
+    #[serde(serialize_with = "iso::option::serialize")]
+    pub next_attempt_at: Option<Timestamp>,
+    /// What a failure means.
+    pub bounce: Option<&'a Bounce>,
+    /// What a complaint says.
+    pub complaint: Option<&'a Complaint>,
+}

@@ -1,0 +1,62 @@
+//! What is wrong with a caller's input: every fault of one request at once, by field (contract 1).
+
+use std::collections::BTreeMap;
+
+/// Faults by dotted field name (`headers.X-Foo`, `events.1`). Empty means that the input is good.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Violations {
+    faults: BTreeMap<String, Vec<String>>,
+    hints: Vec<String>,
+}
+
+impl Violations {
+    /// No fault yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One fault of one field.
+    pub fn of(field: impl Into<String>, sentence: impl Into<String>) -> Self {
+        let mut violations = Self::new();
+        violations.add(field, sentence);
+        violations
+    }
+
+    /// Adds a fault of `field`: a sentence that says what to do.
+    pub fn add(&mut self, field: impl Into<String>, sentence: impl Into<String>) {
+        self.faults.entry(field.into()).or_default().push(sentence.into());
+    }
+
+    /// Adds a hint for the answer's `message`, such as the nearest known name of an unknown field.
+    pub fn hint(&mut self, hint: impl Into<String>) {
+        self.hints.push(hint.into());
+    }
+
+    /// Takes the value out of `parsed`, or notes its error under `field`.
+    pub fn check<T, E: std::fmt::Display>(&mut self, field: &str, parsed: Result<T, E>) -> Option<T> {
+        parsed.map_err(|fault| self.add(field, fault.to_string())).ok()
+    }
+
+    /// Whether there is no fault.
+    pub fn is_empty(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// The faults by field, in field order.
+    pub const fn by_field(&self) -> &BTreeMap<String, Vec<String>> {
+        &self.faults
+    }
+
+    /// The hints for the answer's `message`.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
+    /// `value` where nothing is wrong, else the faults.
+    ///
+    /// # Errors
+    /// The faults themselves, where there are any.
+    pub fn or<T>(self, value: impl FnOnce() -> Option<T>) -> Result<T, Self> {
+        if self.is_empty() { value().ok_or(self) } else { Err(self) }
+    }
+}

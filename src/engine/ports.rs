@@ -1,0 +1,163 @@
+//! The ports: what the engine asks of the world. Floor `net` implements them with real sockets, tests with scripts.
+
+use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
+use crate::smtp::outcome::{Envelope, Outcome};
+
+/// A future behind a port.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Time. The real one reads the system's clocks; the virtual one stands still until it is advanced.
+pub trait Clock: Send + Sync {
+    /// Wall time, for stamps and deadlines that are stored.
+    fn now(&self) -> Timestamp;
+    /// Time since some fixed moment, which never goes back: for the request rate and cache lifetimes.
+    fn monotonic(&self) -> Duration;
+}
+
+/// One mail server of a domain, with the addresses to try in this order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailHost {
+    /// The server's name, without trailing dot.
+    pub name: String,
+    /// Its MX preference; 0 for an implicit MX.
+    pub preference: u16,
+    /// Its addresses that may be connected to; never empty.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// Why no mail server of a domain can be named (contract 6).
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RouteFailure {
+    /// NXDOMAIN: permanent, 5.1.2.
+    #[error("the domain does not exist")]
+    NoSuchDomain,
+    /// A null MX (RFC 7505): permanent, 5.1.10.
+    #[error("the domain accepts no mail (null MX)")]
+    NullMx,
+    /// Every answer is an authoritative "no such host": permanent, 5.4.4.
+    #[error("no mail server of the domain has an address")]
+    NoHost,
+    /// All addresses are of networks that must not be reached: permanent, 5.4.4 `blocked_destination`.
+    #[error("the domain's mail servers have no address that may be reached")]
+    BlockedDestination,
+    /// The best server is ourselves: permanent, 5.4.6.
+    #[error("the domain's mail loops back to this server")]
+    Loop,
+    /// Nothing is known at present (SERVFAIL, time-out): transient, 4.4.3.
+    #[error("the domain could not be looked up: {0}")]
+    Temporary(String),
+}
+
+/// Why a record could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LookupFailure {
+    /// The name, or a record of this type at it, does not exist.
+    #[error("there is no such record")]
+    Absent,
+    /// Nothing is known at present.
+    #[error("the look-up failed: {0}")]
+    Temporary(String),
+}
+
+/// Names. Every look-up is cached by TTL and bounded in time.
+pub trait Resolve: Send + Sync {
+    /// The mail servers of `domain`, in the order to try.
+    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
+    /// The TXT records at `name`, each with its strings joined; asked of the servers now, past the cache.
+    fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
+    /// The target of the CNAME at `name` without trailing dot; asked of the servers now, past the cache.
+    fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>>;
+}
+
+/// One address of one mail server, and how to go there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The server's name, for TLS and the timeline.
+    pub host: Arc<str>,
+    /// Where to connect.
+    pub address: SocketAddr,
+    /// The name to greet with.
+    pub ehlo: Arc<str>,
+    /// The address to connect from; the system's choice where absent.
+    pub source: Option<IpAddr>,
+}
+
+/// The way to mail servers.
+pub trait Transmit: Send + Sync {
+    /// Opens a session: connection, greeting, EHLO, and STARTTLS where it is offered. Where that fails, the outcome
+    /// says in which phase and how.
+    fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
+}
+
+/// An open session with a mail server, for one message after another.
+pub trait Session: Send {
+    /// Transfers one message. Every phase has its deadline, so this ends.
+    fn send<'a>(&'a mut self, envelope: &'a Envelope, message: Bytes) -> BoxFuture<'a, Outcome>;
+    /// Whether another message may be sent on it.
+    fn is_reusable(&self) -> bool;
+    /// Says QUIT and closes, without waiting long.
+    fn quit(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// One signed request to a webhook endpoint.
+#[derive(Debug, Clone)]
+pub struct WebhookRequest {
+    /// The endpoint's https URL.
+    pub url: url::Url,
+    /// Header names and values; `Content-Type` and `User-Agent` among them.
+    pub headers: Vec<(&'static str, String)>,
+    /// The event's bytes.
+    pub body: Bytes,
+}
+
+/// How an attempt failed without a status (contract 5), by the name that the attempt log shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PostError {
+    /// The name did not resolve.
+    Dns,
+    /// No connection.
+    Connect,
+    /// No trustworthy TLS.
+    Tls,
+    /// Not within the 10 seconds.
+    Timeout,
+    /// Connection lost before the status line was whole.
+    Reset,
+    /// Not HTTP.
+    Protocol,
+    /// The address is of a network that must not be reached.
+    Blocked,
+    /// A status that is not 2xx.
+    Status,
+}
+
+/// What became of one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PostOutcome {
+    /// The status, where a status line came.
+    pub status: Option<u16>,
+    /// The failure, absent for a 2xx.
+    pub error: Option<PostError>,
+    /// How long it took.
+    pub duration: Duration,
+    /// Who answered.
+    pub peer: Option<IpAddr>,
+    /// The first 4 KiB of the answer's body.
+    pub body: Option<String>,
+}
+
+/// The way to webhook receivers. One call is one request; nothing is sent again inside it.
+pub trait Post: Send + Sync {
+    /// Sends the request and reads the answer, within 10 seconds in all, name resolution included.
+    fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome>;
+}

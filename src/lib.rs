@@ -1,0 +1,9 @@
+#![doc = include_str!("ARCHITECTURE.md")]
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+pub mod base;
+pub mod domain;
+pub mod engine;
+pub mod machine;
+pub mod mail;
+pub mod smtp;

@@ -1,0 +1,85 @@
+//! What became of one try to hand a message to one mail server: the fact, before anyone judges it.
+
+use std::net::IpAddr;
+
+use super::reply::Reply;
+use crate::domain::event::TlsFacts;
+
+/// What the client needs beside the message itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The return path, without angle brackets.
+    pub mail_from: String,
+    /// The recipient in its wire form, without angle brackets.
+    pub rcpt_to: String,
+    /// Whether the message has octets above 127 (BODY=8BITMIME).
+    pub eight_bit: bool,
+    /// Whether an address or a header needs SMTPUTF8 (RFC 6531).
+    pub smtputf8: bool,
+}
+
+/// The phase of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// TCP connection.
+    Connect,
+    /// The server's greeting.
+    Greeting,
+    /// EHLO or HELO.
+    Ehlo,
+    /// STARTTLS and the handshake.
+    StartTls,
+    /// AUTH.
+    Auth,
+    /// RSET before a further message.
+    Rset,
+    /// MAIL FROM.
+    Mail,
+    /// RCPT TO.
+    Rcpt,
+    /// DATA, until its 354.
+    Data,
+    /// The message's octets.
+    Body,
+    /// The final dot, until its answer.
+    Dot,
+}
+
+/// How the try ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    /// The server answered, in good or ill.
+    Answered(Reply),
+    /// No connection: refused, unreachable.
+    Unreachable(String),
+    /// Nothing within the phase's deadline.
+    TimedOut,
+    /// The connection ended in mid-session.
+    Closed(String),
+    /// What came was no SMTP reply, or too much.
+    Unreadable(String),
+    /// TLS could not be set up.
+    TlsFailed(String),
+    /// The server's SIZE is less than the message: nothing was sent (5.3.4).
+    TooLarge {
+        /// The SIZE it announced, in octets.
+        limit: u64,
+    },
+    /// The server lacks SMTPUTF8 and the message needs it: nothing was sent (5.6.7).
+    NeedsSmtpUtf8,
+    /// The server is ourselves: routing loop (5.4.6).
+    Loop,
+}
+
+/// One try at one server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// In which phase it ended.
+    pub phase: Phase,
+    /// How it ended. A 2xx in phase `Dot` is delivery.
+    pub ending: Ending,
+    /// The address that was asked.
+    pub peer: Option<IpAddr>,
+    /// How the connection was secured.
+    pub tls: Option<TlsFacts>,
+}

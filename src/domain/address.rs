@@ -1,8 +1,17 @@
-//! One mailbox address (RFC 5321 4.1.2), without display name. (Skeleton: parsing follows.)
+//! One mailbox address (RFC 5321 4.1.2), without display name.
+//!
+//! The parser is ours, so that what is accepted is exactly contract 3: dot-strings and quoted local parts, UTF-8 in
+//! both (RFC 6531 3.3), and no address literals. Answers and events echo the address as given; the wire, the storage
+//! and all matching use the domain's A-label.
+
+use std::fmt;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use super::hostname::DomainName;
+use super::hostname::{DomainName, InvalidDomainName};
+use super::limits::{ADDRESS_OCTETS, LOCAL_PART_OCTETS};
+use super::text::is_deceptive;
 
 /// A checked address: as its owner wrote it, and in the form that the wire and all matching use.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -12,17 +21,249 @@ pub struct Address {
     domain: DomainName,
 }
 
+/// Why a text is not one mailbox address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAddress {
+    /// No `@` outside quotes.
+    #[error("must be an email address, such as name@example.com")]
+    NoAt,
+    /// A display name, angle brackets, or a list.
+    #[error("must be one bare address, without a display name, angle brackets or further addresses")]
+    NotBare,
+    /// Over 254 octets.
+    #[error("must be at most 254 octets long")]
+    TooLong,
+    /// Over 64 octets before the `@`.
+    #[error("the part before the @ must be at most 64 octets long")]
+    LocalTooLong,
+    /// The local part is neither a dot-string nor a quoted string.
+    #[error("the part before the @ is not valid; only a quoted one may have spaces or special characters")]
+    Local,
+    /// A control character, line or paragraph separator, or bidirectional control.
+    #[error("must not have control characters, line separators or bidirectional controls")]
+    Control,
+    /// A fault of the domain.
+    #[error(transparent)]
+    Domain(#[from] InvalidDomainName),
+}
+
 impl Address {
     /// The address as given, echoed in answers and events.
     pub fn as_given(&self) -> &str {
         &self.as_given
     }
+
     /// The local part as given, quotes included.
     pub fn local(&self) -> &str {
         &self.local
     }
+
     /// The domain as lower-case A-label.
     pub const fn domain(&self) -> &DomainName {
         &self.domain
+    }
+
+    /// The form for SMTP and header fields: local part as given, domain as A-label.
+    pub fn to_wire(&self) -> String {
+        format!("{}@{}", self.local, self.domain)
+    }
+
+    /// The form for suppression and search: local part lower-cased and without needless quoting (RFC 5321 4.1.2 holds
+    /// `"john"` and `john` to be the same), domain as A-label. No dot or plus folding (contract 6).
+    pub fn match_key(&self) -> String {
+        let plain = unquoted(&self.local);
+        let local = if is_dot_string(&plain) { plain.to_lowercase() } else { self.local.to_lowercase() };
+        format!("{local}@{}", self.domain)
+    }
+
+    /// Whether the receiver's server must know SMTPUTF8 (RFC 6531): the local part is not ASCII. The domain never
+    /// asks for it, since it travels as A-label.
+    pub fn needs_smtputf8(&self) -> bool {
+        !self.local.is_ascii()
+    }
+}
+
+impl FromStr for Address {
+    type Err = InvalidAddress;
+    fn from_str(text: &str) -> Result<Self, InvalidAddress> {
+        if text.len() > ADDRESS_OCTETS {
+            return Err(InvalidAddress::TooLong);
+        }
+        if text.chars().any(|c| c.is_control() || is_deceptive(c)) {
+            return Err(InvalidAddress::Control);
+        }
+        let (local, domain) = split(text)?;
+        if local.len() > LOCAL_PART_OCTETS {
+            return Err(InvalidAddress::LocalTooLong);
+        }
+        let domain: DomainName = domain.parse()?;
+        // The A-label may be longer than what was given, and it is the wire that has the limit.
+        if local.len() + 1 + domain.as_str().len() > ADDRESS_OCTETS {
+            return Err(InvalidAddress::TooLong);
+        }
+        Ok(Self { as_given: text.to_owned(), local: local.to_owned(), domain })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.as_given)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.as_given)
+    }
+}
+
+/// Local part and domain; the local part is checked, the domain not yet.
+fn split(text: &str) -> Result<(&str, &str), InvalidAddress> {
+    if let Some(inside) = text.strip_prefix('"') {
+        let end = 1 + quoted_length(inside).ok_or(InvalidAddress::Local)?;
+        let (local, rest) = text.split_at(end);
+        // `"John" <j@example.com>` begins like a quoted local part too.
+        return Ok((local, rest.strip_prefix('@').ok_or(InvalidAddress::NotBare)?));
+    }
+    if text.contains(['<', '>', ',', ';']) {
+        return Err(InvalidAddress::NotBare);
+    }
+    let (local, domain) = text.split_once('@').ok_or(InvalidAddress::NoAt)?;
+    if is_dot_string(local) { Ok((local, domain)) } else { Err(InvalidAddress::Local) }
+}
+
+/// Octets of a quoted string up to and with its closing quote; `inside` begins after the opening one.
+fn quoted_length(inside: &str) -> Option<usize> {
+    let mut characters = inside.char_indices();
+    while let Some((place, character)) = characters.next() {
+        match character {
+            '"' => return Some(place + 1),
+            // quoted-pairSMTP is a backslash and a printable ASCII character; RFC 6531 adds none.
+            '\\' => {
+                characters.next().filter(|(_, c)| c.is_ascii())?;
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// Atoms joined by single dots (RFC 5321 4.1.2 Dot-string, RFC 6531 3.3).
+fn is_dot_string(local: &str) -> bool {
+    local.split('.').all(|atom| !atom.is_empty() && atom.chars().all(is_atom_character))
+}
+
+fn is_atom_character(character: char) -> bool {
+    if character.is_ascii() {
+        character.is_ascii_alphanumeric() || "!#$%&'*+-/=?^_`{|}~".contains(character)
+    } else {
+        !character.is_whitespace()
+    }
+}
+
+/// The content of a quoted local part; a dot-string as it is.
+fn unquoted(local: &str) -> String {
+    let Some(inside) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return local.to_owned();
+    };
+    let mut plain = String::with_capacity(inside.len());
+    let mut characters = inside.chars();
+    while let Some(character) = characters.next() {
+        plain.push(if character == '\\' { characters.next().unwrap_or('\\') } else { character });
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_echoed_as_given_and_travels_with_its_a_label() {
+        let address: Address = "José.Pérez+News@Bücher.Example".parse().unwrap();
+        assert_eq!(address.as_given(), "José.Pérez+News@Bücher.Example");
+        assert_eq!(address.to_wire(), "José.Pérez+News@xn--bcher-kva.example");
+        assert_eq!(address.match_key(), "josé.pérez+news@xn--bcher-kva.example");
+        assert!(address.needs_smtputf8());
+        assert!(!"jose@bücher.example".parse::<Address>().unwrap().needs_smtputf8());
+    }
+
+    #[test]
+    fn every_rfc_5321_mailbox_with_a_domain_name_is_accepted() {
+        for good in [
+            "a@b.co",
+            "o'reilly+tag@example.com",
+            "!#$%&'*+-/=?^_`{|}~@example.com",
+            r#""john doe"@example.com"#,
+            r#""a@b"@example.com"#,
+            r#""a\"b\\c"@example.com"#,
+            r#"" "@example.com"#,
+            r#""<x>,y;z"@example.com"#,
+            "用户@例え.テスト",
+        ] {
+            assert_eq!(good.parse::<Address>().unwrap().as_given(), good);
+        }
+        let longest = format!("{}@{}{}.com", "a".repeat(64), "abcdefg.".repeat(23), "b");
+        assert!(longest.len() <= 254 && longest.parse::<Address>().is_ok());
+    }
+
+    #[test]
+    fn quoting_that_changes_nothing_does_not_escape_a_suppression() {
+        for given in ["john@example.com", r#""john"@example.com"#, r#""jo\hn"@EXAMPLE.com"#, "JOHN@example.com"] {
+            assert_eq!(given.parse::<Address>().unwrap().match_key(), "john@example.com");
+        }
+        assert_ne!("jo.hn@example.com".parse::<Address>().unwrap().match_key(), "john@example.com");
+    }
+
+    #[test]
+    fn what_is_not_one_bare_mailbox_is_refused_and_told_why() {
+        use InvalidAddress as Why;
+        let long_local = format!("{}@example.com", "a".repeat(65));
+        let long = format!("a@{}.example", "abcdefg.".repeat(40));
+        // 14 labels of 7 octets become 13 each: the address grows beyond 254 as A-label, the domain not beyond 253.
+        let grows = format!("{}@{}example.com", "a".repeat(60), "bücher.".repeat(14));
+        for (given, why) in [
+            ("", Why::NoAt),
+            ("name", Why::NoAt),
+            ("@example.com", Why::Local),
+            (".a@example.com", Why::Local),
+            ("a.@example.com", Why::Local),
+            ("a..b@example.com", Why::Local),
+            ("a b@example.com", Why::Local),
+            ("a\u{a0}b@example.com", Why::Local),
+            (" a@example.com", Why::Local),
+            ("a(comment)@example.com", Why::Local),
+            ("a\"b@example.com", Why::Local),
+            ("\"a@example.com", Why::Local),
+            (r#""a\"@example.com"#, Why::Local),
+            (r#""a"b@example.com"#, Why::NotBare),
+            ("John <a@example.com>", Why::NotBare),
+            (r#""John" <a@example.com>"#, Why::NotBare),
+            ("<a@example.com>", Why::NotBare),
+            ("a@example.com,b@example.com", Why::NotBare),
+            ("a@example.com;", Why::NotBare),
+            ("@hop.example:a@example.com", Why::Local),
+            ("a@b@example.com", Why::Domain(InvalidDomainName::Malformed)),
+            ("a@example.com ", Why::Domain(InvalidDomainName::Malformed)),
+            ("a@", Why::Domain(InvalidDomainName::Empty)),
+            ("a@[192.0.2.1]", Why::Domain(InvalidDomainName::Literal)),
+            ("a@[IPv6:::1]", Why::Domain(InvalidDomainName::Literal)),
+            ("a@localhost", Why::Domain(InvalidDomainName::SingleLabel)),
+            ("a@example.com.", Why::Domain(InvalidDomainName::TrailingDot)),
+            ("a@example.com\r\nRCPT TO:<b@example.com>", Why::Control),
+            ("a@example.com\n", Why::Control),
+            ("a\0@example.com", Why::Control),
+            ("\"a\tb\"@example.com", Why::Control),
+            ("a\u{85}@example.com", Why::Control),
+            ("a\u{2028}@example.com", Why::Control),
+            ("a\u{2029}@example.com", Why::Control),
+            ("a\u{202e}b@example.com", Why::Control),
+            ("\"\u{2066}\"@example.com", Why::Control),
+            (&long_local, Why::LocalTooLong),
+            (&long, Why::TooLong),
+            (&grows, Why::TooLong),
+        ] {
+            assert_eq!(given.parse::<Address>(), Err(why), "{given:?}");
+        }
     }
 }

@@ -1,14 +1,131 @@
-//! Domain names, as lower-case A-labels (RFC 5890).  (Skeleton.)
+//! Domain names, as lower-case A-labels (RFC 5890).
+//!
+//! Whoever holds a [`DomainName`] may put it on the wire, into a storage key or into a comparison as it stands:
+//! internationalised names were turned into their A-labels when it was parsed.
 
+use std::fmt;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use idna::AsciiDenyList;
+use idna::uts46::{DnsLength, Hyphens, Uts46};
 use serde::{Deserialize, Serialize};
 
 /// A checked domain name in the form that the wire, storage and all matching use: lower-case A-labels, no trailing dot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DomainName(String);
 
+/// Why a text is no domain name that mail can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDomainName {
+    /// Nothing there.
+    #[error("the domain is empty")]
+    Empty,
+    /// An address literal such as `[192.0.2.1]`, or a bare IP address.
+    #[error("the domain must be a name; IP addresses are not accepted")]
+    Literal,
+    /// A name with a trailing dot.
+    #[error("the domain must not end with a dot")]
+    TrailingDot,
+    /// A name without a dot.
+    #[error("the domain must have at least two labels, such as example.com")]
+    SingleLabel,
+    /// Anything else that RFC 1035 or IDNA refuses.
+    #[error("the domain is not a valid domain name")]
+    Malformed,
+}
+
 impl DomainName {
     /// The name, such as `xn--bcher-kva.example`.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl FromStr for DomainName {
+    type Err = InvalidDomainName;
+    fn from_str(text: &str) -> Result<Self, InvalidDomainName> {
+        if text.is_empty() {
+            return Err(InvalidDomainName::Empty);
+        }
+        if text.starts_with('[') || text.parse::<Ipv4Addr>().is_ok() {
+            return Err(InvalidDomainName::Literal);
+        }
+        if text.ends_with('.') {
+            return Err(InvalidDomainName::TrailingDot);
+        }
+        // DnsLength::Verify holds labels to 63 octets and the name to 253 (RFC 1035 2.3.4), STD3 the characters to
+        // letters, digits and hyphens. `--` inside a label is left alone: such names are registered.
+        let name = Uts46::new()
+            .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Verify)
+            .map_err(|_| InvalidDomainName::Malformed)?
+            .into_owned();
+        let Some((_, top)) = name.rsplit_once('.') else { return Err(InvalidDomainName::SingleLabel) };
+        // No top-level domain is all digits (RFC 3696 2), so such a name is a misspelt address.
+        if top.bytes().all(|c| c.is_ascii_digit()) {
+            return Err(InvalidDomainName::Literal);
+        }
+        Ok(Self(name))
+    }
+}
+
+impl fmt::Display for DomainName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for DomainName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_kept_as_lower_case_a_labels() {
+        for (given, kept) in [
+            ("Example.COM", "example.com"),
+            ("bücher.example", "xn--bcher-kva.example"),
+            ("BÜCHER.example", "xn--bcher-kva.example"),
+            ("XN--bcher-KVA.example", "xn--bcher-kva.example"),
+            ("例え.テスト", "xn--r8jz45g.xn--zckzah"),
+            ("r3---sn-x.example.com", "r3---sn-x.example.com"),
+            ("1.2.example", "1.2.example"),
+        ] {
+            assert_eq!(given.parse::<DomainName>().unwrap().as_str(), kept);
+        }
+    }
+
+    #[test]
+    fn what_is_no_name_for_mail_is_refused_and_told_why() {
+        use InvalidDomainName as Why;
+        let long_label = format!("{}.example", "a".repeat(64));
+        let long_name = format!("{}example", "abcdefg.".repeat(32));
+        for (given, why) in [
+            ("", Why::Empty),
+            ("[192.0.2.1]", Why::Literal),
+            ("[IPv6:::1]", Why::Literal),
+            ("192.0.2.1", Why::Literal),
+            ("10.0.0.256", Why::Literal),
+            ("example.com.", Why::TrailingDot),
+            ("localhost", Why::SingleLabel),
+            (".example.com", Why::Malformed),
+            ("example..com", Why::Malformed),
+            ("exa mple.com", Why::Malformed),
+            ("exa_mple.com", Why::Malformed),
+            ("-a.example", Why::Malformed),
+            ("a-.example", Why::Malformed),
+            ("a\r\nb.example", Why::Malformed),
+            ("a\u{202e}b.example", Why::Malformed),
+            ("xn--a\u{0}.example", Why::Malformed),
+            (&long_label, Why::Malformed),
+            (&long_name, Why::Malformed),
+        ] {
+            assert_eq!(given.parse::<DomainName>(), Err(why), "{given:?}");
+        }
     }
 }

@@ -2,7 +2,14 @@
 //! that its text was checked; nothing below the edges passes raw strings on.
 
 pub mod address;
+pub mod attachment;
 pub mod event;
+pub mod fields;
+pub mod header;
 pub mod hostname;
+pub mod limits;
 pub mod stream;
+pub mod submission;
+pub mod text;
+pub mod unsubscribe_url;
 pub mod violation;

@@ -1,0 +1,161 @@
+//! The members of one JSON object, taken out one by one, with a fault for each that has the wrong type or no meaning.
+//!
+//! What is taken is moved, so a body of several megabytes is never copied. `null` counts as absent.
+
+use serde_json::{Map, Value};
+
+use super::violation::Violations;
+
+/// An object whose members are being taken.
+pub struct Fields<'a> {
+    members: Map<String, Value>,
+    prefix: String,
+    known: Vec<&'static str>,
+    violations: &'a mut Violations,
+}
+
+impl<'a> Fields<'a> {
+    /// The members of `object`; faults go to `violations` under their own names.
+    pub const fn new(object: Map<String, Value>, violations: &'a mut Violations) -> Self {
+        Self { members: object, prefix: String::new(), known: Vec::new(), violations }
+    }
+
+    /// The members of an object inside the body; `path` is its dotted name.
+    pub fn nested(object: Map<String, Value>, path: &str, violations: &'a mut Violations) -> Self {
+        Self { members: object, prefix: format!("{path}."), known: Vec::new(), violations }
+    }
+
+    /// The dotted name of a member.
+    pub fn path(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// Adds a fault of a member.
+    pub fn fault(&mut self, name: &str, sentence: impl Into<String>) {
+        let path = self.path(name);
+        self.violations.add(path, sentence);
+    }
+
+    /// Takes the value out of `parsed`, or notes its error under the member's name.
+    pub fn check<T, E: std::fmt::Display>(&mut self, name: &str, parsed: Result<T, E>) -> Option<T> {
+        parsed.map_err(|fault| self.fault(name, fault.to_string())).ok()
+    }
+
+    /// Where all faults go.
+    pub const fn violations(&mut self) -> &mut Violations {
+        self.violations
+    }
+
+    /// Takes a member of any type.
+    pub fn value(&mut self, name: &'static str) -> Option<Value> {
+        self.known.push(name);
+        self.members.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// Takes a string.
+    pub fn text(&mut self, name: &'static str) -> Option<String> {
+        match self.value(name)? {
+            Value::String(text) => Some(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                self.fault(name, "must be a string");
+                None
+            }
+        }
+    }
+
+    /// Takes a string that must be there.
+    pub fn required_text(&mut self, name: &'static str) -> Option<String> {
+        if self.members.get(name).is_none_or(Value::is_null) {
+            self.fault(name, "is required");
+        }
+        self.text(name)
+    }
+
+    /// Takes a boolean.
+    pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
+        match self.value(name)? {
+            Value::Bool(value) => Some(value),
+            Value::Null | Value::String(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                self.fault(name, "must be true or false");
+                None
+            }
+        }
+    }
+
+    /// Takes an object.
+    pub fn object(&mut self, name: &'static str) -> Option<Map<String, Value>> {
+        match self.value(name)? {
+            Value::Object(object) => Some(object),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::String(_) => {
+                self.fault(name, "must be an object");
+                None
+            }
+        }
+    }
+
+    /// Takes an array.
+    pub fn array(&mut self, name: &'static str) -> Option<Vec<Value>> {
+        match self.value(name)? {
+            Value::Array(array) => Some(array),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) | Value::String(_) => {
+                self.fault(name, "must be an array");
+                None
+            }
+        }
+    }
+
+    /// Ends the taking: whatever is left is an unknown field, for a misspelt name must never pass unseen (contract 1).
+    pub fn finish(self) {
+        for name in self.members.keys() {
+            let path = format!("{}{name}", self.prefix);
+            if let Some(nearest) = nearest(name, &self.known) {
+                self.violations.hint(format!("{path} is unknown; did you mean {}{nearest}?", self.prefix));
+            }
+            self.violations.add(path, "unknown field");
+        }
+    }
+}
+
+/// The known name that `name` probably meant: at most a third of it differs.
+pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    const LONGEST: usize = 64;
+    if name.len() > LONGEST {
+        return None;
+    }
+    let lower = name.to_lowercase();
+    let near = known.iter().map(|candidate| (distance(&lower, candidate), *candidate)).min()?;
+    (near.0 <= (near.1.len() / 3).max(1)).then_some(near.1)
+}
+
+/// Levenshtein's distance, in characters.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, to) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(from != *to);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_name_is_a_fault_and_the_nearest_known_one_a_hint() {
+        let Value::Object(object) = serde_json::json!({"unsubscribeurl": "x", "zzz": 1, "to": null}) else { panic!() };
+        let mut violations = Violations::new();
+        let mut fields = Fields::new(object, &mut violations);
+        assert_eq!(fields.text("unsubscribe_url"), None);
+        assert_eq!(fields.text("to"), None);
+        fields.finish();
+        assert_eq!(violations.by_field()["unsubscribeurl"], ["unknown field"]);
+        assert_eq!(violations.by_field()["zzz"], ["unknown field"]);
+        assert_eq!(violations.hints(), ["unsubscribeurl is unknown; did you mean unsubscribe_url?"]);
+    }
+}

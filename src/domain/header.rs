@@ -1,0 +1,242 @@
+//! The custom headers of a submission (contract 3), checked against every rule before anything composes with them.
+//!
+//! A name or value with CR or LF in it can't be built, so no custom header can add another one.
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::limits::{HEADER_NAME_CHARACTERS, HEADER_VALUE_CHARACTERS, HEADERS_COUNT, HEADERS_OCTETS};
+use super::text::{has_control, is_longer};
+use super::violation::Violations;
+
+/// Names that are ours to write or must not be claimed (contract 3); the last ones are held for feedback loops.
+const REFUSED_NAMES: [&str; 16] = [
+    "from",
+    "to",
+    "cc",
+    "bcc",
+    "sender",
+    "subject",
+    "date",
+    "message-id",
+    "mime-version",
+    "dkim-signature",
+    "received",
+    "return-path",
+    "authentication-results",
+    "feedback-id",
+    "cfbl-address",
+    "cfbl-feedback-id",
+];
+/// Beginnings of names that are refused likewise.
+const REFUSED_PREFIXES: [&str; 4] = ["content-", "arc-", "x-service-", "resent-"];
+/// Names that `unsubscribe_url` sets.
+const UNSUBSCRIBE_NAMES: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
+
+/// A field name (RFC 5322 2.2): printable ASCII but the colon, at most 76 characters.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct HeaderName(String);
+
+/// An unfolded field body: at most 998 characters, none of them a control character.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct HeaderValue(String);
+
+/// The custom headers of one message, in the order in which they are written.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
+
+/// Who writes the list headers of a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unsubscribe {
+    /// `unsubscribe_url` is given: we do.
+    Ours,
+    /// It is not: the caller may.
+    Callers,
+}
+
+/// Why a name or value is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidHeader {
+    /// No field name of RFC 5322.
+    #[error("the header name must be 1 to 76 printable ASCII characters without spaces or colons")]
+    Name,
+    /// Over 998 characters.
+    #[error("the header value must be at most 998 characters long")]
+    TooLong,
+    /// A control character in the value.
+    #[error("the header value must not have control characters, such as line breaks or tabs")]
+    Control,
+    /// A name that the caller may not set.
+    #[error("this header is written by the service and cannot be set")]
+    Refused,
+    /// A list header where `unsubscribe_url` is given.
+    #[error("this header cannot be set together with unsubscribe_url, which writes it")]
+    Unsubscribe,
+}
+
+impl HeaderName {
+    /// Checks `text` as a field name that a caller may set.
+    ///
+    /// # Errors
+    /// [`InvalidHeader::Name`] for what is no field name, else why this one is refused.
+    pub fn parse(text: &str, unsubscribe: Unsubscribe) -> Result<Self, InvalidHeader> {
+        let printable = text.bytes().all(|c| c.is_ascii_graphic() && c != b':');
+        if text.is_empty() || text.len() > HEADER_NAME_CHARACTERS || !printable {
+            return Err(InvalidHeader::Name);
+        }
+        let lower = text.to_ascii_lowercase();
+        if REFUSED_NAMES.contains(&lower.as_str()) || REFUSED_PREFIXES.iter().any(|begin| lower.starts_with(begin)) {
+            return Err(InvalidHeader::Refused);
+        }
+        if unsubscribe == Unsubscribe::Ours && UNSUBSCRIBE_NAMES.contains(&lower.as_str()) {
+            return Err(InvalidHeader::Unsubscribe);
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The name as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl HeaderValue {
+    /// Checks `text` as a field body.
+    ///
+    /// # Errors
+    /// [`InvalidHeader::TooLong`] or [`InvalidHeader::Control`].
+    pub fn parse(text: String) -> Result<Self, InvalidHeader> {
+        if is_longer(&text, HEADER_VALUE_CHARACTERS) {
+            Err(InvalidHeader::TooLong)
+        } else if has_control(&text) {
+            Err(InvalidHeader::Control)
+        } else {
+            Ok(Self(text))
+        }
+    }
+
+    /// The value as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl CustomHeaders {
+    /// Lifts the `headers` object; faults go under `headers` and `headers.<name>`.
+    pub fn lift(object: Map<String, Value>, unsubscribe: Unsubscribe, violations: &mut Violations) -> Self {
+        if object.len() > HEADERS_COUNT {
+            violations.add("headers", format!("must have at most {HEADERS_COUNT} headers"));
+        }
+        let mut seen = HashSet::new();
+        let mut octets = 0;
+        let mut list = Vec::with_capacity(object.len().min(HEADERS_COUNT));
+        for (name, value) in object {
+            let field = format!("headers.{name}");
+            let Value::String(value) = value else {
+                violations.add(field, "must be a string");
+                continue;
+            };
+            octets += name.len() + value.len();
+            if !seen.insert(name.to_ascii_lowercase()) {
+                violations.add(field.as_str(), "is given twice; header names do not differ by case");
+            }
+            let name = violations.check(&field, HeaderName::parse(&name, unsubscribe));
+            let value = violations.check(&field, HeaderValue::parse(value));
+            list.extend(name.zip(value));
+        }
+        if octets > HEADERS_OCTETS {
+            violations.add("headers", "must be at most 16 KiB in all");
+        }
+        Self(list)
+    }
+
+    /// Name and value of each, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lift(headers: Value, unsubscribe: Unsubscribe) -> Result<CustomHeaders, Violations> {
+        let Value::Object(object) = headers else { panic!("an object") };
+        let mut violations = Violations::new();
+        let lifted = CustomHeaders::lift(object, unsubscribe, &mut violations);
+        violations.or(|| Some(lifted))
+    }
+
+    #[test]
+    fn names_that_are_ours_are_refused_in_any_case_and_never_dropped() {
+        for name in [
+            "From",
+            "TO",
+            "cc",
+            "Bcc",
+            "Sender",
+            "subject",
+            "Date",
+            "Message-ID",
+            "MIME-Version",
+            "Content-Type",
+            "content-anything",
+            "DKIM-Signature",
+            "ARC-Seal",
+            "Received",
+            "Return-Path",
+            "Authentication-Results",
+            "X-Service-Event",
+            "Resent-From",
+            "Feedback-ID",
+            "CFBL-Address",
+        ] {
+            assert_eq!(HeaderName::parse(name, Unsubscribe::Callers), Err(InvalidHeader::Refused), "{name}");
+        }
+        assert!(HeaderName::parse("Reply-To", Unsubscribe::Ours).is_ok());
+        assert!(HeaderName::parse("List-Unsubscribe", Unsubscribe::Callers).is_ok());
+        assert_eq!(HeaderName::parse("list-UNSUBSCRIBE-post", Unsubscribe::Ours), Err(InvalidHeader::Unsubscribe));
+    }
+
+    #[test]
+    fn no_name_or_value_can_start_another_header() {
+        let long = "a".repeat(77);
+        for name in ["", " X", "X:", "X Y", "X\r\nBcc", "X\n", "Ünïcode", "\u{7f}", &long] {
+            assert_eq!(HeaderName::parse(name, Unsubscribe::Callers), Err(InvalidHeader::Name), "{name:?}");
+        }
+        for value in ["a\r\nBcc: x@example.com", "a\n b", "a\rb", "a\tb", "a\0", "\u{7f}", "\u{85}"] {
+            assert_eq!(HeaderValue::parse(value.to_owned()), Err(InvalidHeader::Control), "{value:?}");
+        }
+        assert!(HeaderValue::parse("é".repeat(998)).is_ok());
+        assert_eq!(HeaderValue::parse("é".repeat(999)), Err(InvalidHeader::TooLong));
+    }
+
+    #[test]
+    fn every_fault_of_every_header_is_told_at_once() {
+        let faults = lift(
+            serde_json::json!({"X-A": 1, "X-B": "a\nb", "x y": "ok", "X-C": "1", "x-c": "2", "Bcc": "x@y.zz"}),
+            Unsubscribe::Callers,
+        )
+        .unwrap_err();
+        let fields: Vec<_> = faults.by_field().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["headers.Bcc", "headers.X-A", "headers.X-B", "headers.x y", "headers.x-c"]);
+    }
+
+    #[test]
+    fn fifty_headers_and_sixteen_kibibytes_are_the_limit() {
+        let many = |count: usize, size: usize| {
+            Value::Object((0..count).map(|n| (format!("X-{n:02}"), "a".repeat(size).into())).collect())
+        };
+        assert!(lift(many(50, 10), Unsubscribe::Callers).is_ok());
+        assert!(lift(many(51, 10), Unsubscribe::Callers).unwrap_err().by_field().contains_key("headers"));
+        assert!(lift(many(16, 998), Unsubscribe::Callers).is_ok());
+        assert!(lift(many(17, 998), Unsubscribe::Callers).unwrap_err().by_field().contains_key("headers"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Every limit on what a caller sends, with its unit in the name's last word and the source of the rule.
+
+/// Octets of a mailbox address (RFC 5321 4.5.3.1.3, less the angle brackets; contract 3).
+pub const ADDRESS_OCTETS: usize = 254;
+/// Octets of a local part (RFC 5321 4.5.3.1.1).
+pub const LOCAL_PART_OCTETS: usize = 64;
+/// Characters of `from_name` (contract 3).
+pub const FROM_NAME_CHARACTERS: usize = 255;
+/// Characters of `subject` (contract 3).
+pub const SUBJECT_CHARACTERS: usize = 998;
+/// Octets of `text`, and of `html` (contract 3): 5 MiB.
+pub const BODY_OCTETS: usize = 5 << 20;
+/// Custom headers of one message (contract 3).
+pub const HEADERS_COUNT: usize = 50;
+/// Characters of a custom header's name (contract 3).
+pub const HEADER_NAME_CHARACTERS: usize = 76;
+/// Characters of a custom header's value (contract 3).
+pub const HEADER_VALUE_CHARACTERS: usize = 998;
+/// Octets of all custom headers' names and values together (contract 3): 16 KiB.
+pub const HEADERS_OCTETS: usize = 16 << 10;
+/// Characters of `unsubscribe_url` (contract 3).
+pub const UNSUBSCRIBE_URL_CHARACTERS: usize = 2048;
+/// Attachments of one message (contract 3).
+pub const ATTACHMENTS_COUNT: usize = 20;
+/// Characters of an attachment's file name: what common file systems hold.
+pub const FILENAME_CHARACTERS: usize = 255;
+/// Characters of an attachment's content type: type and subtype (RFC 6838 4.2: 127 each) with room for parameters.
+pub const CONTENT_TYPE_CHARACTERS: usize = 512;
+/// Characters of an attachment's content id: it must fit one unfolded header line (RFC 5322 2.1.1).
+pub const CONTENT_ID_CHARACTERS: usize = 255;
+/// Pairs of `metadata` (contract 3).
+pub const METADATA_COUNT: usize = 10;
+/// Characters of a metadata key (contract 3).
+pub const METADATA_KEY_CHARACTERS: usize = 40;
+/// Characters of a metadata value (contract 3).
+pub const METADATA_VALUE_CHARACTERS: usize = 500;
+/// How far ahead `expires_at` must be at least (contract 3).
+pub const EXPIRES_AHEAD_SECONDS: u64 = 60;
+
+/// Octets of an assembled message (contract 3): 20 MiB.
+pub const MESSAGE_OCTETS: usize = 20 << 20;
+/// Octets of a line without its CRLF (RFC 5322 2.1.1).
+pub const LINE_OCTETS: usize = 998;
+/// Octets of the header section of `raw` (contract 3): 64 KiB.
+pub const RAW_HEADER_SECTION_OCTETS: usize = 64 << 10;
+/// Nested multiparts in `raw` (contract 3).
+pub const MIME_DEPTH_COUNT: usize = 20;
+/// Trace headers after which a message is taken to go round in circles (RFC 5321 6.3 asks for a generous number).
+pub const RECEIVED_HEADERS_COUNT: usize = 50;

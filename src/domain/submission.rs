@@ -1,0 +1,236 @@
+//! One message as its sender submits it (spec 2.1, contract 3): the raw JSON lifted to parsed types.
+//!
+//! Called by the route of POST /v1/messages with an object that was already decoded strictly. All faults are told at
+//! once. What needs the account (its domains, the stream's need of an unsubscribe URL) is not asked here.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Map, Value};
+
+use super::address::Address;
+use super::attachment::Attachment;
+use super::fields::Fields;
+use super::header::{CustomHeaders, Unsubscribe};
+use super::limits::{
+    ATTACHMENTS_COUNT, BODY_OCTETS, EXPIRES_AHEAD_SECONDS, FROM_NAME_CHARACTERS, METADATA_COUNT,
+    METADATA_KEY_CHARACTERS, METADATA_VALUE_CHARACTERS, SUBJECT_CHARACTERS,
+};
+use super::text::{has_control, is_longer};
+use super::unsubscribe_url::UnsubscribeUrl;
+use super::violation::Violations;
+use crate::base::time::Timestamp;
+
+/// Fields that `raw` carries itself and so excludes (contract 3).
+const EXCLUDED_BY_RAW: [&str; 6] = ["text", "html", "subject", "headers", "from_name", "attachments"];
+
+/// A whole, checked submission.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Submission {
+    /// The sender.
+    pub from: Address,
+    /// The sender's display name.
+    pub from_name: Option<String>,
+    /// The one recipient.
+    pub to: Address,
+    /// What is sent.
+    pub content: Content,
+    /// Where the recipient may unsubscribe.
+    pub unsubscribe_url: Option<UnsubscribeUrl>,
+    /// The sender's own notes, never mailed.
+    pub metadata: BTreeMap<String, String>,
+    /// When it is no longer worth sending.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// What is sent: parts to compose, or a whole message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Parts that we make a message of.
+    Composed(Parts),
+    /// The caller's own RFC 5322 message, as given.
+    Raw(Vec<u8>),
+}
+
+/// The parts of a message that we compose. At least one of `text` and `html` is there; neither is empty.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Parts {
+    /// The subject; none gives no Subject header.
+    pub subject: Option<String>,
+    /// The plain text.
+    pub text: Option<String>,
+    /// The HTML.
+    pub html: Option<String>,
+    /// Custom headers.
+    pub headers: CustomHeaders,
+    /// Files.
+    pub attachments: Vec<Attachment>,
+}
+
+/// The limits of a submission that the configuration sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SubmissionLimits {
+    /// How long a message is tried at most (contract 6: 48 hours unless configured).
+    pub queue_lifetime: Duration,
+}
+
+impl Submission {
+    /// Lifts a decoded JSON object; `null` counts as absent.
+    ///
+    /// # Errors
+    /// Every fault of every field, under dotted names.
+    pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
+        let mut violations = Violations::new();
+        let given_beside_raw: Vec<_> = EXCLUDED_BY_RAW
+            .into_iter()
+            .filter(|name| object.get(*name).is_some_and(|value| !value.is_null()))
+            .collect();
+        let mut fields = Fields::new(object, &mut violations);
+        let from = fields.required_text("from").and_then(|text| fields.check("from", text.parse()));
+        let to = fields.required_text("to").and_then(|text| fields.check("to", text.parse()));
+        let from_name = line(&mut fields, "from_name", FROM_NAME_CHARACTERS);
+        let unsubscribe_url = fields.text("unsubscribe_url");
+        let unsubscribe = if unsubscribe_url.is_some() { Unsubscribe::Ours } else { Unsubscribe::Callers };
+        let unsubscribe_url = unsubscribe_url.and_then(|text| fields.check("unsubscribe_url", text.parse()));
+        let metadata = metadata(&mut fields);
+        let expires_at = expires_at(&mut fields, now, limits);
+        let raw = fields.value("raw");
+        let parts = parts(&mut fields, unsubscribe);
+        let content = match raw {
+            Some(raw) => lift_raw(&mut fields, raw, &given_beside_raw).map(Content::Raw),
+            None => {
+                let has_fault = ["text", "html"].iter().any(|name| fields.violations().by_field().contains_key(*name));
+                if parts.text.is_none() && parts.html.is_none() && !has_fault {
+                    fields.fault("text", "a body is required: give text, html, or both");
+                }
+                Some(Content::Composed(parts))
+            }
+        };
+        fields.finish();
+        violations.or(|| {
+            let (from, to, content) = (from?, to?, content?);
+            Some(Self { from, from_name, to, content, unsubscribe_url, metadata, expires_at })
+        })
+    }
+}
+
+fn parts(fields: &mut Fields<'_>, unsubscribe: Unsubscribe) -> Parts {
+    Parts {
+        subject: line(fields, "subject", SUBJECT_CHARACTERS),
+        text: body(fields, "text"),
+        html: body(fields, "html"),
+        headers: fields
+            .object("headers")
+            .map(|object| CustomHeaders::lift(object, unsubscribe, fields.violations()))
+            .unwrap_or_default(),
+        attachments: attachments(fields),
+    }
+}
+
+/// A text of one line, for a header field that we write.
+fn line(fields: &mut Fields<'_>, name: &'static str, limit: usize) -> Option<String> {
+    let text = fields.text(name)?;
+    if is_longer(&text, limit) {
+        fields.fault(name, format!("must be at most {limit} characters long"));
+    }
+    if has_control(&text) {
+        fields.fault(name, "must not have control characters, such as line breaks or tabs");
+    }
+    Some(text)
+}
+
+/// A body; an empty one is none (contract 3).
+fn body(fields: &mut Fields<'_>, name: &'static str) -> Option<String> {
+    let text = fields.text(name)?;
+    if text.len() > BODY_OCTETS {
+        fields.fault(name, "must be at most 5 MiB long");
+    }
+    if text.as_bytes().contains(&0) {
+        fields.fault(name, "must not have NUL characters");
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn attachments(fields: &mut Fields<'_>) -> Vec<Attachment> {
+    let given = fields.array("attachments").unwrap_or_default();
+    if given.len() > ATTACHMENTS_COUNT {
+        fields.fault("attachments", format!("must be at most {ATTACHMENTS_COUNT} files"));
+        return Vec::new();
+    }
+    let mut list: Vec<Attachment> = Vec::with_capacity(given.len());
+    for (place, value) in given.into_iter().enumerate() {
+        let path = format!("attachments.{place}");
+        let Some(attachment) = Attachment::lift(value, &path, fields.violations()) else { continue };
+        let same = |other: &Attachment| other.content_id.is_some() && other.content_id == attachment.content_id;
+        if list.iter().any(same) {
+            fields.fault(&format!("{path}.content_id"), "is given to another attachment too");
+        }
+        list.push(attachment);
+    }
+    list
+}
+
+fn metadata(fields: &mut Fields<'_>) -> BTreeMap<String, String> {
+    let given = fields.object("metadata").unwrap_or_default();
+    if given.len() > METADATA_COUNT {
+        fields.fault("metadata", format!("must have at most {METADATA_COUNT} pairs"));
+        return BTreeMap::new();
+    }
+    let mut pairs = BTreeMap::new();
+    for (key, value) in given {
+        let path = format!("metadata.{key}");
+        if key.is_empty() || is_longer(&key, METADATA_KEY_CHARACTERS) {
+            fields.fault(&path, format!("the key must be 1 to {METADATA_KEY_CHARACTERS} characters long"));
+        }
+        let Value::String(value) = value else {
+            fields.fault(&path, "must be a string");
+            continue;
+        };
+        if is_longer(&value, METADATA_VALUE_CHARACTERS) {
+            fields.fault(&path, format!("must be at most {METADATA_VALUE_CHARACTERS} characters long"));
+        }
+        pairs.insert(key, value);
+    }
+    pairs
+}
+
+fn expires_at(fields: &mut Fields<'_>, now: Timestamp, limits: SubmissionLimits) -> Option<Timestamp> {
+    let text = fields.text("expires_at")?;
+    let at: Timestamp = fields.check("expires_at", text.parse())?;
+    if at < now + Duration::from_secs(EXPIRES_AHEAD_SECONDS) {
+        fields.fault("expires_at", format!("must be at least {EXPIRES_AHEAD_SECONDS} seconds ahead"));
+    } else if at > now + limits.queue_lifetime {
+        let hours = limits.queue_lifetime.as_secs() / 3600;
+        fields
+            .fault("expires_at", format!("must be at most {hours} hours ahead, which is how long a message is tried"));
+    }
+    Some(at)
+}
+
+/// The caller's message: text, or base64 where the base64 alphabet and white space is all there is.
+fn lift_raw(fields: &mut Fields<'_>, raw: Value, beside: &[&str]) -> Option<Vec<u8>> {
+    if !beside.is_empty() {
+        fields.fault("raw", format!("cannot be combined with {}", beside.join(", ")));
+    }
+    let Value::String(text) = raw else {
+        fields.fault("raw", "must be a string");
+        return None;
+    };
+    if text.trim_ascii().is_empty() {
+        fields.fault("raw", "must be a whole message, with header fields");
+        return None;
+    }
+    let encoded = text.bytes().all(|c| c.is_ascii_alphanumeric() || b"+/=".contains(&c) || c.is_ascii_whitespace());
+    if !encoded {
+        return Some(text.into_bytes());
+    }
+    let mut packed = text.into_bytes();
+    packed.retain(|c| !c.is_ascii_whitespace());
+    fields.check("raw", STANDARD.decode(packed).map_err(|_| "is neither a message nor base64 of one"))
+}
+
+#[cfg(test)]
+#[path = "submission_tests.rs"]
+mod tests;

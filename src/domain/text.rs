@@ -1,0 +1,19 @@
+//! What all texts of a caller are tested for: length in characters, control characters, and the invisible characters
+//! that make a text look like another.
+
+/// Whether `text` has more than `limit` characters. Never counts further than it must.
+pub fn is_longer(text: &str, limit: usize) -> bool {
+    text.len() > limit && text.chars().nth(limit).is_some()
+}
+
+/// Whether `text` has a control character: C0 (TAB, CR and LF included), DEL or C1.
+pub fn has_control(text: &str) -> bool {
+    text.chars().any(char::is_control)
+}
+
+/// Whether `character` ends a line or turns the direction of what follows: U+2028, U+2029 and the bidirectional
+/// controls of UAX #9. In an address they only serve to deceive.
+pub const fn is_deceptive(character: char) -> bool {
+    matches!(character,
+        '\u{2028}' | '\u{2029}' | '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}

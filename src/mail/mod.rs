@@ -1,1 +1,17 @@
-//! Floor.
+//! Floor 3: messages as bytes. Composing and rewriting them (RFC 5322, RFC 2045), and signing them (RFC 6376).
+//! No socket, no clock, no storage: what goes in decides every byte that comes out.
+
+pub mod compose;
+pub mod dkim;
+pub mod dkim_key;
+mod encoded;
+mod field;
+mod mailbox;
+mod part;
+pub mod raw;
+mod relaxed;
+mod section;
+mod structure;
+
+#[cfg(test)]
+mod tests;

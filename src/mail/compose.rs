@@ -1,0 +1,140 @@
+//! A submission made into the message that is signed and sent (contract 3).
+//!
+//! Deterministic: the same submission with the same facts gives the same bytes, boundaries included. Whatever comes
+//! out has CRLF line ends only and no line over 998 octets, so nothing in it can be taken for the end of the data.
+
+use lettre::message::{MultiPart, MultiPartBuilder};
+
+use super::field::{self, Meaning};
+use super::part::{self, Node};
+use super::raw;
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::attachment::Attachment;
+use crate::domain::limits::MESSAGE_OCTETS;
+use crate::domain::stream::Stream;
+use crate::domain::submission::{Content, Parts, Submission};
+use crate::domain::violation::Violations;
+
+/// What the service adds to a submission.
+#[derive(Clone, Copy, Debug)]
+pub struct ComposeFacts {
+    /// The message's reserved identifier; its Message-ID and boundaries are made of it.
+    pub message_id: MessageId,
+    /// When it was accepted: its Date.
+    pub at: Timestamp,
+    /// The stream of its sending domain.
+    pub stream: Stream,
+}
+
+/// A whole message, ready to be signed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Composed {
+    /// Header section, empty line and body, with CRLF line ends only; the last line is ended too.
+    pub bytes: Vec<u8>,
+    /// The subject, decoded; none where there is no Subject header.
+    pub subject: Option<String>,
+    /// Whether there are octets above 127 (BODY=8BITMIME).
+    pub eight_bit: bool,
+    /// Whether an address or a header field needs SMTPUTF8 (RFC 6531).
+    pub smtputf8: bool,
+    /// How many servers the message says it went through; over
+    /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) it is going round in circles.
+    pub received_count: usize,
+}
+
+/// The Message-ID of a message (spec 2.2): `<msg_...@domain of from>`.
+pub fn message_id_header(id: MessageId, from: &Address) -> String {
+    format!("<{id}@{}>", from.domain())
+}
+
+/// Composes the message of `submission`.
+///
+/// # Errors
+/// Faults that only the whole message shows: those of `raw`, or over 20 MiB, under the largest field.
+pub fn compose(submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+    match &submission.content {
+        Content::Raw(message) => raw::rewrite(message, submission, facts),
+        Content::Composed(parts) => compose_parts(parts, submission, facts),
+    }
+}
+
+fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+    let tree = tree(parts, facts.message_id);
+    let body = tree.formatted();
+    let mut bytes = Vec::with_capacity(body.len() + 2048);
+    write_header(&mut bytes, parts, submission, facts);
+    let smtputf8 = !bytes.is_ascii();
+    bytes.extend_from_slice(&body);
+    if bytes.len() > MESSAGE_OCTETS {
+        return Err(Violations::of(largest_field(parts), "makes the message larger than 20 MiB"));
+    }
+    let eight_bit = smtputf8;
+    Ok(Composed { bytes, subject: parts.subject.clone(), eight_bit, smtputf8, received_count: 0 })
+}
+
+/// The header section up to, and without, the fields of the outermost part.
+fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts: &ComposeFacts) {
+    field::mailbox(out, "From", submission.from_name.as_deref(), &submission.from.to_wire());
+    field::mailbox(out, "To", None, &submission.to.to_wire());
+    if let Some(subject) = &parts.subject {
+        field::unstructured(out, "Subject", subject, Meaning::Literal);
+    }
+    field::plain(out, "Date", &facts.at.to_rfc5322());
+    field::plain(out, "Message-ID", &message_id_header(facts.message_id, &submission.from));
+    write_unsubscribe(out, submission);
+    for (name, value) in parts.headers.iter() {
+        field::custom(out, name, value);
+    }
+    field::plain(out, "MIME-Version", "1.0");
+}
+
+/// The list headers of `unsubscribe_url`; one click is only for https (RFC 8058 3.1).
+pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission) {
+    let Some(url) = &submission.unsubscribe_url else { return };
+    field::bracketed_url(out, "List-Unsubscribe", url.to_wire());
+    if url.is_https() {
+        field::plain(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
+    }
+}
+
+/// Text before HTML, the better version last (RFC 2046 5.1.4); inline files beside the HTML that shows them
+/// (RFC 2387), the others behind it all.
+fn tree(parts: &Parts, id: MessageId) -> Node {
+    let shown = |file: &&Attachment| file.content_id.is_some() && parts.html.is_some();
+    let (inline, attached): (Vec<_>, Vec<_>) = parts.attachments.iter().partition(shown);
+    let html = parts.html.as_deref().map(|html| with_files(part::html(html), MultiPart::related(), "rel", &inline, id));
+    let text = parts.text.as_deref().map(part::text);
+    let body = match (text, html) {
+        (Some(text), Some(html)) => {
+            let alternative = MultiPart::alternative().boundary(boundary("alt", id)).build();
+            Node::Multi(html.join(text.join(alternative)))
+        }
+        (None, Some(html)) => html,
+        (Some(text), None) => text,
+        (None, None) => part::text(""),
+    };
+    with_files(body, MultiPart::mixed(), "mix", &attached, id)
+}
+
+fn with_files(body: Node, kind: MultiPartBuilder, name: &str, files: &[&Attachment], id: MessageId) -> Node {
+    if files.is_empty() {
+        return body;
+    }
+    let around = body.join(kind.boundary(boundary(name, id)).build());
+    Node::Multi(files.iter().fold(around, |around, attachment| part::file(attachment).join(around)))
+}
+
+/// A boundary that no part can hold: its sender had to know an identifier that was chosen later, and `=_` is in no
+/// quoted-printable or base64 text (RFC 2045 6.7).
+fn boundary(name: &str, id: MessageId) -> String {
+    format!("=_{name}_{id}")
+}
+
+fn largest_field(parts: &Parts) -> &'static str {
+    let length = |body: &Option<String>| body.as_ref().map_or(0, String::len);
+    let files = parts.attachments.iter().map(|file| file.content.len()).sum::<usize>();
+    let sizes = [("attachments", files), ("html", length(&parts.html)), ("text", length(&parts.text))];
+    sizes.into_iter().max_by_key(|(_, size)| *size).map_or("text", |(name, _)| name)
+}

@@ -1,0 +1,217 @@
+//! DKIM signatures (RFC 6376, RFC 8463): relaxed/relaxed, RSA-SHA256 and Ed25519-SHA256, over aws-lc-rs.
+//!
+//! A key is parsed once and kept. Fields that name sender, recipient or content are signed once more than they occur,
+//! so that one added on the way breaks the signature instead of being shown.
+
+use std::fmt;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::dkim_key::DkimAlgorithm;
+use super::relaxed;
+use super::section::{self, Field};
+use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
+
+/// Fields that are signed where they occur, and once more (RFC 6376 8.15).
+const OVERSIGNED: [&str; 11] = [
+    "from",
+    "to",
+    "cc",
+    "reply-to",
+    "subject",
+    "date",
+    "message-id",
+    "mime-version",
+    "content-type",
+    "list-unsubscribe",
+    "list-unsubscribe-post",
+];
+/// Fields that are signed where they occur. All other List-* fields are too.
+const SIGNED: [&str; 5] = ["sender", "in-reply-to", "references", "content-transfer-encoding", "feedback-id"];
+/// Octets of base64 on one line of `b=`.
+const SIGNATURE_LINE_OCTETS: usize = 72;
+/// Column after which `h=` is folded.
+const FOLD_OCTETS: usize = 70;
+
+/// One selector's private key, ready to sign.
+pub struct SigningKey {
+    domain: DomainName,
+    selector: String,
+    pair: Pair,
+}
+
+enum Pair {
+    Rsa(Box<RsaKeyPair>),
+    Ed25519(Box<Ed25519KeyPair>),
+}
+
+/// The bytes are no PKCS#8 key of the algorithm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the stored DKIM key of {algorithm} cannot be read")]
+pub struct UnreadableKey {
+    /// The algorithm it should be for.
+    pub algorithm: DkimAlgorithm,
+}
+
+/// The cryptographic library refused to sign.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a DKIM signature could not be made")]
+pub struct SigningFailed;
+
+impl SigningKey {
+    /// Parses a key that [`generate`](super::dkim_key::generate) made.
+    ///
+    /// # Errors
+    /// [`UnreadableKey`] where the bytes are no such key.
+    pub fn from_pkcs8(
+        domain: DomainName,
+        selector: impl Into<String>,
+        algorithm: DkimAlgorithm,
+        pkcs8: &[u8],
+    ) -> Result<Self, UnreadableKey> {
+        let pair = match algorithm {
+            DkimAlgorithm::RsaSha256 => RsaKeyPair::from_pkcs8(pkcs8).map(|pair| Pair::Rsa(Box::new(pair))),
+            DkimAlgorithm::Ed25519Sha256 => Ed25519KeyPair::from_pkcs8(pkcs8).map(|pair| Pair::Ed25519(Box::new(pair))),
+        };
+        let pair = pair.map_err(|_| UnreadableKey { algorithm })?;
+        Ok(Self { domain, selector: selector.into(), pair })
+    }
+
+    /// What the key signs with.
+    pub const fn algorithm(&self) -> DkimAlgorithm {
+        match self.pair {
+            Pair::Rsa(_) => DkimAlgorithm::RsaSha256,
+            Pair::Ed25519(_) => DkimAlgorithm::Ed25519Sha256,
+        }
+    }
+
+    fn sign(&self, data: &[u8]) -> Result<Vec<u8>, SigningFailed> {
+        match &self.pair {
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), data, &mut signature).map_err(|_| SigningFailed)?;
+                Ok(signature)
+            }
+            // RFC 8463 3: Ed25519 signs the SHA-256 of the data, not the data.
+            Pair::Ed25519(pair) => {
+                let signature = pair.try_sign(digest(&SHA256, data).as_ref()).map_err(|_| SigningFailed)?;
+                Ok(signature.as_ref().to_vec())
+            }
+        }
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({} {}._domainkey.{})", self.algorithm(), self.selector, self.domain)
+    }
+}
+
+/// Signs `message`, which has CRLF line ends only, with each of `keys`: the DKIM-Signature fields to put before it, in
+/// the order of the keys. The body is hashed once.
+///
+/// # Errors
+/// [`SigningFailed`] where the cryptographic library fails.
+pub fn sign(keys: &[&SigningKey], message: &[u8], at: Timestamp) -> Result<Vec<u8>, SigningFailed> {
+    let (fields, body) = section::split(message);
+    let body_hash = STANDARD.encode(relaxed::body_hash(body));
+    let selection = Selection::of(&fields);
+    let mut out = Vec::with_capacity(1024 * keys.len());
+    for key in keys {
+        let unsigned = unsigned_field(key, &selection.names, &body_hash, at);
+        let mut data = selection.canonical.clone();
+        let value = unsigned.strip_prefix("DKIM-Signature:").unwrap_or(&unsigned);
+        // The field itself comes last, with an empty `b=` and without its line end (RFC 6376 3.7).
+        relaxed::field(&mut data, b"dkim-signature", value.as_bytes());
+        let signature = STANDARD.encode(key.sign(&data)?);
+        out.extend_from_slice(unsigned.as_bytes());
+        for (place, piece) in signature.as_bytes().chunks(SIGNATURE_LINE_OCTETS).enumerate() {
+            if place > 0 {
+                out.extend_from_slice(b"\r\n ");
+            }
+            out.extend_from_slice(piece);
+        }
+        out.extend_from_slice(b"\r\n");
+    }
+    Ok(out)
+}
+
+/// What is signed of a header section.
+struct Selection {
+    /// The names for `h=`, in order, as often as they are signed.
+    names: Vec<String>,
+    /// The relaxed fields in that order, each with its line end.
+    canonical: Vec<u8>,
+}
+
+impl Selection {
+    fn of(fields: &[Field<'_>]) -> Self {
+        let mut selection = Self { names: Vec::new(), canonical: Vec::with_capacity(1024) };
+        for name in OVERSIGNED {
+            selection.take(name, fields);
+            selection.names.push(name.to_owned());
+        }
+        for name in SIGNED {
+            selection.take(name, fields);
+        }
+        for name in other_list_names(fields) {
+            selection.take(&name, fields);
+        }
+        selection
+    }
+
+    /// Repeated fields are taken from the last up, as verifiers do (RFC 6376 5.4.2).
+    fn take(&mut self, name: &str, fields: &[Field<'_>]) {
+        for field in fields.iter().rev().filter(|field| field.is(name)) {
+            relaxed::field(&mut self.canonical, field.name, field.value.unwrap_or_default());
+            self.canonical.extend_from_slice(b"\r\n");
+            self.names.push(name.to_owned());
+        }
+    }
+}
+
+/// The List-* names that occur beside those always signed, each once. A name that isn't a token can't stand in `h=`.
+fn other_list_names(fields: &[Field<'_>]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for field in fields {
+        let name = String::from_utf8_lossy(field.name).to_ascii_lowercase();
+        let token = name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
+        let new = !OVERSIGNED.contains(&name.as_str()) && !names.contains(&name);
+        if name.starts_with("list-") && token && new {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The field up to and with `b=`, without a value for it.
+fn unsigned_field(key: &SigningKey, names: &[String], body_hash: &str, at: Timestamp) -> String {
+    let mut text = format!(
+        "DKIM-Signature: v=1; a={}; c=relaxed/relaxed;\r\n d={}; s={};\r\n t={};\r\n h=",
+        key.algorithm(),
+        key.domain,
+        key.selector,
+        at.as_secs()
+    );
+    let mut column = " h=".len();
+    for (place, name) in names.iter().enumerate() {
+        if place > 0 {
+            text.push(':');
+        }
+        if place > 0 && column + name.len() > FOLD_OCTETS {
+            text.push_str("\r\n ");
+            column = 1;
+        }
+        text.push_str(name);
+        column += name.len() + 1;
+    }
+    text.push_str(";\r\n bh=");
+    text.push_str(body_hash);
+    text.push_str(";\r\n b=");
+    text
+}

@@ -1,0 +1,139 @@
+//! Header fields written whole: name, value, folds, CRLF. Every value was checked before; none can hold CR or LF.
+//!
+//! Ours instead of lettre's, whose encoder leaves a word of 998 characters on one line behind its name (over the limit
+//! of RFC 5322 2.1.1) and panics on a control character in a display name.
+
+use super::encoded;
+use super::mailbox;
+
+/// Octets after which a line is folded where it can be (RFC 5322 2.1.1 recommends 78 at most).
+const FOLD_OCTETS: usize = 76;
+/// Octets without a place to fold that are still written plainly, so that name and word stay below 998.
+const WORD_OCTETS_MAX: usize = 900;
+
+/// What `=?` in a text means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// Itself: the text is what the recipient shall see.
+    Literal,
+    /// Whatever the caller meant by it, such as an encoded word.
+    Callers,
+}
+
+/// Appends a field whose value needs no folding.
+pub(super) fn plain(out: &mut Vec<u8>, name: &str, value: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value.as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends an unstructured field (RFC 5322 3.6.5), folded at spaces, or as encoded words where it isn't plain.
+pub(super) fn unstructured(out: &mut Vec<u8>, name: &str, value: &str, meaning: Meaning) {
+    let value = if meaning == Meaning::Callers { value.trim_matches(' ') } else { value };
+    out.extend_from_slice(name.as_bytes());
+    out.push(b':');
+    if is_plain(value, meaning) {
+        out.push(b' ');
+        folded(out, name.len() + 2, value);
+    } else {
+        // An encoded word may have 75 octets and its line 76 (RFC 2047 2), so it begins a line of its own
+        // unless the name is short.
+        out.extend_from_slice(if name.len() > "Subject".len() { b"\r\n " } else { b" " });
+        encoded::words(out, value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a field of one mailbox: display name and address (RFC 5322 3.4).
+pub(super) fn mailbox(out: &mut Vec<u8>, name: &str, display: Option<&str>, address: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    name_and_address(out, display, address);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a custom field. A Reply-To that isn't ASCII is taken apart, for encoded words must not touch an address.
+pub(super) fn custom(out: &mut Vec<u8>, name: &str, value: &str) {
+    let structured = name.eq_ignore_ascii_case("Reply-To") && !value.is_ascii();
+    let Some(list) = structured.then(|| mailbox::list(value)).flatten() else {
+        return unstructured(out, name, value, Meaning::Callers);
+    };
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    for (place, entry) in list.iter().enumerate() {
+        if place > 0 {
+            out.extend_from_slice(b",\r\n ");
+        }
+        name_and_address(out, entry.display.as_deref(), &entry.address.to_wire());
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends `<url>`. White space inside the brackets means nothing (RFC 2369 2), so a long URL may be folded.
+pub(super) fn bracketed_url(out: &mut Vec<u8>, name: &str, url: &str) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": <");
+    for (place, piece) in url.as_bytes().chunks(WORD_OCTETS_MAX).enumerate() {
+        if place > 0 {
+            out.extend_from_slice(b"\r\n ");
+        }
+        out.extend_from_slice(piece);
+    }
+    out.extend_from_slice(b">\r\n");
+}
+
+fn name_and_address(out: &mut Vec<u8>, display: Option<&str>, address: &str) {
+    let Some(display) = display.filter(|text| !text.trim().is_empty()) else {
+        return out.extend_from_slice(address.as_bytes());
+    };
+    let ascii = display.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
+    if ascii && !display.contains("=?") {
+        encoded::quoted(out, display);
+    } else {
+        encoded::words(out, display);
+    }
+    let line = out.iter().rev().take_while(|c| **c != b'\n').count();
+    out.extend_from_slice(if line + address.len() > FOLD_OCTETS { b"\r\n <" } else { b" <" });
+    out.extend_from_slice(address.as_bytes());
+    out.push(b'>');
+}
+
+fn is_plain(value: &str, meaning: Meaning) -> bool {
+    let printable = value.bytes().all(|c| c == b' ' || c.is_ascii_graphic());
+    let framed = value.starts_with(' ') || value.ends_with(' ');
+    let misread = meaning == Meaning::Literal && value.contains("=?");
+    printable && !framed && !misread && words(value).all(|word| word.len() <= WORD_OCTETS_MAX)
+}
+
+fn folded(out: &mut Vec<u8>, mut column: usize, value: &str) {
+    for (place, word) in words(value).enumerate() {
+        if place > 0 {
+            let folds = column + 1 + word.len() > FOLD_OCTETS;
+            out.extend_from_slice(if folds { b"\r\n " } else { b" " });
+            column = if folds { 1 } else { column + 1 };
+        }
+        out.extend_from_slice(word.as_bytes());
+        column += word.len();
+    }
+}
+
+/// The pieces between single spaces. Runs of spaces stay inside a piece, so that folding never makes a line of white
+/// space alone and unfolding gives back the very text.
+fn words(value: &str) -> impl Iterator<Item = &str> {
+    let bytes = value.as_bytes();
+    let mut start = 0;
+    let mut done = false;
+    std::iter::from_fn(move || {
+        if done {
+            return None;
+        }
+        let lone =
+            |place: usize| bytes[place] == b' ' && bytes[place - 1] != b' ' && bytes.get(place + 1) != Some(&b' ');
+        let end = (start.max(1)..bytes.len()).find(|place| *place > start && lone(*place)).unwrap_or(bytes.len());
+        let word = &value[start..end];
+        done = end == bytes.len();
+        start = end + 1;
+        Some(word)
+    })
+}

@@ -1,0 +1,133 @@
+//! MIME parts (RFC 2045, 2046), made with lettre's builder out of texts and files that were checked before.
+//!
+//! Two things are done before lettre sees a body: line ends become CRLF (lettre inserts them one by one, which takes
+//! minutes for megabytes of empty lines, and leaves a lone CR), and the transfer encoding is chosen.
+
+use lettre::message::header::{ContentTransferEncoding, ContentType, Header, HeaderName, HeaderValue};
+use lettre::message::{Body, MultiPart, SinglePart};
+
+use super::encoded;
+use crate::domain::attachment::Attachment;
+use crate::domain::limits::LINE_OCTETS;
+
+/// A part or a tree of them.
+pub(super) enum Node {
+    /// One body.
+    Single(SinglePart),
+    /// Several.
+    Multi(MultiPart),
+}
+
+impl Node {
+    /// The part's header fields, the empty line, and its body.
+    pub(super) fn formatted(&self) -> Vec<u8> {
+        match self {
+            Self::Single(part) => part.formatted(),
+            Self::Multi(part) => part.formatted(),
+        }
+    }
+
+    /// This part behind the others of `parent`.
+    pub(super) fn join(self, parent: MultiPart) -> MultiPart {
+        match self {
+            Self::Single(part) => parent.singlepart(part),
+            Self::Multi(part) => parent.multipart(part),
+        }
+    }
+}
+
+/// A field of a part in its final form: checked, encoded and folded here.
+macro_rules! written_fields {
+    ($($(#[$doc:meta])* $field:ident = $name:literal;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone)]
+        struct $field(String);
+
+        impl Header for $field {
+            fn name() -> HeaderName {
+                HeaderName::new_from_ascii_str($name)
+            }
+
+            fn parse(text: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+                Ok(Self(text.to_owned()))
+            }
+
+            fn display(&self) -> HeaderValue {
+                HeaderValue::dangerous_new_pre_encoded(Self::name(), String::new(), self.0.clone())
+            }
+        }
+    )*};
+}
+
+written_fields! {
+    /// Any media type with parameters.
+    WrittenType = "Content-Type";
+    /// Disposition and file name (RFC 2183).
+    WrittenDisposition = "Content-Disposition";
+    /// Identifier for `cid:` links (RFC 2392).
+    WrittenId = "Content-ID";
+}
+
+/// The plain text of a message.
+pub(super) fn text(body: &str) -> Node {
+    Node::Single(SinglePart::builder().header(ContentType::TEXT_PLAIN).body(encoded_text(body)))
+}
+
+/// The HTML of a message.
+pub(super) fn html(body: &str) -> Node {
+    Node::Single(SinglePart::builder().header(ContentType::TEXT_HTML).body(encoded_text(body)))
+}
+
+/// A file; inline where it has a content id.
+pub(super) fn file(attachment: &Attachment) -> Node {
+    // Always base64: lettre would take short ASCII lines for 7bit and leave their lone LFs.
+    let body = Body::new_with_encoding(attachment.content.clone(), ContentTransferEncoding::Base64)
+        .unwrap_or_else(|_| unreachable!("any bytes can be written in base64"));
+    let disposition = if attachment.content_id.is_some() { "inline" } else { "attachment" };
+    let disposition = format!("{disposition}{}", encoded::parameter("filename", &attachment.filename));
+    let mut part = SinglePart::builder()
+        .header(WrittenType(attachment.content_type.as_str().to_owned()))
+        .header(WrittenDisposition(disposition));
+    if let Some(id) = &attachment.content_id {
+        part = part.header(WrittenId(format!("<{}>", id.as_str())));
+    }
+    Node::Single(part.body(body))
+}
+
+/// A body of text in the lightest encoding that survives every server: 7bit, quoted-printable or base64.
+fn encoded_text(text: &str) -> Body {
+    let text = with_crlf(text);
+    if is_seven_bit(&text) {
+        return Body::dangerous_pre_encoded(text, ContentTransferEncoding::SevenBit);
+    }
+    let escaped = text.iter().filter(|c| !matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~')).count();
+    // Quoted-printable takes two octets more for each, base64 a third more for all.
+    let encoding = if escaped * 6 <= text.len() {
+        ContentTransferEncoding::QuotedPrintable
+    } else {
+        ContentTransferEncoding::Base64
+    };
+    Body::new_with_encoding(text, encoding).unwrap_or_else(|_| unreachable!("both encodings take any bytes"))
+}
+
+/// `text` with every LF, CR and CRLF as CRLF, and without the last one, which the builder writes itself.
+fn with_crlf(text: &str) -> Vec<u8> {
+    let mut rest = text.as_bytes();
+    let mut out = Vec::with_capacity(rest.len() + rest.len() / 32);
+    while let Some(end) = rest.iter().position(|c| matches!(c, b'\r' | b'\n')) {
+        out.extend_from_slice(&rest[..end]);
+        out.extend_from_slice(b"\r\n");
+        rest = &rest[end + if rest[end..].starts_with(b"\r\n") { 2 } else { 1 }..];
+    }
+    out.extend_from_slice(rest);
+    if out.ends_with(b"\r\n") {
+        out.truncate(out.len() - 2);
+    }
+    out
+}
+
+/// Whether the text may travel as it is (RFC 2045 2.7): ASCII without controls in lines of at most 998 octets.
+fn is_seven_bit(text: &[u8]) -> bool {
+    let plain = text.iter().all(|c| matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~'));
+    plain && text.split(|c| *c == b'\n').all(|line| line.len() <= LINE_OCTETS)
+}

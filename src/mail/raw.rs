@@ -1,0 +1,168 @@
+//! The caller's own message (contract 3, `raw`): scanned strictly, changed only where the contract says so, and left
+//! byte for byte elsewhere.
+//!
+//! What comes out has CRLF line ends only: there is no sequence in it that one server takes for a line end and the
+//! next does not, so no message can smuggle another one in.
+
+use std::collections::BTreeSet;
+
+use mail_parser::MessageParser;
+
+use super::compose::{ComposeFacts, Composed, message_id_header, write_unsubscribe};
+use super::field;
+use super::mailbox;
+use super::section::{self, Field, line_length};
+use super::structure;
+use crate::domain::limits::{LINE_OCTETS, MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS};
+use crate::domain::submission::Submission;
+use crate::domain::violation::Violations;
+
+/// Fields that a message has at most once (RFC 5322 3.6); receivers differ over which of two they show.
+const SINGLE_FIELDS: [&str; 7] = ["From", "To", "Subject", "Date", "Message-ID", "Sender", "Reply-To"];
+/// Fields that must not travel: Bcc tells of other recipients, Return-Path is the last server's to write.
+const REMOVED_FIELDS: [&str; 2] = ["Bcc", "Return-Path"];
+/// Fields that `unsubscribe_url` replaces.
+const REPLACED_FIELDS: [&str; 2] = ["List-Unsubscribe", "List-Unsubscribe-Post"];
+/// The name under which the caller's Message-ID stays.
+const ORIGINAL_ID: &str = "X-Original-Message-ID";
+
+/// The faults of `raw` by sentence, each once however often it occurs.
+type Faults = BTreeSet<&'static str>;
+
+/// Checks `message` and makes it ours: own Message-ID, a Date, List-Unsubscribe, no Bcc.
+///
+/// # Errors
+/// Every fault of the message under `raw`; a From of another domain than that of `from` under `from`.
+pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+    let mut faults = Faults::new();
+    let message = with_crlf(message, &mut faults);
+    let (fields, body) = section::split(&message);
+    let mut violations = Violations::new();
+    check_fields(&fields, &mut faults);
+    check_from(&fields, submission, &mut faults, &mut violations);
+    if message.len() - body.len() > RAW_HEADER_SECTION_OCTETS {
+        faults.insert("the header section must be at most 64 KiB");
+    }
+    if structure::is_deeper_than(&message, MIME_DEPTH_COUNT) {
+        faults.insert("MIME parts must be nested at most 20 deep");
+    }
+    let bytes = rewritten(&fields, body, submission, facts);
+    if bytes.len() > MESSAGE_OCTETS {
+        faults.insert("makes the message larger than 20 MiB");
+    }
+    for sentence in faults {
+        violations.add("raw", sentence);
+    }
+    let local_parts = submission.from.needs_smtputf8() || submission.to.needs_smtputf8();
+    violations.or(|| {
+        Some(Composed {
+            subject: decoded_subject(&fields),
+            eight_bit: !bytes.is_ascii(),
+            smtputf8: local_parts || !bytes[..bytes.len() - body.len()].is_ascii(),
+            received_count: fields.iter().filter(|field| field.is("Received")).count(),
+            bytes,
+        })
+    })
+}
+
+/// The message with CRLF for LF, its last line ended. What can't be mended is a fault.
+fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
+    let mut out = Vec::with_capacity(message.len() + message.len() / 32 + 2);
+    let mut rest = message;
+    while !rest.is_empty() {
+        let (whole, after) = rest.split_at(line_length(rest));
+        rest = after;
+        let line = match whole.strip_suffix(b"\n") {
+            Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+            None => whole,
+        };
+        if line.contains(&b'\r') {
+            faults.insert("must not have a CR without LF");
+        }
+        if line.contains(&0) {
+            faults.insert("must not have NUL characters");
+        }
+        if line.len() > LINE_OCTETS {
+            faults.insert("must not have lines of more than 998 octets");
+        }
+        out.extend_from_slice(line);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}
+
+fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
+    for field in fields {
+        if field.value.is_none() {
+            faults.insert("every header line must have a name and a colon; an empty line ends the headers");
+        } else if field.name.is_empty() || !field.name.iter().all(u8::is_ascii_graphic) {
+            // `From : x` is obsolete syntax (RFC 5322 4.5) that only some readers take for a From.
+            faults.insert("header names must be printable ASCII, without a space before the colon");
+        }
+    }
+    for name in SINGLE_FIELDS {
+        if fields.iter().filter(|field| field.is(name)).count() > 1 {
+            faults.insert("must not have a second From, To, Subject, Date, Message-ID, Sender or Reply-To");
+        }
+    }
+}
+
+/// The one From mailbox stands at the domain that was checked to be the account's (spec 1).
+fn check_from(fields: &[Field<'_>], submission: &Submission, faults: &mut Faults, violations: &mut Violations) {
+    let Some(from) = fields.iter().find(|field| field.is("From")) else {
+        faults.insert("must have a From header");
+        return;
+    };
+    let list = mailbox::list(&from.unfolded()).unwrap_or_default();
+    let [sender] = list.as_slice() else {
+        faults.insert("the From header must have exactly one mailbox");
+        return;
+    };
+    if sender.address.domain() != submission.from.domain() {
+        violations.add("from", "must have the same domain as the From header of raw");
+    }
+}
+
+fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: &ComposeFacts) -> Vec<u8> {
+    let length: usize = fields.iter().map(|field| field.whole.len()).sum();
+    let mut out = Vec::with_capacity(length + body.len() + 4096);
+    field::plain(&mut out, "Message-ID", &message_id_header(facts.message_id, &submission.from));
+    if !fields.iter().any(|field| field.is("Date")) {
+        field::plain(&mut out, "Date", &facts.at.to_rfc5322());
+    }
+    write_unsubscribe(&mut out, submission);
+    let named = |field: &Field<'_>, names: &[&str]| names.iter().any(|name| field.is(name));
+    for field in fields {
+        let replaced = submission.unsubscribe_url.is_some() && named(field, &REPLACED_FIELDS);
+        if field.is("Message-ID") {
+            keep_original_id(&mut out, field);
+        } else if !replaced && !named(field, &REMOVED_FIELDS) {
+            out.extend_from_slice(field.whole);
+        }
+    }
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    out
+}
+
+/// The caller's Message-ID under its new name, which is longer: a line that it makes too long is folded.
+fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
+    let value = field.value.unwrap_or(b"\r\n");
+    out.extend_from_slice(ORIGINAL_ID.as_bytes());
+    out.push(b':');
+    let first = line_length(value);
+    if ORIGINAL_ID.len() + 1 + first > LINE_OCTETS && !value[..first].trim_ascii().is_empty() {
+        out.extend_from_slice(b"\r\n ");
+        out.extend_from_slice(value.trim_ascii_start());
+    } else {
+        out.extend_from_slice(value);
+    }
+}
+
+/// The Subject as a reader sees it. Control characters that an encoded word hid become spaces.
+fn decoded_subject(fields: &[Field<'_>]) -> Option<String> {
+    let subject = fields.iter().find(|field| field.is("Subject"))?;
+    let parsed = MessageParser::default().parse_headers(subject.whole);
+    let text = parsed.as_ref().and_then(|message| message.subject()).unwrap_or_default();
+    Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+}

@@ -1,0 +1,150 @@
+//! How deep the parts of a message are nested. Bounded in time and memory: one pass over the lines, one open boundary
+//! for each level, and it stops at the limit.
+
+use super::section::line_length;
+
+/// A level that is open: a multipart with its boundary, or an enclosed message without one.
+type Level = Option<Vec<u8>>;
+
+/// What a part's Content-Type opens.
+enum Opens {
+    Nothing,
+    Multipart(Vec<u8>),
+    Message,
+}
+
+/// Where the scan stands.
+enum Place {
+    /// In a header section, with what was read of its Content-Type.
+    Header {
+        content_type: Vec<u8>,
+        continues: bool,
+    },
+    Body,
+}
+
+impl Place {
+    const fn header() -> Self {
+        Self::Header { content_type: Vec::new(), continues: false }
+    }
+}
+
+/// Whether more than `limit` levels are nested in `message`, which has CRLF line ends only.
+pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
+    let mut open: Vec<Level> = Vec::new();
+    let mut place = Place::header();
+    let mut rest = message;
+    while !rest.is_empty() {
+        let (line, after) = rest.split_at(line_length(rest));
+        rest = after;
+        let line = line.strip_suffix(b"\r\n").unwrap_or(line);
+        if let Some(next) = delimiter(line, &mut open) {
+            place = next;
+            continue;
+        }
+        place = match place {
+            Place::Body => Place::Body,
+            Place::Header { content_type, .. } if line.is_empty() => descend(&content_type, &mut open),
+            Place::Header { content_type, continues } => read_line(line, content_type, continues),
+        };
+        if open.len() > limit {
+            return true;
+        }
+    }
+    false
+}
+
+/// Closes what the delimiter line closes; none where the line is no delimiter (RFC 2046 5.1.1).
+fn delimiter(line: &[u8], open: &mut Vec<Level>) -> Option<Place> {
+    let text = line.strip_prefix(b"--")?;
+    let begins = |level: &Level| level.as_ref().is_some_and(|boundary| text.starts_with(boundary));
+    let level = open.iter().rposition(begins)?;
+    let tail = &text[open[level].as_ref().map_or(0, Vec::len)..];
+    if tail.starts_with(b"--") {
+        open.truncate(level);
+        Some(Place::Body)
+    } else {
+        open.truncate(level + 1);
+        Some(Place::header())
+    }
+}
+
+fn descend(content_type: &[u8], open: &mut Vec<Level>) -> Place {
+    match opens(content_type) {
+        Opens::Nothing => Place::Body,
+        Opens::Multipart(boundary) => {
+            open.push(Some(boundary));
+            Place::Body
+        }
+        Opens::Message => {
+            open.push(None);
+            Place::header()
+        }
+    }
+}
+
+fn read_line(line: &[u8], mut content_type: Vec<u8>, continues: bool) -> Place {
+    const NAME: &[u8] = b"content-type:";
+    if matches!(line.first(), Some(b' ' | b'\t')) {
+        if continues {
+            content_type.extend_from_slice(line);
+        }
+        return Place::Header { content_type, continues };
+    }
+    let continues = line.get(..NAME.len()).is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+    if continues {
+        content_type = line[NAME.len()..].to_vec();
+    }
+    Place::Header { content_type, continues }
+}
+
+fn opens(content_type: &[u8]) -> Opens {
+    let value = content_type.trim_ascii();
+    let is = |kind: &[u8]| value.get(..kind.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(kind));
+    if is(b"message/rfc822") || is(b"message/global") {
+        return Opens::Message;
+    }
+    match is(b"multipart/").then(|| boundary(value)).flatten() {
+        Some(boundary) if !boundary.is_empty() => Opens::Multipart(boundary),
+        Some(_) | None => Opens::Nothing,
+    }
+}
+
+/// The `boundary` parameter, unquoted.
+fn boundary(value: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = value;
+    loop {
+        rest = &rest[rest.iter().position(|c| *c == b';')? + 1..];
+        let name_length = rest.iter().position(|c| matches!(c, b'=' | b';'))?;
+        if rest[name_length] == b';' {
+            continue;
+        }
+        let name = rest[..name_length].trim_ascii();
+        let (found, after) = parameter_value(rest[name_length + 1..].trim_ascii_start());
+        if name.eq_ignore_ascii_case(b"boundary") {
+            return Some(found);
+        }
+        rest = after;
+    }
+}
+
+fn parameter_value(text: &[u8]) -> (Vec<u8>, &[u8]) {
+    let Some(inside) = text.strip_prefix(b"\"") else {
+        let end = text.iter().position(|c| *c == b';' || c.is_ascii_whitespace()).unwrap_or(text.len());
+        return (text[..end].to_vec(), &text[end..]);
+    };
+    let mut value = Vec::new();
+    let mut place = 0;
+    while let Some(character) = inside.get(place) {
+        match character {
+            b'"' => return (value, &inside[place + 1..]),
+            b'\\' => {
+                place += 1;
+                value.extend(inside.get(place));
+            }
+            _ => value.push(*character),
+        }
+        place += 1;
+    }
+    (value, &[])
+}

@@ -6,6 +6,9 @@ use serde_json::{Map, Value};
 
 use super::violation::Violations;
 
+/// Unknown members of one object that get a hint; finding the nearest name takes a while.
+const HINTS_COUNT: usize = 8;
+
 /// An object whose members are being taken.
 pub struct Fields<'a> {
     members: Map<String, Value>,
@@ -106,9 +109,10 @@ impl<'a> Fields<'a> {
 
     /// Ends the taking: whatever is left is an unknown field, for a misspelt name must never pass unseen (contract 1).
     pub fn finish(self) {
-        for name in self.members.keys() {
+        for (place, name) in self.members.keys().enumerate() {
             let path = format!("{}{name}", self.prefix);
-            if let Some(nearest) = nearest(name, &self.known) {
+            let nearest = (place < HINTS_COUNT).then(|| nearest(name, &self.known)).flatten();
+            if let Some(nearest) = nearest {
                 self.violations.hint(format!("{path} is unknown; did you mean {}{nearest}?", self.prefix));
             }
             self.violations.add(path, "unknown field");

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::address::Address;
@@ -27,7 +28,7 @@ use crate::base::time::Timestamp;
 const EXCLUDED_BY_RAW: [&str; 6] = ["text", "html", "subject", "headers", "from_name", "attachments"];
 
 /// A whole, checked submission.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Submission {
     /// The sender.
     pub from: Address,
@@ -46,7 +47,7 @@ pub struct Submission {
 }
 
 /// What is sent: parts to compose, or a whole message.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Content {
     /// Parts that we make a message of.
     Composed(Parts),
@@ -55,7 +56,7 @@ pub enum Content {
 }
 
 /// The parts of a message that we compose. At least one of `text` and `html` is there; neither is empty.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Parts {
     /// The subject; none gives no Subject header.
     pub subject: Option<String>,

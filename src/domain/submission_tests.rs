@@ -138,3 +138,14 @@ fn expiry_is_at_least_a_minute_and_at_most_the_queue_lifetime_ahead() {
     assert_eq!(faults(at(48 * 3600 + 1)), ["expires_at"]);
     assert_eq!(faults(json!({"expires_at": 1_700_000_100})), ["expires_at"]);
 }
+
+#[test]
+fn a_submission_is_the_same_after_it_was_stored() {
+    let whole =
+        with(json!({"html": "<p>", "subject": "ü", "from_name": "A", "headers": {"X-A": "b"}, "metadata": {"k": "v"},
+        "unsubscribe_url": "https://example.com/u", "expires_at": (NOW + Duration::from_secs(600)).to_string(),
+        "attachments": [{"filename": "a", "content": "AAEC", "content_id": "c"}]}))
+        .unwrap();
+    let row = postcard::to_stdvec(&whole).unwrap();
+    assert_eq!(postcard::from_bytes::<Submission>(&row).unwrap(), whole);
+}

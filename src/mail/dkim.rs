@@ -33,6 +33,8 @@ const OVERSIGNED: [&str; 11] = [
 ];
 /// Fields that are signed where they occur. All other List-* fields are too.
 const SIGNED: [&str; 5] = ["sender", "in-reply-to", "references", "content-transfer-encoding", "feedback-id"];
+/// How many other List-* names are signed; a message has half a dozen (RFC 2369), a hostile one thousands.
+const LIST_NAMES_COUNT: usize = 16;
 /// Octets of base64 on one line of `b=`.
 const SIGNATURE_LINE_OCTETS: usize = 72;
 /// Column after which `h=` is folded.
@@ -175,10 +177,14 @@ impl Selection {
     }
 }
 
-/// The List-* names that occur beside those always signed, each once. A name that isn't a token can't stand in `h=`.
+/// The first List-* names that occur beside those always signed, each once. A name that isn't a token can't stand in
+/// `h=`.
 fn other_list_names(fields: &[Field<'_>]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for field in fields {
+        if names.len() == LIST_NAMES_COUNT {
+            break;
+        }
         let name = String::from_utf8_lossy(field.name).to_ascii_lowercase();
         let token = name.bytes().all(|c| c.is_ascii_alphanumeric() || c == b'-');
         let new = !OVERSIGNED.contains(&name.as_str()) && !names.contains(&name);

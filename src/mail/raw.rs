@@ -36,13 +36,15 @@ type Faults = BTreeSet<&'static str>;
 pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
     let mut faults = Faults::new();
     let message = with_crlf(message, &mut faults);
-    let (fields, body) = section::split(&message);
     let mut violations = Violations::new();
+    if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
+        // Not read any further: megabytes of fields would cost much memory, only to be refused.
+        violations.add("raw", "the header section must be at most 64 KiB");
+        return Err(violations);
+    }
+    let (fields, body) = section::split(&message);
     check_fields(&fields, &mut faults);
     check_from(&fields, submission, &mut faults, &mut violations);
-    if message.len() - body.len() > RAW_HEADER_SECTION_OCTETS {
-        faults.insert("the header section must be at most 64 KiB");
-    }
     if structure::is_deeper_than(&message, MIME_DEPTH_COUNT) {
         faults.insert("MIME parts must be nested at most 20 deep");
     }

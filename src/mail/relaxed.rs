@@ -37,6 +37,11 @@ pub(super) fn field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
 
 /// Hands out `line`, which has no white space at its end, with one space for each run of white space.
 fn compressed(line: &[u8], mut take: impl FnMut(&[u8])) {
+    // Most lines are in their canonical form as they stand.
+    let doubled = line.iter().zip(line.iter().skip(1)).fold(false, |found, pair| found | (pair == (&b' ', &b' ')));
+    if !doubled && !line.contains(&b'\t') {
+        return take(line);
+    }
     let mut rest = line;
     while !rest.is_empty() {
         // A word goes together with the white space right before it; white space before that is dropped.

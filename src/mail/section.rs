@@ -47,6 +47,19 @@ pub(super) fn split(message: &[u8]) -> (Vec<Field<'_>>, &[u8]) {
     (fields, &[])
 }
 
+/// Octets of the header section with its empty line, found without reading its fields.
+pub(super) fn header_length(message: &[u8]) -> usize {
+    let mut length = 0;
+    while length < message.len() {
+        let line = line_length(&message[length..]);
+        length += line;
+        if line == b"\r\n".len() {
+            break;
+        }
+    }
+    length
+}
+
 /// Octets of the first line, its line end included.
 pub(super) fn line_length(text: &[u8]) -> usize {
     text.iter().position(|c| *c == b'\n').map_or(text.len(), |place| place + 1)

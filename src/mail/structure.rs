@@ -56,17 +56,21 @@ pub(super) fn is_deeper_than(message: &[u8], limit: usize) -> bool {
 
 /// Closes what the delimiter line closes; none where the line is no delimiter (RFC 2046 5.1.1).
 fn delimiter(line: &[u8], open: &mut Vec<Level>) -> Option<Place> {
-    let text = line.strip_prefix(b"--")?;
-    let begins = |level: &Level| level.as_ref().is_some_and(|boundary| text.starts_with(boundary));
-    let level = open.iter().rposition(begins)?;
-    let tail = &text[open[level].as_ref().map_or(0, Vec::len)..];
-    if tail.starts_with(b"--") {
+    let text = line.strip_prefix(b"--")?.trim_ascii_end();
+    let level = open.iter().rposition(|level| tail(text, level).is_some())?;
+    if tail(text, &open[level]) == Some(b"--") {
         open.truncate(level);
         Some(Place::Body)
     } else {
         open.truncate(level + 1);
         Some(Place::header())
     }
+}
+
+/// What follows the boundary of `level` on its delimiter line: nothing, or `--` on the last.
+fn tail<'l>(text: &'l [u8], level: &Level) -> Option<&'l [u8]> {
+    let tail = text.strip_prefix(level.as_deref()?)?;
+    (tail.is_empty() || tail == b"--").then_some(tail)
 }
 
 fn descend(content_type: &[u8], open: &mut Vec<Level>) -> Place {

@@ -1,7 +1,10 @@
 //! What is refused of `raw`, and the few things that are changed in it.
 
 use super::*;
+use crate::base::entropy::SeededEntropy;
 use crate::mail::compose::message_id_header;
+use crate::mail::dkim::{SigningKey, sign};
+use crate::mail::dkim_key::{DkimAlgorithm, generate};
 
 fn rewrite(raw: &str) -> Result<Composed, Violations> {
     rewrite_with(json!({"raw": raw}))
@@ -121,10 +124,25 @@ fn nested(levels: usize) -> String {
 }
 
 #[test]
-fn siblings_are_not_depth() {
+fn siblings_are_not_depth_and_a_longer_boundary_is_another_one() {
     let parts = "--b\nContent-Type: multipart/mixed; boundary=c\n\n--c\n\nx\n--c--\n".repeat(100);
     let raw = format!("From: a@example.com\nContent-Type: multipart/mixed; boundary=b\n\n{parts}--b--\n");
     assert!(rewrite(&raw).is_ok());
+    let parts = "--bb\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nx\n--b--\n".repeat(100);
+    let raw = format!("From: a@example.com\nContent-Type: multipart/mixed; boundary=bb\n\n{parts}--bb--\n");
+    assert!(rewrite(&raw).is_ok());
+}
+
+#[test]
+fn hostile_header_sections_are_refused_or_signed_without_much_work() {
+    let refused = rewrite(&"a:\n".repeat(5 << 20)).unwrap_err();
+    assert_eq!(refused.by_field().keys().collect::<Vec<_>>(), ["raw"]);
+    let lists: String = (0..4000).map(|n| format!("List-{n}: x\n")).collect();
+    let message = rewrite(&format!("From: a@example.com\n{lists}\nx")).unwrap();
+    let key = generate(DkimAlgorithm::Ed25519Sha256, &SeededEntropy::new(1)).unwrap();
+    let domain = "example.com".parse().unwrap();
+    let key = SigningKey::from_pkcs8(domain, "s", DkimAlgorithm::Ed25519Sha256, key.pkcs8.expose()).unwrap();
+    assert!(sign(&[&key], &message.bytes, AT).unwrap().len() < 2048);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Floor 1: what the program talks about, as parsed types and limits. Whoever holds one of these holds proof
 //! that its text was checked; nothing below the edges passes raw strings on.
 
+pub mod account;
 pub mod address;
+pub mod api_key;
 pub mod event;
 pub mod hostname;
+pub mod return_path;
 pub mod stream;
 pub mod violation;

@@ -203,6 +203,15 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_trembles_at_a_boundary_opens_the_new_window_once() {
+        let boundary = Timestamp::from_millis(19_000 * DAY_MS + 23 * HOUR_MS);
+        let before = boundary - Duration::from_millis(1);
+        let mut quota = Quota::default();
+        let admitted = (0..20).filter(|n| admit(&mut quota, if n % 2 == 0 { boundary } else { before }).is_ok());
+        assert_eq!(admitted.count(), 3);
+    }
+
+    #[test]
     fn a_far_step_back_takes_the_count_along() {
         let mut quota = Quota::default();
         admit(&mut quota, START + Duration::from_secs(86_400 * 400)).unwrap();

@@ -1,13 +1,16 @@
 //! Floor 1: what the program talks about, as parsed types and limits. Whoever holds one of these holds proof
 //! that its text was checked; nothing below the edges passes raw strings on.
 
+pub mod account;
 pub mod address;
 pub mod attachment;
+pub mod api_key;
 pub mod event;
 pub mod fields;
 pub mod header;
 pub mod hostname;
 pub mod limits;
+pub mod return_path;
 pub mod stream;
 pub mod submission;
 pub mod text;

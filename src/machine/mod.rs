@@ -1,1 +1,37 @@
-//! Floor.
+//! Floor 2: pure transitions, one machine in each file. State and input go in, state and effects come out.
+//!
+//! A machine reads no clock, rolls no dice, logs nothing and waits for nothing. Inputs are facts that have happened;
+//! effects are what the Op that asked must write. Every machine is total: an input that makes no sense in a state
+//! leaves it as it was. All pairs are printed to `tests/golden/machines.txt`, to be laid beside section 3 of the specification.
+
+pub mod delivery;
+pub mod endpoint;
+#[cfg(test)]
+mod golden;
+pub mod idempotency;
+pub mod quota;
+pub mod rate;
+pub mod retention;
+pub mod retry;
+pub mod transfer;
+
+/// What a step leads to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Next<S, E> {
+    /// The state to save.
+    pub state: S,
+    /// What the Op has to do besides, in this order; empty where nothing happened.
+    pub effects: Vec<E>,
+}
+
+impl<S, E> Next<S, E> {
+    /// The state `state`, and `effects`.
+    pub fn new(state: S, effects: impl Into<Vec<E>>) -> Self {
+        Self { state, effects: effects.into() }
+    }
+
+    /// The state as it was, and nothing to do.
+    pub const fn unchanged(state: S) -> Self {
+        Self { state, effects: Vec::new() }
+    }
+}

@@ -1,0 +1,201 @@
+//! An account: the owner of everything else, and its settings (contract 2).
+//!
+//! Each setting is a type that is made only by its check, so whoever holds one holds proof.
+
+use std::fmt;
+use std::str::FromStr;
+
+use jiff::tz::TimeZoneDatabase;
+use serde::{Deserialize, Serialize};
+
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+
+/// The longest name, in characters.
+const NAME_CHARACTERS_MAX: usize = 255;
+
+/// An account and its settings, as its row holds them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// Its identifier.
+    pub id: AccountId,
+    /// Its name.
+    pub name: AccountName,
+    /// The zone in which the panel shows times.
+    pub time_zone: TimeZoneName,
+    /// Days for which a new message's content is kept.
+    pub content_retention_days: RetentionDays,
+    /// Whether messages without an unsubscribe URL of their own get the hosted one.
+    pub hosted_unsubscribe: bool,
+    /// What it may send.
+    pub quota: QuotaLimits,
+    /// When it was made.
+    pub created_at: Timestamp,
+}
+
+impl Account {
+    /// A new account with the contract's default settings.
+    pub fn new(id: AccountId, name: AccountName, quota: QuotaLimits, created_at: Timestamp) -> Self {
+        let (time_zone, content_retention_days) = (TimeZoneName::default(), RetentionDays::default());
+        Self { id, name, time_zone, content_retention_days, hosted_unsubscribe: false, quota, created_at }
+    }
+}
+
+/// Messages that an account may send in a UTC hour and in a UTC day. Zero stops it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct QuotaLimits {
+    /// In an hour.
+    pub per_hour: u64,
+    /// In a day.
+    pub per_day: u64,
+}
+
+impl Default for QuotaLimits {
+    fn default() -> Self {
+        Self { per_hour: 10_000, per_day: 100_000 }
+    }
+}
+
+/// The name of an account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountName(String);
+
+/// The text is no name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must have 1 to 255 characters, not all white space, and no control characters")]
+pub struct InvalidAccountName;
+
+impl AccountName {
+    /// The name as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for AccountName {
+    type Err = InvalidAccountName;
+    fn from_str(text: &str) -> Result<Self, InvalidAccountName> {
+        let fits = !text.trim().is_empty()
+            && text.chars().count() <= NAME_CHARACTERS_MAX
+            && !text.chars().any(char::is_control);
+        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidAccountName) }
+    }
+}
+
+/// The name of a time zone of the IANA database, in the database's own spelling.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeZoneName(String);
+
+/// The text names no time zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be the name of an IANA time zone, such as Europe/Vienna")]
+pub struct InvalidTimeZone;
+
+impl TimeZoneName {
+    /// The name, such as `Europe/Vienna`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The zone itself; UTC should a later database have lost the name.
+    pub fn zone(&self) -> jiff::tz::TimeZone {
+        TimeZoneDatabase::bundled().get(&self.0).unwrap_or(jiff::tz::TimeZone::UTC)
+    }
+}
+
+impl Default for TimeZoneName {
+    fn default() -> Self {
+        Self("UTC".to_owned())
+    }
+}
+
+impl FromStr for TimeZoneName {
+    type Err = InvalidTimeZone;
+    /// Checks against the bundled database, so that no machine's own files decide what is valid.
+    fn from_str(text: &str) -> Result<Self, InvalidTimeZone> {
+        let zone = TimeZoneDatabase::bundled().get(text).map_err(|_| InvalidTimeZone)?;
+        zone.iana_name().map(|name| Self(name.to_owned())).ok_or(InvalidTimeZone)
+    }
+}
+
+/// Days for which content is kept, 1 to 3650.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RetentionDays(u16);
+
+/// The number of days is out of range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be a whole number of days from 1 to 3650")]
+pub struct InvalidRetentionDays;
+
+impl RetentionDays {
+    /// The most days.
+    pub const MAX: u16 = 3650;
+
+    /// `days`, where they are in range.
+    ///
+    /// # Errors
+    /// [`InvalidRetentionDays`] outside of 1 to 3650.
+    pub fn new(days: i64) -> Result<Self, InvalidRetentionDays> {
+        match u16::try_from(days) {
+            Ok(days @ 1..=Self::MAX) => Ok(Self(days)),
+            Ok(_) | Err(_) => Err(InvalidRetentionDays),
+        }
+    }
+
+    /// The number of days.
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+}
+
+impl Default for RetentionDays {
+    fn default() -> Self {
+        Self(30)
+    }
+}
+
+impl fmt::Display for RetentionDays {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_zone_is_one_of_the_database_in_its_own_spelling() {
+        let zone: TimeZoneName = "europe/vienna".parse().unwrap();
+        assert_eq!(zone.as_str(), "Europe/Vienna");
+        assert_eq!(zone.zone().iana_name(), Some("Europe/Vienna"));
+        assert_eq!("UTC".parse(), Ok(TimeZoneName::default()));
+        for bad in ["", "Vienna", "Europe/Atlantis", "CET-1CEST", "+02:00", "../etc/passwd"] {
+            assert!(bad.parse::<TimeZoneName>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn retention_has_one_day_to_ten_years() {
+        assert_eq!(
+            [0, 1, 3650, 3651, -1].map(|days| RetentionDays::new(days).is_ok()),
+            [false, true, true, false, false]
+        );
+    }
+
+    #[test]
+    fn a_name_has_characters_to_show_and_none_to_control() {
+        assert!("Bäckerei Öhm & Söhne".parse::<AccountName>().is_ok());
+        for bad in ["", "  ", "a\nb", &"x".repeat(256)] {
+            assert!(bad.parse::<AccountName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_account_reads_back_from_its_row() {
+        let account =
+            Account::new(AccountId::default(), "Acme".parse().unwrap(), QuotaLimits::default(), Timestamp::ZERO);
+        let row = postcard::to_stdvec(&account).unwrap();
+        assert_eq!(postcard::from_bytes(&row), Ok(account));
+    }
+}

@@ -1,0 +1,286 @@
+//! The return path of one message: `b+<token>@<bounce host>`, naming account and message, authenticated (contract 6).
+//!
+//! ```text
+//! b+ k mmmmmmmmmmmmmmmmmmmmmmmmmm aaaaaaaa cccccccccccccccccccccccc     61 of the 64 octets of RFC 5321 4.5.3.1.1
+//!    |  message, 26 characters     |        MAC, 120 bits
+//!    key number                    account's hint, 40 bits
+//! ```
+//!
+//! Mail servers may change the case of a local part, so all of it is base 32: two whole identifiers would be 52
+//! characters and leave 10, too few for the 80 bits of MAC that the contract asks for. The message is carried whole; of
+//! the account, 40 bits of a hash only find the rows to try (and tell receivers nothing of the identifier). The MAC
+//! covers the whole account, so neither a chance collision nor a choice of identifiers can pass one account for another.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+
+use crate::base::id::{AccountId, MessageId};
+use crate::base::secret::Secret;
+use crate::base::signature::hmac_sha256;
+use crate::base::time::Timestamp;
+
+const PREFIX: &str = "b+";
+/// Crockford's alphabet as identifiers use it, in the lower case that local parts commonly have.
+const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const MESSAGE_CHARACTERS: usize = 26;
+const HINT_BYTES: usize = 5;
+const MAC_BYTES: usize = 15;
+const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_BYTES) / 5;
+
+/// How long after its message's own time a token is taken: the 30 days of the event log, and a week for slow reports.
+const VALID_FOR: Duration = Duration::from_secs(37 * 24 * 3600);
+
+/// Which of the signing keys made a token, 0 to 31, so that keys can be rotated while old tokens come back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct KeyNumber(u8);
+
+impl KeyNumber {
+    /// The number, held to the 32 that one character can tell.
+    pub const fn new(number: u8) -> Self {
+        Self(number % 32)
+    }
+
+    /// The number of the key after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self::new(self.0 + 1)
+    }
+
+    /// The number itself.
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+}
+
+/// A key that authenticates return paths.
+#[derive(Clone, Debug)]
+pub struct ReturnPathKey {
+    /// Its number.
+    pub number: KeyNumber,
+    /// Its bytes; 32 of them.
+    pub secret: Secret,
+}
+
+/// The hash that finds an account; several accounts may share one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct AccountHint(pub [u8; HINT_BYTES]);
+
+impl AccountHint {
+    /// The hint of `account`.
+    pub fn of(account: AccountId) -> Self {
+        let digest = Sha256::new().chain_update(b"postrider return path account").chain_update(account.as_bytes());
+        let [a, b, c, d, e, ..]: [u8; 32] = digest.finalize().into();
+        Self([a, b, c, d, e])
+    }
+}
+
+/// A token as it came: nothing in it is to be believed before [`Parsed::verify`].
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Parsed {
+    /// The key that it claims to be made with.
+    pub key: KeyNumber,
+    /// The message that it claims to be about.
+    pub message: MessageId,
+    /// Where to look for the message's account.
+    pub account_hint: AccountHint,
+    mac: [u8; MAC_BYTES],
+}
+
+/// Proof that a return path is ours and in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ReturnPath {
+    /// The account.
+    pub account: AccountId,
+    /// Its message.
+    pub message: MessageId,
+}
+
+/// Why a local part is not one of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidReturnPath {
+    /// It has not the shape.
+    #[error("is not a return path")]
+    Malformed,
+    /// Its MAC is wrong.
+    #[error("is not a return path of this service")]
+    Forged,
+    /// Its 37 days are over.
+    #[error("is a return path that is no longer taken")]
+    Expired,
+}
+
+/// The local part that stands for `message` of `account`.
+pub fn encode(account: AccountId, message: MessageId, key: &ReturnPathKey) -> String {
+    let mut local = String::with_capacity(PREFIX.len() + TOKEN_CHARACTERS);
+    local.push_str(PREFIX);
+    local.push(char::from(BASE32[usize::from(key.number.get())]));
+    local.push_str(&message.0.to_string().to_ascii_lowercase());
+    push_base32(&mut local, &AccountHint::of(account).0);
+    push_base32(&mut local, &mac(account, message, key));
+    local
+}
+
+/// Reads a local part, in whatever case it came back.
+///
+/// # Errors
+/// [`InvalidReturnPath::Malformed`] where it has not the shape.
+pub fn decode(local: &str) -> Result<Parsed, InvalidReturnPath> {
+    let local = local.to_ascii_lowercase();
+    let token = local.strip_prefix(PREFIX).filter(|token| token.len() == TOKEN_CHARACTERS && token.is_ascii());
+    let token = token.ok_or(InvalidReturnPath::Malformed)?;
+    parse(token).ok_or(InvalidReturnPath::Malformed)
+}
+
+fn parse(token: &str) -> Option<Parsed> {
+    let (key, rest) = token.split_at(1);
+    let (message, rest) = rest.split_at(MESSAGE_CHARACTERS);
+    let (hint, mac) = rest.split_at(8 * HINT_BYTES / 5);
+    Some(Parsed {
+        key: KeyNumber::new(digit(*key.as_bytes().first()?)?),
+        message: format!("{}_{}", MessageId::PREFIX, message.to_ascii_uppercase()).parse().ok()?,
+        account_hint: AccountHint(base32_bytes(hint)?),
+        mac: base32_bytes(mac)?,
+    })
+}
+
+impl Parsed {
+    /// Checks the token against one account of its hint and the key of its number, at `now`.
+    ///
+    /// # Errors
+    /// [`InvalidReturnPath::Forged`] where account, key or MAC are others; [`InvalidReturnPath::Expired`] where all is
+    /// right but the message's own time lies more than 37 days back.
+    pub fn verify(
+        &self,
+        account: AccountId,
+        key: &ReturnPathKey,
+        now: Timestamp,
+    ) -> Result<ReturnPath, InvalidReturnPath> {
+        let expected = mac(account, self.message, key);
+        let genuine = self.key == key.number
+            && self.account_hint == AccountHint::of(account)
+            && bool::from(expected.ct_eq(&self.mac));
+        if !genuine {
+            return Err(InvalidReturnPath::Forged);
+        }
+        if now.since(self.message.0.timestamp()) > VALID_FOR {
+            return Err(InvalidReturnPath::Expired);
+        }
+        Ok(ReturnPath { account, message: self.message })
+    }
+}
+
+impl fmt::Debug for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Parsed({}, key {})", self.message, self.key.0)
+    }
+}
+
+fn mac(account: AccountId, message: MessageId, key: &ReturnPathKey) -> [u8; MAC_BYTES] {
+    let parts: [&[u8]; 4] = [b"postrider return path 1", &[key.number.get()], account.as_bytes(), message.as_bytes()];
+    let digest = hmac_sha256(key.secret.expose(), &parts);
+    let mut mac = [0; MAC_BYTES];
+    mac.copy_from_slice(&digest[..MAC_BYTES]);
+    mac
+}
+
+/// Appends 8 characters for each 5 bytes.
+fn push_base32(text: &mut String, bytes: &[u8]) {
+    for chunk in bytes.chunks_exact(5) {
+        let value = chunk.iter().fold(0_u64, |value, byte| value << 8 | u64::from(*byte));
+        text.extend((0..8).rev().map(|place| char::from(BASE32[(value >> (5 * place)) as usize & 31])));
+    }
+}
+
+/// Reads what [`push_base32`] wrote.
+fn base32_bytes<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    for (chunk, out) in text.as_bytes().chunks_exact(8).zip(bytes.chunks_exact_mut(5)) {
+        let value =
+            chunk.iter().try_fold(0_u64, |value, character| Some(value << 5 | u64::from(digit(*character)?)))?;
+        out.copy_from_slice(&value.to_be_bytes()[3..]);
+    }
+    Some(bytes)
+}
+
+fn digit(character: u8) -> Option<u8> {
+    let place = BASE32.iter().position(|known| *known == character)?;
+    u8::try_from(place).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn key(number: u8, byte: u8) -> ReturnPathKey {
+        ReturnPathKey { number: KeyNumber::new(number), secret: Secret::new([byte; 32]) }
+    }
+
+    fn message() -> MessageId {
+        MessageId(Ulid::new(NOW, [5; 10]))
+    }
+
+    #[test]
+    fn a_return_path_fits_and_is_believed_in_any_case() {
+        let account = AccountId(Ulid([9; 16]));
+        let local = encode(account, message(), &key(3, 1));
+        assert_eq!(local.len(), 61);
+        for came_back in [local.clone(), local.to_ascii_uppercase()] {
+            let parsed = decode(&came_back).unwrap();
+            assert_eq!((parsed.key.get(), parsed.account_hint), (3, AccountHint::of(account)));
+            let ours = ReturnPath { account, message: message() };
+            assert_eq!(parsed.verify(account, &key(3, 1), NOW), Ok(ours));
+        }
+    }
+
+    #[test]
+    fn another_account_or_key_is_a_forgery_and_37_days_are_the_end() {
+        let account = AccountId(Ulid([9; 16]));
+        let parsed = decode(&encode(account, message(), &key(3, 1))).unwrap();
+        let forged = Err(InvalidReturnPath::Forged);
+        assert_eq!(parsed.verify(AccountId(Ulid([8; 16])), &key(3, 1), NOW), forged);
+        assert_eq!(parsed.verify(account, &key(3, 2), NOW), forged);
+        assert_eq!(parsed.verify(account, &key(4, 1), NOW), forged);
+        assert!(parsed.verify(account, &key(3, 1), NOW + VALID_FOR).is_ok());
+        let late = NOW + VALID_FOR + Duration::from_millis(1);
+        assert_eq!(parsed.verify(account, &key(3, 1), late), Err(InvalidReturnPath::Expired));
+    }
+
+    #[test]
+    fn other_local_parts_are_malformed() {
+        let good = encode(AccountId::default(), message(), &key(0, 0));
+        for bad in ["", "b+", "postmaster", &good[1..], &good[..60], &format!("{good}0"), &good.replacen("b+", "b-", 1)]
+        {
+            assert_eq!(decode(bad), Err(InvalidReturnPath::Malformed), "{bad}");
+        }
+        assert!(decode(&format!("b+{}é", "0".repeat(57))).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn changing_any_character_of_a_token_makes_it_worthless(
+            account: [u8; 16], chance: [u8; 10], place in 2_usize..61, to in 0_usize..32,
+        ) {
+            let account = AccountId(Ulid(account));
+            let local = encode(account, MessageId(Ulid::new(NOW, chance)), &key(7, 7));
+            let mut bytes = local.clone().into_bytes();
+            bytes[place] = BASE32[to];
+            let changed = String::from_utf8(bytes).unwrap();
+            let believed = decode(&changed).and_then(|parsed| parsed.verify(account, &key(7, 7), NOW));
+            prop_assert_eq!(believed.is_ok(), changed == local);
+        }
+
+        #[test]
+        fn no_text_makes_the_decoder_stumble(text in ".{0,70}", token in "[bB]\\+.{59}") {
+            let _ = decode(&text);
+            let _ = decode(&token);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! One idempotency key of one account (spec 3.4).
+//!
+//! ```text
+//!            Requested: process            Accepted: bound for 24 hours
+//!   free --------------------> in progress ----------------------------> bound -- same body: replay
+//!    ^                          |      |                                   |   \- other body: 409
+//!    '------- Refused ----------'      '- Requested: 409, Retry-After 1    |
+//!    '------------------------- 24 hours --------------------------------'
+//! ```
+//!
+//! Bindings are rows, written in the transaction of their message; that a key is in progress is memory alone, so a
+//! crash releases it. "The same body" is equality of the hash of the parsed body (contract 3).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Next;
+use crate::base::time::Timestamp;
+
+/// How long a key stays bound (spec 8).
+pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// What a key is bound to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Binding {
+    /// Hash of the body that was accepted.
+    pub body_hash: [u8; 32],
+    /// From this moment on the key is free.
+    pub expires_at: Timestamp,
+}
+
+/// The state of one key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum State {
+    /// Never used, released, or out of its 24 hours.
+    #[default]
+    Free,
+    /// Its first request is still running.
+    InProgress,
+    /// Its first request was accepted.
+    Bound(Binding),
+}
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// A valid request came with the key.
+    Requested {
+        /// Hash of its body.
+        body_hash: [u8; 32],
+    },
+    /// The request that is in progress ended in a 202.
+    Accepted {
+        /// Hash of its body.
+        body_hash: [u8; 32],
+    },
+    /// The request that is in progress ended in anything else.
+    Refused,
+}
+
+/// What follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Process the request.
+    Process,
+    /// Answer the first 202 again, with `Idempotent-Replay: true`; send nothing.
+    Replay,
+    /// Answer 409 `idempotency_mismatch`.
+    Mismatch,
+    /// Answer 409 `idempotency_in_progress` with `Retry-After: 1`.
+    InProgress,
+}
+
+impl State {
+    /// The state that a stored binding and the keys in progress make at `now`.
+    pub fn of(binding: Option<Binding>, progress: Progress, now: Timestamp) -> Self {
+        match (binding, progress) {
+            (Some(binding), _) if now < binding.expires_at => Self::Bound(binding),
+            (_, Progress::Running) => Self::InProgress,
+            (_, Progress::Idle) => Self::Free,
+        }
+    }
+
+    /// What `input` makes of it at `now`.
+    #[must_use]
+    pub fn step(self, input: Input, now: Timestamp) -> Next<Self, Effect> {
+        match (self, input) {
+            (Self::Bound(binding), _) if now >= binding.expires_at => Self::Free.step(input, now),
+            (Self::Free, Input::Requested { .. }) => Next::new(Self::InProgress, [Effect::Process]),
+            (Self::InProgress, Input::Requested { .. }) => Next::new(self, [Effect::InProgress]),
+            (Self::Bound(binding), Input::Requested { body_hash }) if body_hash == binding.body_hash => {
+                Next::new(self, [Effect::Replay])
+            }
+            (Self::Bound(_), Input::Requested { .. }) => Next::new(self, [Effect::Mismatch]),
+            (Self::Free | Self::InProgress, Input::Accepted { body_hash }) => {
+                Next::new(Self::Bound(Binding { body_hash, expires_at: now + LIFETIME }), [])
+            }
+            (Self::Free | Self::InProgress, Input::Refused) => Next::new(Self::Free, []),
+            // A bound key is released only by its 24 hours.
+            (Self::Bound(_), Input::Accepted { .. } | Input::Refused) => Next::unchanged(self),
+        }
+    }
+}
+
+/// Whether a request with the key is running, as memory tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// None is.
+    Idle,
+    /// One is.
+    Running,
+}
+
+/// What to do with a request of this `body_hash` at `now`: the one effect of [`Input::Requested`].
+pub fn judge(binding: Option<Binding>, progress: Progress, body_hash: [u8; 32], now: Timestamp) -> Effect {
+    match State::of(binding, progress, now) {
+        State::Free => Effect::Process,
+        State::InProgress => Effect::InProgress,
+        State::Bound(binding) if binding.body_hash == body_hash => Effect::Replay,
+        State::Bound(_) => Effect::Mismatch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    #[test]
+    fn a_refused_request_releases_the_key_and_an_accepted_one_binds_it_for_24_hours() {
+        let running = State::Free.step(Input::Requested { body_hash: [1; 32] }, NOW).state;
+        assert_eq!(running.step(Input::Refused, NOW).state, State::Free);
+        let bound = running.step(Input::Accepted { body_hash: [1; 32] }, NOW).state;
+        let at = |millis| NOW + Duration::from_millis(millis);
+        let again = |state: State, body: u8, at| state.step(Input::Requested { body_hash: [body; 32] }, at).effects;
+        assert_eq!(again(bound, 1, at(86_399_999)), [Effect::Replay]);
+        assert_eq!(again(bound, 2, at(86_399_999)), [Effect::Mismatch]);
+        assert_eq!(again(bound, 2, at(86_400_000)), [Effect::Process]);
+        assert_eq!(bound.step(Input::Refused, NOW), Next::unchanged(bound));
+    }
+
+    proptest! {
+        #[test]
+        fn a_judgement_is_the_effect_of_the_step(bound: Option<(bool, i32)>, running: bool, late_ms in 0_u64..200_000_000) {
+            let now = NOW + Duration::from_millis(late_ms);
+            let binding = bound.map(|(same, shift)| Binding {
+                body_hash: [u8::from(same); 32],
+                expires_at: now + Duration::from_millis(u64::from(shift.unsigned_abs())) - Duration::from_secs(1_000_000),
+            });
+            let progress = if running { Progress::Running } else { Progress::Idle };
+            let step = State::of(binding, progress, now).step(Input::Requested { body_hash: [1; 32] }, now);
+            prop_assert_eq!(step.effects, [judge(binding, progress, [1; 32], now)]);
+        }
+
+        #[test]
+        fn between_two_processings_lies_a_refusal_or_a_day(
+            steps in proptest::collection::vec((0_u8..3, 0_u8..2, 0_u64..30_000_000), 0..60),
+        ) {
+            let (mut state, mut now, mut accepted_at) = (State::Free, NOW, None::<Timestamp>);
+            for (kind, body, gap) in steps {
+                now = now + Duration::from_millis(gap);
+                let body_hash = [body; 32];
+                let before = state;
+                let input = match kind { 0 => Input::Requested { body_hash }, 1 => Input::Accepted { body_hash }, _ => Input::Refused };
+                let next = state.step(input, now);
+                if next.effects == [Effect::Process] {
+                    prop_assert!(accepted_at.is_none_or(|at| now.since(at) >= LIFETIME));
+                }
+                state = next.state;
+                if state != before && matches!(state, State::Bound(_)) { accepted_at = Some(now); }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The request rate of one API key: an exact sliding window (contract 3 "Request rate").
+//!
+//! ```text
+//!            60 s ago                            now
+//!  forgotten |  o   o  ooo      o     oo   o      |    admit while fewer than the limit stand in between
+//!               ^ its leaving frees the next place
+//! ```
+//!
+//! Kept in memory, in monotonic time; a restart starts empty. Memory is one stamp for each request admitted in the last
+//! 60 seconds, never more than the limit.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// The window's length.
+pub const WINDOW: Duration = Duration::from_secs(60);
+
+/// The stamps of one key. Grows as it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// Nanoseconds of monotonic time, oldest first. Whole milliseconds would free a place up to one too early.
+    stamps: VecDeque<u64>,
+}
+
+/// What the `RateLimit` header says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateView {
+    /// Requests that the window admits.
+    pub limit: u32,
+    /// Requests that it still admits now: `r`.
+    pub remaining: u32,
+    /// Whole seconds until one more is free: `t`; 0 where none is taken.
+    pub reset_secs: u64,
+}
+
+/// The window is full: 429 `rate_limited`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("more requests with this key than a minute admits")]
+pub struct RateLimited {
+    /// Whole seconds until a request will be admitted, at least 1.
+    pub retry_after_secs: u64,
+    /// The window as it stands.
+    pub view: RateView,
+}
+
+impl Rate {
+    /// Admits one request at `now`, or says when there is room. A refused request does not count.
+    ///
+    /// # Errors
+    /// [`RateLimited`] where `limit` requests were admitted in the last 60 seconds.
+    pub fn admit(&mut self, limit: u32, now: Duration) -> Result<RateView, RateLimited> {
+        let now_ns = nanos(now);
+        while self.stamps.front().is_some_and(|stamp| has_left(*stamp, now_ns)) {
+            self.stamps.pop_front();
+        }
+        if self.stamps.len() >= places(limit) {
+            let view = self.view(limit, now);
+            return Err(RateLimited { retry_after_secs: view.reset_secs.max(1), view });
+        }
+        self.stamps.push_back(now_ns);
+        Ok(self.view(limit, now))
+    }
+
+    /// The window as it stands at `now`.
+    pub fn view(&self, limit: u32, now: Duration) -> RateView {
+        let now_ns = nanos(now);
+        let left = self.stamps.partition_point(|stamp| has_left(*stamp, now_ns));
+        let taken = self.stamps.len() - left;
+        // A limit that was lowered beneath what is taken frees a place only when that many have left.
+        let next = left + (taken + 1).saturating_sub(places(limit).max(1)).saturating_sub(1);
+        let wait_ns = self.stamps.get(next).map_or(0, |stamp| (stamp + nanos(WINDOW)).saturating_sub(now_ns));
+        RateView {
+            limit,
+            remaining: limit.saturating_sub(u32::try_from(taken).unwrap_or(u32::MAX)),
+            reset_secs: wait_ns.div_ceil(1_000_000_000),
+        }
+    }
+
+    /// Whether nothing is remembered at `now`, so that the key's entry may be dropped.
+    pub fn is_idle(&self, now: Duration) -> bool {
+        self.stamps.back().is_none_or(|stamp| has_left(*stamp, nanos(now)))
+    }
+}
+
+/// Whether a stamp is 60 seconds old or more: a request at the very edge is the first of the next window.
+fn has_left(stamp: u64, now_ns: u64) -> bool {
+    now_ns.saturating_sub(stamp) >= nanos(WINDOW)
+}
+
+fn places(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+fn nanos(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_request_over_the_limit_is_told_when_the_oldest_leaves() {
+        let mut rate = Rate::default();
+        for second in 0..3 {
+            assert_eq!(rate.admit(3, Duration::from_secs(second)).unwrap().remaining, 2 - second as u32);
+        }
+        let refused = rate.admit(3, Duration::from_millis(10_500)).unwrap_err();
+        assert_eq!((refused.retry_after_secs, refused.view.remaining), (50, 0));
+        assert!(rate.admit(3, WINDOW - Duration::from_nanos(1)).is_err());
+        assert!(rate.admit(3, WINDOW).is_ok());
+        assert!(!rate.is_idle(WINDOW) && rate.is_idle(WINDOW * 2));
+        assert_eq!(rate.view(3, WINDOW * 2), RateView { limit: 3, remaining: 3, reset_secs: 0 });
+    }
+
+    #[test]
+    fn a_limit_that_was_lowered_waits_until_there_is_room_under_it() {
+        let mut rate = Rate::default();
+        for second in 0..5 {
+            rate.admit(5, Duration::from_secs(second)).unwrap();
+        }
+        let refused = rate.admit(2, Duration::from_secs(10)).unwrap_err();
+        assert_eq!(refused.retry_after_secs, 53);
+        assert!(rate.admit(2, Duration::from_secs(63)).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn no_sixty_seconds_hold_more_than_the_limit(
+            limit in 1_u32..12, gaps_ms in proptest::collection::vec(0_u64..20_000, 0..300),
+        ) {
+            let (mut rate, mut now, mut admitted) = (Rate::default(), Duration::ZERO, Vec::new());
+            for gap in gaps_ms {
+                now += Duration::from_millis(gap);
+                let expected = rate.view(limit, now).remaining;
+                match rate.admit(limit, now) {
+                    Ok(view) => {
+                        admitted.push(now);
+                        prop_assert_eq!(view.remaining + 1, expected);
+                    }
+                    Err(refused) => {
+                        prop_assert_eq!(expected, 0);
+                        let then = now + Duration::from_secs(refused.retry_after_secs);
+                        prop_assert!(rate.clone().admit(limit, then).is_ok(), "retrying as told is admitted");
+                    }
+                }
+                prop_assert!(rate.stamps.len() <= limit as usize);
+            }
+            for window in admitted.windows(limit as usize + 1) {
+                prop_assert!(window[limit as usize] - window[0] >= WINDOW);
+            }
+        }
+    }
+}

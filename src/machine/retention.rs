@@ -1,0 +1,190 @@
+//! A message's content: until when it is kept, and in which bucket it is destroyed (spec 2.3, contract 7).
+//!
+//! ```text
+//!            DeadlineCame                BucketDestroyed
+//!   kept --------------------> refused -------------------> destroyed
+//!    created_at + days          nothing reads it             its key is gone; row and timeline stay
+//! ```
+//!
+//! Bodies lie in segments by bucket; a bucket's key is destroyed at its end, which is at or after the deadline of all that is in it:
+//! by less than an hour up to 30 days of retention, by less than a day beyond. From the deadline on content is refused,
+//! whether its bytes are gone yet or not.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Next;
+use crate::base::time::Timestamp;
+use crate::domain::account::RetentionDays;
+
+const HOUR_MS: u64 = 3_600_000;
+const DAY_MS: u64 = 24 * HOUR_MS;
+/// Up to this many days content lies in buckets of an hour.
+const HOURLY_DAYS_MAX: u16 = 30;
+
+/// The moment from which content made at `created_at` is refused. Stamped once: later settings do not touch it.
+pub fn content_deadline(created_at: Timestamp, days: RetentionDays) -> Timestamp {
+    created_at + Duration::from_millis(u64::from(days.get()) * DAY_MS)
+}
+
+/// A bucket of content, named by its end. An hourly and a daily one that end together are the same bucket.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub struct Bucket {
+    /// From this moment on all of its content is past its deadline and may be destroyed.
+    pub end: Timestamp,
+}
+
+impl Bucket {
+    /// The bucket for content made at `created_at`: the first boundary at or after its deadline.
+    pub fn of(created_at: Timestamp, days: RetentionDays) -> Self {
+        let width = if days.get() <= HOURLY_DAYS_MAX { HOUR_MS } else { DAY_MS };
+        let deadline = content_deadline(created_at, days).as_millis();
+        Self { end: Timestamp::from_millis(deadline.div_ceil(width) * width) }
+    }
+
+    /// Whether its content may be destroyed at `now`.
+    pub fn is_over(self, now: Timestamp) -> bool {
+        now >= self.end
+    }
+
+    /// The bytes of a storage key, in the buckets' own order.
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.end.as_millis().to_be_bytes()
+    }
+
+    /// The bucket that [`Self::to_bytes`] wrote.
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self { end: Timestamp::from_millis(u64::from_be_bytes(bytes)) }
+    }
+}
+
+/// The state of one message's content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum State {
+    /// There, until the deadline.
+    Kept {
+        /// The record's `content_expires_at`.
+        deadline: Timestamp,
+    },
+    /// Past its deadline: refused everywhere, not yet destroyed.
+    Refused {
+        /// The record's `content_deleted_at`: for its owner it was gone from here on.
+        at: Timestamp,
+    },
+    /// Unrecoverable.
+    Destroyed {
+        /// The record's `content_deleted_at`.
+        at: Timestamp,
+    },
+}
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The deadline's timer fired.
+    DeadlineCame,
+    /// The key of its bucket was destroyed.
+    BucketDestroyed,
+}
+
+/// What follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// A message that still waits ends `failed` (contract 7): feed `GaveUp` to its transfer.
+    GiveUp,
+    /// The timer fired before the deadline, by a clock that stepped back: arm it again.
+    Schedule(Timestamp),
+}
+
+impl State {
+    /// Whether the content may be read or sent at `now`, whatever timers have run.
+    pub fn is_readable(self, now: Timestamp) -> bool {
+        match self {
+            Self::Kept { deadline } => now < deadline,
+            Self::Refused { .. } | Self::Destroyed { .. } => false,
+        }
+    }
+
+    /// What `input` makes of it at `now`.
+    #[must_use]
+    pub fn step(self, input: Input, now: Timestamp) -> Next<Self, Effect> {
+        match (self, input) {
+            (Self::Kept { deadline }, Input::DeadlineCame) if now < deadline => {
+                Next::new(self, [Effect::Schedule(deadline)])
+            }
+            (Self::Kept { .. }, Input::DeadlineCame) => Next::new(Self::Refused { at: now }, [Effect::GiveUp]),
+            (Self::Kept { .. }, Input::BucketDestroyed) => Next::new(Self::Destroyed { at: now }, [Effect::GiveUp]),
+            (Self::Refused { at }, Input::BucketDestroyed) => Next::new(Self::Destroyed { at }, []),
+            (Self::Refused { .. }, Input::DeadlineCame)
+            | (Self::Destroyed { .. }, Input::DeadlineCame | Input::BucketDestroyed) => Next::unchanged(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn days(days: u16) -> RetentionDays {
+        RetentionDays::new(days.into()).unwrap()
+    }
+
+    #[test]
+    fn a_deadline_on_a_boundary_ends_its_bucket_there() {
+        let midnight = Timestamp::from_millis(19_000 * DAY_MS);
+        for kept in [1, 30, 31, 3650] {
+            assert_eq!(Bucket::of(midnight, days(kept)).end, content_deadline(midnight, days(kept)));
+        }
+        let later = midnight + Duration::from_millis(1);
+        assert_eq!(Bucket::of(later, days(30)).end, midnight + Duration::from_millis(30 * DAY_MS + HOUR_MS));
+        assert_eq!(Bucket::of(later, days(31)).end, midnight + Duration::from_millis(32 * DAY_MS));
+    }
+
+    #[test]
+    fn content_is_refused_from_its_deadline_whether_or_not_the_timer_has_run() {
+        let deadline = Timestamp::from_millis(1_700_000_000_000);
+        let before = deadline - Duration::from_millis(1);
+        let kept = State::Kept { deadline };
+        assert!(kept.is_readable(before) && !kept.is_readable(deadline));
+        assert_eq!(kept.step(Input::DeadlineCame, before).effects, [Effect::Schedule(deadline)]);
+        let refused = kept.step(Input::DeadlineCame, deadline);
+        assert_eq!(refused, Next::new(State::Refused { at: deadline }, [Effect::GiveUp]));
+        let gone = refused.state.step(Input::BucketDestroyed, deadline + Duration::from_secs(9)).state;
+        assert_eq!(gone, State::Destroyed { at: deadline });
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_ends_at_or_after_each_deadline_in_it_and_within_the_contracts_time(
+            created in 1_600_000_000_000_u64..2_000_000_000_000, kept in 1_u16..=3650,
+        ) {
+            let created = Timestamp::from_millis(created);
+            let (bucket, deadline) = (Bucket::of(created, days(kept)), content_deadline(created, days(kept)));
+            let late = bucket.end.since(deadline).as_millis() as u64;
+            let promised = if kept <= 30 { HOUR_MS } else { DAY_MS };
+            prop_assert!(bucket.end >= deadline && late < promised);
+            prop_assert!(bucket.is_over(bucket.end) && !bucket.is_over(bucket.end - Duration::from_millis(1)));
+            prop_assert_eq!(Bucket::from_bytes(bucket.to_bytes()), bucket);
+        }
+
+        #[test]
+        fn the_bytes_order_as_the_buckets_do(a in 0_u64..253_402_300_799_999, b in 0_u64..253_402_300_799_999) {
+            let (a, b) = (Bucket { end: Timestamp::from_millis(a) }, Bucket { end: Timestamp::from_millis(b) });
+            prop_assert_eq!(a.cmp(&b), a.to_bytes().cmp(&b.to_bytes()));
+        }
+
+        #[test]
+        fn content_never_comes_back(inputs in proptest::collection::vec((any::<bool>(), 0_u64..2000), 0..12)) {
+            let at = |ms: u64| Timestamp::from_millis(1_700_000_000_000 + ms);
+            let mut state = State::Kept { deadline: at(1000) };
+            for (deadline, ms) in inputs {
+                let input = if deadline { Input::DeadlineCame } else { Input::BucketDestroyed };
+                let next = state.step(input, at(ms)).state;
+                prop_assert!(state.is_readable(at(0)) || !next.is_readable(at(0)));
+                state = next;
+            }
+        }
+    }
+}

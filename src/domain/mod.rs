@@ -4,5 +4,7 @@
 pub mod address;
 pub mod event;
 pub mod hostname;
+pub mod network;
 pub mod stream;
 pub mod violation;
+pub mod webhook_url;

@@ -32,7 +32,7 @@ pub use self::query::UnusableDns;
 pub struct DnsSettings {
     /// The servers, in any order; empty means those of the system (`/etc/resolv.conf`).
     pub servers: Vec<SocketAddr>,
-    /// How long one try may take. There are two.
+    /// How long one try may take. There are two, or three where there are three servers or more.
     pub try_timeout: Duration,
 }
 
@@ -109,8 +109,12 @@ impl Shared {
         self.cache.get(&question, || self.asker.ask(&question)).await
     }
 
-    /// Both families at once.
+    /// Both families at once. An address in place of a name is its own answer: some MX records and configurations
+    /// have one (against RFC 5321 2.3.5), and it is clear what they mean.
     async fn host(&self, name: &str) -> HostAnswer {
+        if let Ok(literal) = name.parse::<IpAddr>() {
+            return HostAnswer { v4: Answer::Found([Fact::Address(literal)].into()), v6: Answer::NoData };
+        }
         let (v4, v6) = tokio::join!(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa));
         HostAnswer { v4, v6 }
     }

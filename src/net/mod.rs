@@ -5,3 +5,5 @@ pub mod clock;
 pub mod dns;
 pub mod entropy;
 pub mod guard;
+pub mod post;
+pub mod tls;

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
@@ -17,11 +18,15 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use super::DnsSettings;
 
 /// Look-ups on the wire at once.
 const PARALLEL_MAX: usize = 128;
+/// Tries of one question: as many as there are servers, but two of a single one, and no more than resolv.conf's three.
+const TRIES_MIN: usize = 2;
+const TRIES_MAX: usize = 3;
 /// TTLs are honoured, but one of 0 would ask again for every message of a burst (contract 8: at least 1 s).
 const TTL_MIN: Duration = Duration::from_secs(1);
 /// No record is believed for longer than a week (RFC 8767 4).
@@ -157,30 +162,35 @@ pub struct UnusableDns {
 }
 
 /// Asks the servers, a bounded number of questions at once and each for a bounded time.
+///
+/// hickory's own pool takes the first SERVFAIL of any server for the answer; so it is given one server each, and the
+/// next one is asked here.
 pub(super) struct Asker {
-    hickory: TokioResolver,
+    servers: Vec<TokioResolver>,
+    /// The server that answered last, which is asked first: one that is down costs its time-out once.
+    preferred: AtomicUsize,
     places: Semaphore,
-    patience: Duration,
+    try_timeout: Duration,
 }
 
 impl Asker {
     pub(super) fn new(settings: &DnsSettings) -> Result<Self, UnusableDns> {
         let unusable = |why: NetError| UnusableDns { why: why.to_string() };
-        let servers = if settings.servers.is_empty() {
+        let named = if settings.servers.is_empty() {
             read_system_conf().map_err(unusable)?.0.name_servers
         } else {
             settings.servers.iter().copied().map(name_server).collect()
         };
-        if servers.is_empty() {
+        if named.is_empty() {
             return Err(UnusableDns { why: "/etc/resolv.conf names none".to_owned() });
         }
-        let config = ResolverConfig::from_name_servers(servers);
-        let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        *builder.options_mut() = options(settings.try_timeout);
-        let hickory = builder.build().map_err(unusable)?;
-        // Two tries, and a moment for the queue: only what a limit of hickory's misses is cut off here.
-        let patience = settings.try_timeout * 2 + Duration::from_secs(1);
-        Ok(Self { hickory, places: Semaphore::new(PARALLEL_MAX), patience })
+        let servers: Result<Vec<_>, _> = named.into_iter().map(|server| resolver(server, settings)).collect();
+        Ok(Self {
+            servers: servers.map_err(unusable)?,
+            preferred: AtomicUsize::new(0),
+            places: Semaphore::new(PARALLEL_MAX),
+            try_timeout: settings.try_timeout,
+        })
     }
 
     /// Asks the servers now.
@@ -191,16 +201,43 @@ impl Asker {
         };
         // No search domains: names from outside are whole.
         name.set_fqdn(true);
-        let looked_up = tokio::time::timeout(self.patience, async {
-            let _place = self.places.acquire().await;
-            self.hickory.lookup(name, question.kind.record_type()).await
-        });
-        match looked_up.await {
-            Ok(Ok(lookup)) => read(&lookup, question.kind),
+        let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
+        // Waiting for a place may take as long as the tries themselves, and no longer.
+        let patience = self.try_timeout * u32::try_from(tries).unwrap_or(1);
+        let Ok(Ok(_place)) = timeout(patience, self.places.acquire()).await else {
+            return Answered::failed("too many look-ups at once");
+        };
+        self.ask_in_turn(&name, question.kind, tries).await
+    }
+
+    async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> Answered {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut last = Answered::failed("no server was asked");
+        for turn in 0..tries {
+            let place = (first + turn) % self.servers.len();
+            last = self.ask_one(&self.servers[place], name, kind).await;
+            if !matches!(last.answer, Answer::Failed(_)) {
+                self.preferred.store(place, Ordering::Relaxed);
+                break;
+            }
+        }
+        last
+    }
+
+    async fn ask_one(&self, server: &TokioResolver, name: &Name, kind: Kind) -> Answered {
+        match timeout(self.try_timeout, server.lookup(name.clone(), kind.record_type())).await {
+            Ok(Ok(lookup)) => read(&lookup, kind),
             Ok(Err(why)) => explain(&why),
             Err(_) => Answered::failed("request timed out"),
         }
     }
+}
+
+fn resolver(server: NameServerConfig, settings: &DnsSettings) -> Result<TokioResolver, NetError> {
+    let config = ResolverConfig::from_name_servers(vec![server]);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    *builder.options_mut() = options(settings.try_timeout);
+    builder.build()
 }
 
 fn name_server(server: SocketAddr) -> NameServerConfig {
@@ -215,8 +252,9 @@ fn name_server(server: SocketAddr) -> NameServerConfig {
 fn options(try_timeout: Duration) -> ResolverOpts {
     let mut options = ResolverOpts::default();
     options.timeout = try_timeout;
-    // hickory counts the tries after the first.
-    options.attempts = 1;
+    // Tries after the first, which are ours.
+    options.attempts = 0;
+    options.max_active_requests = PARALLEL_MAX;
     options.cache_size = 0;
     // Only DNS decides where mail and webhooks go: contract 8, `dns.servers` serve every look-up.
     options.use_hosts_file = ResolveHosts::Never;

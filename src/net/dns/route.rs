@@ -12,7 +12,7 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, RouteFailure};
 
 use super::query::{Answer, Fact, Kind};
-use super::{HostAnswer, Shared, interleave};
+use super::{Shared, interleave};
 
 /// Servers that are looked up together, and the most that one route names.
 const HOSTS_MAX: usize = 5;
@@ -117,11 +117,7 @@ async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<Found> {
 }
 
 async fn find(shared: &Shared, exchange: Exchange) -> Found {
-    // Against RFC 5321 2.3.5, some domains give an address where a name should stand; it is clear what they mean.
-    let answer = match exchange.name.parse::<IpAddr>() {
-        Ok(literal) => HostAnswer { v4: Answer::Found([Fact::Address(literal)].into()), v6: Answer::NoData },
-        Err(_) => shared.host(&exchange.name).await,
-    };
+    let answer = shared.host(&exchange.name).await;
     let (v4, v6) = answer.families();
     if v4.iter().chain(&v6).any(|address| shared.own.listens_at(*address)) {
         return Found::Own;

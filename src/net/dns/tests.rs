@@ -24,8 +24,13 @@ impl World {
 
     async fn with(own: OwnHosts, seed: u64) -> Self {
         let zone = Zone::serve().await;
+        let servers = vec![zone.address];
+        Self::asking(servers, zone, own, seed)
+    }
+
+    fn asking(servers: Vec<SocketAddr>, zone: Zone, own: OwnHosts, seed: u64) -> Self {
         let clock = Arc::new(HandClock::default());
-        let settings = DnsSettings { servers: vec![zone.address], try_timeout: Duration::from_millis(150) };
+        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(150) };
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
         let entropy = Arc::new(SeededEntropy::new(seed));
         let resolver = Resolver::new(&settings, own, guard, clock.clone(), entropy).unwrap();
@@ -256,6 +261,19 @@ async fn a_burst_for_one_domain_asks_once() {
 }
 
 #[tokio::test]
+async fn where_one_server_fails_the_next_is_asked_and_from_then_on_first() {
+    for failure in [Say::Error(ResponseCode::ServFail), Say::Error(ResponseCode::Refused), Say::Silence] {
+        let (bad, good) = (Zone::serve().await, Zone::serve().await);
+        bad.says("site.example", RecordType::MX, failure).a("m.example", &["9.0.0.66"]);
+        good.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
+        let servers = vec![bad.address, good.address];
+        let world = World::asking(servers, good, OwnHosts::default(), 1);
+        assert_eq!(world.route("site.example").await.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
+        assert_eq!((bad.asked("site.example", RecordType::MX), bad.asked("m.example", RecordType::A)), (1, 0));
+    }
+}
+
+#[tokio::test]
 async fn domain_checks_go_past_the_cache() {
     let world = World::new().await;
     let name = "s1._domainkey.site.example";
@@ -274,6 +292,7 @@ async fn a_host_has_its_addresses_unjudged_for_who_judges_them() {
     world.zone.a("host.example", &["10.0.0.1"]).aaaa("host.example", &["2606:4700::1"]);
     let resolver: &dyn HostAddresses = &world.resolver;
     assert_eq!(resolver.addresses("Host.example").await, Ok(addresses(&["10.0.0.1", "2606:4700::1"])));
+    assert_eq!(resolver.addresses("10.0.0.1").await, Ok(addresses(&["10.0.0.1"])));
     assert_eq!(resolver.addresses("gone.example").await, Err(LookupFailure::Absent));
     assert_eq!(resolver.addresses("localhost").await, Ok(addresses(&["127.0.0.1", "::1"])));
 }

@@ -30,7 +30,7 @@ impl World {
 
     fn asking(servers: Vec<SocketAddr>, zone: Zone, own: OwnHosts, seed: u64) -> Self {
         let clock = Arc::new(HandClock::default());
-        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(150) };
+        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500) };
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
         let entropy = Arc::new(SeededEntropy::new(seed));
         let resolver = Resolver::new(&settings, own, guard, clock.clone(), entropy).unwrap();
@@ -269,7 +269,9 @@ async fn where_one_server_fails_the_next_is_asked_and_from_then_on_first() {
         let servers = vec![bad.address, good.address];
         let world = World::asking(servers, good, OwnHosts::default(), 1);
         assert_eq!(world.route("site.example").await.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
-        assert_eq!((bad.asked("site.example", RecordType::MX), bad.asked("m.example", RecordType::A)), (1, 0));
+        // Within one try a silent server gets its datagram again.
+        assert!(bad.asked("site.example", RecordType::MX) >= 1);
+        assert_eq!(bad.asked("m.example", RecordType::A), 0);
     }
 }
 

@@ -16,7 +16,7 @@ use super::*;
 use crate::engine::ports::LookupFailure;
 
 /// Short enough for tests that must reach it, and long enough for all that must not.
-const TEST_DEADLINE: Duration = Duration::from_millis(400);
+const TEST_DEADLINE: Duration = Duration::from_secs(1);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// What a receiver does with a request.
@@ -241,13 +241,17 @@ async fn the_status_line_decides_whatever_becomes_of_the_body() {
 
 #[tokio::test]
 async fn a_receiver_that_stalls_is_cut_off_at_the_deadline() {
+    let mut stalled = tokio::task::JoinSet::new();
     for head in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Drip: a"] {
-        let world = World::new(Does::Stalls(head)).await;
-        let outcome = world.post().await;
-        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Timeout)), "{head}");
-        assert!(outcome.duration >= TEST_DEADLINE);
-        assert_eq!(world.requests(), 1);
+        stalled.spawn(async move {
+            let world = World::new(Does::Stalls(head)).await;
+            let outcome = world.post().await;
+            assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Timeout)), "{head}");
+            assert!(outcome.duration >= TEST_DEADLINE);
+            assert_eq!(world.requests(), 1);
+        });
     }
+    stalled.join_all().await;
 }
 
 #[tokio::test]
@@ -266,8 +270,7 @@ async fn what_is_not_http_is_a_protocol_failure() {
     let large = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "b".repeat(1 << 20));
     for text in ["SSH-2.0-OpenSSH_9.9\r\n", "\0\0\0\0\0\0\0\0\r\n\r\n", &many, &large] {
         let outcome = World::new(answers(text)).await.post().await;
-        let shown = &text[..text.len().min(40)];
-        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Protocol)), "{shown:?}");
+        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Protocol)), "{:.40}", text);
     }
 }
 

@@ -1,0 +1,230 @@
+//! The URL of a webhook endpoint, checked as contract 5 asks: https, no credentials, no fragment, and no address or
+//! name that plainly points at a network which must not be reached.
+//!
+//! Which addresses may be reached is passed in, so this stays pure. A host *name* is judged at every connection, by
+//! floor `net`; here only what is literal can be.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+use url::{Host, Url};
+
+/// The longest URL that is taken, in characters.
+pub const URL_CHARS_MAX: usize = 2048;
+
+/// A checked webhook URL: as its owner wrote it, and taken apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct WebhookUrl {
+    as_given: String,
+    url: Url,
+}
+
+/// What is wrong with a text that should be a webhook URL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidWebhookUrl {
+    /// Over [`URL_CHARS_MAX`].
+    #[error("must be at most 2048 characters")]
+    TooLong,
+    /// White space or control characters, which parsers drop in different ways.
+    #[error("must not contain white space or control characters; percent-encode them")]
+    Spaces,
+    /// Another scheme, or none.
+    #[error("must be an absolute https URL, such as https://example.com/hooks")]
+    NotHttps,
+    /// `https://`, and no more.
+    #[error("must name a host")]
+    NoHost,
+    /// It does not parse.
+    #[error("must be a valid URL")]
+    Unreadable,
+    /// A user name or a password.
+    #[error("must not contain a user name or password; requests are signed instead")]
+    Credentials,
+    /// A fragment, which no server would ever see.
+    #[error("must not contain a fragment (`#`)")]
+    Fragment,
+    /// `localhost` or a name below it.
+    #[error("must not point at localhost")]
+    Localhost,
+    /// A literal address of a network that must not be reached.
+    #[error("must not point at an address that is private, local or otherwise not public")]
+    Address,
+}
+
+impl WebhookUrl {
+    /// Checks `text`; `permits` says whether a literal address may be reached.
+    ///
+    /// # Errors
+    /// The first rule of contract 5 that it breaks.
+    pub fn parse(text: &str, permits: impl Fn(IpAddr) -> bool) -> Result<Self, InvalidWebhookUrl> {
+        use InvalidWebhookUrl as Fault;
+        if text.chars().count() > URL_CHARS_MAX {
+            return Err(Fault::TooLong);
+        }
+        if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
+            return Err(Fault::Spaces);
+        }
+        // Asked of the text: the parser would mend `https:example.com` and `https:\\example.com`.
+        let Some(rest) = strip_https(text) else { return Err(Fault::NotHttps) };
+        if rest.is_empty() || rest.starts_with(['/', '\\', '?', '#', ':']) {
+            return Err(Fault::NoHost);
+        }
+        let url = Url::parse(text).map_err(|_| Fault::Unreadable)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(Fault::Credentials);
+        }
+        if url.fragment().is_some() {
+            return Err(Fault::Fragment);
+        }
+        check_host(&url, permits)?;
+        Ok(Self { as_given: text.to_owned(), url })
+    }
+
+    /// The URL as its owner wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.as_given
+    }
+
+    /// The URL taken apart, its host in normal form.
+    pub const fn url(&self) -> &Url {
+        &self.url
+    }
+}
+
+fn strip_https(text: &str) -> Option<&str> {
+    let (scheme, rest) = text.split_at_checked("https://".len())?;
+    scheme.eq_ignore_ascii_case("https://").then_some(rest)
+}
+
+/// The parser has already turned every spelling of an IPv4 address (decimal, octal, hexadecimal, short) into one.
+fn check_host(url: &Url, permits: impl Fn(IpAddr) -> bool) -> Result<(), InvalidWebhookUrl> {
+    let address = match url.host() {
+        None => return Err(InvalidWebhookUrl::NoHost),
+        Some(Host::Ipv4(v4)) => IpAddr::V4(v4),
+        Some(Host::Ipv6(v6)) => IpAddr::V6(v6),
+        Some(Host::Domain(name)) => {
+            let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+            if is_localhost(name) && !loopback.into_iter().any(permits) {
+                return Err(InvalidWebhookUrl::Localhost);
+            }
+            return Ok(());
+        }
+    };
+    if permits(address) { Ok(()) } else { Err(InvalidWebhookUrl::Address) }
+}
+
+/// RFC 6761 6.3: `localhost` and every name below it is loopback.
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+impl fmt::Display for WebhookUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.as_given)
+    }
+}
+
+/// From a stored row: the address was judged when the row was written, and is judged again at every connection.
+impl TryFrom<String> for WebhookUrl {
+    type Error = InvalidWebhookUrl;
+    fn try_from(text: String) -> Result<Self, InvalidWebhookUrl> {
+        Self::parse(&text, |_| true)
+    }
+}
+
+impl From<WebhookUrl> for String {
+    fn from(url: WebhookUrl) -> Self {
+        url.as_given
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<WebhookUrl, InvalidWebhookUrl> {
+        WebhookUrl::parse(text, |address| !address.to_canonical().is_loopback())
+    }
+
+    #[test]
+    fn a_public_https_url_is_kept_as_written() {
+        for text in [
+            "https://example.com",
+            "HTTPS://Example.com:8443/hook?a=b",
+            "https://203.0.113.9/",
+            "https://b\u{fc}cher.example/",
+        ] {
+            assert_eq!(parse(text).unwrap().as_str(), text);
+        }
+        assert_eq!(parse("https://Example.com").unwrap().url().as_str(), "https://example.com/");
+    }
+
+    #[test]
+    fn each_rule_has_its_own_fault() {
+        use InvalidWebhookUrl as Fault;
+        for (text, fault) in [
+            ("http://example.com/", Fault::NotHttps),
+            ("ftp://example.com/", Fault::NotHttps),
+            ("example.com/hook", Fault::NotHttps),
+            ("https:example.com", Fault::NotHttps),
+            ("https:\\\\example.com", Fault::NotHttps),
+            ("", Fault::NotHttps),
+            ("https://", Fault::NoHost),
+            ("https:///hook", Fault::NoHost),
+            ("https://:443/", Fault::NoHost),
+            ("https://exa mple.com/", Fault::Spaces),
+            ("https://example.com/\n", Fault::Spaces),
+            ("https://[::1/", Fault::Unreadable),
+            ("https://example.com:99999/", Fault::Unreadable),
+            ("https://user@example.com/", Fault::Credentials),
+            ("https://a:secret@example.com/", Fault::Credentials),
+            ("https://example.com/#part", Fault::Fragment),
+            ("https://example.com/#", Fault::Fragment),
+            ("https://localhost/", Fault::Localhost),
+            ("https://LOCALHOST./", Fault::Localhost),
+            ("https://app.localhost:8443/", Fault::Localhost),
+        ] {
+            assert_eq!(parse(text).unwrap_err(), fault, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_url_is_at_most_2048_characters() {
+        let base = "https://example.com/";
+        let longest = format!("{base}{}", "a".repeat(URL_CHARS_MAX - base.len()));
+        assert!(parse(&longest).is_ok());
+        assert_eq!(parse(&format!("{longest}a")).unwrap_err(), InvalidWebhookUrl::TooLong);
+    }
+
+    #[test]
+    fn an_address_is_found_out_in_every_spelling() {
+        for host in [
+            "127.0.0.1",
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "0x7f000001",
+            "017700000001",
+            "0177.0.0.1",
+            "127.0.0.1.",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "\u{ff11}27.0.0.1",
+            "127\u{3002}0\u{3002}0\u{3002}1",
+            "%3127.0.0.1",
+        ] {
+            assert_eq!(parse(&format!("https://{host}/")).unwrap_err(), InvalidWebhookUrl::Address, "{host}");
+        }
+    }
+
+    #[test]
+    fn what_is_allowed_may_be_named() {
+        for text in ["https://127.0.0.1:9443/hook", "https://localhost:9443/hook"] {
+            assert!(WebhookUrl::parse(text, |_| true).is_ok());
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Names: the port [`Resolve`] over hickory-resolver, with a cache of our own.
+//!
+//! Made once at start. Every look-up is bounded in time and in number, cached by its TTL on the program's own clock
+//! (so that the virtual one moves it too), and asked once however many wait for it. `mail_hosts` is RFC 5321 5.1 with
+//! what contract 6 adds. Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
+
+mod cache;
+mod query;
+mod route;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod zone;
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::base::entropy::Entropy;
+use crate::domain::hostname::DomainName;
+use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::net::guard::Guard;
+
+use self::cache::Cache;
+use self::query::{Answer, Asker, Fact, Kind, Question};
+
+pub use self::query::UnusableDns;
+
+/// Whom to ask, and how long to wait.
+#[derive(Debug, Clone)]
+pub struct DnsSettings {
+    /// The servers, in any order; empty means those of the system (`/etc/resolv.conf`).
+    pub servers: Vec<SocketAddr>,
+    /// How long one try may take. There are two, or three where there are three servers or more.
+    pub try_timeout: Duration,
+}
+
+impl Default for DnsSettings {
+    fn default() -> Self {
+        Self { servers: Vec::new(), try_timeout: Duration::from_secs(5) }
+    }
+}
+
+/// What is ourselves: mail whose best server is one of these would go round in a circle (5.4.6).
+#[derive(Debug, Clone, Default)]
+pub struct OwnHosts {
+    names: BTreeSet<String>,
+    addresses: BTreeSet<IpAddr>,
+}
+
+impl OwnHosts {
+    /// Our names, in any case and with or without trailing dot, and the addresses that we listen at.
+    pub fn new(names: impl IntoIterator<Item = String>, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
+        Self {
+            names: names.into_iter().map(|name| query::normal(&name)).collect(),
+            addresses: addresses.into_iter().map(|address| address.to_canonical()).collect(),
+        }
+    }
+
+    fn names(&self, name: &str) -> bool {
+        self.names.contains(name)
+    }
+
+    fn listens_at(&self, address: IpAddr) -> bool {
+        self.addresses.contains(&address.to_canonical())
+    }
+}
+
+/// The addresses of a host, for whoever connects by name and asks the [`Guard`] itself.
+pub trait HostAddresses: Send + Sync {
+    /// The addresses of `host`, IPv4 and IPv6 in turn; never empty. They are *not* checked against the guard.
+    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
+}
+
+/// The resolver. Cheap to clone; clones share the cache.
+#[derive(Clone)]
+pub struct Resolver(Arc<Shared>);
+
+struct Shared {
+    asker: Asker,
+    cache: Cache,
+    own: OwnHosts,
+    guard: Arc<Guard>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Resolver {
+    /// A resolver with an empty cache, whose lifetimes follow `clock.monotonic()`.
+    ///
+    /// # Errors
+    /// Where no servers are configured and the system names none.
+    pub fn new(
+        settings: &DnsSettings,
+        own: OwnHosts,
+        guard: Arc<Guard>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, UnusableDns> {
+        let asker = Asker::new(settings)?;
+        let cache = Cache::new(clock, cache::ENTRIES_MAX);
+        Ok(Self(Arc::new(Shared { asker, cache, own, guard, entropy })))
+    }
+}
+
+impl Shared {
+    async fn ask(&self, name: &str, kind: Kind) -> Answer {
+        let question = Question::new(name, kind);
+        self.cache.get(&question, || self.asker.ask(&question)).await
+    }
+
+    /// Both families at once. An address in place of a name is its own answer: some MX records and configurations
+    /// have one (against RFC 5321 2.3.5), and it is clear what they mean.
+    async fn host(&self, name: &str) -> HostAnswer {
+        if let Ok(literal) = name.parse::<IpAddr>() {
+            return HostAnswer { v4: Answer::Found([Fact::Address(literal)].into()), v6: Answer::NoData };
+        }
+        let (v4, v6) = tokio::join!(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa));
+        HostAnswer { v4, v6 }
+    }
+
+    async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[Fact]>, LookupFailure> {
+        match self.asker.ask(&Question::new(name, kind)).await.answer {
+            Answer::Found(facts) => Ok(facts),
+            Answer::NoData | Answer::NoName => Err(LookupFailure::Absent),
+            Answer::Failed(why) => Err(LookupFailure::Temporary(why.to_string())),
+        }
+    }
+}
+
+/// What the two address look-ups of one host gave.
+struct HostAnswer {
+    v4: Answer,
+    v6: Answer,
+}
+
+impl HostAnswer {
+    /// The addresses by family, in the order that DNS gave them (RFC 5321 5.1 asks to keep it).
+    fn families(&self) -> (Vec<IpAddr>, Vec<IpAddr>) {
+        (addresses_in(&self.v4), addresses_in(&self.v6))
+    }
+
+    /// Why it may be that not all addresses are known.
+    fn failure(&self) -> Option<&Arc<str>> {
+        [&self.v4, &self.v6].into_iter().find_map(|answer| match answer {
+            Answer::Failed(why) => Some(why),
+            Answer::Found(_) | Answer::NoData | Answer::NoName => None,
+        })
+    }
+}
+
+fn addresses_in(answer: &Answer) -> Vec<IpAddr> {
+    let Answer::Found(facts) = answer else { return Vec::new() };
+    facts.iter().filter_map(Fact::address).collect()
+}
+
+/// One of `first`, one of `second`, and so on. IPv4 goes first: among servers that run by themselves, many have no
+/// IPv6 at all, and many more no reverse name for it, for which large receivers bounce.
+fn interleave(first: Vec<IpAddr>, second: Vec<IpAddr>) -> Vec<IpAddr> {
+    let (mut first, mut second) = (first.into_iter(), second.into_iter());
+    let mut out = Vec::new();
+    loop {
+        let pair = [first.next(), second.next()];
+        if pair == [None, None] {
+            return out;
+        }
+        out.extend(pair.into_iter().flatten());
+    }
+}
+
+impl HostAddresses for Resolver {
+    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move {
+            let answer = self.0.host(host).await;
+            let (v4, v6) = answer.families();
+            let addresses = interleave(v4, v6);
+            match answer.failure() {
+                _ if !addresses.is_empty() => Ok(addresses),
+                Some(why) => Err(LookupFailure::Temporary(why.to_string())),
+                None => Err(LookupFailure::Absent),
+            }
+        })
+    }
+}
+
+impl Resolve for Resolver {
+    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(route::mail_hosts(&self.0, domain))
+    }
+
+    fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move {
+            let facts = self.0.now(name, Kind::Txt).await?;
+            Ok(facts.iter().filter_map(Fact::text).map(str::to_owned).collect())
+        })
+    }
+
+    fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async move {
+            let facts = self.0.now(name, Kind::Cname).await?;
+            facts.iter().find_map(Fact::alias).map(str::to_owned).ok_or(LookupFailure::Absent)
+        })
+    }
+}

@@ -1,0 +1,289 @@
+//! One question to the DNS servers, and its answer in our own terms. The only file that knows hickory.
+//!
+//! hickory's own cache is off: it follows the system's clock, and what was refused or failed would follow other
+//! rules than contract 8's.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::DnsSettings;
+
+/// Look-ups on the wire at once.
+const PARALLEL_MAX: usize = 128;
+/// Tries of one question: as many as there are servers, but two of a single one, and no more than resolv.conf's three.
+const TRIES_MIN: usize = 2;
+const TRIES_MAX: usize = 3;
+/// TTLs are honoured, but one of 0 would ask again for every message of a burst (contract 8: at least 1 s).
+const TTL_MIN: Duration = Duration::from_secs(1);
+/// No record is believed for longer than a week (RFC 8767 4).
+const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// "There is none" is believed for at most so long, whatever the zone's SOA says.
+const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(300);
+/// A server that fails is left alone for so long (contract 8).
+const FAILURE_TTL: Duration = Duration::from_secs(10);
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+    /// Mail exchangers.
+    Mx,
+    /// Texts.
+    Txt,
+    /// The alias at the name itself.
+    Cname,
+}
+
+impl Kind {
+    const fn record_type(self) -> RecordType {
+        match self {
+            Self::A => RecordType::A,
+            Self::Aaaa => RecordType::AAAA,
+            Self::Mx => RecordType::MX,
+            Self::Txt => RecordType::TXT,
+            Self::Cname => RecordType::CNAME,
+        }
+    }
+}
+
+/// A name in normal form, and what is asked about it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Question {
+    name: Arc<str>,
+    kind: Kind,
+}
+
+impl Question {
+    /// About `name`, in any case, with or without trailing dot.
+    pub(super) fn new(name: &str, kind: Kind) -> Self {
+        Self { name: normal(name).into(), kind }
+    }
+}
+
+/// Lower case, no trailing dot; the root is the empty text.
+pub(super) fn normal(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
+}
+
+/// One record, as far as we use it. Names are in normal form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fact {
+    /// An A or AAAA record.
+    Address(IpAddr),
+    /// An MX record.
+    Exchange {
+        /// Lower is better.
+        preference: u16,
+        /// The server's name; empty for the root.
+        name: String,
+    },
+    /// A TXT record, its strings joined (RFC 6376 3.6.2.2), invalid UTF-8 replaced.
+    Text(String),
+    /// A CNAME record's target.
+    Alias(String),
+}
+
+impl Fact {
+    /// Reads a record; `None` for a type that is never asked for.
+    fn read(data: &RData) -> Option<Self> {
+        Some(match data {
+            RData::A(a) => Self::Address(IpAddr::V4(a.0)),
+            RData::AAAA(aaaa) => Self::Address(IpAddr::V6(aaaa.0)),
+            RData::MX(mx) => Self::Exchange { preference: mx.preference, name: normal(&mx.exchange.to_ascii()) },
+            RData::TXT(txt) => Self::Text(String::from_utf8_lossy(&txt.txt_data.concat()).into_owned()),
+            RData::CNAME(target) => Self::Alias(normal(&target.0.to_ascii())),
+            _ => return None,
+        })
+    }
+
+    /// The address, of an address record.
+    pub(super) const fn address(&self) -> Option<IpAddr> {
+        if let Self::Address(address) = self { Some(*address) } else { None }
+    }
+
+    /// The text, of a TXT record.
+    pub(super) fn text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The target, of a CNAME record.
+    pub(super) fn alias(&self) -> Option<&str> {
+        if let Self::Alias(target) = self { Some(target) } else { None }
+    }
+}
+
+/// What the servers say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// These records; at least one.
+    Found(Arc<[Fact]>),
+    /// The name exists, with no record of this kind.
+    NoData,
+    /// The name does not exist (NXDOMAIN).
+    NoName,
+    /// They do not say: SERVFAIL, refusal, time-out. Nothing may be concluded from it.
+    Failed(Arc<str>),
+}
+
+/// An answer, and how long it may be believed.
+pub(super) struct Answered {
+    pub(super) answer: Answer,
+    pub(super) ttl: Duration,
+}
+
+impl Answered {
+    fn failed(why: impl fmt::Display) -> Self {
+        Self { answer: Answer::Failed(why.to_string().into()), ttl: FAILURE_TTL }
+    }
+}
+
+/// There are no DNS servers to ask.
+#[derive(Debug, thiserror::Error)]
+#[error("the system's DNS servers cannot be used: {why}; name servers in `dns.servers`, such as [\"127.0.0.1:53\"]")]
+pub struct UnusableDns {
+    why: String,
+}
+
+/// Asks the servers, a bounded number of questions at once and each for a bounded time.
+///
+/// hickory's own pool takes the first SERVFAIL of any server for the answer; so it is given one server each, and the
+/// next one is asked here.
+pub(super) struct Asker {
+    servers: Vec<TokioResolver>,
+    /// The server that answered last, which is asked first: one that is down costs its time-out once.
+    preferred: AtomicUsize,
+    places: Semaphore,
+    try_timeout: Duration,
+}
+
+impl Asker {
+    pub(super) fn new(settings: &DnsSettings) -> Result<Self, UnusableDns> {
+        let unusable = |why: NetError| UnusableDns { why: why.to_string() };
+        let named = if settings.servers.is_empty() {
+            read_system_conf().map_err(unusable)?.0.name_servers
+        } else {
+            settings.servers.iter().copied().map(name_server).collect()
+        };
+        if named.is_empty() {
+            return Err(UnusableDns { why: "/etc/resolv.conf names none".to_owned() });
+        }
+        let servers: Result<Vec<_>, _> = named.into_iter().map(|server| resolver(server, settings)).collect();
+        Ok(Self {
+            servers: servers.map_err(unusable)?,
+            preferred: AtomicUsize::new(0),
+            places: Semaphore::new(PARALLEL_MAX),
+            try_timeout: settings.try_timeout,
+        })
+    }
+
+    /// Asks the servers now.
+    pub(super) async fn ask(&self, question: &Question) -> Answered {
+        let Ok(mut name) = Name::from_ascii(&*question.name) else {
+            // A name that cannot be written in a query cannot exist either.
+            return Answered { answer: Answer::NoName, ttl: NEGATIVE_TTL_MAX };
+        };
+        // No search domains: names from outside are whole.
+        name.set_fqdn(true);
+        let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
+        // Waiting for a place may take as long as the tries themselves, and no longer.
+        let patience = self.try_timeout * u32::try_from(tries).unwrap_or(1);
+        let Ok(Ok(_place)) = timeout(patience, self.places.acquire()).await else {
+            return Answered::failed("too many look-ups at once");
+        };
+        self.ask_in_turn(&name, question.kind, tries).await
+    }
+
+    async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> Answered {
+        let first = self.preferred.load(Ordering::Relaxed);
+        let mut last = Answered::failed("no server was asked");
+        for turn in 0..tries {
+            let place = (first + turn) % self.servers.len();
+            last = self.ask_one(&self.servers[place], name, kind).await;
+            if !matches!(last.answer, Answer::Failed(_)) {
+                self.preferred.store(place, Ordering::Relaxed);
+                break;
+            }
+        }
+        last
+    }
+
+    async fn ask_one(&self, server: &TokioResolver, name: &Name, kind: Kind) -> Answered {
+        match timeout(self.try_timeout, server.lookup(name.clone(), kind.record_type())).await {
+            Ok(Ok(lookup)) => read(&lookup, kind),
+            Ok(Err(why)) => explain(&why),
+            Err(_) => Answered::failed("request timed out"),
+        }
+    }
+}
+
+fn resolver(server: NameServerConfig, settings: &DnsSettings) -> Result<TokioResolver, NetError> {
+    let config = ResolverConfig::from_name_servers(vec![server]);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+    *builder.options_mut() = options(settings.try_timeout);
+    builder.build()
+}
+
+fn name_server(server: SocketAddr) -> NameServerConfig {
+    let at_port = |mut connection: ConnectionConfig| {
+        connection.port = server.port();
+        connection
+    };
+    let connections = vec![at_port(ConnectionConfig::udp()), at_port(ConnectionConfig::tcp())];
+    NameServerConfig::new(server.ip(), true, connections)
+}
+
+fn options(try_timeout: Duration) -> ResolverOpts {
+    let mut options = ResolverOpts::default();
+    options.timeout = try_timeout;
+    // Tries after the first, which are ours.
+    options.attempts = 0;
+    options.max_active_requests = PARALLEL_MAX;
+    options.cache_size = 0;
+    // Only DNS decides where mail and webhooks go: contract 8, `dns.servers` serve every look-up.
+    options.use_hosts_file = ResolveHosts::Never;
+    options
+}
+
+fn read(lookup: &Lookup, kind: Kind) -> Answered {
+    let wanted = lookup.answers().iter().filter(|record| record.record_type() == kind.record_type());
+    let facts: Arc<[Fact]> = wanted.filter_map(|record| Fact::read(&record.data)).collect();
+    // Aliases on the way are among the answers: the shortest-lived link decides.
+    let shortest = lookup.answers().iter().map(|record| believable(record.ttl)).min().unwrap_or_default();
+    let ttl = shortest.clamp(TTL_MIN, TTL_MAX);
+    let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts) };
+    Answered { answer, ttl }
+}
+
+/// RFC 2181 8: a TTL with the highest bit set counts as 0.
+fn believable(ttl: u32) -> Duration {
+    Duration::from_secs(if ttl > i32::MAX.unsigned_abs() { 0 } else { u64::from(ttl) })
+}
+
+fn explain(why: &NetError) -> Answered {
+    let NetError::Dns(DnsError::NoRecordsFound(none)) = why else { return Answered::failed(why) };
+    let answer = match none.response_code {
+        ResponseCode::NoError => Answer::NoData,
+        ResponseCode::NXDomain => Answer::NoName,
+        _ => return Answered::failed(why),
+    };
+    // Without a SOA a negative answer is not to be kept (RFC 2308 5).
+    let ttl = none.negative_ttl.map_or(TTL_MIN, believable).clamp(TTL_MIN, NEGATIVE_TTL_MAX);
+    Answered { answer, ttl }
+}

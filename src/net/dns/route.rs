@@ -1,0 +1,181 @@
+//! The mail servers of a domain: RFC 5321 5.1, with null MX (RFC 7505), the guard and the loop check of contract 6.
+//!
+//! A failure to look up is never taken for "there is none": an answer is permanent only if all of it is authoritative.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use crate::base::entropy::{self, Entropy};
+use crate::domain::hostname::DomainName;
+use crate::engine::ports::{MailHost, RouteFailure};
+
+use super::query::{Answer, Fact, Kind};
+use super::{Shared, interleave};
+
+/// Servers that are looked up together, and the most that one route names.
+const HOSTS_MAX: usize = 5;
+/// Where none of the first five has an address, so many further fives are tried.
+const ROUNDS_MAX: usize = 4;
+/// Addresses of one family of one server.
+const FAMILY_MAX: usize = 2;
+
+/// One MX record, or the domain itself in place of one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Exchange {
+    preference: u16,
+    name: String,
+}
+
+/// What is known about one server.
+enum Found {
+    Host(MailHost),
+    /// It is ourselves.
+    Own,
+    /// All its addresses are refused.
+    Blocked,
+    /// It has no address, and that is certain.
+    Nothing,
+    Unknown(Arc<str>),
+}
+
+/// The mail servers of `domain`, in the order to try.
+pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<MailHost>, RouteFailure> {
+    let exchanges = match shared.ask(domain.as_str(), Kind::Mx).await {
+        Answer::Found(facts) => ordered(&facts, &*shared.entropy)?,
+        Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned() }],
+        Answer::NoName => return Err(RouteFailure::NoSuchDomain),
+        Answer::Failed(why) => return Err(RouteFailure::Temporary(why.to_string())),
+    };
+    let own = exchanges.iter().filter(|exchange| shared.own.names(&exchange.name)).map(|own| own.preference).min();
+    let exchanges = before(exchanges, own);
+    let mut tally = Tally { looped: own.is_some(), ..Tally::default() };
+    let mut rest = exchanges.chunks(HOSTS_MAX);
+    for round in rest.by_ref().take(ROUNDS_MAX) {
+        let found = look_up(shared, round).await;
+        let ended = tally.take(round, found);
+        if ended || !tally.hosts.is_empty() {
+            return tally.verdict();
+        }
+    }
+    // Servers beyond the limit were not asked about, so nothing is certain.
+    if rest.next().is_some() && tally.unknown.is_none() {
+        tally.unknown = Some("too many mail servers without an address".into());
+    }
+    tally.verdict()
+}
+
+/// The MX records by preference, at random inside one. A "." says "no mail" only where it stands alone (RFC 7505 3).
+fn ordered(facts: &[Fact], entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
+    let mut exchanges: Vec<Exchange> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Exchange { preference, name } if !name.is_empty() => {
+                Some(Exchange { preference: *preference, name: name.clone() })
+            }
+            Fact::Exchange { .. } | Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) => None,
+        })
+        .collect();
+    if exchanges.is_empty() {
+        return Err(RouteFailure::NullMx);
+    }
+    // A server named twice counts once, at its better preference.
+    exchanges.sort_by(|a, b| (&a.name, a.preference).cmp(&(&b.name, b.preference)));
+    exchanges.dedup_by(|later, earlier| later.name == earlier.name);
+    shuffle(&mut exchanges, entropy);
+    exchanges.sort_by_key(|exchange| exchange.preference);
+    Ok(exchanges)
+}
+
+/// Fisher and Yates, from the end.
+fn shuffle<T>(items: &mut [T], entropy: &dyn Entropy) {
+    for last in (1..items.len()).rev() {
+        let chance = u64::from_le_bytes(entropy::bytes(entropy));
+        let chosen = usize::try_from(chance % (last as u64 + 1)).unwrap_or(last);
+        items.swap(last, chosen);
+    }
+}
+
+/// What is better than ourselves: servers of our own preference or a worse one would send it back to us (5.4.6).
+fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
+    exchanges.retain(|exchange| own.is_none_or(|own| exchange.preference < own));
+    exchanges
+}
+
+/// Looks the servers up together and gives what was found in their order.
+async fn look_up(shared: &Arc<Shared>, exchanges: &[Exchange]) -> Vec<Found> {
+    // The set ends its tasks with itself, so a caller that gives up leaves none behind.
+    let mut tasks = JoinSet::new();
+    for (place, exchange) in exchanges.iter().cloned().enumerate() {
+        let shared = Arc::clone(shared);
+        tasks.spawn(async move { (place, find(&shared, exchange).await) });
+    }
+    let mut found = tasks.join_all().await;
+    found.sort_by_key(|(place, _)| *place);
+    found.into_iter().map(|(_, found)| found).collect()
+}
+
+async fn find(shared: &Shared, exchange: Exchange) -> Found {
+    let answer = shared.host(&exchange.name).await;
+    let (v4, v6) = answer.families();
+    if v4.iter().chain(&v6).any(|address| shared.own.listens_at(*address)) {
+        return Found::Own;
+    }
+    let some_exist = !(v4.is_empty() && v6.is_empty());
+    let permitted = |family: Vec<IpAddr>| -> Vec<IpAddr> {
+        family.into_iter().filter(|address| shared.guard.permits(*address)).take(FAMILY_MAX).collect()
+    };
+    let addresses = interleave(permitted(v4), permitted(v6));
+    if !addresses.is_empty() {
+        return Found::Host(MailHost { name: exchange.name, preference: exchange.preference, addresses });
+    }
+    match answer.failure() {
+        Some(why) => Found::Unknown(why.clone()),
+        None if some_exist => Found::Blocked,
+        None => Found::Nothing,
+    }
+}
+
+/// What all the servers came to.
+#[derive(Default)]
+struct Tally {
+    hosts: Vec<MailHost>,
+    looped: bool,
+    blocked: bool,
+    unknown: Option<Arc<str>>,
+}
+
+impl Tally {
+    /// Adds one round; true where the list ends in it because a server is ourselves.
+    fn take(&mut self, round: &[Exchange], found: Vec<Found>) -> bool {
+        let own = round.iter().zip(&found).find(|(_, found)| matches!(found, Found::Own));
+        let own = own.map(|(exchange, _)| exchange.preference);
+        for (exchange, found) in round.iter().zip(found) {
+            if own.is_some_and(|own| exchange.preference >= own) {
+                break;
+            }
+            match found {
+                Found::Host(host) => self.hosts.push(host),
+                Found::Own | Found::Nothing => {}
+                Found::Blocked => self.blocked = true,
+                Found::Unknown(why) => self.unknown = Some(why),
+            }
+        }
+        self.looped |= own.is_some();
+        own.is_some()
+    }
+
+    /// The servers, or the one reason why there are none: what may yet change comes before what is certain.
+    fn verdict(self) -> Result<Vec<MailHost>, RouteFailure> {
+        if !self.hosts.is_empty() {
+            return Ok(self.hosts);
+        }
+        match self.unknown {
+            Some(why) => Err(RouteFailure::Temporary(why.to_string())),
+            None if self.looped => Err(RouteFailure::Loop),
+            None if self.blocked => Err(RouteFailure::BlockedDestination),
+            None => Err(RouteFailure::NoHost),
+        }
+    }
+}

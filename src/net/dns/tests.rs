@@ -1,0 +1,300 @@
+//! The resolver against a scripted server: the stories of contract 6 and 8 about names.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::RecordType;
+
+use super::zone::{HandClock, Say, Zone, mx};
+use super::*;
+use crate::base::entropy::SeededEntropy;
+
+struct World {
+    zone: Zone,
+    clock: Arc<HandClock>,
+    resolver: Resolver,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(OwnHosts::default(), 1).await
+    }
+
+    async fn with(own: OwnHosts, seed: u64) -> Self {
+        let zone = Zone::serve().await;
+        let servers = vec![zone.address];
+        Self::asking(servers, zone, own, seed)
+    }
+
+    fn asking(servers: Vec<SocketAddr>, zone: Zone, own: OwnHosts, seed: u64) -> Self {
+        let clock = Arc::new(HandClock::default());
+        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500) };
+        let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
+        let entropy = Arc::new(SeededEntropy::new(seed));
+        let resolver = Resolver::new(&settings, own, guard, clock.clone(), entropy).unwrap();
+        Self { zone, clock, resolver }
+    }
+
+    async fn route(&self, name: &str) -> Result<Vec<MailHost>, RouteFailure> {
+        self.resolver.mail_hosts(&domain(name)).await
+    }
+
+    async fn names(&self, name: &str) -> Vec<String> {
+        self.route(name).await.unwrap().into_iter().map(|host| host.name).collect()
+    }
+}
+
+fn domain(name: &str) -> DomainName {
+    serde_json::from_value(name.into()).unwrap()
+}
+
+fn addresses(texts: &[&str]) -> Vec<IpAddr> {
+    texts.iter().map(|text| text.parse().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn servers_come_by_preference_with_families_in_turn_and_two_addresses_of_each() {
+    let world = World::new().await;
+    world.zone.mx("site.example", &[(20, "b.site.example"), (10, "A.site.example.")]);
+    world.zone.a("a.site.example", &["9.0.0.1", "9.0.0.2", "9.0.0.3"]);
+    world.zone.aaaa("a.site.example", &["2606:4700::1", "2606:4700::2", "2606:4700::3"]);
+    world.zone.aaaa("b.site.example", &["2606:4700::9"]);
+    let a = addresses(&["9.0.0.1", "2606:4700::1", "9.0.0.2", "2606:4700::2"]);
+    let b = addresses(&["2606:4700::9"]);
+    assert_eq!(
+        world.route("site.example").await.unwrap(),
+        [
+            MailHost { name: "a.site.example".into(), preference: 10, addresses: a },
+            MailHost { name: "b.site.example".into(), preference: 20, addresses: b },
+        ]
+    );
+}
+
+#[tokio::test]
+async fn servers_of_one_preference_are_shuffled_and_at_most_five_are_named() {
+    let names: Vec<String> = (1..=7).map(|n| format!("m{n}.example")).collect();
+    let mut orders = Vec::new();
+    for seed in 0..8 {
+        let world = World::with(OwnHosts::default(), seed).await;
+        let exchanges: Vec<_> = names.iter().map(|name| (10, &**name)).collect();
+        world.zone.mx("site.example", &exchanges);
+        for name in &names {
+            world.zone.a(name, &["9.0.0.1"]);
+        }
+        orders.push(world.names("site.example").await);
+    }
+    assert!(orders.iter().all(|order| order.len() == 5));
+    orders.sort();
+    orders.dedup();
+    assert!(orders.len() > 1, "{orders:?}");
+}
+
+#[tokio::test]
+async fn a_lone_dot_is_a_null_mx_and_one_among_others_is_ignored() {
+    let world = World::new().await;
+    world.zone.mx("null.example", &[(0, ".")]).mx("mixed.example", &[(0, "."), (10, "m.example")]);
+    world.zone.a("m.example", &["9.0.0.1"]);
+    assert_eq!(world.route("null.example").await, Err(RouteFailure::NullMx));
+    assert_eq!(world.names("mixed.example").await, ["m.example"]);
+}
+
+#[tokio::test]
+async fn without_mx_records_the_domain_is_its_own_server() {
+    let world = World::new().await;
+    world.zone.a("site.example", &["9.0.0.1"]).says("site.example", RecordType::MX, Say::NoData(60));
+    let host = MailHost { name: "site.example".into(), preference: 0, addresses: addresses(&["9.0.0.1"]) };
+    assert_eq!(world.route("site.example").await, Ok(vec![host]));
+}
+
+#[tokio::test]
+async fn a_domain_that_does_not_exist_is_told_from_one_that_cannot_be_looked_up() {
+    let world = World::new().await;
+    assert_eq!(world.route("gone.example").await, Err(RouteFailure::NoSuchDomain));
+    for (name, say) in [
+        ("servfail.example", Say::Error(ResponseCode::ServFail)),
+        ("refused.example", Say::Error(ResponseCode::Refused)),
+        ("silent.example", Say::Silence),
+    ] {
+        // It has an address, which must not be taken for an implicit MX.
+        world.zone.says(name, RecordType::MX, say).a(name, &["9.0.0.1"]);
+        assert!(matches!(world.route(name).await, Err(RouteFailure::Temporary(_))), "{name}");
+        assert_eq!(world.zone.asked(name, RecordType::A), 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_resolve_is_skipped() {
+    let world = World::new().await;
+    world.zone.mx("site.example", &[(10, "gone.example"), (20, "broken.example"), (30, "m.example")]);
+    world.zone.says("broken.example", RecordType::A, Say::Error(ResponseCode::ServFail));
+    world.zone.says("broken.example", RecordType::AAAA, Say::Error(ResponseCode::ServFail));
+    world.zone.a("m.example", &["9.0.0.1"]);
+    assert_eq!(world.names("site.example").await, ["m.example"]);
+}
+
+#[tokio::test]
+async fn no_host_is_permanent_only_if_every_answer_is_certain() {
+    let world = World::new().await;
+    world.zone.mx("certain.example", &[(10, "gone.example"), (20, "empty.example")]);
+    world.zone.txt("empty.example", &["no address here"]);
+    world.zone.mx("uncertain.example", &[(10, "gone.example"), (20, "broken.example")]);
+    world.zone.says("broken.example", RecordType::AAAA, Say::Error(ResponseCode::ServFail));
+    assert_eq!(world.route("certain.example").await, Err(RouteFailure::NoHost));
+    assert!(matches!(world.route("uncertain.example").await, Err(RouteFailure::Temporary(_))));
+}
+
+#[tokio::test]
+async fn where_the_first_five_servers_are_gone_the_sixth_is_found() {
+    let world = World::new().await;
+    let gone: Vec<String> = (1..=5).map(|n| format!("gone{n}.example")).collect();
+    let mut exchanges: Vec<_> = gone.iter().map(|name| (10, &**name)).collect();
+    exchanges.push((20, "m.example"));
+    world.zone.mx("site.example", &exchanges).a("m.example", &["9.0.0.1"]);
+    assert_eq!(world.names("site.example").await, ["m.example"]);
+}
+
+#[tokio::test]
+async fn addresses_that_must_not_be_reached_are_left_out() {
+    let world = World::new().await;
+    world.zone.mx("mixed.example", &[(10, "mixed-host.example")]);
+    world.zone.a("mixed-host.example", &["10.0.0.1", "192.168.0.1", "127.0.0.9", "9.0.0.1"]);
+    world.zone.aaaa("mixed-host.example", &["::1", "fd00::1"]);
+    world.zone.mx("blocked.example", &[(10, "inside.example"), (20, "gone.example")]);
+    world.zone.a("inside.example", &["169.254.169.254"]);
+    let hosts = world.route("mixed.example").await.unwrap();
+    assert_eq!(hosts[0].addresses, addresses(&["127.0.0.9", "9.0.0.1"]));
+    assert_eq!(world.route("blocked.example").await, Err(RouteFailure::BlockedDestination));
+}
+
+#[tokio::test]
+async fn our_own_name_or_address_ends_the_list_and_as_the_best_is_a_loop() {
+    let own = OwnHosts::new(["MX.ours.example.".to_owned()], addresses(&["9.9.9.1"]));
+    let world = World::with(own, 1).await;
+    world.zone.a("m.example", &["9.0.0.1"]).a("worse.example", &["9.0.0.2"]).a("alias.example", &["9.9.9.1"]);
+    world.zone.mx("by-name.example", &[(10, "m.example"), (20, "mx.ours.example"), (30, "worse.example")]);
+    world.zone.mx("by-address.example", &[(10, "m.example"), (20, "alias.example"), (20, "worse.example")]);
+    world.zone.mx("loop.example", &[(10, "mx.ours.example"), (20, "worse.example")]);
+    world.zone.mx("loop-by-address.example", &[(10, "alias.example"), (20, "worse.example")]);
+    assert_eq!(world.names("by-name.example").await, ["m.example"]);
+    assert_eq!(world.names("by-address.example").await, ["m.example"]);
+    assert_eq!(world.route("loop.example").await, Err(RouteFailure::Loop));
+    assert_eq!(world.route("loop-by-address.example").await, Err(RouteFailure::Loop));
+}
+
+#[tokio::test]
+async fn an_exchange_that_is_an_address_is_taken_as_one() {
+    let world = World::new().await;
+    world.zone.mx("site.example", &[(10, "9.0.0.1")]).mx("inside.example", &[(10, "10.0.0.1")]);
+    assert_eq!(world.route("site.example").await.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
+    assert_eq!(world.route("inside.example").await, Err(RouteFailure::BlockedDestination));
+}
+
+#[tokio::test]
+async fn aliases_are_followed_and_a_circle_of_them_comes_to_an_end() {
+    let world = World::new().await;
+    world.zone.says("alias.example", RecordType::MX, Say::Alias("site.example".into(), 300));
+    world.zone.mx("site.example", &[(10, "m.example")]);
+    world.zone.says("m.example", RecordType::A, Say::Alias("real.example".into(), 300)).a("real.example", &["9.0.0.1"]);
+    world.zone.says("m.example", RecordType::AAAA, Say::Alias("real.example".into(), 300));
+    world.zone.says("round.example", RecordType::MX, Say::Alias("and-round.example".into(), 300));
+    world.zone.says("and-round.example", RecordType::MX, Say::Alias("round.example".into(), 300));
+    let hosts = world.route("alias.example").await.unwrap();
+    assert_eq!((&*hosts[0].name, &hosts[0].addresses), ("m.example", &addresses(&["9.0.0.1"])));
+    assert_eq!(world.route("round.example").await, Err(RouteFailure::NoHost));
+}
+
+#[tokio::test]
+async fn a_truncated_answer_is_asked_for_again_over_tcp() {
+    let world = World::new().await;
+    world.zone.says("site.example", RecordType::MX, Say::OnlyTcp(vec![mx(10, "m.example")]));
+    world.zone.a("m.example", &["9.0.0.1"]);
+    assert_eq!(world.names("site.example").await, ["m.example"]);
+}
+
+#[tokio::test]
+async fn answers_are_kept_for_their_ttl_and_at_least_a_second() {
+    let world = World::new().await;
+    world.zone.mx("site.example", &[(10, "m.example")]);
+    world.zone.says("m.example", RecordType::AAAA, Say::NoData(3600)).a("m.example", &["9.0.0.1"]);
+    world.zone.says("site.example", RecordType::MX, Say::Records(vec![mx(10, "m.example")], 0));
+    world.names("site.example").await;
+    world.clock.advance(Duration::from_millis(999));
+    world.names("site.example").await;
+    assert_eq!(world.zone.asked("site.example", RecordType::MX), 1);
+    world.clock.advance(Duration::from_millis(1));
+    world.names("site.example").await;
+    assert_eq!(world.zone.asked("site.example", RecordType::MX), 2);
+    assert_eq!(world.zone.asked("m.example", RecordType::A), 1);
+    world.clock.advance(Duration::from_secs(299));
+    world.names("site.example").await;
+    assert_eq!(world.zone.asked("m.example", RecordType::A), 2);
+    assert_eq!(world.zone.asked("m.example", RecordType::AAAA), 2, "a negative answer lasts 300 s at most");
+}
+
+#[tokio::test]
+async fn a_failure_is_forgotten_after_ten_seconds() {
+    let world = World::new().await;
+    world.zone.says("site.example", RecordType::MX, Say::Error(ResponseCode::ServFail));
+    assert!(world.route("site.example").await.is_err());
+    let tries = world.zone.asked("site.example", RecordType::MX);
+    assert_eq!(tries, 2, "two tries");
+    world.clock.advance(Duration::from_secs(9));
+    assert!(world.route("site.example").await.is_err());
+    assert_eq!(world.zone.asked("site.example", RecordType::MX), tries);
+    world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
+    world.clock.advance(Duration::from_secs(1));
+    assert_eq!(world.names("site.example").await, ["m.example"]);
+}
+
+#[tokio::test]
+async fn a_burst_for_one_domain_asks_once() {
+    let world = World::new().await;
+    world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
+    let site = domain("site.example");
+    let route = || world.resolver.mail_hosts(&site);
+    let (one, two, three, four) = tokio::join!(route(), route(), route(), route());
+    assert!(one.is_ok() && one == two && two == three && three == four);
+    assert_eq!(world.zone.asked("site.example", RecordType::MX), 1);
+    assert_eq!(world.zone.asked("m.example", RecordType::A), 1);
+}
+
+#[tokio::test]
+async fn where_one_server_fails_the_next_is_asked_and_from_then_on_first() {
+    for failure in [Say::Error(ResponseCode::ServFail), Say::Error(ResponseCode::Refused), Say::Silence] {
+        let (bad, good) = (Zone::serve().await, Zone::serve().await);
+        bad.says("site.example", RecordType::MX, failure).a("m.example", &["9.0.0.66"]);
+        good.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
+        let servers = vec![bad.address, good.address];
+        let world = World::asking(servers, good, OwnHosts::default(), 1);
+        assert_eq!(world.route("site.example").await.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
+        // Within one try a silent server gets its datagram again.
+        assert!(bad.asked("site.example", RecordType::MX) >= 1);
+        assert_eq!(bad.asked("m.example", RecordType::A), 0);
+    }
+}
+
+#[tokio::test]
+async fn domain_checks_go_past_the_cache() {
+    let world = World::new().await;
+    let name = "s1._domainkey.site.example";
+    assert_eq!(world.resolver.txt_now(name).await, Err(LookupFailure::Absent));
+    world.zone.txt(name, &["v=DKIM1; k=rsa; ", "p=abc"]);
+    assert_eq!(world.resolver.txt_now(name).await, Ok(vec!["v=DKIM1; k=rsa; p=abc".to_owned()]));
+    world.zone.says("rp.site.example", RecordType::CNAME, Say::Alias("Bounces.Ours.example.".into(), 300));
+    assert_eq!(world.resolver.cname_now("rp.site.example").await, Ok("bounces.ours.example".to_owned()));
+    world.zone.says(name, RecordType::TXT, Say::Error(ResponseCode::ServFail));
+    assert!(matches!(world.resolver.txt_now(name).await, Err(LookupFailure::Temporary(_))));
+}
+
+#[tokio::test]
+async fn a_host_has_its_addresses_unjudged_for_who_judges_them() {
+    let world = World::new().await;
+    world.zone.a("host.example", &["10.0.0.1"]).aaaa("host.example", &["2606:4700::1"]);
+    let resolver: &dyn HostAddresses = &world.resolver;
+    assert_eq!(resolver.addresses("Host.example").await, Ok(addresses(&["10.0.0.1", "2606:4700::1"])));
+    assert_eq!(resolver.addresses("10.0.0.1").await, Ok(addresses(&["10.0.0.1"])));
+    assert_eq!(resolver.addresses("gone.example").await, Err(LookupFailure::Absent));
+    assert_eq!(resolver.addresses("localhost").await, Ok(addresses(&["127.0.0.1", "::1"])));
+}

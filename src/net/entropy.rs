@@ -1,0 +1,29 @@
+//! The operating system's randomness: the source of every key, token and identifier of a real service.
+
+use crate::base::entropy::Entropy;
+
+/// Random bytes from the kernel.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OsEntropy;
+
+impl Entropy for OsEntropy {
+    /// # Panics
+    /// Where the system has no randomness at all. A predictable key would be worse than no service, and no caller
+    /// could do anything else about it.
+    fn fill(&self, bytes: &mut [u8]) {
+        if let Err(why) = getrandom::fill(bytes) {
+            panic!("the operating system gives no random bytes ({why}); no key or token can be made safely");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::entropy::bytes;
+
+    #[test]
+    fn two_draws_differ() {
+        assert_ne!(bytes::<32>(&OsEntropy), bytes::<32>(&OsEntropy));
+    }
+}

@@ -1,0 +1,9 @@
+//! Floor 6: the outside world. Sockets, DNS, TLS, the real clock and entropy; it implements the ports that the
+//! engine asks through. Nothing above or below opens a socket.
+
+pub mod clock;
+pub mod dns;
+pub mod entropy;
+pub mod guard;
+pub mod post;
+pub mod tls;

@@ -1,0 +1,44 @@
+//! The body of a webhook's answer: evidence for the attempt log, never trusted and never waited for beyond the
+//! attempt's deadline (contract 5).
+
+use reqwest::{Response, StatusCode};
+use tokio::time::{Instant, timeout_at};
+
+/// As much is read, so that a connection with a short answer can be used again. What is longer is cut off.
+const READ_MAX: usize = 16 * 1024;
+/// As much is kept, in UTF-8.
+const KEPT_MAX: usize = 4 * 1024;
+
+/// The body's beginning, as far as it came before `end`.
+pub(super) async fn evidence(mut response: Response, end: Instant) -> String {
+    let mut read = Vec::new();
+    // After a 101 the connection speaks another protocol; what comes is no body.
+    let has_body = response.status() != StatusCode::SWITCHING_PROTOCOLS;
+    while has_body && read.len() < READ_MAX {
+        let Ok(Ok(Some(chunk))) = timeout_at(end, response.chunk()).await else { break };
+        let room = READ_MAX - read.len();
+        read.extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+    kept(&read)
+}
+
+/// The first 4 KiB as text, ending with a whole character.
+fn kept(read: &[u8]) -> String {
+    let mut text = String::from_utf8_lossy(read).into_owned();
+    text.truncate(text.floor_char_boundary(KEPT_MAX));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_short_and_ends_with_a_whole_character() {
+        let long = "\u{e4}".repeat(KEPT_MAX);
+        assert_eq!(kept(long.as_bytes()), "\u{e4}".repeat(KEPT_MAX / 2));
+        assert_eq!(kept(format!("a{long}").as_bytes()).len(), KEPT_MAX - 1);
+        assert_eq!(kept(b"ok \xff"), "ok \u{fffd}");
+        assert_eq!(kept(b""), "");
+    }
+}

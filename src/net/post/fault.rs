@@ -1,0 +1,67 @@
+//! What an HTTP client's error means in the attempt log's words. The client tells its kinds of failure only by what
+//! its error was caused by, so the chain of causes is walked, outermost first.
+
+use std::error::Error;
+use std::io;
+
+use crate::engine::ports::{LookupFailure, PostError};
+
+/// The name did not resolve.
+#[derive(Debug, thiserror::Error)]
+#[error("the host's name did not resolve: {0}")]
+pub(super) struct Unresolved(pub(super) LookupFailure);
+
+/// The guard permits none of the host's addresses.
+#[derive(Debug, thiserror::Error)]
+#[error("no address of the host may be reached")]
+pub(super) struct Refused;
+
+/// The word for `error`, which came before a whole status line.
+pub(super) fn classify(error: &reqwest::Error) -> PostError {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(current) = cause {
+        if let Some(found) = meaning(current) {
+            return found;
+        }
+        cause = current.source();
+    }
+    if error.is_connect() { PostError::Connect } else { PostError::Protocol }
+}
+
+fn meaning(cause: &(dyn Error + 'static)) -> Option<PostError> {
+    if cause.is::<Refused>() {
+        Some(PostError::Blocked)
+    } else if cause.is::<Unresolved>() {
+        Some(PostError::Dns)
+    } else if cause.is::<rustls::Error>() {
+        Some(PostError::Tls)
+    } else if let Some(error) = cause.downcast_ref::<hyper::Error>() {
+        meaning_of_http(error)
+    } else {
+        cause.downcast_ref::<io::Error>().and_then(meaning_of_io)
+    }
+}
+
+fn meaning_of_http(error: &hyper::Error) -> Option<PostError> {
+    if error.is_parse() || error.is_parse_too_large() {
+        Some(PostError::Protocol)
+    } else if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
+        Some(PostError::Reset)
+    } else {
+        None
+    }
+}
+
+/// TLS errors travel inside I/O errors, whose `source` leaves out the error that they carry.
+fn meaning_of_io(error: &io::Error) -> Option<PostError> {
+    use io::ErrorKind as Kind;
+    if let Some(found) = error.get_ref().and_then(|inner| meaning(inner)) {
+        return Some(found);
+    }
+    match error.kind() {
+        Kind::ConnectionReset | Kind::ConnectionAborted | Kind::BrokenPipe | Kind::UnexpectedEof => {
+            Some(PostError::Reset)
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,352 @@
+//! Webhook requests against receivers on loopback that behave in every way seen, with a certificate authority of
+//! their own.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::*;
+use crate::engine::ports::LookupFailure;
+
+/// Short enough for tests that must reach it, and long enough for all that must not.
+const TEST_DEADLINE: Duration = Duration::from_secs(1);
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// What a receiver does with a request.
+#[derive(Clone)]
+enum Does {
+    /// Writes these bytes and closes.
+    Answers(Vec<u8>),
+    /// Writes these bytes, and then serves the next request on the same connection.
+    KeepsAlive(&'static str),
+    /// Writes these bytes, and closes without an answer when the next request has come on the same connection.
+    AnswersOnce(&'static str),
+    /// Writes these bytes, then the same byte for ever.
+    Endless(&'static str),
+    /// Writes these bytes, then says nothing.
+    Stalls(&'static str),
+    /// Closes without TLS's farewell.
+    Resets,
+    /// Does not speak TLS at all.
+    SpeaksPlain,
+}
+
+fn answers(text: &str) -> Does {
+    Does::Answers(text.as_bytes().to_vec())
+}
+
+/// A receiver, its authority, and a client that knows both.
+struct World {
+    port: u16,
+    requests: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+    names: Arc<Names>,
+    post: HttpPost,
+}
+
+/// The receiver's name, at whatever addresses it has at the moment.
+struct Names(Mutex<Result<Vec<IpAddr>, LookupFailure>>);
+
+impl HostAddresses for Names {
+    fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        assert_eq!(host, "hook.example");
+        let addresses = self.0.lock().unwrap().clone();
+        Box::pin(async { addresses })
+    }
+}
+
+impl World {
+    async fn new(does: Does) -> Self {
+        Self::with(does, "hook.example").await
+    }
+
+    async fn with(does: Does, certified: &str) -> Self {
+        let (roots, acceptor) = authority(certified);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (requests, connections) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        tokio::spawn(serve(listener, acceptor, does, Arc::clone(&requests), Arc::clone(&connections)));
+        let names = Arc::new(Names(Mutex::new(Ok(vec![LOOPBACK]))));
+        let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
+        let post = HttpPost::new(roots, names.clone(), guard, TEST_DEADLINE).unwrap();
+        Self { port, requests, connections, names, post }
+    }
+
+    async fn post(&self) -> PostOutcome {
+        self.post_to(&format!("https://hook.example:{}/in?a=b", self.port)).await
+    }
+
+    async fn post_to(&self, url: &str) -> PostOutcome {
+        let headers = vec![("Content-Type", "application/json".to_owned()), ("X-Service-Attempt", "1".to_owned())];
+        let body = bytes::Bytes::from_static(b"{\"id\":\"evt_1\"}");
+        let outcome = self.post.post(WebhookRequest { url: url.parse().unwrap(), headers, body }).await;
+        assert!(outcome.duration < TEST_DEADLINE * 2, "{outcome:?}");
+        outcome
+    }
+
+    fn requests(&self) -> usize {
+        self.requests.load(Ordering::SeqCst)
+    }
+}
+
+/// A root store with a fresh authority, and a server certified by it for `name` (and for loopback).
+fn authority(name: &str) -> (RootCertStore, TlsAcceptor) {
+    let ca_key = KeyPair::generate().unwrap();
+    let mut ca = CertificateParams::new(Vec::new()).unwrap();
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let root = ca.self_signed(&ca_key).unwrap();
+    let mut roots = RootCertStore::empty();
+    roots.add(root.der().clone()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec![name.to_owned(), "127.0.0.1".to_owned()]).unwrap();
+    let leaf: CertificateDer<'static> = params.signed_by(&key, &Issuer::new(ca, ca_key)).unwrap().der().clone();
+    let config = rustls::ServerConfig::builder_with_provider(tls::provider())
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![leaf], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
+        .unwrap();
+    (roots, TlsAcceptor::from(Arc::new(config)))
+}
+
+async fn serve(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    does: Does,
+    requests: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
+) {
+    while let Ok((mut stream, _)) = listener.accept().await {
+        connections.fetch_add(1, Ordering::SeqCst);
+        let (acceptor, does, requests) = (acceptor.clone(), does.clone(), Arc::clone(&requests));
+        tokio::spawn(async move {
+            if matches!(does, Does::SpeaksPlain) {
+                let _ = stream.write_all(b"220 mail.example ESMTP\r\n").await;
+                return;
+            }
+            let Ok(stream) = acceptor.accept(stream).await else { return };
+            receive(stream, does, &requests).await;
+        });
+    }
+}
+
+async fn receive(mut stream: TlsStream<TcpStream>, does: Does, requests: &AtomicUsize) {
+    while read_request(&mut stream).await {
+        requests.fetch_add(1, Ordering::SeqCst);
+        match &does {
+            Does::Answers(bytes) => {
+                let _ = stream.write_all(bytes).await;
+                let _ = stream.shutdown().await;
+                return;
+            }
+            Does::AnswersOnce(text) => {
+                stream.write_all(text.as_bytes()).await.unwrap();
+                if read_request(&mut stream).await {
+                    requests.fetch_add(1, Ordering::SeqCst);
+                }
+                return;
+            }
+            Does::KeepsAlive(text) => stream.write_all(text.as_bytes()).await.unwrap(),
+            Does::Endless(head) => {
+                let _ = stream.write_all(head.as_bytes()).await;
+                while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
+                return;
+            }
+            Does::Stalls(head) => {
+                let _ = stream.write_all(head.as_bytes()).await;
+                let _ = stream.flush().await;
+                std::future::pending::<()>().await;
+            }
+            Does::Resets | Does::SpeaksPlain => return,
+        }
+    }
+}
+
+/// Reads one whole request and checks that it is the one that was to be sent.
+async fn read_request(stream: &mut TlsStream<TcpStream>) -> bool {
+    let mut seen = Vec::new();
+    while !seen.ends_with(b"{\"id\":\"evt_1\"}") {
+        let mut chunk = [0; 1024];
+        match stream.read(&mut chunk).await {
+            Ok(0) | Err(_) => return false,
+            Ok(length) => seen.extend_from_slice(&chunk[..length]),
+        }
+    }
+    let text = String::from_utf8(seen).unwrap().to_ascii_lowercase();
+    assert!(text.starts_with("post /in?a=b http/1.1\r\n"), "{text}");
+    for header in ["content-type: application/json\r\n", "x-service-attempt: 1\r\n", "content-length: 14\r\n"] {
+        assert!(text.contains(header), "{text}");
+    }
+    for header in ["cookie:", "accept-encoding:", "referer:"] {
+        assert!(!text.contains(header), "{text}");
+    }
+    true
+}
+
+#[tokio::test]
+async fn a_2xx_is_a_success_with_its_body_kept() {
+    let world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfine")).await;
+    let outcome = world.post().await;
+    assert_eq!((outcome.status, outcome.error, outcome.peer), (Some(200), None, Some(LOOPBACK)));
+    assert_eq!(outcome.body.as_deref(), Some("fine"));
+    let world = World::new(answers("HTTP/1.1 204 No Content\r\n\r\n")).await;
+    let outcome = world.post().await;
+    assert_eq!((outcome.status, outcome.error, outcome.body.as_deref()), (Some(204), None, Some("")));
+}
+
+#[tokio::test]
+async fn any_other_status_is_a_failure_and_a_redirect_is_not_followed() {
+    for (head, status) in [
+        ("HTTP/1.1 301 Moved\r\nLocation: https://hook.example/other\r\nContent-Length: 0\r\n\r\n", 301),
+        ("HTTP/1.1 307 Moved\r\nLocation: https://169.254.169.254/\r\nContent-Length: 0\r\n\r\n", 307),
+        ("HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n", 410),
+        ("HTTP/1.1 500 Oops\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n", 500),
+        ("HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n", 101),
+        ("HTTP/1.1 999 Odd\r\nContent-Length: 0\r\n\r\n", 999),
+    ] {
+        let world = World::new(answers(head)).await;
+        let outcome = world.post().await;
+        assert_eq!((outcome.status, outcome.error), (Some(status), Some(PostError::Status)));
+        assert_eq!(world.requests(), 1, "{status}");
+    }
+}
+
+#[tokio::test]
+async fn interim_answers_are_skipped() {
+    let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 202 Ok\r\nContent-Length: 0\r\n\r\n";
+    let outcome = World::new(answers(text)).await.post().await;
+    assert_eq!((outcome.status, outcome.error), (Some(202), None));
+}
+
+#[tokio::test]
+async fn the_status_line_decides_whatever_becomes_of_the_body() {
+    for does in [
+        Does::Endless("HTTP/1.1 200 OK\r\n\r\n"),
+        Does::Stalls("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\npart"),
+        answers("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\npart"),
+        answers("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk"),
+    ] {
+        let outcome = World::new(does).await.post().await;
+        assert_eq!((outcome.status, outcome.error), (Some(200), None));
+        assert!(outcome.body.is_some_and(|body| body.len() <= 4096));
+    }
+}
+
+#[tokio::test]
+async fn a_receiver_that_stalls_is_cut_off_at_the_deadline() {
+    let mut stalled = tokio::task::JoinSet::new();
+    for head in ["", "HTTP/1.1 200 OK\r\n", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nX-Drip: a"] {
+        stalled.spawn(async move {
+            let world = World::new(Does::Stalls(head)).await;
+            let outcome = world.post().await;
+            assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Timeout)), "{head}");
+            assert!(outcome.duration >= TEST_DEADLINE);
+            assert_eq!(world.requests(), 1);
+        });
+    }
+    stalled.join_all().await;
+}
+
+#[tokio::test]
+async fn a_connection_lost_before_the_status_line_is_a_reset_and_nothing_is_sent_again() {
+    for does in [Does::Resets, answers(""), answers("HTTP/1.1 20")] {
+        let world = World::new(does).await;
+        let outcome = world.post().await;
+        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Reset)));
+        assert_eq!(world.requests(), 1);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_http_is_a_protocol_failure() {
+    let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X-A: b\r\n".repeat(500));
+    let large = format!("HTTP/1.1 200 OK\r\nX-A: {}\r\n\r\n", "b".repeat(1 << 20));
+    for text in ["SSH-2.0-OpenSSH_9.9\r\n", "\0\0\0\0\0\0\0\0\r\n\r\n", &many, &large] {
+        let outcome = World::new(answers(text)).await.post().await;
+        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Protocol)), "{:.40}", text);
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_must_be_trusted_and_for_the_name() {
+    let stranger = World::with(answers("HTTP/1.1 200 OK\r\n\r\n"), "other.example").await;
+    let plain = World::new(Does::SpeaksPlain).await;
+    let mut untrusted = World::new(answers("HTTP/1.1 200 OK\r\n\r\n")).await;
+    untrusted.post = World::new(Does::Resets).await.post;
+    for world in [stranger, plain, untrusted] {
+        let outcome = world.post().await;
+        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Tls)));
+        assert_eq!(world.requests(), 0);
+    }
+}
+
+#[tokio::test]
+async fn no_connection_and_no_name_have_words_of_their_own() {
+    let world = World::new(Does::Resets).await;
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let outcome = world.post_to(&format!("https://hook.example:{closed}/")).await;
+    assert_eq!(outcome.error, Some(PostError::Connect));
+    for failure in [LookupFailure::Absent, LookupFailure::Temporary("servfail".to_owned())] {
+        *world.names.0.lock().unwrap() = Err(failure);
+        assert_eq!(world.post().await.error, Some(PostError::Dns));
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_moves_to_a_refused_address_is_blocked() {
+    let world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")).await;
+    assert_eq!(world.post().await.error, None);
+    for address in ["10.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1"] {
+        *world.names.0.lock().unwrap() = Ok(vec![address.parse().unwrap()]);
+        let outcome = world.post().await;
+        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Blocked)), "{address}");
+    }
+    *world.names.0.lock().unwrap() = Ok(vec!["10.0.0.1".parse().unwrap(), LOOPBACK]);
+    assert_eq!(world.post().await.error, None, "the permitted address among them is used");
+    assert_eq!(world.requests(), 2);
+}
+
+#[tokio::test]
+async fn a_literal_address_is_judged_in_every_spelling_before_anything_is_sent() {
+    let mut world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
+    let allowed = world.post_to(&format!("https://2130706433:{}/in?a=b", world.port)).await;
+    assert_eq!((allowed.status, allowed.error), (Some(200), None));
+    world.post.guard = Arc::new(Guard::default());
+    for host in ["127.0.0.1", "127.1", "2130706433", "017700000001", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]"] {
+        let outcome = world.post_to(&format!("https://{host}:{}/in?a=b", world.port)).await;
+        assert_eq!((outcome.status, outcome.error), (None, Some(PostError::Blocked)), "{host}");
+    }
+    assert_eq!((world.requests(), world.connections.load(Ordering::SeqCst)), (1, 1));
+}
+
+#[tokio::test]
+async fn plain_http_is_never_spoken() {
+    let world = World::new(Does::SpeaksPlain).await;
+    let outcome = world.post_to(&format!("http://hook.example:{}/", world.port)).await;
+    assert_eq!(outcome.status, None);
+    assert_eq!(world.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_connection_is_used_again() {
+    let world = World::new(Does::KeepsAlive("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
+    for _ in 0..3 {
+        assert_eq!(world.post().await.error, None);
+    }
+    assert_eq!((world.requests(), world.connections.load(Ordering::SeqCst)), (3, 1));
+}
+
+#[tokio::test]
+async fn a_request_that_dies_on_a_used_connection_is_not_sent_again() {
+    let world = World::new(Does::AnswersOnce("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
+    assert_eq!(world.post().await.error, None);
+    assert_eq!(world.post().await.error, Some(PostError::Reset));
+    assert_eq!((world.requests(), world.connections.load(Ordering::SeqCst)), (2, 1));
+}

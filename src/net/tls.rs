@@ -1,0 +1,163 @@
+//! TLS material: certificates and keys from PEM files, the roots that are trusted, and the one crypto provider.
+//!
+//! Used at start and at every reload by whoever listens or connects; it holds nothing itself. Every fault names the
+//! file, what is wrong with it, and what to do.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// Why TLS material cannot be used: what, why, and what to do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {why}; {remedy}")]
+pub struct TlsFault {
+    what: String,
+    why: String,
+    remedy: &'static str,
+}
+
+const CHAIN_REMEDY: &str = "name a PEM file with the server's certificate first and its intermediates after it";
+const KEY_REMEDY: &str = "name a PEM file with one unencrypted private key that this process may read";
+const PAIR_REMEDY: &str = "give the key that the certificate was issued for";
+const ROOTS_REMEDY: &str = "name a PEM file with the authorities' certificates, or remove the setting";
+
+/// A listener's configuration from a certificate chain and its key, offering HTTP/2 and HTTP/1.1.
+///
+/// # Errors
+/// Where a file cannot be read, holds nothing usable, or the two do not belong together.
+pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsFault> {
+    let what = || format!("cannot use the TLS certificate {}", certificate.display());
+    let chain = certificates(certificate, what, CHAIN_REMEDY)?;
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|why| TlsFault {
+        what: format!("cannot use the TLS key {}", key.display()),
+        why: reason(&why, "no private key"),
+        remedy: KEY_REMEDY,
+    })?;
+    let builder = ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
+        .with_no_client_auth();
+    let mut config = builder.with_single_cert(chain, private).map_err(|why| TlsFault {
+        what: format!("cannot use the TLS certificate {} with the key {}", certificate.display(), key.display()),
+        why: match why {
+            rustls::Error::InconsistentKeys(_) => "they do not belong together".to_owned(),
+            other => other.to_string(),
+        },
+        remedy: PAIR_REMEDY,
+    })?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// The system's roots, joined by those in the PEM file `extra`.
+///
+/// # Errors
+/// Where `extra` cannot be read or holds no certificate. A system without roots is only logged: what is in `extra`
+/// may be all that is wanted.
+pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
+    let mut roots = RootCertStore::empty();
+    let system = rustls_native_certs::load_native_certs();
+    let (taken, _) = roots.add_parsable_certificates(system.certs);
+    if taken == 0 {
+        tracing::warn!(faults = ?system.errors, "the system has no trusted root certificates; install ca-certificates");
+    }
+    let Some(path) = extra else { return Ok(roots) };
+    let what = || format!("cannot use the extra roots {}", path.display());
+    for certificate in certificates(path, what, ROOTS_REMEDY)? {
+        let unusable = |why: rustls::Error| TlsFault { what: what(), why: why.to_string(), remedy: ROOTS_REMEDY };
+        roots.add(certificate).map_err(unusable)?;
+    }
+    Ok(roots)
+}
+
+/// A client's configuration that verifies chain and name against `roots`; `alpn` is offered in that order.
+pub fn client_config(roots: RootCertStore, alpn: &[&str]) -> ClientConfig {
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    config
+}
+
+/// The one crypto provider of the program; named each time, so that no other can slip in as a process default.
+pub fn provider() -> Arc<CryptoProvider> {
+    Arc::new(aws_lc_rs::default_provider())
+}
+
+fn certificates(
+    path: &Path,
+    what: impl Fn() -> String,
+    remedy: &'static str,
+) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
+    let fault = |why: pem::Error| TlsFault { what: what(), why: reason(&why, "no certificate"), remedy };
+    let read: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).map_err(fault)?.collect();
+    let read = read.map_err(fault)?;
+    if read.is_empty() { Err(fault(pem::Error::NoItemsFound)) } else { Ok(read) }
+}
+
+fn reason(why: &pem::Error, none: &str) -> String {
+    match why {
+        pem::Error::Io(why) => why.to_string(),
+        pem::Error::NoItemsFound => format!("the file holds {none} in PEM form"),
+        other => format!("the file is not sound PEM ({other})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use tempfile::TempDir;
+
+    fn written(names: &[&str]) -> TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for name in names {
+            let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+            fs::write(dir.path().join(format!("{name}.crt")), made.cert.pem()).unwrap();
+            fs::write(dir.path().join(format!("{name}.key")), made.signing_key.serialize_pem()).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_certificate_with_its_key_offers_both_versions_of_http() {
+        let dir = written(&["one"]);
+        let config = server_config(&dir.path().join("one.crt"), &dir.path().join("one.key")).unwrap();
+        assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    }
+
+    #[test]
+    fn a_fault_says_what_why_and_what_to_do() {
+        let dir = written(&["one", "two"]);
+        let at = |name: &str| dir.path().join(name);
+        fs::write(at("empty"), "").unwrap();
+        fs::write(at("torn"), "-----BEGIN CERTIFICATE-----\nAAAA\n").unwrap();
+        for (certificate, key, why) in [
+            ("none.crt", "one.key", "No such file"),
+            ("empty", "one.key", "holds no certificate in PEM form"),
+            ("one.key", "one.key", "holds no certificate in PEM form"),
+            ("torn", "one.key", "not sound PEM"),
+            ("one.crt", "empty", "holds no private key in PEM form"),
+            ("one.crt", "two.key", "they do not belong together"),
+        ] {
+            let fault = server_config(&at(certificate), &at(key)).unwrap_err().to_string();
+            assert!(fault.starts_with("cannot use the TLS ") && fault.contains(why), "{fault}");
+            assert!(fault.contains("; name a PEM file") || fault.contains("; give the key"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn extra_roots_join_the_systems() {
+        let dir = written(&["ca"]);
+        let system = trusted_roots(None).unwrap().len();
+        assert_eq!(trusted_roots(Some(&dir.path().join("ca.crt"))).unwrap().len(), system + 1);
+        let fault = trusted_roots(Some(&dir.path().join("ca.key"))).unwrap_err().to_string();
+        assert!(fault.contains("extra roots") && fault.contains("or remove the setting"), "{fault}");
+    }
+}

@@ -1,0 +1,3 @@
+//! Floor 6: sockets, names, TLS. The only floor that touches the network.
+
+pub mod smtp_listener;

@@ -73,7 +73,7 @@ impl Connection {
     pub(super) async fn run(mut self) -> io::Result<()> {
         self.wait_to_greet().await?;
         loop {
-            match self.session.next() {
+            match self.session.next_action() {
                 ServerAction::Write(octets) => self.write(&octets).await?,
                 ServerAction::Read(awaiting) => {
                     if !self.read(awaiting).await? {

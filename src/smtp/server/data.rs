@@ -127,6 +127,8 @@ impl DataReader {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn read_in_pieces(input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, Fault>) {
@@ -196,5 +198,29 @@ mod tests {
 
         let exactly = read_in_pieces(&[[b'x'; 98].as_slice(), b"\r\n.\r\n"].concat(), 7);
         assert_eq!(exactly.1.map(|message| message.len()), Ok(100));
+    }
+
+    proptest! {
+        #[test]
+        fn octets_end_at_their_first_cr_lf_dot_cr_lf_and_nowhere_else(
+            octets in prop::collection::vec(prop::sample::select(b"\r\n.x".to_vec()), 0..60),
+            piece in 1_usize..60,
+        ) {
+            let input = [octets.as_slice(), b"\r\n.\r\n"].concat();
+            let from_line_start = [b"\r\n", input.as_slice()].concat();
+            let expected = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n").map(|at| at + 3);
+            let (end, message) = read_in_pieces(&input, piece);
+            prop_assert_eq!(end, expected);
+            if let Ok(message) = message {
+                let mut stuffed = Vec::new();
+                for line in message.split_inclusive(|&b| b == b'\n') {
+                    stuffed.extend_from_slice(if line.starts_with(b".") { b"." } else { b"" });
+                    stuffed.extend_from_slice(line);
+                }
+                // A client may also have put a dot before a line that needed none; then ours is the shorter one.
+                prop_assert!(stuffed.len() <= input.len());
+                prop_assert!(!message.windows(2).any(|pair| (pair[0] == b'\r') != (pair[1] == b'\n')));
+            }
+        }
     }
 }

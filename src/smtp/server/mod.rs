@@ -5,6 +5,7 @@
 //! a message is taken are questions to the caller, and "250" to a message is said only when the caller says so.
 //! It holds at most one message and one line, whatever the client sends.
 
+mod action;
 mod answer;
 mod command;
 mod data;
@@ -12,6 +13,7 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+pub use action::{Awaiting, ReceivedMessage, RecipientQuestion, ServerAction, ServerConfig};
 pub use answer::Answer;
 pub use path::Path;
 
@@ -21,80 +23,6 @@ use data::{DataReader, Fault};
 /// The longest command line, CR LF included. RFC 5321 4.5.3.1.4 asks for 512 and the extensions add to it;
 /// internationalised paths are longer still.
 pub const COMMAND_LINE_MAX: usize = 2048;
-
-/// How a server presents itself, and its limits.
-#[derive(Debug, Clone)]
-pub struct ServerConfig {
-    /// The server's name, said in the answer to EHLO.
-    pub hostname: String,
-    /// The greeting's text after `220 `; its first word has to be the server's name (RFC 5321 4.2).
-    pub greeting: String,
-    /// The largest message, in octets (RFC 1870).
-    pub size_max: usize,
-    /// The most recipients of one message.
-    pub recipients_max: usize,
-    /// The number of faulty commands after which the session ends with 421.
-    pub errors_max: u32,
-    /// The number of refused recipients after which it does, where there is such a limit: on the open internet
-    /// whoever tries names is sent away, while in `dev` refusals are what is asked for.
-    pub refusals_max: Option<u32>,
-    /// Whether STARTTLS is offered (RFC 3207).
-    pub starttls: bool,
-}
-
-/// What the driver has to do next.
-#[derive(Debug, PartialEq, Eq)]
-pub enum ServerAction {
-    /// Write these octets.
-    Write(Vec<u8>),
-    /// Read from the client and call [`ServerSession::receive`].
-    Read(Awaiting),
-    /// Decide about a recipient and call [`ServerSession::answer_recipient`].
-    AskRecipient(RecipientQuestion),
-    /// Decide about a message and call [`ServerSession::answer_message`]. A positive answer makes it ours.
-    TakeMessage(ReceivedMessage),
-    /// Do the TLS handshake and call [`ServerSession::tls_established`].
-    StartTls,
-    /// Close the connection.
-    Close,
-}
-
-/// What is read for, since the deadlines differ (RFC 5321 4.5.3.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Awaiting {
-    /// The next command.
-    Command,
-    /// More of a message.
-    Data,
-}
-
-/// Whether mail for this recipient is taken.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RecipientQuestion {
-    /// The name given in EHLO or HELO.
-    pub client: String,
-    /// The return path; none is the null path `<>`.
-    pub mail_from: Option<Path>,
-    /// The recipient.
-    pub recipient: Path,
-}
-
-/// A whole message, dots unstuffed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReceivedMessage {
-    /// The name given in EHLO or HELO.
-    pub client: String,
-    /// The return path; none is the null path `<>`.
-    pub mail_from: Option<Path>,
-    /// The recipients that were accepted, at least one.
-    pub recipients: Vec<Path>,
-    /// Whether the client declared BODY=8BITMIME.
-    pub eight_bit: bool,
-    /// Whether the client declared SMTPUTF8.
-    pub smtputf8: bool,
-    /// The message's octets.
-    pub bytes: Vec<u8>,
-}
 
 /// Where the session stands.
 #[derive(Debug)]
@@ -139,7 +67,7 @@ pub struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session at its very start: the first [`next`](Self::next) greets.
+    /// A session at its very start: the first [`next_action`](Self::next_action) greets.
     pub const fn new(config: ServerConfig) -> Self {
         Self {
             config,
@@ -154,7 +82,7 @@ impl ServerSession {
         }
     }
 
-    /// Takes octets from the client. Octets before the first [`next`](Self::next) are an early talker's.
+    /// Takes octets from the client. Octets before the first [`next_action`](Self::next_action) are an early talker's.
     pub fn receive(&mut self, octets: &[u8]) {
         match self.stage {
             Stage::Closing => {}
@@ -170,7 +98,7 @@ impl ServerSession {
 
     /// Works through what was received, until there is something for the driver to do. Answers to pipelined
     /// commands are written together (RFC 2920 3.2).
-    pub fn next(&mut self) -> ServerAction {
+    pub fn next_action(&mut self) -> ServerAction {
         loop {
             let action = match &mut self.stage {
                 Stage::Fresh => {

@@ -50,7 +50,7 @@ impl Script {
     fn hear(&mut self) -> String {
         let mut heard = Vec::new();
         loop {
-            match self.session.next() {
+            match self.session.next_action() {
                 ServerAction::Write(octets) => heard.extend(octets),
                 ServerAction::Read(_) => break,
                 ServerAction::AskRecipient(question) => {
@@ -102,12 +102,12 @@ fn pipelined_commands_are_answered_in_their_order_and_in_one_write() {
     let mut script = Script::begun();
     script.session.receive(b"MAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
     for answer in [Answer::new(550, "5.1.1", "No"), Answer::new(250, "2.1.5", "OK")] {
-        assert!(matches!(script.session.next(), ServerAction::AskRecipient(_)));
+        assert!(matches!(script.session.next_action(), ServerAction::AskRecipient(_)));
         script.session.answer_recipient(&answer);
     }
-    let ServerAction::Write(heard) = script.session.next() else { panic!("nothing was written") };
+    let ServerAction::Write(heard) = script.session.next_action() else { panic!("nothing was written") };
     assert_eq!(codes(std::str::from_utf8(&heard).unwrap()), ["250", "550", "250", "354"]);
-    assert_eq!(script.session.next(), ServerAction::Read(Awaiting::Data));
+    assert_eq!(script.session.next_action(), ServerAction::Read(Awaiting::Data));
 }
 
 #[test]

@@ -7,3 +7,7 @@ pub mod entropy;
 pub mod guard;
 pub mod post;
 pub mod tls;
+//! Floor 6: sockets, names, TLS. The only floor that touches the network.
+
+pub mod dev;
+pub mod smtp_listener;

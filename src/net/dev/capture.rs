@@ -1,0 +1,203 @@
+//! The mail that `dev` captured, one file each under `<data_dir>/captured/`: a line of JSON, then the message.
+//!
+//! The index in memory is what the first lines say, read once at the start. A file gets its name only when it is
+//! whole, so a crash leaves no half message; it is not synced, since this mail is for looking at.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mail_parser::MessageParser;
+use serde::{Deserialize, Deserializer, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::base::id::{self, MessageId, Ulid};
+use crate::base::time::{Timestamp, iso};
+use crate::engine::ports::Clock;
+
+const DIRECTORY: &str = "captured";
+const WHOLE: &str = "mail";
+const PARTIAL: &str = "partial";
+/// The longest first line that is read; a longer one is none of ours.
+const FIRST_LINE_MAX: u64 = 256 * 1024;
+/// The longest subject that is kept beside the message, in characters.
+const SUBJECT_MAX: usize = 2_000;
+
+/// One captured message, as `GET /dev/mail` lists it and as its file begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedMail {
+    /// The identifier in its Message-ID, or one made for mail that has none of ours.
+    #[serde(serialize_with = "id::as_text", deserialize_with = "from_text")]
+    pub message_id: MessageId,
+    /// The return path, empty for the null path.
+    pub mail_from: String,
+    /// The recipient; several are parted by a comma, though the service never has more than one.
+    pub rcpt_to: String,
+    /// When it came in.
+    #[serde(serialize_with = "iso::serialize", deserialize_with = "from_text")]
+    pub received_at: Timestamp,
+    /// The subject, decoded.
+    pub subject: Option<String>,
+}
+
+/// All captured mail.
+pub struct Capture {
+    directory: PathBuf,
+    clock: Arc<dyn Clock>,
+    index: Mutex<Index>,
+    partials: AtomicU64,
+}
+
+/// Ordered by time of arrival, then by identifier, since a virtual clock may stand still.
+#[derive(Default)]
+struct Index {
+    by_arrival: BTreeMap<(Timestamp, MessageId), CapturedMail>,
+    arrivals: HashMap<MessageId, Timestamp>,
+}
+
+impl Capture {
+    /// Opens the captured mail of a data directory, empty where there is none.
+    ///
+    /// # Errors
+    /// Those of the file system. A file that is no captured message is left alone.
+    pub fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
+        let directory = data_dir.join(DIRECTORY);
+        fs::create_dir_all(&directory)?;
+        let mut index = Index::default();
+        for entry in fs::read_dir(&directory)? {
+            let path = entry?.path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some(WHOLE) => match read_first_line(&path) {
+                    Ok((mail, _)) => index.insert(mail),
+                    Err(error) => tracing::warn!(path = %path.display(), %error, "this is no captured message"),
+                },
+                Some(PARTIAL) => fs::remove_file(&path)?,
+                _ => {}
+            }
+        }
+        Ok(Self { directory, clock, index: Mutex::new(index), partials: AtomicU64::new(0) })
+    }
+
+    /// Keeps a message; one with the same identifier is replaced. Blocks on the file system.
+    ///
+    /// # Errors
+    /// Those of the file system; nothing is kept then.
+    pub fn keep(&self, mail_from: String, rcpt_to: String, message: &[u8]) -> io::Result<MessageId> {
+        let received_at = self.clock.now();
+        let (found, subject) = read_headers(message);
+        let message_id =
+            found.unwrap_or_else(|| made_id(received_at, [mail_from.as_bytes(), rcpt_to.as_bytes(), message]));
+        let mail = CapturedMail { message_id, mail_from, rcpt_to, received_at, subject };
+
+        let partial = self.directory.join(format!("{}.{PARTIAL}", self.partials.fetch_add(1, Ordering::Relaxed)));
+        if let Err(error) = write_file(&partial, &mail, message) {
+            // What was begun only takes room; the error that is told is the first one.
+            let _ = fs::remove_file(&partial);
+            return Err(error);
+        }
+        // Name and index change together, or two messages with one identifier could leave the one and list the other.
+        let mut index = self.index();
+        fs::rename(&partial, self.path_of(message_id))?;
+        index.insert(mail);
+        Ok(message_id)
+    }
+
+    /// All captured mail, newest first.
+    pub fn list(&self) -> Vec<CapturedMail> {
+        self.index().by_arrival.values().rev().cloned().collect()
+    }
+
+    /// One message with its octets as received; none where it is not there. Blocks on the file system.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn get(&self, message_id: MessageId) -> io::Result<Option<(CapturedMail, Vec<u8>)>> {
+        if !self.index().arrivals.contains_key(&message_id) {
+            return Ok(None);
+        }
+        let (mail, mut rest) = match read_first_line(&self.path_of(message_id)) {
+            Ok(read) => read,
+            // Cleared since the index was asked.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut message = Vec::new();
+        rest.read_to_end(&mut message)?;
+        Ok(Some((mail, message)))
+    }
+
+    /// Removes all captured mail. Blocks on the file system.
+    ///
+    /// # Errors
+    /// Those of the file system; what was not removed is still listed.
+    pub fn clear(&self) -> io::Result<()> {
+        let mut index = self.index();
+        while let Some(entry) = index.by_arrival.last_entry() {
+            let (_, message_id) = *entry.key();
+            match fs::remove_file(self.path_of(message_id)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            entry.remove();
+            index.arrivals.remove(&message_id);
+        }
+        Ok(())
+    }
+
+    fn path_of(&self, message_id: MessageId) -> PathBuf {
+        self.directory.join(format!("{message_id}.{WHOLE}"))
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Index {
+    fn insert(&mut self, mail: CapturedMail) {
+        if let Some(before) = self.arrivals.insert(mail.message_id, mail.received_at) {
+            self.by_arrival.remove(&(before, mail.message_id));
+        }
+        self.by_arrival.insert((mail.received_at, mail.message_id), mail);
+    }
+}
+
+/// The identifier in the Message-ID, where it is one of ours, and the subject.
+fn read_headers(message: &[u8]) -> (Option<MessageId>, Option<String>) {
+    let Some(headers) = MessageParser::default().parse_headers(message) else { return (None, None) };
+    let found = headers.message_id().and_then(|id| id.split('@').next()?.parse().ok());
+    let subject = headers.subject().map(|subject| subject.chars().take(SUBJECT_MAX).collect());
+    (found, subject)
+}
+
+/// Mail that the service didn't make is filed under its time and the beginning of its digest, envelope included.
+fn made_id(at: Timestamp, parts: [&[u8]; 3]) -> MessageId {
+    let mut chance = [0; 10];
+    chance.copy_from_slice(&Sha256::digest(parts.join(&0))[..10]);
+    MessageId(Ulid::new(at, chance))
+}
+
+fn write_file(path: &Path, mail: &CapturedMail, message: &[u8]) -> io::Result<()> {
+    let mut head = serde_json::to_vec(mail)?;
+    head.push(b'\n');
+    let mut file = File::create(path)?;
+    file.write_all(&head)?;
+    file.write_all(message)
+}
+
+fn read_first_line(path: &Path) -> io::Result<(CapturedMail, BufReader<File>)> {
+    let mut file = BufReader::new(File::open(path)?);
+    let mut line = Vec::new();
+    file.by_ref().take(FIRST_LINE_MAX).read_until(b'\n', &mut line)?;
+    Ok((serde_json::from_slice(&line)?, file))
+}
+
+fn from_text<'de, T: std::str::FromStr<Err: std::fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+    String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests;

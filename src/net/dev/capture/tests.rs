@@ -1,0 +1,100 @@
+//! What is captured stays, until it is cleared.
+
+use std::time::Duration;
+
+use super::*;
+
+/// A clock that moves on by a second each time it is asked.
+struct Ticking(AtomicU64);
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000 + 1000 * self.0.fetch_add(1, Ordering::Relaxed))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+fn open(data_dir: &Path) -> Capture {
+    Capture::open(data_dir, Arc::new(Ticking(AtomicU64::new(0)))).unwrap()
+}
+
+fn keep(capture: &Capture, text: &str) -> MessageId {
+    capture.keep("b@bounces.example".to_owned(), "to@example.com".to_owned(), text.as_bytes()).unwrap()
+}
+
+const ONE: &str = "msg_01HF7YAT00000000000000000A";
+const TWO: &str = "msg_01HF7YAT00000000000000000B";
+
+fn message(id: &str, subject: &str) -> String {
+    format!("Subject: {subject}\r\nMessage-ID:\r\n <{id}@example.test>\r\n\r\nBody\n\r\0\r\n")
+}
+
+#[test]
+fn captured_mail_survives_reopening_newest_first_with_its_octets() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    keep(&capture, &message(TWO, "first"));
+    keep(&capture, &message(ONE, "=?UTF-8?Q?gr=C3=BC=C3=9Fe?=\r\n =?UTF-8?B?IQ==?="));
+    let listed = capture.list();
+    let subjects: Vec<_> = listed.iter().map(|mail| mail.subject.as_deref()).collect();
+    assert_eq!(subjects, [Some("grüße!"), Some("first")]);
+    drop(capture);
+
+    fs::write(data_dir.path().join("captured/7.partial"), "half").unwrap();
+    fs::write(data_dir.path().join("captured/other.mail"), "not ours").unwrap();
+    let reopened = open(data_dir.path());
+    assert_eq!(reopened.list(), listed);
+    let (mail, octets) = reopened.get(TWO.parse().unwrap()).unwrap().unwrap();
+    assert_eq!((mail, octets), (listed[1].clone(), message(TWO, "first").into_bytes()));
+    assert!(!data_dir.path().join("captured/7.partial").exists());
+}
+
+#[test]
+fn a_message_received_twice_is_listed_once_as_it_came_last() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    for subject in ["early", "late"] {
+        keep(&capture, &message(ONE, subject));
+    }
+    assert_eq!(capture.list().len(), 1);
+    assert_eq!(capture.get(ONE.parse().unwrap()).unwrap().unwrap().0.subject.as_deref(), Some("late"));
+    assert_eq!(open(data_dir.path()).list(), capture.list());
+}
+
+#[test]
+fn mail_without_an_identifier_of_ours_gets_one() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    for text in ["", "no header", "Message-ID: <x@y>\r\n\r\n", "Message-ID: <msg_../../evil@y>\r\n\r\n"] {
+        let id = keep(&capture, text);
+        assert_eq!(capture.get(id).unwrap().unwrap().1, text.as_bytes());
+    }
+    assert_eq!(capture.list().len(), 4);
+}
+
+#[test]
+fn clearing_removes_files_and_list() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    let id = keep(&capture, &message(ONE, "x"));
+    keep(&capture, &message(TWO, "y"));
+    capture.clear().unwrap();
+    assert_eq!((capture.list(), capture.get(id).unwrap()), (Vec::new(), None));
+    assert_eq!(fs::read_dir(data_dir.path().join("captured")).unwrap().count(), 0);
+}
+
+#[test]
+fn the_listed_record_has_the_contracts_members() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    keep(&capture, &message(ONE, "x"));
+    assert_eq!(
+        serde_json::to_string(&capture.list()).unwrap(),
+        format!(
+            "[{{\"message_id\":\"{ONE}\",\"mail_from\":\"b@bounces.example\",\"rcpt_to\":\"to@example.com\",\
+             \"received_at\":\"2023-11-14T22:13:20.000+00:00\",\"subject\":\"x\"}}]"
+        )
+    );
+}

@@ -1,0 +1,59 @@
+//! Which of `dev`'s two listeners a recipient's mail goes to.
+//!
+//! The simulator's `timeout` falls silent before it could know the recipient, so it has an address of its own.
+
+use std::net::SocketAddr;
+
+use super::simulator::{self, Outcome};
+
+/// Which mail stays in the house.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// All of it: every message is captured.
+    Everything,
+    /// Only that to `simulator.test`; the rest is mailed for real (`--deliver`).
+    SimulatorOnly,
+}
+
+/// The way to `dev`'s own receiver.
+#[derive(Debug, Clone, Copy)]
+pub struct DevRoutes {
+    scope: Scope,
+    receiver: SocketAddr,
+    silent: SocketAddr,
+}
+
+impl DevRoutes {
+    pub(super) const fn new(scope: Scope, receiver: SocketAddr, silent: SocketAddr) -> Self {
+        Self { scope, receiver, silent }
+    }
+
+    /// Where mail to this recipient goes; none says that it is mailed for real.
+    pub fn route(&self, recipient_local: &str, recipient_domain: &str) -> Option<SocketAddr> {
+        match (simulator::outcome_of(recipient_local, recipient_domain), self.scope) {
+            (Some(Ok(Outcome::Timeout)), _) => Some(self.silent),
+            (Some(_), _) | (None, Scope::Everything) => Some(self.receiver),
+            (None, Scope::SimulatorOnly) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_simulators_timeout_is_led_to_the_silent_listener() {
+        let [receiver, silent] = [1, 2].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+        let all = DevRoutes::new(Scope::Everything, receiver, silent);
+        assert_eq!(all.route("timeout", "simulator.test"), Some(silent));
+        assert_eq!(all.route("Timeout+1", "Simulator.Test"), Some(silent));
+        assert_eq!(all.route("timeout", "example.com"), Some(receiver));
+        assert_eq!(all.route("nobody", "simulator.test"), Some(receiver));
+
+        let few = DevRoutes::new(Scope::SimulatorOnly, receiver, silent);
+        assert_eq!(few.route("timeout", "simulator.test"), Some(silent));
+        assert_eq!(few.route("bounced+x", "simulator.test"), Some(receiver));
+        assert_eq!(few.route("a", "example.com"), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! Receives mail over TCP: drives [`ServerSession`] for every connection and asks a [`MailHandler`] what it decides.
+//!
+//! Connections are capped, in all and by address, and every wait has a deadline, so that no client can hold more
+//! than its share. Used by `dev`'s receiver and by the bounce receiver on port 25.
+
+mod connection;
+mod gate;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::engine::ports::BoxFuture;
+use crate::smtp::server::{Answer, ReceivedMessage, RecipientQuestion, ServerConfig};
+use connection::Connection;
+use gate::Gate;
+
+/// How long the accept loop rests when the system has no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Decides about mail. Both are awaited within [`Deadlines::decision`].
+pub trait MailHandler: Send + Sync + 'static {
+    /// Whether mail for this recipient is taken; 250 `2.1.5` is yes.
+    fn on_recipient<'a>(&'a self, peer: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer>;
+    /// Takes the message: with a positive answer it is ours, so it has to be kept durably before.
+    fn on_message(&self, peer: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer>;
+}
+
+/// How long each wait may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Deadlines {
+    /// For the next command (RFC 5321 4.5.3.2.7 asks for five minutes).
+    pub command: Duration,
+    /// For the next octets of a message.
+    pub data: Duration,
+    /// For the client to take what is written to it.
+    pub write: Duration,
+    /// For the TLS handshake.
+    pub handshake: Duration,
+    /// For the handler's decision; after it the client hears 451.
+    pub decision: Duration,
+    /// For the session as a whole.
+    pub session: Duration,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            command: Duration::from_secs(300),
+            data: Duration::from_secs(180),
+            write: Duration::from_secs(60),
+            handshake: Duration::from_secs(30),
+            decision: Duration::from_secs(60),
+            session: Duration::from_secs(3600),
+        }
+    }
+}
+
+/// A listener's settings.
+#[derive(Clone)]
+pub struct ListenerConfig {
+    /// What each session is told. Its `starttls` is set by `tls`.
+    pub session: ServerConfig,
+    /// Connections in all.
+    pub connections_max: usize,
+    /// Connections of one IPv4 address or one IPv6 /64.
+    pub connections_max_per_address: usize,
+    /// How long a client has to keep silent before it is greeted; zero greets at once.
+    pub greeting_pause: Duration,
+    /// The deadlines.
+    pub deadlines: Deadlines,
+    /// The certificate for STARTTLS, which is offered where there is one.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+}
+
+/// A running listener. Dropping it stops it hard; [`shut_down`](Self::shut_down) does it gently.
+pub struct SmtpListener {
+    address: SocketAddr,
+    stop: watch::Sender<Option<Duration>>,
+    accepting: JoinHandle<()>,
+}
+
+impl SmtpListener {
+    /// Binds `address` (port 0 lets the system choose) and begins to receive.
+    ///
+    /// # Errors
+    /// Those of binding.
+    pub async fn bind(
+        address: SocketAddr,
+        mut config: ListenerConfig,
+        handler: Arc<dyn MailHandler>,
+    ) -> io::Result<Self> {
+        config.session.starttls = config.tls.is_some();
+        let listener = TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(None);
+        let gate = Gate::new(config.connections_max, config.connections_max_per_address);
+        let acceptor = Acceptor { listener, config: Arc::new(config), handler, gate, stopped };
+        Ok(Self { address, stop, accepting: tokio::spawn(acceptor.run()) })
+    }
+
+    /// The address it listens at, with the port that the system chose.
+    pub const fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Accepts nobody any more, sends idle clients away with 421, and gives a message that is being received up to
+    /// `grace` to end.
+    pub async fn shut_down(mut self, grace: Duration) {
+        self.stop.send_replace(Some(grace));
+        // A panic of the accept loop is not worth another here: it is gone either way.
+        let _ = (&mut self.accepting).await;
+    }
+}
+
+impl Drop for SmtpListener {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// The accept loop, which owns the tasks of all its connections.
+struct Acceptor {
+    listener: TcpListener,
+    config: Arc<ListenerConfig>,
+    handler: Arc<dyn MailHandler>,
+    gate: Gate,
+    stopped: watch::Receiver<Option<Duration>>,
+}
+
+impl Acceptor {
+    async fn run(mut self) {
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                _ = self.stopped.changed() => break,
+                Some(_) = connections.join_next() => {}
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.admit(stream, peer, &mut connections),
+                    Err(error) => {
+                        tracing::warn!(%error, "no connection could be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+            }
+        }
+        drop(self.listener);
+        let grace = self.stopped.borrow().unwrap_or_default();
+        let ended = async { while connections.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            tracing::info!("sessions were cut off at shutdown");
+        }
+    }
+
+    fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
+        let Some(pass) = self.gate.enter(peer.ip()) else {
+            return turn_away(stream, &self.config.session.hostname);
+        };
+        // Answers are small and each is waited for; without this they would wait for the client's delayed ACK.
+        let _ = stream.set_nodelay(true);
+        let connection = Connection::new(stream, peer, &self.config, &self.handler, self.stopped.clone());
+        connections.spawn(async move {
+            let _pass = pass;
+            if let Err(error) = connection.run().await {
+                tracing::debug!(%peer, %error, "an incoming session broke off");
+            }
+        });
+    }
+}
+
+/// Says 421 to one connection too many, without a task or a wait for it: a fresh socket has room for one line, and
+/// where it has not, closing says the same.
+fn turn_away(stream: TcpStream, hostname: &str) {
+    let mut line = Vec::new();
+    Answer::new(421, "4.7.0", format!("{hostname} Too many connections, try again later")).write_to(&mut line);
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = io::Write::write(&mut stream, &line);
+    }
+}

@@ -1,0 +1,85 @@
+//! Counts the connections of a listener, in all and by address. Whoever holds a [`Pass`] is counted.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The counts of one listener.
+#[derive(Clone)]
+pub(super) struct Gate {
+    counts: Arc<Mutex<Counts>>,
+    max: usize,
+    max_per_address: usize,
+}
+
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// The right to one connection, given back when it is dropped.
+pub(super) struct Pass {
+    counts: Arc<Mutex<Counts>>,
+    address: IpAddr,
+}
+
+impl Gate {
+    pub(super) fn new(max: usize, max_per_address: usize) -> Self {
+        Self { counts: Arc::default(), max, max_per_address }
+    }
+
+    /// A pass for a connection from `address`, where there is room for one more.
+    pub(super) fn enter(&self, address: IpAddr) -> Option<Pass> {
+        let address = network_of(address);
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_address = counts.by_address.get(&address).copied().unwrap_or(0);
+        if counts.all >= self.max || of_address >= self.max_per_address {
+            return None;
+        }
+        counts.all += 1;
+        counts.by_address.insert(address, of_address + 1);
+        Some(Pass { counts: Arc::clone(&self.counts), address })
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.all = counts.all.saturating_sub(1);
+        let is_last = counts.by_address.get_mut(&self.address).is_none_or(|count| {
+            *count = count.saturating_sub(1);
+            *count == 0
+        });
+        if is_last {
+            counts.by_address.remove(&self.address);
+        }
+    }
+}
+
+/// An IPv6 client owns a whole /64 and would otherwise count as many.
+fn network_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_counted_in_all_and_by_network_and_given_back() {
+        let gate = Gate::new(3, 2);
+        let of = |text: &str| gate.enter(text.parse().unwrap());
+        let first = of("2001:db8::1").unwrap();
+        let _second = of("2001:db8::2").unwrap();
+        assert!(of("2001:db8::3").is_none());
+        let _third = of("::ffff:192.0.2.1").unwrap();
+        assert!(of("192.0.2.2").is_none());
+        drop(first);
+        assert!(of("192.0.2.1").is_some());
+        assert_eq!(gate.counts.lock().unwrap().by_address.len(), 2);
+    }
+}

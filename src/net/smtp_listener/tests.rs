@@ -1,0 +1,203 @@
+//! The listener over real loopback sockets.
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+
+use super::*;
+
+/// A deadline that is met on purpose.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// Takes everything, but never decides about `slow@`.
+struct Taker;
+
+impl MailHandler for Taker {
+    fn on_recipient<'a>(&'a self, _: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+        Box::pin(async {
+            if question.recipient.local() == "slow" {
+                std::future::pending::<()>().await;
+            }
+            Answer::new(250, "2.1.5", "OK")
+        })
+    }
+
+    fn on_message(&self, _: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer> {
+        Box::pin(async move { Answer::new(250, "2.0.0", format!("Took {} octets", message.bytes.len())) })
+    }
+}
+
+fn config() -> ListenerConfig {
+    ListenerConfig {
+        session: ServerConfig {
+            hostname: "mx.test".to_owned(),
+            greeting: "mx.test ESMTP".to_owned(),
+            size_max: 1_000_000,
+            recipients_max: 10,
+            errors_max: 20,
+            refusals_max: None,
+            starttls: false,
+        },
+        connections_max: 10,
+        connections_max_per_address: 10,
+        greeting_pause: Duration::ZERO,
+        deadlines: Deadlines::default(),
+        tls: None,
+    }
+}
+
+async fn listen(config: ListenerConfig) -> SmtpListener {
+    SmtpListener::bind("127.0.0.1:0".parse().unwrap(), config, Arc::new(Taker)).await.unwrap()
+}
+
+/// A client that writes lines and reads the last line of each answer.
+struct Client<S>(BufReader<S>);
+
+async fn client_of(listener: &SmtpListener) -> Client<TcpStream> {
+    Client(BufReader::new(TcpStream::connect(listener.local_addr()).await.unwrap()))
+}
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
+    async fn hear(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).await.unwrap();
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return line;
+            }
+        }
+    }
+
+    async fn say(&mut self, text: &str) -> String {
+        self.0.write_all(text.as_bytes()).await.unwrap();
+        self.hear().await
+    }
+
+    async fn transact(&mut self, body: &str) -> String {
+        assert!(self.say("EHLO me\r\n").await.starts_with("250 "));
+        assert!(self.say("MAIL FROM:<>\r\n").await.starts_with("250 "));
+        assert!(self.say("RCPT TO:<a@b.example>\r\n").await.starts_with("250 "));
+        assert!(self.say("DATA\r\n").await.starts_with("354 "));
+        self.say(&format!("{body}\r\n.\r\n")).await
+    }
+
+    async fn is_closed(&mut self) -> bool {
+        self.0.read_to_end(&mut Vec::new()).await.is_ok_and(|count| count == 0)
+    }
+}
+
+#[tokio::test]
+async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
+    let listener = listen(config()).await;
+    let mut client = client_of(&listener).await;
+    assert_eq!(client.hear().await, "220 mx.test ESMTP\r\n");
+    assert_eq!(client.transact(&"x".repeat(100_000)).await, "250 2.0.0 Took 100002 octets\r\n");
+    assert_eq!(client.say("QUIT\r\n").await, "221 2.0.0 Bye\r\n");
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
+    let listener = listen(ListenerConfig { connections_max_per_address: 1, ..config() }).await;
+    let mut first = client_of(&listener).await;
+    first.hear().await;
+    let mut second = client_of(&listener).await;
+    assert_eq!(second.hear().await, "421 4.7.0 mx.test Too many connections, try again later\r\n");
+    first.say("QUIT\r\n").await;
+    drop(first);
+    // The pass comes back a moment after the close: until then, every try is turned away.
+    while !client_of(&listener).await.hear().await.starts_with("220 ") {}
+}
+
+#[tokio::test]
+async fn a_client_that_says_nothing_is_sent_away_after_the_commands_deadline() {
+    let deadlines = Deadlines { command: MOMENT, ..Deadlines::default() };
+    let listener = listen(ListenerConfig { deadlines, ..config() }).await;
+    let mut client = client_of(&listener).await;
+    client.hear().await;
+    assert_eq!(client.hear().await, "421 4.4.2 mx.test Waited too long\r\n");
+    assert!(client.is_closed().await);
+}
+
+#[tokio::test]
+async fn a_client_that_keeps_talking_is_sent_away_after_the_sessions_deadline() {
+    let deadlines = Deadlines { session: MOMENT, ..Deadlines::default() };
+    let listener = listen(ListenerConfig { deadlines, ..config() }).await;
+    let mut client = client_of(&listener).await;
+    let mut heard = client.hear().await;
+    while !heard.starts_with("421 ") {
+        heard = client.say("NOOP\r\n").await;
+    }
+    assert_eq!(heard, "421 4.4.2 mx.test Waited too long\r\n");
+}
+
+#[tokio::test]
+async fn a_decision_that_does_not_come_is_a_451() {
+    let deadlines = Deadlines { decision: MOMENT, ..Deadlines::default() };
+    let listener = listen(ListenerConfig { deadlines, ..config() }).await;
+    let mut client = client_of(&listener).await;
+    client.hear().await;
+    client.say("EHLO me\r\n").await;
+    client.say("MAIL FROM:<>\r\n").await;
+    assert_eq!(client.say("RCPT TO:<slow@b.example>\r\n").await, "451 4.3.0 Try again later\r\n");
+}
+
+#[tokio::test]
+async fn who_speaks_within_the_pause_before_the_greeting_is_not_greeted() {
+    let listener = listen(ListenerConfig { greeting_pause: Duration::from_secs(30), ..config() }).await;
+    let mut client = client_of(&listener).await;
+    assert_eq!(client.say("EHLO me\r\n").await, "554 mx.test You spoke before the greeting\r\n");
+    assert!(client.is_closed().await);
+
+    let quick = listen(ListenerConfig { greeting_pause: MOMENT, ..config() }).await;
+    assert_eq!(client_of(&quick).await.hear().await, "220 mx.test ESMTP\r\n");
+}
+
+#[tokio::test]
+async fn shutdown_tells_idle_clients_and_lets_a_message_end() {
+    let listener = listen(config()).await;
+    let address = listener.local_addr();
+    let (mut idle, mut busy) = (client_of(&listener).await, client_of(&listener).await);
+    idle.hear().await;
+    busy.hear().await;
+    for line in ["EHLO me\r\n", "MAIL FROM:<>\r\n", "RCPT TO:<a@b.example>\r\n", "DATA\r\n"] {
+        busy.say(line).await;
+    }
+    let down = tokio::spawn(listener.shut_down(Duration::from_secs(30)));
+    assert_eq!(idle.hear().await, "421 4.3.2 mx.test Shutting down\r\n");
+    drop(idle);
+    assert!(busy.say("text\r\n.\r\n").await.starts_with("250 "));
+    assert_eq!(busy.hear().await, "421 4.3.2 mx.test Shutting down\r\n");
+    drop(busy);
+    down.await.unwrap();
+    assert!(TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn starttls_secures_the_session_where_there_is_a_certificate() {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let made = rcgen::generate_simple_self_signed(["mx.test".to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let server = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(made.cert.der().clone()).unwrap();
+    let trusting = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+
+    let listener = listen(ListenerConfig { tls: Some(Arc::new(server)), ..config() }).await;
+    let mut client = client_of(&listener).await;
+    client.hear().await;
+    assert_eq!(client.say("STARTTLS\r\n").await, "220 2.0.0 Ready for TLS\r\n");
+    let name = "mx.test".try_into().unwrap();
+    let stream =
+        tokio_rustls::TlsConnector::from(Arc::new(trusting)).connect(name, client.0.into_inner()).await.unwrap();
+    let mut client = Client(BufReader::new(stream));
+    assert_eq!(client.transact("secret").await, "250 2.0.0 Took 8 octets\r\n");
+    assert_eq!(client.say("QUIT\r\n").await, "221 2.0.0 Bye\r\n");
+}

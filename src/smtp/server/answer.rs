@@ -1,0 +1,92 @@
+//! One answer of our SMTP server: code, enhanced code (RFC 2034, RFC 3463) and one or more lines of text.
+//!
+//! Whoever decides about a recipient or a message makes one; the session writes it. Text from outside, an address
+//! for instance, may stand in it: what could end the line or is not ASCII is replaced when it is written.
+
+/// The longest text in one line, so that the line stays within 512 octets (RFC 5321 4.5.3.1.5).
+const TEXT_MAX: usize = 480;
+
+/// An answer to the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    code: u16,
+    enhanced: Option<&'static str>,
+    lines: Vec<String>,
+}
+
+impl Answer {
+    /// An answer with an enhanced status code, such as `(550, "5.1.1", "no such user")`.
+    pub fn new(code: u16, enhanced: &'static str, text: impl Into<String>) -> Self {
+        debug_assert!((200..600).contains(&code), "an SMTP code has three digits from 2 to 5");
+        Self { code, enhanced: Some(enhanced), lines: vec![text.into()] }
+    }
+
+    /// An answer without one: the greeting, the answer to EHLO or HELO, and 354 carry none (RFC 2034 4).
+    pub(super) fn plain(code: u16, text: impl Into<String>) -> Self {
+        Self { code, enhanced: None, lines: vec![text.into()] }
+    }
+
+    /// The same answer with one more line.
+    #[must_use]
+    pub fn and(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// The three digits.
+    pub const fn code(&self) -> u16 {
+        self.code
+    }
+
+    /// Whether it says yes.
+    pub const fn is_positive(&self) -> bool {
+        self.code < 400
+    }
+
+    /// Whether it says no for good.
+    pub(super) const fn is_permanent(&self) -> bool {
+        self.code >= 500
+    }
+
+    /// Appends its lines as they go over the wire. The enhanced code stands on every one of them, as large
+    /// receivers do it.
+    pub fn write_to(&self, out: &mut Vec<u8>) {
+        let last = self.lines.len() - 1;
+        for (place, line) in self.lines.iter().enumerate() {
+            let separator = if place == last { ' ' } else { '-' };
+            out.extend_from_slice(format!("{}{separator}", self.code).as_bytes());
+            if let Some(enhanced) = self.enhanced {
+                out.extend_from_slice(enhanced.as_bytes());
+                out.push(b' ');
+            }
+            out.extend(line.chars().take(TEXT_MAX).map(|c| if matches!(c, ' '..='~') { c as u8 } else { b'?' }));
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(answer: &Answer) -> String {
+        let mut out = Vec::new();
+        answer.write_to(&mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn every_line_but_the_last_has_a_hyphen_and_all_have_the_codes() {
+        let answer = Answer::new(550, "5.7.1", "No.").and("Really.");
+        assert_eq!(written(&answer), "550-5.7.1 No.\r\n550 5.7.1 Really.\r\n");
+        assert_eq!(written(&Answer::plain(354, "Go on")), "354 Go on\r\n");
+    }
+
+    #[test]
+    fn text_from_outside_ends_no_line_and_makes_none_too_long() {
+        let answer = Answer::new(550, "5.1.1", format!("<a\r\n250 ok\u{e9}{}>", "x".repeat(2000)));
+        let line = written(&answer);
+        assert!(line.starts_with("550 5.1.1 <a??250 ok?xx"), "{line}");
+        assert!(line.len() <= 512 && line.matches('\n').count() == 1);
+    }
+}

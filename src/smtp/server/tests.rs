@@ -1,0 +1,268 @@
+//! Scripted sessions: what a client says, and all that it hears.
+
+use super::*;
+
+fn config() -> ServerConfig {
+    ServerConfig {
+        hostname: "mx.test".to_owned(),
+        greeting: "mx.test ESMTP".to_owned(),
+        size_max: 1000,
+        recipients_max: 2,
+        errors_max: 20,
+        refusals_max: Some(3),
+        starttls: false,
+    }
+}
+
+/// A session together with a caller that accepts everybody but `no@` and takes every message.
+struct Script {
+    session: ServerSession,
+    taken: Vec<ReceivedMessage>,
+    closed: bool,
+}
+
+impl Script {
+    fn new(config: ServerConfig) -> Self {
+        Self { session: ServerSession::new(config), taken: Vec::new(), closed: false }
+    }
+
+    /// A session that has been greeted and has said EHLO.
+    fn begun() -> Self {
+        let mut script = Self::new(config());
+        assert_eq!(script.hear(), "220 mx.test ESMTP\r\n");
+        assert!(script.say("EHLO me.example\r\n").ends_with("250 ENHANCEDSTATUSCODES\r\n"));
+        script
+    }
+
+    /// Begun, and within DATA.
+    fn in_data() -> Self {
+        let mut script = Self::begun();
+        let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
+        assert!(heard.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n"), "{heard}");
+        script
+    }
+
+    fn say(&mut self, text: &str) -> String {
+        self.session.receive(text.as_bytes());
+        self.hear()
+    }
+
+    fn hear(&mut self) -> String {
+        let mut heard = Vec::new();
+        loop {
+            match self.session.next_action() {
+                ServerAction::Write(octets) => heard.extend(octets),
+                ServerAction::Read(_) => break,
+                ServerAction::AskRecipient(question) => {
+                    let answer = match question.recipient.local() {
+                        "no" => Answer::new(550, "5.1.1", "No such user"),
+                        "busy" => Answer::new(421, "4.3.2", "Later"),
+                        _ => Answer::new(250, "2.1.5", "OK"),
+                    };
+                    self.session.answer_recipient(&answer);
+                }
+                ServerAction::TakeMessage(message) => {
+                    self.taken.push(message);
+                    self.session.answer_message(&Answer::new(250, "2.0.0", "Taken"));
+                }
+                ServerAction::StartTls => self.session.tls_established(),
+                ServerAction::Close => {
+                    self.closed = true;
+                    break;
+                }
+            }
+        }
+        String::from_utf8(heard).unwrap()
+    }
+}
+
+fn codes(heard: &str) -> Vec<&str> {
+    heard.lines().map(|line| &line[..3]).collect()
+}
+
+#[test]
+fn a_message_is_taken_with_its_envelope_and_its_dots_unstuffed() {
+    let mut script = Script::begun();
+    assert_eq!(script.say("MAIL FROM:<> BODY=8BITMIME SMTPUTF8\r\n"), "250 2.1.0 OK\r\n");
+    assert_eq!(script.say("RCPT TO:<дом@c.example>\r\n"), "250 2.1.5 OK\r\n");
+    assert_eq!(script.say("RCPT TO:<Postmaster>\r\n"), "250 2.1.5 OK\r\n");
+    assert_eq!(script.say("RCPT TO:<three@c.example>\r\n"), "452 4.5.3 Too many recipients\r\n");
+    assert_eq!(codes(&script.say("DATA\r\n")), ["354"]);
+    assert_eq!(script.say("Subject: x\r\n\r\n..dot\r\n.\r\nQUIT\r\n"), "250 2.0.0 Taken\r\n221 2.0.0 Bye\r\n");
+    assert!(script.closed);
+    let message = &script.taken[0];
+    assert_eq!(message.bytes, b"Subject: x\r\n\r\n.dot\r\n");
+    assert_eq!((message.mail_from.as_ref(), message.eight_bit, message.smtputf8), (None, true, true));
+    assert_eq!(message.recipients.iter().map(Path::to_string).collect::<Vec<_>>(), ["дом@c.example", "Postmaster"]);
+    assert_eq!(message.client, "me.example");
+}
+
+#[test]
+fn pipelined_commands_are_answered_in_their_order_and_in_one_write() {
+    let mut script = Script::begun();
+    script.session.receive(b"MAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n");
+    for answer in [Answer::new(550, "5.1.1", "No"), Answer::new(250, "2.1.5", "OK")] {
+        assert!(matches!(script.session.next_action(), ServerAction::AskRecipient(_)));
+        script.session.answer_recipient(&answer);
+    }
+    let ServerAction::Write(heard) = script.session.next_action() else { panic!("nothing was written") };
+    assert_eq!(codes(std::str::from_utf8(&heard).unwrap()), ["250", "550", "250", "354"]);
+    assert_eq!(script.session.next_action(), ServerAction::Read(Awaiting::Data));
+}
+
+#[test]
+fn a_session_may_be_cut_into_any_pieces() {
+    let text = "EHLO me\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\n";
+    let mut script = Script::new(config());
+    let mut heard = script.hear();
+    for octet in text.bytes().chain(*b"hello\r\n.\r\nNOOP\r\n") {
+        script.session.receive(&[octet]);
+        heard += &script.hear();
+    }
+    assert!(heard.ends_with("354 End data with <CR><LF>.<CR><LF>\r\n250 2.0.0 Taken\r\n250 2.0.0 OK\r\n"), "{heard}");
+    assert_eq!(script.taken[0].bytes, b"hello\r\n");
+}
+
+#[test]
+fn no_variant_of_the_end_of_data_lets_a_second_message_in() {
+    let variants = [
+        "\n.\n",
+        "\n.\r\n",
+        "\r\n.\n",
+        "\r.\r",
+        "\r.\r\n",
+        "\r\n.\r",
+        "\n.\r",
+        "\r.\n",
+        "\r\n.\r\r\n",
+        "\n\r.\r\n",
+        "\r\n\r.\r\n",
+        "\r\r\n.\r",
+        "\r\n\n.\r\n",
+        "\r\n.\0\n",
+    ];
+    for variant in variants {
+        let mut script = Script::in_data();
+        let smuggled = "MAIL FROM:<evil@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\nevil";
+        assert_eq!(script.say(&format!("good{variant}{smuggled}")), "", "{variant:?} was answered");
+        let heard = script.say("\r\n.\r\n");
+        assert!(heard.starts_with("550 5.5.2 The message has a "), "{variant:?}: {heard}");
+        assert!(script.taken.is_empty(), "{variant:?}");
+        assert_eq!(script.say("NOOP\r\n"), "250 2.0.0 OK\r\n", "{variant:?} lost the step");
+    }
+}
+
+#[test]
+fn who_speaks_before_the_greeting_is_sent_away() {
+    let mut script = Script::new(config());
+    assert_eq!(script.say("EHLO me\r\n"), "554 mx.test You spoke before the greeting\r\n");
+    assert!(script.closed);
+}
+
+#[test]
+fn a_message_pipelined_behind_data_is_refused_and_ends_the_session() {
+    let mut script = Script::begun();
+    let heard = script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<yes@c.example>\r\nDATA\r\nSubject: early\r\n\r\n.\r\n");
+    assert_eq!(codes(&heard), ["250", "250", "503"]);
+    assert!(script.closed && script.taken.is_empty());
+}
+
+#[test]
+fn commands_out_of_order_are_refused() {
+    let mut script = Script::new(config());
+    script.hear();
+    assert_eq!(
+        codes(&script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<a@b.example>\r\nDATA\r\n")),
+        ["503", "503", "503"]
+    );
+    assert_eq!(script.say("HELO me\r\n"), "250 mx.test\r\n");
+    let heard = script.say("MAIL FROM:<a@b.example>\r\nMAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nDATA\r\n");
+    assert_eq!(codes(&heard), ["250", "503", "550", "554"]);
+    assert_eq!(
+        codes(&script.say("RSET\r\nDATA\r\nVRFY a\r\nHELP\r\nEXPN a\r\nSTARTTLS\r\n")),
+        ["250", "503", "252", "214", "502", "502"]
+    );
+}
+
+#[test]
+fn an_internationalised_recipient_needs_smtputf8_in_mail() {
+    let mut script = Script::begun();
+    assert_eq!(codes(&script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<дом@c.example>\r\n")), ["250", "553"]);
+}
+
+#[test]
+fn a_message_over_the_size_is_refused_by_its_declaration_or_when_it_was_read() {
+    let mut script = Script::begun();
+    assert_eq!(script.say("MAIL FROM:<a@b.example> SIZE=1001\r\n"), "552 5.3.4 The message is too large\r\n");
+    let mut script = Script::in_data();
+    assert_eq!(script.say(&"x".repeat(1500)), "");
+    assert_eq!(script.say("\r\n.\r\n"), "552 5.3.4 The message is too large\r\n");
+    assert_eq!(script.say("NOOP\r\n"), "250 2.0.0 OK\r\n");
+}
+
+#[test]
+fn a_message_without_end_is_cut_off_and_never_held() {
+    let mut script = Script::in_data();
+    let mut heard = String::new();
+    for _ in 0..50 {
+        heard += &script.say(&"x".repeat(100));
+        assert!(script.session.inbox.is_empty());
+    }
+    assert_eq!(heard, "552 5.3.4 The message is too large\r\n");
+    assert!(script.closed);
+}
+
+#[test]
+fn twenty_errors_end_the_session() {
+    let mut script = Script::begun();
+    let heard = script.say(&"NONSENSE\r\n".repeat(50));
+    assert_eq!(codes(&heard), [vec!["500"; 20], vec!["421"]].concat());
+    assert!(script.closed);
+}
+
+#[test]
+fn who_tries_names_is_sent_away_unless_refusals_are_not_counted() {
+    let attempt = "MAIL FROM:<a@b.example>\r\nRCPT TO:<no@c.example>\r\nRSET\r\n".repeat(3);
+    let mut script = Script::begun();
+    assert!(script.say(&attempt).ends_with("421 4.7.0 mx.test Too many errors\r\n"));
+    let mut patient = Script::new(ServerConfig { refusals_max: None, ..config() });
+    patient.say("");
+    patient.say("EHLO me\r\n");
+    assert_eq!(codes(&patient.say(&attempt)), ["250", "550", "250"].repeat(3));
+}
+
+#[test]
+fn the_callers_421_ends_the_session() {
+    let mut script = Script::begun();
+    assert_eq!(codes(&script.say("MAIL FROM:<a@b.example>\r\nRCPT TO:<busy@c.example>\r\nNOOP\r\n")), ["250", "421"]);
+    assert!(script.closed);
+}
+
+#[test]
+fn a_line_too_long_or_without_cr_is_one_error() {
+    let mut script = Script::begun();
+    assert_eq!(script.say(&format!("NOOP {}\r\n", "x".repeat(COMMAND_LINE_MAX))), "500 5.5.2 Line too long\r\n");
+    for _ in 0..10 {
+        assert_eq!(script.say(&"x".repeat(1500)), "");
+        assert!(script.session.inbox.len() < COMMAND_LINE_MAX);
+    }
+    assert_eq!(script.say("\r\nNOOP\r\n"), "500 5.5.2 Line too long\r\n250 2.0.0 OK\r\n");
+    assert_eq!(script.say("NOOP\nNOOP\r\n"), "500 5.5.2 Lines end with CR LF\r\n250 2.0.0 OK\r\n");
+    assert_eq!(script.say(&format!("NOOP {}\r\n", "x".repeat(COMMAND_LINE_MAX - 7))), "250 2.0.0 OK\r\n");
+}
+
+#[test]
+fn starttls_forgets_the_client_and_what_was_put_behind_it_ends_the_session() {
+    let offering = || ServerConfig { starttls: true, ..config() };
+    let mut script = Script::new(offering());
+    script.hear();
+    assert!(script.say("EHLO me\r\n").contains("250-STARTTLS\r\n"));
+    assert_eq!(script.say("STARTTLS\r\n"), "220 2.0.0 Ready for TLS\r\n");
+    assert_eq!(codes(&script.say("MAIL FROM:<a@b.example>\r\n")), ["503"]);
+    assert!(!script.say("EHLO me\r\n").contains("STARTTLS"));
+
+    let mut injected = Script::new(offering());
+    injected.hear();
+    assert_eq!(codes(&injected.say("STARTTLS\r\nMAIL FROM:<evil@b.example>\r\n")), ["503"]);
+    assert!(injected.closed);
+}

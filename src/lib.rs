@@ -6,4 +6,5 @@ pub mod domain;
 pub mod engine;
 pub mod machine;
 pub mod mail;
+pub mod net;
 pub mod smtp;

@@ -49,7 +49,8 @@ fn is_delivery(outcome: &Outcome) -> bool {
 
 #[test]
 fn a_connection_that_ends_at_any_octet_ends_sanely_and_delivers_only_what_was_answered() {
-    let ends: [(fn(&mut Client), fn(&Ending) -> bool); 2] = [
+    type End = (fn(&mut Client), fn(&Ending) -> bool);
+    let ends: [End; 2] = [
         (|client| client.closed("reset"), |ending| matches!(ending, Ending::Closed(_))),
         (Client::deadline_passed, |ending| matches!(ending, Ending::TimedOut)),
     ];

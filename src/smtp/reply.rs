@@ -74,8 +74,15 @@ impl Reply {
     }
 }
 
+/// The words of a refusal that came by other ways than a reply, such as a DSN's diagnostic, as [`Reply::words`] has them.
+pub fn words_of(text: &str) -> String {
+    let mut words = String::new();
+    push_words(text, &mut words);
+    words
+}
+
 /// Appends the words of `text` in lower case, each with one space before the next; addresses are left out.
-pub(super) fn push_words(text: &str, words: &mut String) {
+fn push_words(text: &str, words: &mut String) {
     for word in text.split_whitespace().filter(|word| !word.contains('@')) {
         if !words.is_empty() {
             words.push(' ');
@@ -355,5 +362,6 @@ mod tests {
     fn the_words_join_the_lines_and_leave_addresses_out() {
         let reply = parse(b"550-5.1.1 The account does\r\n550 5.1.1 NOT exist <spam@b.example>\r\n").unwrap();
         assert_eq!(reply.words(), "the account does not exist");
+        assert_eq!(words_of("smtp; 550 No such\n user <a@b.example>"), "smtp; 550 no such user");
     }
 }

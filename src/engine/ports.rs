@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
-use crate::smtp::outcome::{Envelope, Outcome};
+use crate::smtp::deadlines::Deadlines;
+use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -89,6 +90,10 @@ pub struct Target {
     pub ehlo: Arc<str>,
     /// The address to connect from; the system's choice where absent.
     pub source: Option<IpAddr>,
+    /// How long each phase may take.
+    pub deadlines: Deadlines,
+    /// Whether a server that gives our own name is a loop.
+    pub loop_check: LoopCheck,
 }
 
 /// The way to mail servers.

@@ -1,5 +1,14 @@
 //! Floor 3: the SMTP protocol without a socket: client, server, replies, and what a reply means.
 
+pub mod capabilities;
+pub mod category;
+pub mod client;
+pub mod deadlines;
+pub mod dot;
+pub mod finding;
 pub mod outcome;
 pub mod reply;
 pub mod server;
+pub mod rules;
+mod transaction;
+pub mod verdict;

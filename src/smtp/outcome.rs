@@ -18,6 +18,24 @@ pub struct Envelope {
     pub smtputf8: bool,
 }
 
+impl Envelope {
+    /// Whether no address can end its command early. Addresses are parsed long before; this is the last gate.
+    pub fn is_safe(&self) -> bool {
+        let is_safe = |address: &str| !address.bytes().any(|byte| byte < b' ' || byte == 0x7f);
+        is_safe(&self.mail_from) && is_safe(&self.rcpt_to)
+    }
+}
+
+/// What it means that a server gives our own name as its own, in its greeting or its answer to EHLO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LoopCheck {
+    /// That the message would come back to us: [`Ending::Loop`].
+    #[default]
+    OwnNameIsLoop,
+    /// Nothing: it is the development mode's receiver, which runs in this process under the same name.
+    OwnNameIsExpected,
+}
+
 /// The phase of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -31,7 +49,8 @@ pub enum Phase {
     StartTls,
     /// AUTH.
     Auth,
-    /// RSET before a further message.
+    /// RSET before a further message: where a try ends here, the kept connection was of no more use and nothing was
+    /// said about the message.
     Rset,
     /// MAIL FROM.
     Mail,

@@ -1,0 +1,158 @@
+//! Drives the SMTP client machine over a socket: writes what it has to say, hands it what came, keeps its deadlines.
+
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::client::TlsStream;
+
+use crate::engine::ports::{BoxFuture, Session};
+use crate::smtp::client::{Client, Want};
+use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
+
+/// How much is read at once: all answers of a pipelined exchange, with room.
+const READ_OCTETS: usize = 4 * 1024;
+/// How long a server that closed in mid-write is listened to for its reason.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// The machine, its clock's start, and the buffer that it is read into.
+#[derive(Debug)]
+pub(super) struct Driver {
+    pub(super) client: Client,
+    epoch: Instant,
+    buffer: Box<[u8]>,
+}
+
+impl Driver {
+    /// Drives `client`, which was made with a time of zero just now.
+    pub(super) fn new(client: Client) -> Self {
+        Self { client, epoch: Instant::now(), buffer: vec![0; READ_OCTETS].into_boxed_slice() }
+    }
+
+    /// The machine's time.
+    pub(super) fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    /// When what the machine wants must have happened.
+    pub(super) fn due(&self) -> Instant {
+        self.epoch + self.client.due()
+    }
+
+    /// Writes and reads until the machine wants something else.
+    pub(super) async fn drive<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) {
+        loop {
+            match self.client.want() {
+                Want::Write => self.write(stream).await,
+                Want::Read => self.read(stream).await,
+                Want::Handshake | Want::Ready | Want::Finished => return,
+            }
+        }
+    }
+
+    async fn write<S: AsyncRead + AsyncWrite + Unpin>(&mut self, stream: &mut S) {
+        let output = self.client.output();
+        let written = timeout_at(self.due(), async {
+            stream.write_all(output).await?;
+            stream.flush().await
+        });
+        match written.await {
+            Ok(Ok(())) => self.client.written(self.epoch.elapsed()),
+            Ok(Err(fault)) => {
+                let pending = timeout(LAST_WORDS, stream.read(&mut self.buffer)).await;
+                let length = pending.ok().and_then(Result::ok).unwrap_or(0);
+                self.client.write_failed(&self.buffer[..length], &fault.to_string());
+            }
+            Err(_) => self.client.deadline_passed(),
+        }
+    }
+
+    async fn read<S: AsyncRead + Unpin>(&mut self, stream: &mut S) {
+        match timeout_at(self.due(), stream.read(&mut self.buffer)).await {
+            Ok(Ok(0)) => self.client.closed("the server closed the connection"),
+            Ok(Ok(length)) => self.client.received(&self.buffer[..length], self.epoch.elapsed()),
+            Ok(Err(fault)) => self.client.closed(&fault.to_string()),
+            Err(_) => self.client.deadline_passed(),
+        }
+    }
+}
+
+/// The connection under a session.
+#[derive(Debug)]
+pub(super) enum Wire {
+    /// In clear.
+    Clear(TcpStream),
+    /// Secured by STARTTLS.
+    Secured(Box<TlsStream<TcpStream>>),
+}
+
+impl Wire {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            Self::Clear(socket) => socket,
+            Self::Secured(stream) => stream.get_ref().0,
+        }
+    }
+
+    /// Whether the server has said something, or hung up, since the last answer. Asks without waiting.
+    fn has_news(&self) -> bool {
+        let mut octet = [0];
+        let mut context = Context::from_waker(Waker::noop());
+        self.socket().poll_peek(&mut context, &mut ReadBuf::new(&mut octet)).is_ready()
+    }
+}
+
+/// An open session.
+#[derive(Debug)]
+pub(super) struct SmtpSession {
+    pub(super) driver: Driver,
+    pub(super) wire: Wire,
+}
+
+impl SmtpSession {
+    async fn drive(&mut self) {
+        match &mut self.wire {
+            Wire::Clear(socket) => self.driver.drive(socket).await,
+            Wire::Secured(stream) => self.driver.drive(&mut **stream).await,
+        }
+    }
+
+    async fn transfer(&mut self, envelope: &Envelope, message: Bytes) -> Outcome {
+        let now = self.driver.now();
+        self.driver.client.begin(envelope, message, now);
+        self.drive().await;
+        self.driver.client.take_outcome().unwrap_or_else(|| Outcome {
+            phase: Phase::Rset,
+            ending: Ending::Closed("the session had ended".to_owned()),
+            peer: None,
+            tls: None,
+        })
+    }
+
+    async fn leave(mut self: Box<Self>) {
+        let now = self.driver.now();
+        self.driver.client.quit(now);
+        self.drive().await;
+        // The close_notify of TLS; nobody waits for more.
+        if let Wire::Secured(stream) = &mut self.wire {
+            let _ = timeout_at(self.driver.due(), stream.shutdown()).await;
+        }
+    }
+}
+
+impl Session for SmtpSession {
+    fn send<'a>(&'a mut self, envelope: &'a Envelope, message: Bytes) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.transfer(envelope, message))
+    }
+
+    fn is_reusable(&self) -> bool {
+        self.driver.client.is_reusable() && !self.wire.has_news()
+    }
+
+    fn quit(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(self.leave())
+    }
+}

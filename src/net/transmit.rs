@@ -1,0 +1,171 @@
+//! The way to mail servers over TCP: implements the engine's [`Transmit`] with the SMTP client machine.
+//!
+//! Opportunistic: STARTTLS where it is offered, with any certificate; a server whose TLS turns out to be broken is
+//! asked again in clear at once, and for an hour not in any other way.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::broken_tls::BrokenTls;
+use super::mail_tls::MailTls;
+use super::smtp_session::{Driver, SmtpSession, Wire};
+use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
+use crate::smtp::client::{Client, Settings, StartTls, Want};
+use crate::smtp::outcome::{Ending, Outcome, Phase};
+
+/// The transmitter can't be made.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidRoots {
+    /// The extra roots are no PEM certificates.
+    #[error("the extra roots are not PEM certificates: {0}")]
+    Pem(String),
+    /// TLS can't be set up at all.
+    #[error("TLS can't be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Opens sessions with mail servers.
+#[derive(Debug)]
+pub struct Transmitter {
+    tls: MailTls,
+    broken: BrokenTls,
+}
+
+impl Transmitter {
+    /// A transmitter that judges certificates by the system's roots and those of `extra_roots_pem`.
+    ///
+    /// # Errors
+    /// Where the extra roots can't be read.
+    pub fn new(extra_roots_pem: Option<&[u8]>) -> Result<Self, InvalidRoots> {
+        let mut roots = RootCertStore::empty();
+        // Roots that can't be loaded leave certificates unverified, which this policy allows.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        for certificate in CertificateDer::pem_slice_iter(extra_roots_pem.unwrap_or_default()) {
+            let certificate = certificate.map_err(|fault| InvalidRoots::Pem(fault.to_string()))?;
+            roots.add(certificate).map_err(|fault| InvalidRoots::Pem(fault.to_string()))?;
+        }
+        Ok(Self { tls: MailTls::new(roots)?, broken: BrokenTls::default() })
+    }
+
+    async fn open(&self, target: &Target) -> Result<Box<dyn Session>, Outcome> {
+        if self.broken.has(&target.host, Instant::now()) {
+            return self.open_with(target, StartTls::Never).await;
+        }
+        match self.open_with(target, StartTls::WhereOffered).await {
+            Err(outcome) if is_broken_tls(&outcome) => {
+                tracing::info!(host = %target.host, ending = ?outcome.ending, "TLS failed, going on in clear");
+                self.broken.add(&target.host, Instant::now());
+                self.open_with(target, StartTls::Never).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_with(&self, target: &Target, starttls: StartTls) -> Result<Box<dyn Session>, Outcome> {
+        let mut socket = dial(target).await.map_err(|ending| failed_to_connect(target, ending))?;
+        let mut driver = Driver::new(Client::new(settings(target, starttls), Duration::ZERO));
+        driver.drive(&mut socket).await;
+        let wire = match driver.client.want() {
+            Want::Handshake => self.secure(&mut driver, socket, target).await,
+            Want::Ready | Want::Finished | Want::Read | Want::Write => Some(Wire::Clear(socket)),
+        };
+        match (driver.client.take_outcome(), wire) {
+            (None, Some(wire)) => Ok(Box::new(SmtpSession { driver, wire })),
+            (Some(outcome), _) => Err(outcome),
+            (None, None) => Err(failed_to_connect(target, Ending::TlsFailed("no handshake".to_owned()))),
+        }
+    }
+
+    /// Shakes hands and goes on to the second EHLO; where that fails the machine has the outcome.
+    async fn secure(&self, driver: &mut Driver, socket: TcpStream, target: &Target) -> Option<Wire> {
+        let name = server_name(target);
+        let connector = TlsConnector::from(Arc::clone(&self.tls.config));
+        let mut stream: TlsStream<TcpStream> =
+            match timeout_at(driver.due(), connector.connect(name.clone(), socket)).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(fault)) => {
+                    driver.client.handshake_failed(&fault.to_string());
+                    return None;
+                }
+                Err(_) => {
+                    driver.client.deadline_passed();
+                    return None;
+                }
+            };
+        let facts = self.tls.facts(stream.get_ref().1, &name);
+        let now = driver.now();
+        driver.client.secured(facts, now);
+        driver.drive(&mut stream).await;
+        Some(Wire::Secured(Box::new(stream)))
+    }
+}
+
+impl Transmit for Transmitter {
+    fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
+        Box::pin(self.open(target))
+    }
+}
+
+/// Whether the session failed by TLS alone. With TLS 1.3 a server's objection arrives only after the handshake, in
+/// place of its answer to EHLO.
+const fn is_broken_tls(outcome: &Outcome) -> bool {
+    match (outcome.phase, &outcome.ending) {
+        (_, Ending::Answered(_) | Ending::Loop | Ending::TooLarge { .. } | Ending::NeedsSmtpUtf8) => false,
+        (Phase::StartTls, _) => true,
+        (Phase::Ehlo, Ending::Closed(_)) => outcome.tls.is_some(),
+        (_, Ending::TlsFailed(_)) => true,
+        (_, Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_)) => false,
+    }
+}
+
+fn settings(target: &Target, starttls: StartTls) -> Settings {
+    Settings {
+        ehlo: target.ehlo.clone(),
+        peer: Some(target.address.ip()),
+        deadlines: target.deadlines,
+        loop_check: target.loop_check,
+        starttls,
+    }
+}
+
+/// The name whose certificate counts; a server that has no proper one is asked by address.
+fn server_name(target: &Target) -> ServerName<'static> {
+    let by_address = || ServerName::IpAddress(target.address.ip().into());
+    ServerName::try_from(target.host.to_string()).unwrap_or_else(|_| by_address())
+}
+
+async fn dial(target: &Target) -> Result<TcpStream, Ending> {
+    match timeout(target.deadlines.connect, connect(target.address, target.source)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(fault)) => Err(Ending::Unreachable(fault.to_string())),
+        Err(_) => Err(Ending::TimedOut),
+    }
+}
+
+async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    if let Some(source) = source {
+        socket.bind(SocketAddr::new(source, 0))?;
+    }
+    let stream = socket.connect(address).await?;
+    // Each write is a whole turn of the dialogue: waiting for more only adds delay.
+    stream.set_nodelay(true)?;
+    Ok(stream)
+}
+
+fn failed_to_connect(target: &Target, ending: Ending) -> Outcome {
+    Outcome { phase: Phase::Connect, ending, peer: Some(target.address.ip()), tls: None }
+}
+
+#[cfg(test)]
+mod tests;

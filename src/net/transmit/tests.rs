@@ -1,0 +1,239 @@
+//! The driver against servers on loopback, scripted line by line.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustls::ServerConfig;
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use super::*;
+use crate::domain::event::Authenticated;
+use crate::smtp::deadlines::Deadlines;
+use crate::smtp::outcome::{Envelope, LoopCheck};
+
+const NAME: &str = "mx.example.test";
+
+async fn listener() -> (TcpListener, Target) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let target = Target {
+        host: NAME.into(),
+        address: listener.local_addr().unwrap(),
+        ehlo: "us.example.test".into(),
+        source: Some("127.0.0.1".parse().unwrap()),
+        deadlines: Deadlines::default(),
+        loop_check: LoopCheck::OwnNameIsLoop,
+    };
+    (listener, target)
+}
+
+fn envelope() -> Envelope {
+    Envelope {
+        mail_from: "b@r.example".to_owned(),
+        rcpt_to: "a@mx.example".to_owned(),
+        eight_bit: false,
+        smtputf8: false,
+    }
+}
+
+/// What the server under test offers.
+#[derive(Clone, Copy, PartialEq)]
+enum Offers {
+    Clear,
+    StartTls,
+}
+
+/// Serves one connection as an obliging server; returns every message it took. STARTTLS ends it with `None`.
+async fn serve<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, offers: Offers, greets: &str) -> Option<Vec<String>> {
+    let mut stream = BufReader::new(stream);
+    stream.write_all(greets.as_bytes()).await.unwrap();
+    let (mut messages, mut line) = (Vec::new(), String::new());
+    loop {
+        line.clear();
+        if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+            return Some(messages);
+        }
+        let answer = match line.split_ascii_whitespace().next().unwrap() {
+            "EHLO" if offers == Offers::StartTls => "250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n",
+            "EHLO" => "250-mx\r\n250 PIPELINING\r\n",
+            "STARTTLS" => {
+                stream.write_all(b"220 go\r\n").await.unwrap();
+                return None;
+            }
+            "DATA" => {
+                stream.write_all(b"354 go\r\n").await.unwrap();
+                messages.push(body(&mut stream).await);
+                "250 taken\r\n"
+            }
+            "QUIT" => "221 bye\r\n",
+            _ => "250 ok\r\n",
+        };
+        stream.write_all(answer.as_bytes()).await.unwrap();
+    }
+}
+
+async fn body<S: AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
+    let mut body = String::new();
+    while !body.ends_with("\r\n.\r\n") && body != ".\r\n" {
+        assert_ne!(stream.read_line(&mut body).await.unwrap(), 0);
+    }
+    body
+}
+
+fn is_delivered(outcome: &Outcome) -> bool {
+    outcome.phase == Phase::Dot && matches!(&outcome.ending, Ending::Answered(reply) if reply.is_positive())
+}
+
+/// A certificate for [`NAME`] and the acceptor that shows it.
+fn certificate() -> (String, TlsAcceptor) {
+    let made = rcgen::generate_simple_self_signed(vec![NAME.to_owned()]).unwrap();
+    let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    (made.cert.pem(), TlsAcceptor::from(Arc::new(config)))
+}
+
+#[tokio::test]
+async fn messages_of_any_size_go_over_one_kept_connection() {
+    let (listener, target) = listener().await;
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        serve(&mut stream, Offers::Clear, "220 mx\r\n").await.unwrap()
+    });
+    let mut session = Transmitter::new(None).unwrap().connect(&target).await.unwrap();
+    let large = "a line of the message\r\n..\r\n".repeat(20_000);
+    for message in ["Subject: a\r\n\r\nb\r\n", &large] {
+        let outcome = session.send(&envelope(), Bytes::copy_from_slice(message.as_bytes())).await;
+        assert!(is_delivered(&outcome), "{outcome:?}");
+        assert_eq!((outcome.peer, outcome.tls), (Some(target.address.ip()), None));
+        assert!(session.is_reusable());
+    }
+    session.quit().await;
+    let messages = server.await.unwrap();
+    assert_eq!(messages[0], "Subject: a\r\n\r\nb\r\n.\r\n");
+    assert_eq!(messages[1], format!("{}.\r\n", large.replace("\r\n..\r\n", "\r\n...\r\n")));
+}
+
+/// One message over STARTTLS; how the server is held to be authenticated.
+async fn authenticated_as(host: &str, roots: impl Fn(&str) -> Option<String>) -> Authenticated {
+    let (listener, mut target) = listener().await;
+    target.host = host.into();
+    let (pem, acceptor) = certificate();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(serve(&mut stream, Offers::StartTls, "220 mx\r\n").await.is_none());
+        let mut stream = acceptor.accept(stream).await.unwrap();
+        serve(&mut stream, Offers::Clear, "").await.unwrap()
+    });
+    let transmitter = Transmitter::new(roots(&pem).as_deref().map(str::as_bytes)).unwrap();
+    let mut session = transmitter.connect(&target).await.unwrap();
+    let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+    assert!(is_delivered(&outcome), "{outcome:?}");
+    session.quit().await;
+    assert_eq!(server.await.unwrap().len(), 1);
+    let tls = outcome.tls.unwrap();
+    assert_eq!(tls.version, "TLSv1.3");
+    assert!(tls.cipher.starts_with("TLS_") && !tls.cipher.contains("TLS13"), "{}", tls.cipher);
+    tls.authenticated
+}
+
+#[tokio::test]
+async fn any_certificate_is_taken_and_whether_it_verifies_is_recorded() {
+    assert_eq!(authenticated_as(NAME, |_| None).await, Authenticated::None);
+    assert_eq!(authenticated_as(NAME, |pem| Some(pem.to_owned())).await, Authenticated::Pkix);
+    assert_eq!(authenticated_as("other.example.test", |pem| Some(pem.to_owned())).await, Authenticated::None);
+}
+
+#[tokio::test]
+async fn a_server_with_broken_tls_is_asked_in_clear_at_once_and_from_then_on() {
+    let (listener, target) = listener().await;
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(serve(&mut stream, Offers::StartTls, "220 mx\r\n").await.is_none());
+        stream.write_all(b"this is no handshake").await.unwrap();
+        drop(stream);
+        let mut messages = Vec::new();
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            messages.extend(serve(&mut stream, Offers::StartTls, "220 mx\r\n").await.unwrap());
+        }
+        messages.len()
+    });
+    let transmitter = Transmitter::new(None).unwrap();
+    for _ in 0..2 {
+        let mut session = transmitter.connect(&target).await.unwrap();
+        let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+        assert!(is_delivered(&outcome) && outcome.tls.is_none(), "{outcome:?}");
+        session.quit().await;
+    }
+    assert_eq!(server.await.unwrap(), 2);
+}
+
+#[tokio::test]
+async fn a_refused_connection_is_unreachable() {
+    let (listener, target) = listener().await;
+    drop(listener);
+    let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
+    assert_eq!(outcome.phase, Phase::Connect);
+    assert!(matches!(outcome.ending, Ending::Unreachable(_)));
+}
+
+#[tokio::test]
+async fn a_silent_server_runs_out_of_time() {
+    let (listener, mut target) = listener().await;
+    target.deadlines.greeting = Duration::from_millis(50);
+    let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
+    assert_eq!((outcome.phase, outcome.ending), (Phase::Greeting, Ending::TimedOut));
+    drop(listener);
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_server_closed_is_not_reused() {
+    let (listener, target) = listener().await;
+    let transmitter = Transmitter::new(None).unwrap();
+    let accept = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"220 mx\r\n").await.unwrap();
+        assert_ne!(stream.read(&mut [0; 64]).await.unwrap(), 0);
+        stream.write_all(b"250 mx\r\n").await.unwrap();
+        stream
+    };
+    let (stream, session) = tokio::join!(accept, transmitter.connect(&target));
+    let mut session = session.unwrap();
+    assert!(session.is_reusable());
+    drop(stream);
+    // Whether or not its end has been noticed by now: nothing that is sent on it counts as delivered.
+    let outcome = session.send(&envelope(), Bytes::from_static(b"a\r\n")).await;
+    assert!(matches!(outcome.ending, Ending::Closed(_)), "{outcome:?}");
+    assert!(!session.is_reusable());
+}
+
+#[tokio::test]
+async fn why_a_server_hung_up_in_mid_message_is_heard() {
+    let (listener, target) = listener().await;
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(b"220 mx\r\n").await.unwrap();
+        assert_ne!(stream.read(&mut [0; 64]).await.unwrap(), 0);
+        stream.write_all(b"250-mx\r\n250 PIPELINING\r\n").await.unwrap();
+        assert_ne!(stream.read(&mut [0; 256]).await.unwrap(), 0);
+        stream.write_all(b"250 ok\r\n250 ok\r\n354 go\r\n").await.unwrap();
+        assert_ne!(stream.read(&mut [0; 256]).await.unwrap(), 0);
+        stream.write_all(b"552 5.3.4 too much\r\n").await.unwrap();
+    };
+    let transmitter = Transmitter::new(None).unwrap();
+    let client = async {
+        let mut session = transmitter.connect(&target).await.unwrap();
+        session.send(&envelope(), Bytes::from(vec![b'a'; 20_000_000])).await
+    };
+    let ((), outcome) = tokio::join!(server, client);
+    // A reset may overtake the answer; it is never taken for a delivery.
+    assert!(matches!(outcome.phase, Phase::Body), "{outcome:?}");
+    assert!(matches!(&outcome.ending, Ending::Closed(_) | Ending::Answered(_)), "{outcome:?}");
+}

@@ -1,0 +1,99 @@
+//! What a server says it can do (RFC 5321 4.1.1.1), as far as it matters for sending.
+
+use super::reply::Reply;
+
+/// The extensions that the server's EHLO answer names. [`Default`] is a server that only knows HELO.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Commands may be sent without awaiting the answer before (RFC 2920).
+    pub pipelining: bool,
+    /// TLS may be started (RFC 3207).
+    pub starttls: bool,
+    /// Octets above 127 in the body (RFC 6152).
+    pub eight_bit_mime: bool,
+    /// Octets above 127 in addresses and headers (RFC 6531).
+    pub smtputf8: bool,
+    /// Whether SIZE may be said (RFC 1870).
+    pub size: bool,
+    /// The largest message that the server takes, where it says so.
+    pub size_max: Option<u64>,
+    /// The most messages of one connection (RFC 9422 MAILMAX), where the server says so.
+    pub messages_max: Option<u32>,
+}
+
+impl Capabilities {
+    /// Those that an answer to EHLO names; its first line is the server's name.
+    pub fn of(reply: &Reply) -> Self {
+        let mut capabilities = Self::default();
+        for line in reply.lines.iter().skip(1) {
+            let text = String::from_utf8_lossy(line.get(4..).unwrap_or_default());
+            // Some old servers write `SIZE=n`.
+            let mut words = text.split(|c: char| c.is_ascii_whitespace() || c == '=').filter(|word| !word.is_empty());
+            if let Some(keyword) = words.next() {
+                capabilities.add(&keyword.to_ascii_uppercase(), words);
+            }
+        }
+        capabilities
+    }
+
+    fn add<'a>(&mut self, keyword: &str, mut parameters: impl Iterator<Item = &'a str>) {
+        match keyword {
+            "PIPELINING" => self.pipelining = true,
+            "STARTTLS" => self.starttls = true,
+            "8BITMIME" => self.eight_bit_mime = true,
+            "SMTPUTF8" => self.smtputf8 = true,
+            "SIZE" => {
+                self.size = true;
+                // Zero says that there is no limit (RFC 1870 4).
+                self.size_max = parameters.next().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+            }
+            "LIMITS" => {
+                let is_mailmax = |word: &&str| word.eq_ignore_ascii_case("MAILMAX");
+                if parameters.by_ref().any(|word| is_mailmax(&word)) {
+                    self.messages_max = parameters.next().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::reply::ReplyParser;
+
+    fn of(text: &str) -> Capabilities {
+        Capabilities::of(&ReplyParser::new().feed(text.as_bytes()).unwrap().1.unwrap())
+    }
+
+    #[test]
+    fn keywords_are_read_in_any_case_and_unknown_ones_ignored() {
+        let got = of(
+            "250-mx\n250-pipelining\n250-SIZE 1000\n250-8BITMIME\n250-XFOO a b\n250-Limits RCPTMAX=1 MAILMAX=5\n250 SMTPUTF8\n",
+        );
+        let want = Capabilities {
+            pipelining: true,
+            eight_bit_mime: true,
+            smtputf8: true,
+            size: true,
+            size_max: Some(1000),
+            messages_max: Some(5),
+            ..Capabilities::default()
+        };
+        assert_eq!(got, want);
+    }
+
+    #[test]
+    fn a_size_of_zero_or_without_number_is_no_limit() {
+        for text in ["250-mx\n250 SIZE 0\n", "250-mx\n250 SIZE\n", "250-mx\n250 SIZE lots\n"] {
+            assert_eq!(of(text), Capabilities { size: true, ..Capabilities::default() });
+        }
+        assert_eq!(of("250-mx\n250 SIZE=7\n").size_max, Some(7));
+    }
+
+    #[test]
+    fn the_first_line_is_the_server_s_name_whatever_it_says() {
+        assert_eq!(of("250 STARTTLS\n"), Capabilities::default());
+    }
+}

@@ -1,0 +1,399 @@
+//! The sending side of an SMTP session without a socket: bytes in, bytes out, deadlines out (RFC 5321, 2920, 3207).
+//!
+//! The driver does what [`Client::want`] says and reports what came of it, until [`Client::take_outcome`] has the end of
+//! a try or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered only by a 2xx
+//! that came after the whole message and its final dot were written.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::capabilities::Capabilities;
+use super::deadlines::Deadlines;
+use super::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
+use super::reply::{Reply, ReplyParser};
+use super::transaction::{Next, Transaction};
+use crate::domain::event::TlsFacts;
+
+/// Whether STARTTLS is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartTls {
+    /// Where the server offers it (RFC 7435).
+    WhereOffered,
+    /// Not at all: this server's TLS was found broken.
+    Never,
+}
+
+/// What a session is opened with.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name to greet with.
+    pub ehlo: Arc<str>,
+    /// The address that is asked, for the outcome.
+    pub peer: Option<IpAddr>,
+    /// How long each phase may take.
+    pub deadlines: Deadlines,
+    /// Whether a server with our own name is a loop.
+    pub loop_check: LoopCheck,
+    /// Whether STARTTLS is used.
+    pub starttls: StartTls,
+}
+
+/// What the machine waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Want {
+    /// [`Client::output`] to be written whole, then [`Client::written`] or [`Client::write_failed`].
+    Write,
+    /// Bytes from the server: [`Client::received`] or [`Client::closed`].
+    Read,
+    /// A TLS handshake: [`Client::secured`] or [`Client::handshake_failed`].
+    Handshake,
+    /// A message, or the end: [`Client::begin`] or [`Client::quit`].
+    Ready,
+    /// The outcome to be taken.
+    Finished,
+}
+
+#[derive(Debug)]
+enum State {
+    Greeting,
+    Ehlo,
+    Helo,
+    StartTls,
+    Handshake,
+    Ready,
+    Transaction(Transaction),
+    Quit,
+    Ended,
+}
+
+/// One session with one server.
+#[derive(Debug)]
+pub struct Client {
+    settings: Settings,
+    state: State,
+    parser: ReplyParser,
+    capabilities: Capabilities,
+    tls: Option<TlsFacts>,
+    out: Vec<u8>,
+    due: Duration,
+    /// How many messages were begun on this connection.
+    messages: u32,
+    outcome: Option<Outcome>,
+}
+
+impl Client {
+    /// A session over a connection just made; `now` is any monotonic time, the same for all calls.
+    pub fn new(settings: Settings, now: Duration) -> Self {
+        let due = now + settings.deadlines.greeting;
+        Self {
+            settings,
+            state: State::Greeting,
+            parser: ReplyParser::new(),
+            capabilities: Capabilities::default(),
+            tls: None,
+            out: Vec::with_capacity(512),
+            due,
+            messages: 0,
+            outcome: None,
+        }
+    }
+
+    /// What is to be done next.
+    pub const fn want(&self) -> Want {
+        if self.outcome.is_some() {
+            return Want::Finished;
+        }
+        if !self.out.is_empty() {
+            return Want::Write;
+        }
+        match self.state {
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Transaction(_) | State::Quit => {
+                Want::Read
+            }
+            State::Handshake => Want::Handshake,
+            State::Ready => Want::Ready,
+            State::Ended => Want::Finished,
+        }
+    }
+
+    /// When [`Client::deadline_passed`] is to be called, if what is wanted has not happened by then.
+    pub const fn due(&self) -> Duration {
+        self.due
+    }
+
+    /// The bytes to write.
+    pub fn output(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// How the connection is secured.
+    pub const fn tls(&self) -> Option<&TlsFacts> {
+        self.tls.as_ref()
+    }
+
+    /// The outcome, where opening the session failed or a message's try has ended.
+    pub const fn take_outcome(&mut self) -> Option<Outcome> {
+        self.outcome.take()
+    }
+
+    /// Whether another message may be sent.
+    pub fn is_reusable(&self) -> bool {
+        let has_room = self.capabilities.messages_max.is_none_or(|max| self.messages < max);
+        matches!(self.state, State::Ready) && has_room
+    }
+
+    /// Begins a message, where one is wanted.
+    pub fn begin(&mut self, envelope: &Envelope, message: Bytes, now: Duration) {
+        if !matches!(self.state, State::Ready) {
+            return self.end_in(Phase::Rset, Ending::Closed("the session had ended".to_owned()));
+        }
+        if let Some((phase, ending)) = self.refusal_of_our_own(envelope, &message) {
+            self.outcome = Some(self.outcome_of(phase, ending));
+            return;
+        }
+        let is_first = self.messages == 0;
+        self.messages += 1;
+        let transaction = Transaction::begin(envelope, message, self.capabilities, is_first, &mut self.out);
+        self.due = now + transaction.allowance(&self.settings.deadlines);
+        self.state = State::Transaction(transaction);
+    }
+
+    /// What we find without asking: the message can't go to this server.
+    fn refusal_of_our_own(&self, envelope: &Envelope, message: &Bytes) -> Option<(Phase, Ending)> {
+        if !envelope.is_safe() {
+            return Some((Phase::Mail, Ending::Unreadable("the envelope holds a control character".to_owned())));
+        }
+        if envelope.smtputf8 && !self.capabilities.smtputf8 {
+            return Some((Phase::Mail, Ending::NeedsSmtpUtf8));
+        }
+        let size = u64::try_from(message.len()).unwrap_or(u64::MAX);
+        let limit = self.capabilities.size_max.filter(|&limit| limit < size)?;
+        Some((Phase::Mail, Ending::TooLarge { limit }))
+    }
+
+    /// The output has been written.
+    pub fn written(&mut self, now: Duration) {
+        self.out.clear();
+        // A large message's room is given back: thousands of connections may be kept.
+        self.out.shrink_to(32 * 1024);
+        if let State::Transaction(transaction) = &mut self.state
+            && let Some(due) = transaction.written(&self.settings.deadlines, now, &mut self.out)
+        {
+            self.due = due;
+        }
+    }
+
+    /// The output could not be written; `pending` is what the server had said before, such as why it hung up: a 421, or
+    /// a refusal of the message in the midst of it.
+    pub fn write_failed(&mut self, pending: &[u8], reason: &str) {
+        let said = ReplyParser::new().feed(pending).ok().and_then(|(_, reply)| reply);
+        let is_amid_body = matches!(&self.state, State::Transaction(transaction) if transaction.phase() == Phase::Body);
+        match said.filter(|reply| reply.code == 421 || (is_amid_body && reply.code >= 400)) {
+            Some(reply) => self.end(Ending::Answered(reply)),
+            None => self.end(Ending::Closed(reason.to_owned())),
+        }
+    }
+
+    /// The server sent `bytes`.
+    pub fn received(&mut self, mut bytes: &[u8], now: Duration) {
+        while !bytes.is_empty() && self.want() == Want::Read {
+            match self.parser.feed(bytes) {
+                Err(fault) => return self.end(Ending::Unreadable(fault.to_string())),
+                Ok((used, reply)) => {
+                    bytes = &bytes[used..];
+                    if let Some(reply) = reply {
+                        self.answered(reply, now);
+                    }
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            self.out_of_turn();
+        }
+    }
+
+    /// The server spoke although nothing was asked: its next words can't be told from answers.
+    fn out_of_turn(&mut self) {
+        match self.state {
+            State::Ready if self.outcome.is_none() => {
+                self.end_in(Phase::Ehlo, Ending::Unreadable("the server spoke out of turn".to_owned()));
+            }
+            // Words injected in clear, to be taken for the secured server's (RFC 3207 5, CVE-2011-0411).
+            State::Handshake => {
+                self.end(Ending::TlsFailed("the server sent more behind its 220 to STARTTLS".to_owned()))
+            }
+            // A message's outcome stands; the connection is not used again.
+            State::Ready | State::Ended | State::Quit => self.state = State::Ended,
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Transaction(_) => {
+                self.end(Ending::Unreadable("the server spoke out of turn".to_owned()));
+            }
+        }
+    }
+
+    /// The connection has ended.
+    pub fn closed(&mut self, reason: &str) {
+        self.end(Ending::Closed(reason.to_owned()));
+    }
+
+    /// What is wanted did not happen in time.
+    pub fn deadline_passed(&mut self) {
+        self.end(Ending::TimedOut);
+    }
+
+    /// The handshake is done.
+    pub fn secured(&mut self, facts: TlsFacts, now: Duration) {
+        self.tls = Some(facts);
+        // What was said in clear counts for nothing (RFC 3207 4.2).
+        self.capabilities = Capabilities::default();
+        self.parser = ReplyParser::new();
+        self.greet("EHLO", State::Ehlo, now);
+    }
+
+    /// The handshake failed.
+    pub fn handshake_failed(&mut self, reason: &str) {
+        self.end(Ending::TlsFailed(reason.to_owned()));
+    }
+
+    /// Takes leave; the driver writes, reads until the end or the deadline, and closes.
+    pub fn quit(&mut self, now: Duration) {
+        if matches!(self.state, State::Ready) {
+            self.due = now + self.settings.deadlines.quit;
+            self.out.extend_from_slice(b"QUIT\r\n");
+            self.state = State::Quit;
+        }
+    }
+
+    fn answered(&mut self, reply: Reply, now: Duration) {
+        // 421 announces the end of the connection, whatever was asked (RFC 5321 3.8).
+        if reply.code == 421 {
+            return self.end(Ending::Answered(reply));
+        }
+        match &mut self.state {
+            State::Greeting => self.greeted(reply, now),
+            State::Ehlo => self.ehlo_answered(reply, now),
+            State::Helo => self.helo_answered(reply),
+            State::StartTls => self.starttls_answered(&reply),
+            State::Transaction(transaction) => match transaction.answered(reply, &mut self.out) {
+                Next::GoOn => self.due = now + transaction.allowance(&self.settings.deadlines),
+                Next::Finished(phase, ending) => {
+                    self.outcome = Some(self.outcome_of(phase, ending));
+                    self.state = State::Ready;
+                }
+                Next::Broken(ending) => self.end(ending),
+            },
+            State::Quit => self.state = State::Ended,
+            State::Handshake | State::Ready | State::Ended => {}
+        }
+    }
+
+    fn greeted(&mut self, reply: Reply, now: Duration) {
+        if !reply.is_positive() {
+            return self.end_unaccepted(reply);
+        }
+        if self.is_ourselves(&reply) {
+            return self.end(Ending::Loop);
+        }
+        self.greet("EHLO", State::Ehlo, now);
+    }
+
+    fn ehlo_answered(&mut self, reply: Reply, now: Duration) {
+        // A server that knows no EHLO (RFC 5321 3.2).
+        if matches!(reply.code, 500 | 502 | 504) {
+            return self.greet("HELO", State::Helo, now);
+        }
+        if !reply.is_positive() {
+            return self.end_unaccepted(reply);
+        }
+        if self.is_ourselves(&reply) {
+            return self.end(Ending::Loop);
+        }
+        self.capabilities = Capabilities::of(&reply);
+        let wants_tls = self.tls.is_none() && self.settings.starttls == StartTls::WhereOffered;
+        if !(wants_tls && self.capabilities.starttls) {
+            self.state = State::Ready;
+            return;
+        }
+        self.out.extend_from_slice(b"STARTTLS\r\n");
+        self.due = now + self.settings.deadlines.starttls;
+        self.state = State::StartTls;
+    }
+
+    fn helo_answered(&mut self, reply: Reply) {
+        if !reply.is_positive() {
+            return self.end_unaccepted(reply);
+        }
+        if self.is_ourselves(&reply) {
+            return self.end(Ending::Loop);
+        }
+        self.state = State::Ready;
+    }
+
+    fn starttls_answered(&mut self, reply: &Reply) {
+        // Refused: the session goes on in clear, for the policy is opportunistic. The handshake shares the deadline.
+        self.state = if reply.is_positive() { State::Handshake } else { State::Ready };
+    }
+
+    fn greet(&mut self, verb: &str, state: State, now: Duration) {
+        for part in [verb, " ", &self.settings.ehlo, "\r\n"] {
+            self.out.extend_from_slice(part.as_bytes());
+        }
+        self.due = now + self.settings.deadlines.ehlo;
+        self.state = state;
+    }
+
+    fn is_ourselves(&self, reply: &Reply) -> bool {
+        let name = reply.first_word().map(|word| word.trim_end_matches('.'));
+        match self.settings.loop_check {
+            LoopCheck::OwnNameIsLoop => name.is_some_and(|name| name.eq_ignore_ascii_case(&self.settings.ehlo)),
+            LoopCheck::OwnNameIsExpected => false,
+        }
+    }
+
+    fn end_unaccepted(&mut self, reply: Reply) {
+        self.end(if reply.code >= 400 { Ending::Answered(reply) } else { unexpected(&reply) });
+    }
+
+    /// Ends session and try in the phase that it is in.
+    fn end(&mut self, ending: Ending) {
+        let phase = match &mut self.state {
+            State::Greeting => Phase::Greeting,
+            State::Ehlo | State::Helo => Phase::Ehlo,
+            State::StartTls | State::Handshake => Phase::StartTls,
+            State::Transaction(transaction) => match transaction.take_refusal() {
+                // The server has refused the message already: that is the answer, however the connection ends.
+                Some((phase, reply)) => return self.end_in(phase, Ending::Answered(reply)),
+                None => transaction.phase(),
+            },
+            State::Ready | State::Quit | State::Ended => {
+                self.state = State::Ended;
+                return;
+            }
+        };
+        self.end_in(phase, ending);
+    }
+
+    fn end_in(&mut self, phase: Phase, ending: Ending) {
+        self.outcome = Some(self.outcome_of(phase, ending));
+        self.out.clear();
+        self.state = State::Ended;
+    }
+
+    fn outcome_of(&self, phase: Phase, ending: Ending) -> Outcome {
+        Outcome { phase, ending, peer: self.settings.peer, tls: self.tls.clone() }
+    }
+}
+
+/// An answer of a class that the command can't have.
+pub(super) fn unexpected(reply: &Reply) -> Ending {
+    Ending::Unreadable(format!("the server answered out of sequence: {}", reply.text()))
+}
+
+#[cfg(test)]
+mod hostile_tests;
+#[cfg(test)]
+mod script;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,176 @@
+//! Servers that lie, babble, fall silent or vanish: a sane ending every time, and never a delivery that was none.
+
+use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
+use super::*;
+
+/// What a server says to each of our writes, in a session of two messages with STARTTLS.
+const DIALOGUE: &[&str] = &[
+    "220 mx.example ESMTP\r\n",
+    "250-mx.example\r\n250-SIZE 100000\r\n250 STARTTLS\r\n",
+    "220 go\r\n",
+    "250-mx.example\r\n250 PIPELINING\r\n",
+    "250 2.1.0 ok\r\n250 2.1.5 ok\r\n354 go on\r\n",
+    "250 2.0.0 taken\r\n",
+    "250 reset\r\n250 2.1.0 ok\r\n250 2.1.5 ok\r\n354 go on\r\n",
+    "250-2.0.0 taken\r\n250 2.0.0 for good\r\n",
+];
+
+/// How a session of the dialogue's ends when the server vanishes after `cut` octets: the outcomes of its tries.
+fn vanishing_after(cut: usize, vanish: fn(&mut Client)) -> Vec<Outcome> {
+    let (mut client, now) = (Client::new(settings(), Duration::ZERO), Duration::ZERO);
+    let (mut left, mut says, mut outcomes) = (cut, DIALOGUE.iter(), Vec::new());
+    loop {
+        match client.want() {
+            Want::Write => client.written(now),
+            Want::Handshake => client.secured(facts(), now),
+            Want::Ready if outcomes.len() < 2 => client.begin(&envelope(), Bytes::from_static(MESSAGE.as_bytes()), now),
+            Want::Finished => {
+                outcomes.push(client.take_outcome().unwrap());
+                if !client.is_reusable() {
+                    return outcomes;
+                }
+            }
+            Want::Ready => return outcomes,
+            Want::Read => {
+                let text = says.next().unwrap().as_bytes();
+                client.received(&text[..left.min(text.len())], now);
+                if left < text.len() {
+                    vanish(&mut client);
+                }
+                left = left.saturating_sub(text.len());
+            }
+        }
+    }
+}
+
+fn is_delivery(outcome: &Outcome) -> bool {
+    outcome.phase == Phase::Dot && matches!(&outcome.ending, Ending::Answered(reply) if reply.is_positive())
+}
+
+#[test]
+fn a_connection_that_ends_at_any_octet_ends_sanely_and_delivers_only_what_was_answered() {
+    type End = (fn(&mut Client), fn(&Ending) -> bool);
+    let ends: [End; 2] = [
+        (|client| client.closed("reset"), |ending| matches!(ending, Ending::Closed(_))),
+        (Client::deadline_passed, |ending| matches!(ending, Ending::TimedOut)),
+    ];
+    let total: usize = DIALOGUE.iter().map(|text| text.len()).sum();
+    let first: usize = DIALOGUE[..6].iter().map(|text| text.len()).sum();
+    for (vanish, is_fitting) in ends {
+        for cut in 0..total {
+            let outcomes = vanishing_after(cut, vanish);
+            let delivered = outcomes.iter().filter(|outcome| is_delivery(outcome)).count();
+            assert_eq!(delivered, usize::from(cut >= first), "{cut}");
+            assert!(is_fitting(&outcomes.last().unwrap().ending), "{cut}: {outcomes:?}");
+        }
+        assert_eq!(vanishing_after(total, vanish).iter().filter(|outcome| is_delivery(outcome)).count(), 2);
+    }
+}
+
+#[test]
+fn a_kept_connection_that_has_ended_says_nothing_about_the_message() {
+    let before: usize = DIALOGUE[..6].iter().map(|text| text.len()).sum();
+    let outcomes = vanishing_after(before + 3, |client| client.closed("reset"));
+    assert_eq!(outcomes[1].phase, Phase::Rset);
+}
+
+#[test]
+fn endless_answers_end_the_session() {
+    for piece in ["250-and on\r\n".as_bytes(), &[b'2'; 4096], b"\r\n", b"\0\0\0\n", b"100 wait\r\n"] {
+        let mut scene = Scene::new();
+        scene.says("220 mx\r\n").hears("EHLO us.example\r\n");
+        let mut octets = 0;
+        while scene.client.want() == Want::Read {
+            scene.says(piece);
+            octets += piece.len();
+            assert!(octets < 128 * 1024);
+        }
+        assert!(matches!(scene.outcome().ending, Ending::Unreadable(_)));
+    }
+}
+
+#[test]
+fn words_injected_behind_starttls_are_a_tls_failure() {
+    let mut scene = Scene::new();
+    scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n").hears("STARTTLS\r\n");
+    let outcome = scene.says("220 go\r\n250 mx\r\n").outcome();
+    assert!(matches!((outcome.phase, outcome.ending), (Phase::StartTls, Ending::TlsFailed(_))));
+}
+
+#[test]
+fn an_answer_to_the_final_dot_that_comes_before_it_delivers_nothing() {
+    for early in ["250 ok\r\n250 ok\r\n354 go\r\n250 taken\r\n", "250 ok\r\n250 ok\r\n354 go\r\n2"] {
+        let mut scene = Scene::ready(ALL);
+        let outcome = scene.begins().hears(PIPELINED).says(early).outcome();
+        assert!(matches!(outcome.ending, Ending::Unreadable(_)));
+    }
+}
+
+#[test]
+fn answers_that_do_not_fit_their_commands_end_the_session() {
+    for wrong in
+        ["354 go\r\n", "250 ok\r\n354 go\r\n", "250 ok\r\n250 ok\r\n250 ok\r\n", "250 ok\r\n250 ok\r\n334 \r\n"]
+    {
+        let mut scene = Scene::ready(ALL);
+        let outcome = scene.begins().hears(PIPELINED).says(wrong).outcome();
+        assert!(matches!(outcome.ending, Ending::Unreadable(_)), "{wrong}");
+        assert!(!scene.client.is_reusable());
+    }
+    let mut scene = Scene::ready(ALL);
+    scene.begins().hears(PIPELINED).says("250\r\n250\r\n354\r\n").hears(WIRE);
+    assert!(matches!(scene.says("354 more\r\n").outcome().ending, Ending::Unreadable(_)));
+}
+
+#[test]
+fn words_behind_the_last_answer_cost_the_connection_but_not_the_delivery() {
+    let mut scene = Scene::ready(ALL);
+    scene.begins().hears(PIPELINED).says("250\r\n250\r\n354\r\n").hears(WIRE).says("250 ok\r\n250 and more\r\n");
+    assert!(is_delivery(&scene.outcome()));
+    assert!(!scene.client.is_reusable());
+}
+
+#[test]
+fn words_behind_ehlo_s_answer_end_the_session() {
+    let mut scene = Scene::new();
+    let outcome = scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250 mx\r\n250 ok\r\n").outcome();
+    assert!(matches!((outcome.phase, outcome.ending), (Phase::Ehlo, Ending::Unreadable(_))));
+}
+
+#[test]
+fn a_421_ends_the_session_wherever_it_comes() {
+    let ends_with_421 = |scene: &mut Scene, phase| {
+        let outcome = scene.says("421 4.3.2 closing\r\n").outcome();
+        assert!(matches!(&outcome.ending, Ending::Answered(reply) if reply.code == 421));
+        assert_eq!(outcome.phase, phase);
+        assert!(!scene.client.is_reusable());
+    };
+    ends_with_421(&mut Scene::new(), Phase::Greeting);
+    ends_with_421(Scene::new().says("220 mx\r\n").hears("EHLO us.example\r\n"), Phase::Ehlo);
+    ends_with_421(Scene::ready(ALL).begins().hears(PIPELINED), Phase::Mail);
+    ends_with_421(Scene::ready(ALL).begins().hears(PIPELINED).says("250\r\n"), Phase::Rcpt);
+    ends_with_421(Scene::ready(ALL).begins().hears(PIPELINED).says("250\r\n250\r\n"), Phase::Data);
+    ends_with_421(Scene::ready(ALL).begins().hears(PIPELINED).says("250\r\n250\r\n354\r\n").hears(WIRE), Phase::Dot);
+}
+
+#[test]
+fn why_a_server_hung_up_in_the_midst_of_a_message_is_heard() {
+    let hung_up = |pending: &[u8]| {
+        let mut scene = Scene::ready(ALL);
+        scene.begins().hears(PIPELINED).says("250\r\n250\r\n354\r\n");
+        scene.client.write_failed(pending, "broken pipe");
+        let outcome = scene.outcome();
+        assert_eq!(outcome.phase, Phase::Body);
+        outcome.ending
+    };
+    assert!(matches!(hung_up(b"552 5.3.4 too big\r\n"), Ending::Answered(reply) if reply.code == 552));
+    assert!(matches!(hung_up(b"250 ok\r\n"), Ending::Closed(_)));
+    assert!(matches!(hung_up(b""), Ending::Closed(_)));
+}
+
+#[test]
+fn an_envelope_that_would_end_its_command_early_is_not_sent() {
+    let mut scene = Scene::ready(ALL);
+    let sly = Envelope { rcpt_to: "a@b.example>\r\nRCPT TO:<c@d.example".to_owned(), ..envelope() };
+    scene.begins_with(&sly).outcome();
+    assert!(scene.client.output().is_empty());
+}

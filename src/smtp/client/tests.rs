@@ -1,0 +1,220 @@
+//! The client's dialogue with servers of every ability, without a socket.
+
+use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
+use super::*;
+
+fn answered(outcome: &Outcome) -> (Phase, u16) {
+    match &outcome.ending {
+        Ending::Answered(reply) => (outcome.phase, reply.code),
+        other => panic!("{other:?} in {:?}", outcome.phase),
+    }
+}
+
+#[test]
+fn a_message_goes_out_in_two_writes_where_pipelining_is_offered() {
+    let mut scene = Scene::ready(ALL);
+    scene.begins().hears(PIPELINED).says("250 ok\r\n250 ok\r\n354 go\r\n").hears(WIRE).says("250 2.0.0 taken\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Dot, 250));
+    assert!(scene.client.is_reusable());
+}
+
+#[test]
+fn only_a_further_message_begins_with_rset() {
+    let mut scene = Scene::ready(ALL);
+    for rset in ["", "RSET\r\n"] {
+        scene.begins().hears(&format!("{rset}{PIPELINED}"));
+        if !rset.is_empty() {
+            scene.says("250 reset\r\n");
+        }
+        scene.says("250 ok\r\n250 ok\r\n354 go\r\n").hears(WIRE).says("250 taken\r\n");
+        assert_eq!(answered(&scene.outcome()), (Phase::Dot, 250));
+    }
+    scene.client.quit(scene.now);
+    scene.hears("QUIT\r\n").says("221 bye\r\n");
+    assert_eq!((scene.client.want(), scene.client.take_outcome()), (Want::Finished, None));
+}
+
+#[test]
+fn without_pipelining_each_command_awaits_its_answer() {
+    let mut scene = Scene::ready("250 mx.example\r\n");
+    for rset in ["", "RSET\r\n"] {
+        scene.begins();
+        if !rset.is_empty() {
+            scene.hears(rset).says("250 reset\r\n");
+        }
+        scene.hears("MAIL FROM:<b@r.example>\r\n").says("250\r\n");
+        scene.hears("RCPT TO:<a@mx.example>\r\n").says("251 will forward\r\n");
+        scene.hears("DATA\r\n").says("354\n").hears(WIRE).says("250\r\n");
+        assert_eq!(answered(&scene.outcome()), (Phase::Dot, 250));
+    }
+    scene.begins().hears("RSET\r\n").says("250 reset\r\n");
+    scene.hears("MAIL FROM:<b@r.example>\r\n").says("550 no\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Mail, 550));
+    assert!(scene.client.is_reusable());
+}
+
+#[test]
+fn a_server_that_knows_no_ehlo_is_greeted_with_helo() {
+    for code in [500, 502, 504] {
+        let mut scene = Scene::new();
+        scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says(format!("{code} what?\r\n"));
+        scene.hears("HELO us.example\r\n").says("250 PIPELINING\r\n");
+        scene.begins().hears("MAIL FROM:<b@r.example>\r\n");
+    }
+    let mut scene = Scene::new();
+    scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("550 5.7.1 bad name\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Ehlo, 550));
+}
+
+#[test]
+fn parameters_are_said_only_where_needed_and_offered() {
+    let wide = Envelope { eight_bit: true, smtputf8: true, ..envelope() };
+    let mut scene = Scene::ready(ALL);
+    let mail = "MAIL FROM:<b@r.example> SIZE=20 BODY=8BITMIME SMTPUTF8\r\nRCPT TO:<a@mx.example>\r\nDATA\r\n";
+    scene.begins_with(&wide).hears(mail);
+    let mut scene = Scene::ready("250-mx.example\r\n250 PIPELINING\r\n");
+    let eight_bit = Envelope { eight_bit: true, ..envelope() };
+    scene.begins_with(&eight_bit).hears("MAIL FROM:<b@r.example>\r\nRCPT TO:<a@mx.example>\r\nDATA\r\n");
+}
+
+#[test]
+fn what_the_server_said_it_cannot_take_is_not_sent() {
+    let mut scene = Scene::ready("250-mx.example\r\n250 SIZE 19\r\n");
+    assert_eq!(scene.begins().outcome().ending, Ending::TooLarge { limit: 19 });
+    assert!(scene.client.is_reusable() && scene.client.output().is_empty());
+    let wide = Envelope { smtputf8: true, ..envelope() };
+    assert_eq!(scene.begins_with(&wide).outcome().ending, Ending::NeedsSmtpUtf8);
+    let mut exact = Scene::ready(&format!("250-mx.example\r\n250 SIZE {}\r\n", MESSAGE.len()));
+    exact.begins().hears("MAIL FROM:<b@r.example> SIZE=20\r\n");
+}
+
+#[test]
+fn a_refused_recipient_is_the_outcome_and_the_connection_stays_good() {
+    let mut scene = Scene::ready(ALL);
+    scene.begins().hears(PIPELINED).says("250 ok\r\n550 5.1.1 no such user\r\n503 no recipients\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Rcpt, 550));
+    assert!(scene.client.is_reusable());
+    scene.begins().hears(&format!("RSET\r\n{PIPELINED}"));
+    scene.says("250 ok\r\n").says("550 no sender\r\n").says("503 no\r\n").says("503 no\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Mail, 550));
+}
+
+#[test]
+fn a_354_behind_a_refused_recipient_gets_a_lone_dot_whose_answer_counts_for_nothing() {
+    for answer in ["250 taken\r\n", "554 no valid recipients\r\n"] {
+        let mut scene = Scene::ready(ALL);
+        scene.begins().hears(PIPELINED).says("250 ok\r\n571 no\r\n354 go\r\n").hears(".\r\n").says(answer);
+        assert_eq!(answered(&scene.outcome()), (Phase::Rcpt, 571));
+        assert!(scene.client.is_reusable());
+    }
+}
+
+#[test]
+fn a_refusal_stands_however_the_connection_ends_after_it() {
+    for ends in [Client::deadline_passed, |client: &mut Client| client.closed("reset")] {
+        let mut scene = Scene::ready(ALL);
+        scene.begins().hears(PIPELINED).says("250 ok\r\n550 no\r\n");
+        ends(&mut scene.client);
+        assert_eq!(answered(&scene.outcome()), (Phase::Rcpt, 550));
+        assert!(!scene.client.is_reusable());
+    }
+}
+
+#[test]
+fn a_refusal_of_data_or_of_the_message_is_that_phase_s() {
+    let mut scene = Scene::ready(ALL);
+    scene.begins().hears(PIPELINED).says("250 ok\r\n250 ok\r\n451 4.7.1 later\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Data, 451));
+    scene.begins().hears(&format!("RSET\r\n{PIPELINED}"));
+    scene.says("250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n").hears(WIRE).says("554 5.7.1 spam\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Dot, 554));
+    assert!(scene.client.is_reusable());
+}
+
+#[test]
+fn tls_is_started_where_offered_and_what_was_offered_before_it_is_forgotten() {
+    let mut scene = Scene::new();
+    scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n");
+    scene.hears("STARTTLS\r\n").says("220 go\r\n");
+    assert_eq!(scene.client.want(), Want::Handshake);
+    scene.client.secured(facts(), scene.now);
+    scene.hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
+    scene.begins().hears("MAIL FROM:<b@r.example>\r\n").says("250 ok\r\n");
+    scene.hears("RCPT TO:<a@mx.example>\r\n").says("250 ok\r\n").hears("DATA\r\n").says("354 go\r\n");
+    assert_eq!(scene.hears(WIRE).says("250 ok\r\n").outcome().tls, Some(facts()));
+}
+
+#[test]
+fn a_refused_starttls_leaves_the_session_in_clear() {
+    let mut scene = Scene::new();
+    scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n");
+    scene.hears("STARTTLS\r\n").says("454 4.7.0 not now\r\n");
+    scene.begins().hears("MAIL FROM:<b@r.example>\r\nRCPT TO:<a@mx.example>\r\nDATA\r\n");
+}
+
+#[test]
+fn a_server_known_for_broken_tls_is_not_asked_for_it() {
+    let mut scene = Scene::with(Settings { starttls: StartTls::Never, ..settings() });
+    scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
+    assert_eq!(scene.client.want(), Want::Ready);
+}
+
+#[test]
+fn a_server_with_our_own_name_is_a_loop_unless_it_is_expected() {
+    let mut scene = Scene::new();
+    assert_eq!(scene.says("220 US.example ESMTP\r\n").outcome().ending, Ending::Loop);
+    let mut scene = Scene::new();
+    scene.says("220 ready\r\n").hears("EHLO us.example\r\n");
+    assert_eq!(scene.says("250-us.example. hello\r\n250 SIZE\r\n").outcome().ending, Ending::Loop);
+    let mut scene = Scene::with(Settings { loop_check: LoopCheck::OwnNameIsExpected, ..settings() });
+    scene.says("220 us.example\r\n").hears("EHLO us.example\r\n").says("250 us.example\r\n");
+    assert_eq!(scene.client.want(), Want::Ready);
+}
+
+#[test]
+fn mailmax_is_honoured() {
+    let mut scene = Scene::ready("250-mx\r\n250-PIPELINING\r\n250 LIMITS MAILMAX=1\r\n");
+    let commands = "MAIL FROM:<b@r.example>\r\nRCPT TO:<a@mx.example>\r\nDATA\r\n";
+    scene.begins().hears(commands).says("250\r\n250\r\n354\r\n").hears(WIRE).says("250 ok\r\n");
+    assert_eq!(answered(&scene.outcome()), (Phase::Dot, 250));
+    assert!(!scene.client.is_reusable());
+}
+
+#[test]
+fn each_phase_has_its_own_deadline() {
+    let deadlines = Deadlines::default();
+    let second = Duration::from_secs(1);
+    let mut scene = Scene::new();
+    assert_eq!(scene.client.due(), deadlines.greeting);
+    scene.passes(second).says("220 mx\r\n");
+    assert_eq!(scene.client.due(), scene.now + deadlines.ehlo);
+    scene.hears("EHLO us.example\r\n").passes(second).says(ALL).begins();
+    assert_eq!(scene.client.due(), scene.now + deadlines.mail);
+    scene.hears(PIPELINED).passes(second).says("250 ok\r\n");
+    assert_eq!(scene.client.due(), scene.now + deadlines.rcpt);
+    scene.passes(second).says("250 ok\r\n");
+    assert_eq!(scene.client.due(), scene.now + deadlines.data);
+    scene.passes(second).says("354 go\r\n");
+    assert_eq!(scene.client.due(), scene.now + deadlines.block);
+    scene.passes(second).hears(WIRE);
+    assert_eq!(scene.client.due(), scene.now + deadlines.dot);
+    scene.says("250 ok\r\n").outcome();
+    scene.begins();
+    assert_eq!(scene.client.due(), scene.now + deadlines.rset);
+}
+
+#[test]
+fn a_server_that_takes_the_message_too_slowly_runs_out_of_time() {
+    let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
+    scene.client.begin(&envelope(), Bytes::from(vec![b'a'; 1024 * 1024]), scene.now);
+    scene.client.written(scene.now);
+    scene.says("250\r\n250\r\n354\r\n");
+    // Just within each block's deadline, again and again: 364 octets a second are too few.
+    let mut is_late = false;
+    while scene.client.want() == Want::Write && !is_late {
+        scene.passes(Duration::from_secs(179));
+        is_late = scene.now > scene.client.due();
+        scene.client.written(scene.now);
+    }
+    assert!(is_late);
+}

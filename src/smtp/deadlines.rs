@@ -1,0 +1,52 @@
+//! How long each phase of a session with a mail server may take. Peers' defaults and RFC 5321 4.5.3.2 are the sources.
+
+use std::time::Duration;
+
+/// The deadlines of one session. Real ones are [`Deadlines::default`]; tests and the simulator shorten some.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Deadlines {
+    /// TCP connection. Not in the RFC; 30 s is Postfix's.
+    pub connect: Duration,
+    /// Until the greeting is whole (RFC 5321 4.5.3.2.1: 5 min).
+    pub greeting: Duration,
+    /// EHLO or HELO until its answer is whole. Not in the RFC; as MAIL.
+    pub ehlo: Duration,
+    /// STARTTLS, its answer and the handshake together. Not in the RFC.
+    pub starttls: Duration,
+    /// MAIL FROM (RFC 5321 4.5.3.2.2: 5 min).
+    pub mail: Duration,
+    /// RCPT TO (RFC 5321 4.5.3.2.3: 5 min).
+    pub rcpt: Duration,
+    /// DATA until its 354 (RFC 5321 4.5.3.2.4: 2 min).
+    pub data: Duration,
+    /// Each block of the message (RFC 5321 4.5.3.2.5: 3 min).
+    pub block: Duration,
+    /// The final dot until its answer (RFC 5321 4.5.3.2.6: 10 min).
+    pub dot: Duration,
+    /// RSET before a further message; 20 s is Postfix's.
+    pub rset: Duration,
+    /// QUIT; nothing depends on its answer.
+    pub quit: Duration,
+    /// The least rate at which a server must take the message, in octets a second, so that one which takes a byte a
+    /// minute does not hold a connection for days; 500 is Postfix's.
+    pub octets_per_second_min: u32,
+}
+
+impl Default for Deadlines {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(30),
+            greeting: Duration::from_secs(300),
+            ehlo: Duration::from_secs(300),
+            starttls: Duration::from_secs(60),
+            mail: Duration::from_secs(300),
+            rcpt: Duration::from_secs(300),
+            data: Duration::from_secs(120),
+            block: Duration::from_secs(180),
+            dot: Duration::from_secs(600),
+            rset: Duration::from_secs(20),
+            quit: Duration::from_secs(2),
+            octets_per_second_min: 500,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What we found out by ourselves, without a server's answer: from DNS, from what a server offers, from the connection.
+//! None of it suppresses an address (contract 6).
+
+use super::category::Category;
+use crate::domain::event::{Bounce, BounceKind, BounceSource};
+
+/// NXDOMAIN.
+pub fn no_such_domain() -> Bounce {
+    let advice = "Correct the address: its domain does not exist.";
+    found(BounceKind::Hard, Category::BadDomain, "5.1.2", BounceSource::Dns, "dns-no-such-domain", advice)
+}
+
+/// A null MX (RFC 7505).
+pub fn null_mx() -> Bounce {
+    let advice = "Correct the address: its domain accepts no mail.";
+    found(BounceKind::Hard, Category::NoMailHost, "5.1.10", BounceSource::Dns, "dns-null-mx", advice)
+}
+
+/// No mail server of the domain has an address.
+pub fn no_host() -> Bounce {
+    let advice = "Correct the address, or tell the domain's owner: none of its mail servers has an address.";
+    found(BounceKind::Hard, Category::DnsFailure, "5.4.4", BounceSource::Dns, "dns-no-host", advice)
+}
+
+/// All addresses are of networks that must not be reached.
+pub fn blocked_destination() -> Bounce {
+    let advice = "If the destination is yours, name its network in [network] allow: it is not a public address.";
+    let category = Category::BlockedDestination;
+    found(BounceKind::Undetermined, category, "5.4.4", BounceSource::Dns, "dns-blocked-destination", advice)
+}
+
+/// Nothing is known of the domain at present.
+pub fn lookup_failed() -> Bounce {
+    let advice = "Nothing to do: the domain could not be looked up, and the message is tried again.";
+    found(BounceKind::Soft, Category::DnsFailure, "4.4.3", BounceSource::Dns, "dns-temporary", advice)
+}
+
+/// The mail would come back to us.
+pub fn loops_back() -> Bounce {
+    let advice = "Check the domain's MX records: they lead back to this server.";
+    found(BounceKind::Undetermined, Category::RoutingLoop, "5.4.6", BounceSource::Local, "local-loop", advice)
+}
+
+/// The server's SIZE is less than the message.
+pub fn too_large(limit: u64) -> Bounce {
+    let advice = format!("Send a smaller message: the receiver takes {limit} octets at most.");
+    found(BounceKind::Soft, Category::MessageTooLarge, "5.3.4", BounceSource::Local, "local-size", advice)
+}
+
+/// The server lacks SMTPUTF8.
+pub fn needs_smtputf8() -> Bounce {
+    let advice = "Use an ASCII address: the receiver's server does not take international ones.";
+    found(BounceKind::Undetermined, Category::ProtocolError, "5.6.7", BounceSource::Local, "local-smtputf8", advice)
+}
+
+/// The connection ended, or nothing came, after the final dot: the server may have the message or not.
+pub fn outcome_unknown() -> Bounce {
+    let advice =
+        "Nothing to do: the receiver gave no answer to the whole message, which is tried again and may arrive twice.";
+    soft(Category::ConnectionFailed, "4.4.2", "local-outcome-unknown", advice.to_owned())
+}
+
+/// No connection.
+pub fn unreachable(why: &str) -> Bounce {
+    soft(Category::ConnectionFailed, "4.4.1", "local-unreachable", tried_again("no connection to the server", why))
+}
+
+/// Nothing within a phase's deadline.
+pub fn timed_out() -> Bounce {
+    soft(Category::ConnectionFailed, "4.4.1", "local-timed-out", tried_again("the server did not answer in time", ""))
+}
+
+/// The connection was lost.
+pub fn closed(why: &str) -> Bounce {
+    soft(Category::ConnectionFailed, "4.4.2", "local-closed", tried_again("the connection was lost", why))
+}
+
+/// What came was no SMTP.
+pub fn unreadable(why: &str) -> Bounce {
+    soft(Category::ProtocolError, "4.5.0", "local-unreadable", tried_again("the server's answer can't be read", why))
+}
+
+/// TLS could not be set up.
+pub fn tls_failed(why: &str) -> Bounce {
+    soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("no secured connection to the server", why))
+}
+
+fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce {
+    found(BounceKind::Soft, category, status, BounceSource::Local, rule, advice)
+}
+
+fn tried_again(what: &str, why: &str) -> String {
+    let colon = if why.is_empty() { "" } else { ": " };
+    format!("Nothing to do, the message is tried again: {what}{colon}{why}.")
+}
+
+fn found(
+    kind: BounceKind,
+    category: Category,
+    status: &str,
+    source: BounceSource,
+    rule: &str,
+    advice: impl Into<String>,
+) -> Bounce {
+    Bounce {
+        kind,
+        category: category.as_str().to_owned(),
+        status: Some(status.to_owned()),
+        source,
+        rule: rule.to_owned(),
+        advice: advice.into(),
+        suppressed: false,
+    }
+}

@@ -1,0 +1,234 @@
+//! One message of a session: `[RSET] MAIL RCPT DATA`, the message, and what is answered to each.
+//!
+//! ```text
+//!  Rset → Mail → Rcpt → Data ──354──→ Body → Dot → finished
+//!            │       │     └─354, but refused before──→ LoneDot → finished
+//!            └───────┴──refused──→ finished (with PIPELINING: once all three answers are in)
+//! ```
+
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::capabilities::Capabilities;
+use super::client::unexpected;
+use super::deadlines::Deadlines;
+use super::dot::DotStuffer;
+use super::outcome::{Ending, Envelope, Phase};
+use super::reply::Reply;
+
+/// Which answer, or which writing, the transaction awaits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaits {
+    Rset,
+    Mail,
+    Rcpt,
+    Data,
+    Body,
+    Dot,
+    /// The answer to an empty message, sent because DATA got 354 although the recipient was refused (RFC 2920 3.1).
+    LoneDot,
+}
+
+/// Whether the commands go in one write.
+#[derive(Debug)]
+enum Pace {
+    /// All were written at the start (RFC 2920).
+    Pipelined,
+    /// One by one; those yet to be written.
+    OneByOne { mail: Vec<u8>, rcpt: Vec<u8> },
+}
+
+/// What an answer leads to.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// More answers or writing are to come.
+    GoOn,
+    /// The message's try is over and the connection is good for another.
+    Finished(Phase, Ending),
+    /// The connection can't be used further.
+    Broken(Ending),
+}
+
+/// One message's transaction.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    awaits: Awaits,
+    pace: Pace,
+    refusal: Option<(Phase, Reply)>,
+    message: DotStuffer,
+    /// When the first block was written.
+    body_began: Option<Duration>,
+    octets_out: u64,
+}
+
+impl Transaction {
+    /// Begins a message: its first commands go to `out`.
+    pub(super) fn begin(
+        envelope: &Envelope,
+        message: Bytes,
+        capabilities: Capabilities,
+        is_first: bool,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        // Only from the second message on: some servers count an idle RSET as junk.
+        let awaits = if is_first { Awaits::Mail } else { Awaits::Rset };
+        if !is_first {
+            out.extend_from_slice(b"RSET\r\n");
+        }
+        let pace = if capabilities.pipelining {
+            push_mail(envelope, message.len(), capabilities, out);
+            push_rcpt(envelope, out);
+            out.extend_from_slice(b"DATA\r\n");
+            Pace::Pipelined
+        } else {
+            let (mut mail, mut rcpt) = (Vec::new(), Vec::new());
+            push_mail(envelope, message.len(), capabilities, &mut mail);
+            push_rcpt(envelope, &mut rcpt);
+            if is_first {
+                out.append(&mut mail);
+            }
+            Pace::OneByOne { mail, rcpt }
+        };
+        let message = DotStuffer::new(message);
+        Self { awaits, pace, refusal: None, message, body_began: None, octets_out: 0 }
+    }
+
+    /// The phase for an outcome.
+    pub(super) const fn phase(&self) -> Phase {
+        match self.awaits {
+            Awaits::Rset => Phase::Rset,
+            Awaits::Mail => Phase::Mail,
+            Awaits::Rcpt => Phase::Rcpt,
+            Awaits::Data | Awaits::LoneDot => Phase::Data,
+            Awaits::Body => Phase::Body,
+            Awaits::Dot => Phase::Dot,
+        }
+    }
+
+    /// How long what is awaited may take.
+    pub(super) const fn allowance(&self, deadlines: &Deadlines) -> Duration {
+        match self.awaits {
+            Awaits::Rset => deadlines.rset,
+            Awaits::Mail => deadlines.mail,
+            Awaits::Rcpt => deadlines.rcpt,
+            // Nothing depends on a lone dot's answer, so it gets no ten minutes.
+            Awaits::Data | Awaits::LoneDot => deadlines.data,
+            Awaits::Body => deadlines.block,
+            Awaits::Dot => deadlines.dot,
+        }
+    }
+
+    /// The refusal that came before the last answer, if one did.
+    pub(super) const fn take_refusal(&mut self) -> Option<(Phase, Reply)> {
+        self.refusal.take()
+    }
+
+    /// What was put out is written: puts out the message's next block, or awaits the answer to its final dot. The new
+    /// deadline, where there is one.
+    pub(super) fn written(&mut self, deadlines: &Deadlines, now: Duration, out: &mut Vec<u8>) -> Option<Duration> {
+        if self.awaits != Awaits::Body {
+            return None;
+        }
+        if self.message.is_done() {
+            self.awaits = Awaits::Dot;
+            return Some(now + deadlines.dot);
+        }
+        let began = *self.body_began.get_or_insert(now);
+        self.put_block(out);
+        let slowest = self.octets_out / u64::from(deadlines.octets_per_second_min.max(1));
+        let whole = began + deadlines.block + Duration::from_secs(slowest);
+        Some(whole.min(now + deadlines.block))
+    }
+
+    fn put_block(&mut self, out: &mut Vec<u8>) {
+        self.message.next_block(out);
+        self.octets_out += u64::try_from(out.len()).unwrap_or(u64::MAX);
+    }
+
+    /// The answer to what is awaited; further commands go to `out`.
+    pub(super) fn answered(&mut self, reply: Reply, out: &mut Vec<u8>) -> Next {
+        match self.awaits {
+            Awaits::Rset if reply.is_positive() => self.go_on(Awaits::Mail, out),
+            Awaits::Mail if reply.is_positive() => self.go_on(Awaits::Rcpt, out),
+            Awaits::Rcpt if reply.is_positive() => self.go_on(Awaits::Data, out),
+            Awaits::Data if reply.code == 354 => self.begin_body(out),
+            Awaits::Dot if reply.is_positive() => Next::Finished(Phase::Dot, Ending::Answered(reply)),
+            Awaits::LoneDot => self.finish(),
+            Awaits::Rset => Next::Broken(Ending::Answered(reply)),
+            Awaits::Mail | Awaits::Rcpt | Awaits::Data | Awaits::Dot if reply.code < 400 => {
+                Next::Broken(unexpected(&reply))
+            }
+            Awaits::Mail | Awaits::Rcpt | Awaits::Data | Awaits::Dot => self.refused(reply),
+            Awaits::Body => Next::Broken(unexpected(&reply)),
+        }
+    }
+
+    fn go_on(&mut self, awaits: Awaits, out: &mut Vec<u8>) -> Next {
+        self.awaits = awaits;
+        if let Pace::OneByOne { mail, rcpt } = &mut self.pace {
+            match awaits {
+                Awaits::Mail => out.append(mail),
+                Awaits::Rcpt => out.append(rcpt),
+                Awaits::Data => out.extend_from_slice(b"DATA\r\n"),
+                Awaits::Rset | Awaits::Body | Awaits::Dot | Awaits::LoneDot => {}
+            }
+        }
+        Next::GoOn
+    }
+
+    fn begin_body(&mut self, out: &mut Vec<u8>) -> Next {
+        if self.refusal.is_some() {
+            self.awaits = Awaits::LoneDot;
+            out.extend_from_slice(b".\r\n");
+        } else {
+            self.awaits = Awaits::Body;
+            self.put_block(out);
+        }
+        Next::GoOn
+    }
+
+    /// A 4xx or 5xx. The first one is the outcome; with PIPELINING the answers to the other commands still come.
+    fn refused(&mut self, reply: Reply) -> Next {
+        let phase = self.phase();
+        self.refusal.get_or_insert((phase, reply));
+        match (&self.pace, self.awaits) {
+            (Pace::Pipelined, Awaits::Mail) => self.awaits = Awaits::Rcpt,
+            (Pace::Pipelined, Awaits::Rcpt) => self.awaits = Awaits::Data,
+            (Pace::Pipelined | Pace::OneByOne { .. }, _) => return self.finish(),
+        }
+        Next::GoOn
+    }
+
+    fn finish(&mut self) -> Next {
+        match self.refusal.take() {
+            Some((phase, reply)) => Next::Finished(phase, Ending::Answered(reply)),
+            None => Next::Broken(Ending::Closed("the transaction has no outcome".to_owned())),
+        }
+    }
+}
+
+fn push_mail(envelope: &Envelope, size: usize, capabilities: Capabilities, out: &mut Vec<u8>) {
+    push(out, &["MAIL FROM:<", &envelope.mail_from, ">"]);
+    if capabilities.size {
+        push(out, &[" SIZE=", &size.to_string()]);
+    }
+    // Where it is not offered the octets are sent all the same: the message is signed and can't be encoded anew.
+    if envelope.eight_bit && capabilities.eight_bit_mime {
+        push(out, &[" BODY=8BITMIME"]);
+    }
+    if envelope.smtputf8 {
+        push(out, &[" SMTPUTF8"]);
+    }
+    push(out, &["\r\n"]);
+}
+
+fn push_rcpt(envelope: &Envelope, out: &mut Vec<u8>) {
+    push(out, &["RCPT TO:<", &envelope.rcpt_to, ">\r\n"]);
+}
+
+fn push(out: &mut Vec<u8>, parts: &[&str]) {
+    for part in parts {
+        out.extend_from_slice(part.as_bytes());
+    }
+}

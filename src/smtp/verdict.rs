@@ -1,0 +1,228 @@
+//! What is to become of a message after a try: judged from the outcome alone (contract 6).
+
+use super::finding;
+use super::outcome::{Ending, Outcome, Phase};
+use super::reply::Reply;
+use super::rules::Rules;
+use crate::domain::event::Bounce;
+
+/// What a try means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// The server took the message.
+    Delivered,
+    /// Not now; no other server of the site is asked in this attempt.
+    Deferred(Deferral),
+    /// Never, by the receiver's own word.
+    Bounced(Bounce),
+    /// Another server of the site is to be asked; this holds where there is none.
+    NextServer(LastWord),
+    /// The kept connection was of no more use: the same server again over a new one. Nothing counts as tried.
+    Reconnect,
+}
+
+/// A transient failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Deferral {
+    /// Who has to wait.
+    pub scope: Scope,
+    /// What it was, for the `deferred` event. Never `suppressed`.
+    pub why: Bounce,
+    /// Whether the server may have taken the message all the same.
+    pub is_outcome_unknown: bool,
+}
+
+/// Who has to wait after a transient failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// This message.
+    Message,
+    /// Everything for this site.
+    Site,
+}
+
+/// What holds when no further server can be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LastWord {
+    /// The message waits.
+    Deferred(Deferral),
+    /// The message can't be sent.
+    Bounced(Bounce),
+}
+
+impl LastWord {
+    /// What holds after two servers: a server that may do better later counts more than one that never will.
+    #[must_use]
+    pub fn and_then(self, later: Self) -> Self {
+        match (self, later) {
+            (Self::Deferred(first), Self::Bounced(_)) => Self::Deferred(first),
+            (Self::Deferred(_) | Self::Bounced(_), later) => later,
+        }
+    }
+}
+
+impl From<LastWord> for Verdict {
+    fn from(last: LastWord) -> Self {
+        match last {
+            LastWord::Deferred(deferral) => Self::Deferred(deferral),
+            LastWord::Bounced(bounce) => Self::Bounced(bounce),
+        }
+    }
+}
+
+/// Judges a try.
+pub fn judge(outcome: &Outcome, rules: &Rules) -> Verdict {
+    match (&outcome.ending, outcome.phase) {
+        (Ending::Loop, _) => Verdict::NextServer(LastWord::Bounced(finding::loops_back())),
+        (Ending::TooLarge { limit }, _) => Verdict::NextServer(LastWord::Bounced(finding::too_large(*limit))),
+        (Ending::NeedsSmtpUtf8, _) => Verdict::NextServer(LastWord::Bounced(finding::needs_smtputf8())),
+        (_, Phase::Rset) => Verdict::Reconnect,
+        (Ending::Answered(reply), phase) => judge_answer(reply, phase, rules),
+        (Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_), Phase::Dot) => {
+            // Another server might get a message that this one has taken.
+            Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
+        }
+        (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
+        (Ending::TimedOut, phase) => next(scope_of(phase), finding::timed_out()),
+        (Ending::Closed(why), phase) => next(scope_of(phase), finding::closed(why)),
+        (Ending::Unreadable(why), _) => next(Scope::Message, finding::unreadable(why)),
+        (Ending::TlsFailed(why), _) => next(Scope::Message, finding::tls_failed(why)),
+    }
+}
+
+fn judge_answer(reply: &Reply, phase: Phase, rules: &Rules) -> Verdict {
+    if phase == Phase::Dot && reply.is_positive() {
+        return Verdict::Delivered;
+    }
+    let why = rules.explain_reply(reply);
+    if reply.code == 421 {
+        return Verdict::Deferred(deferral(Scope::Site, why, false));
+    }
+    match phase {
+        // Not yet about this message: 5xx here is the server's state (contract 6).
+        Phase::Connect | Phase::Greeting | Phase::Ehlo | Phase::StartTls | Phase::Auth | Phase::Rset => {
+            next(Scope::Site, why)
+        }
+        Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot if reply.is_permanent() => {
+            Verdict::Bounced(why)
+        }
+        Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => {
+            Verdict::Deferred(deferral(Scope::Message, why, false))
+        }
+    }
+}
+
+/// Before MAIL a failure is the site's, from there on the message may have caused it.
+const fn scope_of(phase: Phase) -> Scope {
+    match phase {
+        Phase::Connect | Phase::Greeting | Phase::Ehlo | Phase::StartTls | Phase::Auth => Scope::Site,
+        Phase::Rset | Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => Scope::Message,
+    }
+}
+
+fn next(scope: Scope, why: Bounce) -> Verdict {
+    Verdict::NextServer(LastWord::Deferred(deferral(scope, why, false)))
+}
+
+fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
+    // What is tried again blames no address.
+    Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::reply::ReplyParser;
+
+    fn outcome(phase: Phase, ending: Ending) -> Outcome {
+        Outcome { phase, ending, peer: None, tls: None }
+    }
+
+    fn answered(phase: Phase, text: &str) -> Outcome {
+        outcome(phase, Ending::Answered(ReplyParser::new().feed(format!("{text}\n").as_bytes()).unwrap().1.unwrap()))
+    }
+
+    /// A verdict in one word, and the scope or the enhanced status.
+    fn told(outcome: &Outcome) -> String {
+        let of = |deferral: &Deferral| format!("{:?} {:?}", deferral.scope, deferral.is_outcome_unknown);
+        match judge(outcome, Rules::built_in()) {
+            Verdict::Delivered => "delivered".to_owned(),
+            Verdict::Deferred(deferral) => format!("deferred {}", of(&deferral)),
+            Verdict::Bounced(bounce) => format!("bounced {:?} {:?}", bounce.kind, bounce.source),
+            Verdict::NextServer(LastWord::Deferred(deferral)) => format!("next, else deferred {}", of(&deferral)),
+            Verdict::NextServer(LastWord::Bounced(bounce)) => {
+                format!("next, else bounced {} {:?}", bounce.status.unwrap(), bounce.source)
+            }
+            Verdict::Reconnect => "reconnect".to_owned(),
+        }
+    }
+
+    #[test]
+    fn answers_are_judged_by_code_and_phase() {
+        for (phase, text, verdict) in [
+            (Phase::Dot, "250 2.0.0 taken", "delivered"),
+            (Phase::Dot, "299 odd", "delivered"),
+            (Phase::Mail, "550 5.7.1 no", "bounced Block Smtp"),
+            (Phase::Rcpt, "550 5.1.1 no such user", "bounced Hard Smtp"),
+            (Phase::Rcpt, "552 5.2.2 full", "bounced Soft Smtp"),
+            (Phase::Data, "554 no", "bounced Undetermined Smtp"),
+            (Phase::Body, "552 too much", "bounced Soft Smtp"),
+            (Phase::Dot, "554 5.7.1 spam", "bounced Block Smtp"),
+            (Phase::Dot, "550 4.7.1 the first digit decides", "bounced Block Smtp"),
+            (Phase::Rcpt, "451 4.7.1 greylisted", "deferred Message false"),
+            (Phase::Dot, "451 later", "deferred Message false"),
+            (Phase::Rcpt, "421 closing", "deferred Site false"),
+            (Phase::Dot, "421 closing", "deferred Site false"),
+            (Phase::Greeting, "421 busy", "deferred Site false"),
+            (Phase::Greeting, "554 no", "next, else deferred Site false"),
+            (Phase::Greeting, "450 no", "next, else deferred Site false"),
+            (Phase::Ehlo, "550 bad name", "next, else deferred Site false"),
+            (Phase::Rset, "500 what", "reconnect"),
+            (Phase::Rset, "421 idle for too long", "reconnect"),
+        ] {
+            assert_eq!(told(&answered(phase, text)), verdict, "{phase:?} {text}");
+        }
+    }
+
+    #[test]
+    fn what_was_no_answer_is_never_a_bounce_by_the_receiver() {
+        let why = String::new;
+        for (phase, ending, verdict) in [
+            (Phase::Connect, Ending::Unreachable(why()), "next, else deferred Site false"),
+            (Phase::Connect, Ending::TimedOut, "next, else deferred Site false"),
+            (Phase::Greeting, Ending::Closed(why()), "next, else deferred Site false"),
+            (Phase::Greeting, Ending::Unreadable(why()), "next, else deferred Message false"),
+            (Phase::StartTls, Ending::TlsFailed(why()), "next, else deferred Message false"),
+            (Phase::Rcpt, Ending::TimedOut, "next, else deferred Message false"),
+            (Phase::Body, Ending::Closed(why()), "next, else deferred Message false"),
+            (Phase::Dot, Ending::Closed(why()), "deferred Message true"),
+            (Phase::Dot, Ending::TimedOut, "deferred Message true"),
+            (Phase::Dot, Ending::Unreadable(why()), "deferred Message true"),
+            (Phase::Rset, Ending::Closed(why()), "reconnect"),
+            (Phase::Mail, Ending::TooLarge { limit: 9 }, "next, else bounced 5.3.4 Local"),
+            (Phase::Mail, Ending::NeedsSmtpUtf8, "next, else bounced 5.6.7 Local"),
+            (Phase::Greeting, Ending::Loop, "next, else bounced 5.4.6 Local"),
+        ] {
+            assert_eq!(told(&outcome(phase, ending.clone())), verdict, "{phase:?} {ending:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_servers_one_that_may_do_better_later_decides() {
+        let bounced = || LastWord::Bounced(finding::too_large(9));
+        let deferred = || LastWord::Deferred(deferral(Scope::Site, finding::timed_out(), false));
+        assert_eq!(bounced().and_then(deferred()), deferred());
+        assert_eq!(deferred().and_then(bounced()), deferred());
+        assert_eq!(bounced().and_then(bounced()), bounced());
+    }
+
+    #[test]
+    fn nothing_that_is_tried_again_suppresses() {
+        for text in ["450 5.1.1 user unknown", "550 5.1.1 user unknown"] {
+            match judge(&answered(Phase::Greeting, text), Rules::built_in()) {
+                Verdict::NextServer(LastWord::Deferred(deferral)) => assert!(!deferral.why.suppressed),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

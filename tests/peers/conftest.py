@@ -107,6 +107,7 @@ def serve(workdir, knot, authority):
 
     def start(port: int, **sections) -> Serve:
         started.append(Serve(workdir / f"serve{len(started)}", knot, authority, port, sections))
+        started[-1].begin()
         return started[-1]
 
     yield start

@@ -1,12 +1,16 @@
 """The peers by themselves: what the other stories lean on is shown to hold without the program under test."""
 
+import base64
 import smtplib
 import socket
 import ssl
+import urllib.error
 import urllib.request
 
 import dkim
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from support.wait import LOOPBACK
 
@@ -51,9 +55,6 @@ def test_postfix_refuses_unknown_recipients_and_greylists_on_request(postfix, po
 
 
 def test_dkimpy_finds_its_keys_in_knot(knot, workdir):
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric import rsa
-
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
@@ -61,8 +62,6 @@ def test_dkimpy_finds_its_keys_in_knot(knot, workdir):
     public = key.public_key().public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    import base64
-
     knot.put("s1._domainkey.sender.test", "TXT", f"v=DKIM1; k=rsa; p={base64.b64encode(public).decode()}")
     knot.publish()
     signature = dkim.sign(MAIL, b"s1", b"sender.test", pem, include_headers=[b"from", b"to", b"subject"])

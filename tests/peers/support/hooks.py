@@ -59,7 +59,7 @@ class HookReceiver:
         self.server = Server((LOOPBACK, 0), Handler)
         self.port = self.server.server_address[1]
         self.url = f"https://hooks.test:{self.port}/hook"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def wait_for(self, count: int, seconds: float = 20.0) -> list[Hook]:
         """All that came, once there are `count`."""

@@ -110,14 +110,14 @@ class Knot:
             lines += [f"{name} {kind} {value}\n" for value in values]
         (self.folder / "zone").write_text("".join(lines))
 
-    def _resolver(self) -> dns.resolver.Resolver:
+    def _resolver(self, seconds: float = 5.0) -> dns.resolver.Resolver:
         resolver = dns.resolver.Resolver(configure=False)
-        resolver.nameservers, resolver.port, resolver.lifetime = [LOOPBACK], self.port, 2
+        resolver.nameservers, resolver.port, resolver.lifetime = [LOOPBACK], self.port, seconds
         return resolver
 
     def _serial(self) -> int | None:
         try:
-            return self._resolver().resolve(".", "SOA")[0].serial
+            return self._resolver(seconds=0.2).resolve(".", "SOA")[0].serial
         except (dns.resolver.NoNameservers, dns.resolver.LifetimeTimeout):
             return None
 

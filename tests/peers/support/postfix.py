@@ -8,7 +8,10 @@ account has to be made.
 import os
 import socketserver
 import threading
+import time
+from grp import getgrnam
 from pathlib import Path
+from pwd import getpwnam
 
 from .roots import library_path, missing, private_root
 from .wait import LOOPBACK, free_port, listens, spawn, stop, until
@@ -108,6 +111,8 @@ class Postfix:
             )
         )
         (folder / "etc" / "master.cf").write_text(_MASTER.format(port=self.port))
+        for file in (folder / "etc").iterdir():  # Postfix waits until its configuration is two seconds old
+            os.utime(file, (time.time() - 60,) * 2)
         self.output = (folder / "output").open("w")
         master = self.root / "usr/lib/postfix/sbin/master"
         self.child = spawn(
@@ -116,8 +121,9 @@ class Postfix:
             env={**os.environ, "LD_LIBRARY_PATH": libraries, "MAIL_CONFIG": str(folder / "etc")},
         )
         try:
-            until("Postfix listens", lambda: self.child.poll() is not None or listens(self.port))
-            assert self.child.poll() is None
+            # It listens before the last of its sockets is there; only then it logs this.
+            until("Postfix is up", lambda: self.child.poll() is not None or "daemon started" in self.logged())
+            assert self.child.poll() is None and listens(self.port)
         except AssertionError:
             self.close()
             raise AssertionError(f"Postfix did not start:\n{self.logged()}") from None
@@ -147,9 +153,6 @@ class Postfix:
 
     def _folders(self):
         """The directories that `postfix check` would make, with the owners that the daemons need."""
-        from pwd import getpwnam
-        from grp import getgrnam
-
         owner, group = getpwnam(_OWNER).pw_uid, getgrnam(_SETGID_GROUP).gr_gid
         for name in ("etc", "queue/pid"):
             (self.folder / name).mkdir(parents=True, mode=0o755)
@@ -191,7 +194,7 @@ class Policy:
         self.server = socketserver.ThreadingTCPServer((LOOPBACK, 0), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, request: dict[str, str]) -> str:
         """The next action for a request's recipient."""

@@ -45,7 +45,10 @@ class Api:
         fields |= headers or {}
         connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
         try:
-            connection.request(method, path, body, fields)
+            try:
+                connection.request(method, path, body, fields)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # Refused before all was sent (413): the answer may be there all the same.
             got = connection.getresponse()
             return Answer(got.status, {n.lower(): v for n, v in got.getheaders()}, got.read())
         finally:
@@ -108,6 +111,9 @@ class Serve:
             settings[name] = settings.get(name, {}) | values
         top = {"hostname": "mail.sender.test", "data_dir": str(self.data_dir)}
         self.config.write_text(_toml(top, settings))
+
+    def begin(self):
+        """The first start, and the account with its key."""
         self.start()
         self.account = self.cli("account", "add", "Peers")["id"]
         self.key = self.cli("key", "add", "--account", self.account, "--name", "peers")["key"]

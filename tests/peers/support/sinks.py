@@ -77,7 +77,7 @@ class TolerantSink:
         self.server = socketserver.ThreadingTCPServer((LOOPBACK, 0), Handler)
         self.server.daemon_threads = True
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self):
         """Stops listening."""

@@ -6,11 +6,14 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
+from datetime import datetime, timezone
 
 import dkim
 import pytest
+import stripe
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from standardwebhooks import Webhook
 
 from support.wait import LOOPBACK
 
@@ -99,3 +102,13 @@ def test_the_hook_receiver_keeps_bytes_and_answers_by_script(hooks, authority):
     assert urllib.request.urlopen(request, context=context).status == 200
     assert [hook.body for hook in hooks.wait_for(2)] == [b'{"a": 1}'] * 2
     assert hooks.wait_for_event("t").path == "/hook"
+
+
+def test_both_webhook_libraries_agree_with_the_known_answer():
+    """Contract 5's known answer, so that a disagreement later on is the program's and not the libraries'."""
+    secret, moment = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k=", 1_700_000_000
+    body = '{"id":"evt_1","type":"delivered"}'
+    header = f"t={moment},v1=0bd7d1936c1feda6866144e916fd796d06dedf89dec93ff5597b00bd4656bad3"
+    assert stripe.WebhookSignature.verify_header(body, header, secret)
+    signed = Webhook(secret).sign("evt_1", datetime.fromtimestamp(moment, timezone.utc), body)
+    assert signed == "v1,IJlv8gazXzAfb0TRP4H4vPEiQGsm3VsVSJIjO0K7SEI="

@@ -121,15 +121,7 @@ class Serve:
 
     def start(self):
         """Starts the process and waits for its newline on the ready descriptor."""
-        reader, writer = os.pipe()
-        self.starts += 1
-        with (self.folder / "log").open("a") as log:
-            self.child = spawn(
-                [binary(), "serve", "--config", str(self.config), "--ready-fd", str(writer)],
-                log,
-                pass_fds=(writer,),
-            )
-        os.close(writer)
+        reader = self._spawn()
         try:
             ready, _, _ = select.select([reader], [], [], 30)
             said = os.read(reader, 1) if ready else b""
@@ -141,6 +133,13 @@ class Serve:
         if self.starts > 1:
             self.api = Api(self.url, self.key)
 
+    def stumble(self, seconds: float) -> float:
+        """Starts the process and kills it after `seconds`, ready or not; gives the moment as `kill` does."""
+        reader = self._spawn()
+        select.select([reader], [], [], seconds)
+        os.close(reader)
+        return self.kill()
+
     def kill(self) -> float:
         """kill -9; gives the moment at which the process was certainly gone."""
         self.child.kill()
@@ -150,6 +149,19 @@ class Serve:
     def close(self) -> int:
         """SIGTERM, and the exit code."""
         return stop(self.child) if self.child else 0
+
+    def _spawn(self) -> int:
+        """The process, and the reading end of its ready descriptor."""
+        reader, writer = os.pipe()
+        self.starts += 1
+        with (self.folder / "log").open("a") as log:
+            self.child = spawn(
+                [binary(), "serve", "--config", str(self.config), "--ready-fd", str(writer)],
+                log,
+                pass_fds=(writer,),
+            )
+        os.close(writer)
+        return reader
 
     def cli(self, *words: str) -> dict:
         """A command of the command line, its --json answer parsed."""

@@ -1,7 +1,8 @@
-"""What no careful client sends: each case has its documented status and code, and the server lives on (contract 1, 3)."""
+"""What no careful client sends: each case has its documented answer, and the server lives on (contract 1, 3)."""
 
 import base64
 import json
+import socket
 
 import pytest
 
@@ -200,6 +201,33 @@ def test_a_missing_or_unknown_key_is_401(shared, header):
     answer = Api(shared.info["url"], None).request("POST", "/v1/messages", GOOD, fields)
     refused(shared, answer, 401, "unauthenticated")
     assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+# What is no HTTP request, or two at once: an error or a closed connection, never a 2xx and never silence.
+NO_REQUESTS = {
+    "noise": b"\x16\x03\x01\x00\xa5\x01\x00\x00\xa1\r\n\r\n",
+    "no version": b"GET /healthz\r\n\r\n",
+    "space before the colon": b"GET /v1/me HTTP/1.1\r\nHost : x\r\n\r\n",
+    "NUL in a header": b"GET /v1/me HTTP/1.1\r\nHost: x\0y\r\n\r\n",
+    "oversized head": b"GET /v1/me HTTP/1.1\r\nHost: x\r\nX-A: " + b"a" * 1_000_000 + b"\r\n\r\n",
+    "10,000 headers": b"GET /v1/me HTTP/1.1\r\nHost: x\r\n" + b"X-A: a\r\n" * 10_000 + b"\r\n",
+    "two lengths": b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{} ",
+    "negative length": b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+    "broken chunk": b"POST /v1/messages HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n",
+}
+
+
+@pytest.mark.parametrize("case", NO_REQUESTS)
+def test_what_is_no_request_ends_the_connection(shared, case):
+    with socket.create_connection((shared.api.host, shared.api.port), timeout=10) as raw_socket:
+        try:
+            raw_socket.sendall(NO_REQUESTS[case])
+            raw_socket.shutdown(socket.SHUT_WR)
+            got = b"".join(iter(lambda: raw_socket.recv(65536), b""))
+        except ConnectionError:
+            got = b""
+    assert got == b"" or got.split()[1].startswith(b"4"), got
+    assert shared.api.request("GET", "/healthz").status == 200
 
 
 # What a careless receiver takes for the end of a message, in bodies that are accepted (contract 3: LF becomes

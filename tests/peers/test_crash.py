@@ -37,8 +37,8 @@ def test_no_answered_message_is_lost_and_none_is_doubled_without_reason(service,
     for round_number in range(ROUNDS):
         until("the queue drains", lambda: len(ledger.accepted) - len(sink.messages) < BACKLOG_MAX, seconds=120)
         load = Load(service.api, ledger, f"round{round_number}")
-        before = len(ledger.accepted)
-        until("the load runs", lambda: len(ledger.accepted) > before + 20)
+        enough = len(ledger.accepted) + 20
+        until("the load runs", lambda goal=enough: len(ledger.accepted) > goal)
         threading.Event().wait(chance.uniform(0.0, 2.0))  # the moment of the crash is the experiment
         kills.append(service.kill())
         load.stop()

@@ -17,7 +17,10 @@ from standardwebhooks import Webhook
 
 from support.wait import LOOPBACK
 
-MAIL = b"From: a@sender.test\r\nTo: inbox@recipient.test\r\nSubject: hello\r\nMessage-ID: <1@sender.test>\r\n\r\nbody\r\n"
+MAIL = (
+    b"From: a@sender.test\r\nTo: inbox@recipient.test\r\nSubject: hello\r\n"
+    b"Message-ID: <1@sender.test>\r\n\r\nbody\r\n"
+)
 
 
 def test_knot_serves_what_was_published_and_denies_the_rest(knot):

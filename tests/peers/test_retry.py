@@ -1,4 +1,4 @@
-"""Temporary refusals under the virtual clock: the built-in simulator's, and a real Postfix that greylists (contract 6, 8)."""
+"""Temporary refusals under the virtual clock: the simulator's, and a real Postfix that greylists (contract 6, 8)."""
 
 from datetime import datetime
 

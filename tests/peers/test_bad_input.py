@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 import socket
 
 import pytest
@@ -10,7 +11,7 @@ from support.server import Api, Dev
 from support.wait import until
 
 GOOD = {"from": "shop@example.test", "to": "someone@example.org", "subject": "s", "text": "t"}
-LIMITS = 'hostname = "mail.sender.test"\n' "[limits]\nrequests_per_minute = 1000000\n"
+LIMITS = 'hostname = "mail.sender.test"\n[limits]\nrequests_per_minute = 1000000\n'
 ENVELOPE = {"from": "shop@example.test", "to": "someone@example.org"}
 
 
@@ -69,7 +70,8 @@ REFUSED_FIELDS = {
     "CR LF in a file name": ({"attachments": [{"filename": "a\r\nX: y", "content": "YQ=="}]}, "attachments.0.filename"),
     "unknown field": ({"unsubscribe_ur": "https://e.test/"}, "unsubscribe_ur"),
     "misspelt in an attachment": (
-        {"attachments": [{"filename": "a", "content": "YQ==", "contenttype": "x/y"}]}, "attachments.0.contenttype",
+        {"attachments": [{"filename": "a", "content": "YQ==", "contenttype": "x/y"}]},
+        "attachments.0.contenttype",
     ),
     "11 metadata": ({"metadata": {str(n): "v" for n in range(11)}}, "metadata"),
     "expired already": ({"expires_at": "2001-01-01T00:00:00+00:00"}, "expires_at"),
@@ -102,7 +104,10 @@ REFUSED_BODIES = {
     "a second value": (json.dumps(GOOD).encode() + b"{}", {}, 422, "invalid_json"),
     "duplicate keys": (b'{"to": "b@example.org", ' + json.dumps(GOOD).encode()[1:], {}, 422, "invalid_json"),
     "duplicate nested keys": (
-        json.dumps(GOOD).encode()[:-1] + b', "headers": {"X-A": "1", "X-A": "2"}}', {}, 422, "invalid_json",
+        json.dumps(GOOD).encode()[:-1] + b', "headers": {"X-A": "1", "X-A": "2"}}',
+        {},
+        422,
+        "invalid_json",
     ),
     "not UTF-8": (json.dumps(GOOD).encode().replace(b'"s"', b'"\xff"'), {}, 422, "invalid_json"),
     "lone surrogate": (json.dumps(GOOD).encode().replace(b'"s"', b'"\\ud800"'), {}, 422, "invalid_json"),
@@ -224,9 +229,11 @@ def test_what_is_no_request_ends_the_connection(shared, case):
             raw_socket.sendall(NO_REQUESTS[case])
             raw_socket.shutdown(socket.SHUT_WR)
             got = b"".join(iter(lambda: raw_socket.recv(65536), b""))
-        except ConnectionError:
+        except TimeoutError:
+            pytest.fail("neither an answer nor an end")
+        except OSError:
             got = b""
-    assert got == b"" or got.split()[1].startswith(b"4"), got
+    assert got == b"" or re.match(rb"HTTP/1\.[01] 4\d\d", got), got[:300]
     assert shared.api.request("GET", "/healthz").status == 200
 
 

@@ -18,8 +18,7 @@ from standardwebhooks import Webhook
 from support.wait import LOOPBACK
 
 MAIL = (
-    b"From: a@sender.test\r\nTo: inbox@recipient.test\r\nSubject: hello\r\n"
-    b"Message-ID: <1@sender.test>\r\n\r\nbody\r\n"
+    b"From: a@sender.test\r\nTo: inbox@recipient.test\r\nSubject: hello\r\nMessage-ID: <1@sender.test>\r\n\r\nbody\r\n"
 )
 
 
@@ -65,9 +64,7 @@ def test_dkimpy_finds_its_keys_in_knot(knot, workdir):
     pem = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
     )
-    public = key.public_key().public_bytes(
-        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
+    public = key.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     knot.put("s1._domainkey.sender.test", "TXT", f"v=DKIM1; k=rsa; p={base64.b64encode(public).decode()}")
     knot.publish()
     signature = dkim.sign(MAIL, b"s1", b"sender.test", pem, include_headers=[b"from", b"to", b"subject"])

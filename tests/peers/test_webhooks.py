@@ -10,8 +10,13 @@ from support.hooks import HookReceiver
 from support.pki import Authority
 from support.wait import until
 
-MESSAGE = {"from": "shop@sender.test", "to": "inbox@recipient.test", "subject": "Grüße €", "text": "x",
-           "metadata": {"order": "7"}}
+MESSAGE = {
+    "from": "shop@sender.test",
+    "to": "inbox@recipient.test",
+    "subject": "Grüße €",
+    "text": "x",
+    "metadata": {"order": "7"},
+}
 
 
 @pytest.fixture

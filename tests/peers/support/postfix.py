@@ -104,8 +104,15 @@ class Postfix:
         self._folders()
         (folder / "etc" / "main.cf").write_text(
             _MAIN.format(
-                folder=folder, root=self.root, owner=_OWNER, group=_SETGID_GROUP, libraries=libraries,
-                host=host, domain=domain, reader=_READER, certificate=certificate,
+                folder=folder,
+                root=self.root,
+                owner=_OWNER,
+                group=_SETGID_GROUP,
+                libraries=libraries,
+                host=host,
+                domain=domain,
+                reader=_READER,
+                certificate=certificate,
                 mailboxes=", ".join("{ %s@%s = %s/ }" % (name, domain, name) for name in mailboxes),
                 policy=f", check_policy_service inet:{LOOPBACK}:{policy.port}" if policy else "",
             )

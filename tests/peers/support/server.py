@@ -205,7 +205,10 @@ class Dev:
             command += ["--config", str(folder / "postrider.toml")]
         self.log = (folder / "log").open("w")
         self.child = subprocess.Popen(
-            [*command, *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log,
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
             start_new_session=True,
         )
         ready, _, _ = select.select([self.child.stdout], [], [], 30)

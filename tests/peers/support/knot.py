@@ -1,0 +1,145 @@
+"""Knot DNS as the whole name system: it is authoritative for the root, so that every name has an answer.
+
+A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second.
+"""
+
+import subprocess
+from pathlib import Path
+
+import dns.resolver
+
+from .roots import program
+from .wait import LOOPBACK, free_port, spawn, stop, until
+
+_CONF = """\
+server:
+    rundir: "{folder}"
+    listen: {address}@{port}
+database:
+    storage: "{folder}/db"
+control:
+    listen: "{folder}/control"
+log:
+  - target: stderr
+    any: info
+zone:
+  - domain: .
+    file: "{folder}/zone"
+    storage: "{folder}"
+    zonefile-load: whole
+    zonefile-sync: -1
+    journal-content: none
+"""
+_HEAD = """\
+$ORIGIN .
+$TTL 1
+. SOA ns.peers.test. hostmaster.peers.test. {serial} 3600 600 86400 1
+. NS ns.peers.test.
+ns.peers.test. A 127.0.0.1
+"""
+
+
+class Knot:
+    """A running knotd and its zone."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        folder.mkdir(parents=True)
+        self.port = free_port()
+        self.server = f"{LOOPBACK}:{self.port}"
+        self.records: dict[tuple[str, str], list[str]] = {}
+        self.serial = 0
+        conf = folder / "knot.conf"
+        conf.write_text(_CONF.format(folder=folder, address=LOOPBACK, port=self.port))
+        self._write()
+        knotd, environment = program("knotd", "knot")
+        self.knotc, self.environment = program("knotc", "knot")
+        self.conf = str(conf)
+        self.log = (folder / "log").open("w")
+        self.child = spawn([knotd, "-c", self.conf], self.log, env=environment)
+        try:
+            until("knotd answers", self._answers)
+        except AssertionError:
+            self.close()
+            raise AssertionError(f"knotd did not start:\n{(folder / 'log').read_text()}") from None
+
+    def put(self, name: str, kind: str, *values: str):
+        """Replaces what a name has of one type. TXT values are plain text; long ones are cut as TXT needs."""
+        texts = [_quoted(value) if kind.upper() == "TXT" else value for value in values]
+        self.records[(_absolute(name), kind.upper())] = texts
+
+    def remove(self, name: str, kind: str):
+        """Takes a name's records of one type away."""
+        self.records.pop((_absolute(name), kind.upper()), None)
+
+    def publish(self):
+        """Makes the records above the ones that are served."""
+        self._write()
+        self._control("-b", "zone-reload", ".")
+        until(f"serial {self.serial} is served", lambda: self._serial() == self.serial)
+
+    def mail_server(self, domain: str, host: str, address: str = LOOPBACK):
+        """MX and A records of a receiving domain."""
+        self.put(domain, "MX", f"10 {_absolute(host)}")
+        self.put(host, "A", address)
+
+    def lookup(self, name: str, kind: str) -> list[str]:
+        """What the served zone says: the texts of TXT records joined, other types as written."""
+        try:
+            answer = self._resolver().resolve(_absolute(name), kind)
+        except (dns.resolver.NXDOMAIN, dns.resolver.NoAnswer):
+            return []
+        if kind.upper() == "TXT":
+            return [b"".join(record.strings).decode() for record in answer]
+        return [record.to_text() for record in answer]
+
+    def txt_for_dkimpy(self, name: bytes | str, timeout: int = 5) -> bytes | None:
+        """dkimpy's `dnsfunc`: a key record out of the served zone."""
+        found = self.lookup(name.decode() if isinstance(name, bytes) else name, "TXT")
+        return found[0].encode() if found else None
+
+    def close(self):
+        """Ends knotd."""
+        stop(self.child)
+        self.log.close()
+
+    def _write(self):
+        self.serial += 1
+        lines = [_HEAD.format(serial=self.serial)]
+        for (name, kind), values in sorted(self.records.items()):
+            lines += [f"{name} {kind} {value}\n" for value in values]
+        (self.folder / "zone").write_text("".join(lines))
+
+    def _resolver(self, seconds: float = 5.0) -> dns.resolver.Resolver:
+        resolver = dns.resolver.Resolver(configure=False)
+        resolver.nameservers, resolver.port, resolver.lifetime = [LOOPBACK], self.port, seconds
+        return resolver
+
+    def _serial(self) -> int | None:
+        try:
+            return self._resolver(seconds=0.2).resolve(".", "SOA")[0].serial
+        except (dns.resolver.NoNameservers, dns.resolver.LifetimeTimeout):
+            return None
+
+    def _answers(self) -> bool:
+        if self.child.poll() is not None:
+            raise AssertionError("knotd ended")
+        return self._serial() == self.serial
+
+    def _control(self, *words: str):
+        command = [self.knotc, "-c", self.conf, *words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, timeout=20)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+
+
+def _absolute(name: str) -> str:
+    return name.rstrip(".").lower() + "."
+
+
+def _quoted(text: str) -> str:
+    """One TXT value in zone-file form: strings of at most 255 octets (RFC 1035 3.3.14)."""
+    if text.startswith('"'):
+        return text
+    cuts = [text[at : at + 255] for at in range(0, len(text), 255)] or [""]
+    escaped = [cut.replace("\\", "\\\\").replace('"', '\\"') for cut in cuts]
+    return " ".join(f'"{cut}"' for cut in escaped)

@@ -1,0 +1,52 @@
+"""Where a peer's programs are: installed on this machine, or unpacked into a private root by tests/run."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+_TREE = Path(__file__).resolve().parents[3]
+TARGET = Path(os.environ.get("CARGO_TARGET_DIR", _TREE / "target"))
+PEERS = Path(os.environ.get("POSTRIDER_PEERS_DIR", TARGET / "peers"))
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def missing(what: str):
+    """Skips the test for want of a peer, or fails it where tests/run has promised that all are there."""
+    if os.environ.get("POSTRIDER_PEERS_REQUIRED"):
+        pytest.fail(f"{what} is missing")
+    pytest.skip(f"{what} is missing: run tests/run as root")
+
+
+def private_root(name: str) -> Path | None:
+    """The private root of this name, if it was unpacked."""
+    root = PEERS / name
+    return root if root.is_dir() else None
+
+
+def library_path(root: Path, *more: str) -> str:
+    """The LD_LIBRARY_PATH under which programs of a private root find what was unpacked beside them."""
+    folders = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*"), *(root / m for m in more)]
+    return ":".join(str(folder) for folder in folders)
+
+
+def program(name: str, root_name: str) -> tuple[str, dict[str, str]]:
+    """A program's path and the environment it needs, from its private root or else from the system."""
+    root = private_root(root_name)
+    if root:
+        for folder in ("usr/sbin", "usr/bin"):
+            if (root / folder / name).exists():
+                return str(root / folder / name), {**os.environ, "LD_LIBRARY_PATH": library_path(root)}
+    installed = shutil.which(name, path=_SYSTEM_PATH)
+    if not installed:
+        missing(name)
+    return installed, dict(os.environ)
+
+
+def binary() -> str:
+    """The program under test."""
+    path = Path(os.environ.get("POSTRIDER_BIN", TARGET / "release" / "postrider")).resolve()
+    if not path.exists():
+        missing(f"the binary {path}")
+    return str(path)

@@ -1,0 +1,250 @@
+"""The program under test, as its users meet it: a process, a command line, an HTTP API."""
+
+import http.client
+import json
+import os
+import select
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from .knot import Knot
+from .pki import Authority
+from .roots import binary
+from .wait import spawn, stop, until
+
+
+@dataclass
+class Answer:
+    """One HTTP answer: header names in lower case, the body as it came."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self):
+        """The body parsed."""
+        return json.loads(self.body)
+
+
+class Api:
+    """The HTTP API under one key. A new connection for each request, so that threads may share it."""
+
+    def __init__(self, url: str, key: str | None):
+        parts = urlsplit(url)
+        self.host, self.port, self.key = parts.hostname, parts.port, key
+
+    def request(self, method: str, path: str, body=None, headers: dict[str, str] | None = None) -> Answer:
+        """Sends one request. A `body` of bytes goes out as it is; anything else goes out as JSON."""
+        fields = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+        if body is not None:
+            fields["Content-Type"] = "application/json"
+            body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        fields |= headers or {}
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=30)
+        try:
+            try:
+                connection.request(method, path, body, fields)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # Refused before all was sent (413): the answer may be there all the same.
+            got = connection.getresponse()
+            return Answer(got.status, {n.lower(): v for n, v in got.getheaders()}, got.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> dict:
+        """An object or page that must be there."""
+        answer = self.request("GET", path)
+        assert answer.status == 200, (path, answer)
+        return answer.json()
+
+    def send(self, message: dict, key: str | None = None) -> Answer:
+        """POST /v1/messages."""
+        return self.request("POST", "/v1/messages", message, {"Idempotency-Key": key} if key else {})
+
+    def accept(self, message: dict, key: str | None = None) -> dict:
+        """POST /v1/messages that must be a 202."""
+        answer = self.send(message, key)
+        assert answer.status == 202, answer
+        return answer.json()
+
+    def message(self, message_id: str) -> dict:
+        """The record of one message."""
+        return self.get(f"/v1/messages/{message_id}")
+
+    def settled(self, message_id: str, status: str, seconds: float = 20.0) -> dict:
+        """The record of a message once it has this status."""
+        seen = {}
+
+        def probe():
+            seen["record"] = self.message(message_id)
+            return seen["record"]["status"] == status
+
+        try:
+            until(f"{message_id} is {status}", probe, seconds, every=0.05)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{json.dumps(seen.get('record'), indent=1)}") from None
+        return seen["record"]
+
+
+class Serve:
+    """`postrider serve` on a data directory of its own. `api` belongs to the account made at the first start."""
+
+    def __init__(self, folder: Path, knot: Knot, authority: Authority, delivery_port: int, sections: dict):
+        self.folder, self.knot, self.child, self.starts = folder, knot, None, 0
+        self.data_dir = folder / "data"
+        folder.mkdir()
+        self.config = folder / "postrider.toml"
+        root = str(authority.root)
+        settings = {
+            "http": {"listen": ["127.0.0.1:0"], "public_url": "http://mail.sender.test"},
+            "http.tls": {"mode": "off"},
+            "metrics": {"listen": "127.0.0.1:0"},
+            "dns": {"servers": [knot.server]},
+            "delivery": {"port": delivery_port, "extra_roots": root},
+            "network": {"allow": ["127.0.0.0/8"]},
+            "webhooks": {"extra_roots": root},
+        }
+        for name, values in sections.items():
+            settings[name] = settings.get(name, {}) | values
+        top = {"hostname": "mail.sender.test", "data_dir": str(self.data_dir)}
+        self.config.write_text(_toml(top, settings))
+
+    def begin(self):
+        """The first start, and the account with its key."""
+        self.start()
+        self.account = self.cli("account", "add", "Peers")["id"]
+        self.key = self.cli("key", "add", "--account", self.account, "--name", "peers")["key"]
+        self.api = Api(self.url, self.key)
+
+    def start(self):
+        """Starts the process and waits for its newline on the ready descriptor."""
+        reader = self._spawn()
+        try:
+            ready, _, _ = select.select([reader], [], [], 30)
+            said = os.read(reader, 1) if ready else b""
+        finally:
+            os.close(reader)
+        assert said == b"\n", f"serve did not become ready (exit {self.child.poll()}):\n{self.logged()}"
+        address = json.loads((self.data_dir / "addresses.json").read_text())["http"][0]
+        self.url = f"http://{address}"
+        if self.starts > 1:
+            self.api = Api(self.url, self.key)
+
+    def stumble(self, seconds: float) -> float:
+        """Starts the process and kills it after `seconds`, ready or not; gives the moment as `kill` does."""
+        reader = self._spawn()
+        select.select([reader], [], [], seconds)
+        os.close(reader)
+        return self.kill()
+
+    def kill(self) -> float:
+        """kill -9; gives the moment at which the process was certainly gone."""
+        self.child.kill()
+        self.child.wait()
+        return time.monotonic()
+
+    def close(self) -> int:
+        """SIGTERM, and the exit code."""
+        return stop(self.child) if self.child else 0
+
+    def _spawn(self) -> int:
+        """The process, and the reading end of its ready descriptor."""
+        reader, writer = os.pipe()
+        self.starts += 1
+        with (self.folder / "log").open("a") as log:
+            self.child = spawn(
+                [binary(), "serve", "--config", str(self.config), "--ready-fd", str(writer)],
+                log,
+                pass_fds=(writer,),
+            )
+        os.close(writer)
+        return reader
+
+    def cli(self, *words: str) -> dict:
+        """A command of the command line, its --json answer parsed."""
+        command = [binary(), *words, "--data-dir", str(self.data_dir), "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout}{done.stderr}"
+        return json.loads(done.stdout)
+
+    def domain(self, name: str, stream: str = "transactional", algorithms=("rsa-sha256", "ed25519-sha256")) -> dict:
+        """Adds a sending domain, publishes its DKIM records of these algorithms, has it verified."""
+        added = self.cli("domain", "add", name, "--stream", stream, "--account", self.account)
+        return self.publish(added, algorithms)
+
+    def publish(self, domain: dict, algorithms) -> dict:
+        """Publishes a domain's DKIM records of these algorithms and checks the domain again."""
+        for key in domain["dkim"]:
+            if key["algorithm"] in algorithms:
+                name = f"{key['selector']}._domainkey.{domain['name']}"
+                record = next(r for r in domain["records"] if r["name"].rstrip(".") == name)
+                self.knot.put(name, record["type"], record["value"])
+        self.knot.publish()
+        answer = self.api.request("POST", f"/v1/domains/{domain['id']}/verify")
+        assert answer.status == 200, answer
+        assert answer.json()["status"] == "verified", json.dumps(answer.json(), indent=1)
+        return answer.json()
+
+    def logged(self) -> str:
+        """What the process wrote on stderr, over all its starts."""
+        return (self.folder / "log").read_text(errors="replace")
+
+
+class Dev:
+    """`postrider dev --json`: everything is there at once."""
+
+    def __init__(self, folder: Path, arguments: tuple[str, ...], config: str):
+        folder.mkdir()
+        self.folder = folder
+        command = [binary(), "dev", "--json", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")]
+        if config:
+            (folder / "postrider.toml").write_text(config)
+            command += ["--config", str(folder / "postrider.toml")]
+        self.log = (folder / "log").open("w")
+        self.child = subprocess.Popen(
+            [*command, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            start_new_session=True,
+        )
+        ready, _, _ = select.select([self.child.stdout], [], [], 30)
+        line = self.child.stdout.readline() if ready else b""
+        if not line.startswith(b"{"):
+            self.close()
+            raise AssertionError(f"dev did not start: {line!r}\n{self.logged()}")
+        self.info = json.loads(line)
+        self.api = Api(self.info["url"], self.info["api_key"])
+        self.marketing = Api(self.info["url"], self.info["marketing_api_key"])
+
+    def advance(self, seconds: float) -> dict:
+        """Moves the virtual clock; what comes due is settled when this returns."""
+        answer = self.api.request("POST", "/dev/clock", {"advance_seconds": seconds})
+        assert answer.status == 200, answer
+        return answer.json()
+
+    def captured(self) -> list[dict]:
+        """The built-in receiver's mail."""
+        return self.api.get("/dev/mail")["data"]
+
+    def logged(self) -> str:
+        """What the process wrote on stderr."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def close(self) -> int:
+        """SIGTERM, and the exit code."""
+        code = stop(self.child)
+        self.child.stdout.close()
+        self.log.close()
+        return code
+
+
+def _toml(top: dict, sections: dict[str, dict]) -> str:
+    """Strings, numbers and lists of strings are written the same way in JSON and TOML."""
+    lines = [f"{name} = {json.dumps(value)}" for name, value in top.items()]
+    for section, values in sections.items():
+        lines += [f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+    return "\n".join(lines) + "\n"

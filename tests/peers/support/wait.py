@@ -1,0 +1,63 @@
+"""Ports, waiting and child processes: what every peer needs. Nothing here sleeps for a guessed time."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+
+LOOPBACK = "127.0.0.1"
+
+
+def free_port() -> int:
+    """A port of loopback that is free for TCP and UDP alike (name servers use both)."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind((LOOPBACK, 0))
+            port = tcp.getsockname()[1]
+            try:
+                udp.bind((LOOPBACK, port))
+            except OSError:
+                continue
+            return port
+
+
+def until(what: str, probe, seconds: float = 20.0, every: float = 0.02):
+    """Polls `probe` until it answers something true, and gives that answer; fails after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = probe()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds} s in vain: {what} (last: {answer!r})")
+        time.sleep(every)
+
+
+def listens(port: int) -> bool:
+    """Whether something accepts connections on a port of loopback."""
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((LOOPBACK, port)) == 0
+
+
+def spawn(command: list[str], log, **options) -> subprocess.Popen:
+    """Starts a child in a process group of its own, its output going to the open file `log`."""
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **options
+    )
+
+
+def stop(child: subprocess.Popen, seconds: float = 35.0) -> int:
+    """Asks a child to end, insists with its whole process group when it does not, and gives its exit code."""
+    if child.poll() is None:
+        child.terminate()
+        try:
+            child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            pass
+    try:  # Helpers of the child (Postfix has many) share its group and may outlive it.
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    return child.wait()

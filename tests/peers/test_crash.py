@@ -1,0 +1,115 @@
+"""kill -9 at any moment: every 202 is kept, everything arrives, nothing arrives twice without its reason (contract 3).
+
+POSTRIDER_CRASH_ROUNDS sets the rounds (tests/long does many), POSTRIDER_CRASH_SEED repeats the moments of a run.
+"""
+
+import os
+import random
+import threading
+
+import pytest
+
+from support.load import Ledger, Load
+from support.wait import until
+
+ROUNDS = int(os.environ.get("POSTRIDER_CRASH_ROUNDS", "3"))
+SEED = int(os.environ.get("POSTRIDER_CRASH_SEED", random.SystemRandom().randrange(1 << 32)))
+# A message may arrive twice only if its 250 was sent so shortly before a kill that it cannot have been committed.
+CRASH_WINDOW_SECONDS = 1.0
+IN_FLIGHT_MAX = 64  # and at most so many a kill: what one site's connections and one batch of commits hold
+BACKLOG_MAX = 3000  # each round begins with a queue that the receiver can empty in seconds
+UNLIMITED = {"limits": {"requests_per_minute": 100_000_000}, "quota": {"per_hour": 10**9, "per_day": 10**9}}
+MESSAGE = {"from": "load@sender.test", "to": "r@sink.test", "subject": "once", "text": "x"}
+
+
+@pytest.fixture
+def service(serve, knot, sink):
+    """`serve` without request limits, a verified domain, and aiosmtpd as the receiver of sink.test."""
+    knot.mail_server("sink.test", "mx.sink.test")
+    service = serve(port=sink.port, **UNLIMITED)
+    service.domain("sender.test")
+    return service
+
+
+def test_no_answered_message_is_lost_and_none_is_doubled_without_reason(service, sink):
+    print(f"\nPOSTRIDER_CRASH_SEED={SEED}, {ROUNDS} rounds")
+    chance, ledger, kills = random.Random(SEED), Ledger(), []
+    for round_number in range(ROUNDS):
+        until("the queue drains", lambda: len(ledger.accepted) - len(sink.messages) < BACKLOG_MAX, seconds=120)
+        load = Load(service.api, ledger, f"round{round_number}")
+        enough = len(ledger.accepted) + 20
+        until("the load runs", lambda goal=enough: len(ledger.accepted) > goal)
+        threading.Event().wait(chance.uniform(0.0, 2.0))  # the moment of the crash is the experiment
+        kills.append(service.kill())
+        load.stop()
+        if chance.random() < 0.5:  # recovery must survive its own crash
+            kills.append(service.stumble(chance.uniform(0.0, 0.3)))
+        service.start()
+        ledger.settle(service.api)
+    assert ledger.refused == [] and ledger.doubtful == {}
+
+    ids = {body["id"] for body in ledger.accepted.values()}
+    assert len(ids) == len(ledger.accepted), "two keys were answered with one message"
+    for key, body in ledger.accepted.items():
+        record = service.api.settled(body["id"], "delivered", seconds=120)
+        assert record["subject"] == body["subject"] == f"load {key}"
+        assert record["message_id_header"] == body["message_id_header"]
+
+    copies = sink.by_message_id()
+    sent = {body["message_id_header"] for body in ledger.accepted.values()}
+    assert sent - set(copies) == set(), "delivered, says the record, but the receiver has never seen it"
+    assert set(copies) - sent == set(), "the receiver has what nobody was told of"
+    doubled = {key: arrived for key, arrived in copies.items() if len(arrived) > 1}
+    print(f"{len(sent)} messages, {len(doubled)} arrived twice, {ledger.replays} answers replayed")
+    assert sum(len(arrived) - 1 for arrived in doubled.values()) <= IN_FLIGHT_MAX * len(kills)
+    for key, arrived in doubled.items():
+        # All copies but the last must have been in flight when the process died.
+        for copy in arrived[:-1]:
+            assert any(0 <= kill - copy.at <= CRASH_WINDOW_SECONDS for kill in kills), f"{key} is doubled: {arrived}"
+
+
+def test_an_idempotent_answer_survives_kill_9_byte_for_byte(service, sink):
+    first = service.api.send(MESSAGE, "order-1")
+    assert first.status == 202 and "idempotency-replay" not in first.headers
+    service.kill()
+    service.start()
+    again = service.api.send(MESSAGE, "order-1")
+    assert again.status == 202 and again.headers["idempotency-replay"] == "true"
+    assert again.body == first.body
+
+    other = service.api.send(MESSAGE | {"subject": "twice"}, "order-1")
+    assert other.status == 409 and other.json()["code"] == "idempotency_mismatch"
+    service.api.settled(first.json()["id"], "delivered")
+    assert set(sink.by_message_id()) == {first.json()["message_id_header"]}
+
+
+def test_quota_events_and_suppressions_survive_kill_9(service):
+    sent = service.api.accept(MESSAGE)
+    service.api.settled(sent["id"], "delivered")
+    events = service.api.get("/v1/events")
+    used = service.api.get("/v1/me")["quota"]
+    answer = service.api.request("POST", "/v1/suppressions", {"email": "Gone@Sink.test"})
+    assert answer.status == 201, answer
+    service.kill()
+    service.start()
+    assert service.api.get("/v1/events") == events
+    # The hour may have turned in between; the day's count is compared unless the day has too.
+    after = service.api.get("/v1/me")["quota"]
+    assert after["day"]["used"] == used["day"]["used"] or after["day"]["reset"] != used["day"]["reset"]
+    refused = service.api.send(MESSAGE | {"to": "gone@sink.test"})
+    assert refused.status == 422 and refused.json()["code"] == "recipient_suppressed"
+
+
+def test_sigterm_ends_with_exit_0_and_keeps_everything(service, sink):
+    ledger = Ledger()
+    load = Load(service.api, ledger, "term")
+    until("the load runs", lambda: len(ledger.accepted) > 20)
+    assert service.close() == 0, service.logged()
+    load.stop()
+    service.start()
+    ledger.settle(service.api)
+    # A request that came while the service was shutting down may be refused, and says so.
+    assert all(answer.status == 503 for answer in ledger.refused)
+    for body in ledger.accepted.values():
+        service.api.settled(body["id"], "delivered", seconds=60)
+    assert {key: len(arrived) for key, arrived in sink.by_message_id().items() if len(arrived) > 1} == {}

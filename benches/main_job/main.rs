@@ -1,1 +1,157 @@
-fn main() {}
+//! The main job, measured from outside: the real binary accepts messages over HTTP and hands them to a receiver.
+//!
+//! `cargo bench --bench main_job -- [options]` starts `postrider serve` as a child on a fresh data directory for
+//! every row, loads it from this process and reads what it cost from `/proc`. It prints a JSON line for each row
+//! and one table at the end. Nothing is asserted about speed: a rate belongs to its machine and its minute. What
+//! is checked is the work itself: every request answered 202, every message handed over.
+//!
+//! To compare two builds use `SU` (CPU of a message over CPU of one RSA-2048 signature, both of the same minute)
+//! and the counts; run the builds in turn and take the median of the pairs.
+
+mod body;
+mod calibration;
+mod client;
+mod dns;
+mod measure;
+mod row;
+mod scenario;
+mod server;
+mod sink;
+mod table;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+use calibration::Calibration;
+use scenario::{Bench, Point, Work};
+
+/// Any failure of the benchmark itself; it ends the run.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, Fault>;
+
+/// Load the real binary over HTTP and report what a message costs.
+#[derive(Parser, Clone)]
+#[command(name = "main_job")]
+struct Options {
+    /// The binary to measure
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
+    bin: PathBuf,
+    /// Where data directories are made, and so the disk that is measured
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    data_root: PathBuf,
+    /// Messages of a row; rows of one client send a fifth
+    #[arg(long, default_value_t = 5000)]
+    messages: usize,
+    /// Messages sent before each row is measured
+    #[arg(long, default_value_t = 500)]
+    warm_up: usize,
+    /// Numbers of clients, each with one kept connection
+    #[arg(long, value_delimiter = ',', default_value = "1,64")]
+    clients: Vec<usize>,
+    /// Sizes of text and html together, in KB
+    #[arg(long, value_delimiter = ',', default_value = "2,10,50")]
+    kilobytes: Vec<usize>,
+    /// Only the rows with all of these tags, e.g. `10k/64/deliver`
+    #[arg(long)]
+    only: Option<String>,
+    /// Receiving sites that the recipients are spread over
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
+    sites: u16,
+    /// What the recipients' name server does in the accept rows, so that nothing is delivered
+    #[arg(long, value_enum, default_value_t = Unreachable::Servfail)]
+    unreachable: Unreachable,
+    /// Postfix's smtp-sink; looked for, and fetched from Debian, when absent
+    #[arg(long)]
+    smtp_sink: Option<PathBuf>,
+    /// The counter of syncs in the server's /metrics
+    #[arg(long, default_value = "postrider_store_syncs_total")]
+    sync_metric: String,
+    /// A fifth of the messages: does it still work, roughly what does it cost
+    #[arg(long)]
+    quick: bool,
+    /// Passed by `cargo bench`; means nothing here
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// How the name server of an accept row's recipients fails.
+#[derive(Clone, Copy, ValueEnum)]
+enum Unreachable {
+    /// SERVFAIL at once: the row includes writing each deferral
+    Servfail,
+    /// No answer at all: look-ups hang while the row runs
+    Silent,
+}
+
+impl Options {
+    fn messages_at(&self, clients: usize) -> usize {
+        let full = if self.quick { self.messages / 5 } else { self.messages };
+        let count = if clients == 1 { full / 5 } else { full };
+        count.max(clients)
+    }
+
+    fn warm_up(&self) -> usize {
+        if self.quick { self.warm_up / 5 } else { self.warm_up }
+    }
+
+    /// The rows to run, cheapest scenario first.
+    fn plan(&self) -> Vec<Point> {
+        let mut plan = Vec::new();
+        for work in [Work::Accept, Work::Deliver] {
+            for &kilobytes in &self.kilobytes {
+                for &clients in &self.clients {
+                    plan.push(Point { work, kilobytes, clients });
+                }
+            }
+        }
+        plan.retain(|point| self.only.as_deref().is_none_or(|tags| point.has(tags)));
+        plan
+    }
+}
+
+fn main() -> ExitCode {
+    match measure_all(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            note(&format!("main_job: {fault}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(options: &Options) -> Outcome<()> {
+    if options.clients.contains(&0) || options.kilobytes.contains(&0) || options.messages == 0 {
+        return Err("clients, sizes and messages begin at 1".into());
+    }
+    let plan = options.plan();
+    if plan.is_empty() {
+        return Err("no row has these tags; tags are accept, deliver, 2k, 10k, 50k, 1, 64".into());
+    }
+    std::fs::create_dir_all(&options.data_root)?;
+    // One thread for all connections: on two cores the client must not take the server's place.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let first = Calibration::take(&options.data_root)?;
+    print(&first.json())?;
+    let bench = Bench::prepare(options, &plan)?;
+    let mut rows = Vec::new();
+    for point in plan {
+        note(&format!("{}: {} messages", point.label(), options.messages_at(point.clients)));
+        let row = runtime.block_on(bench.run(point))?;
+        print(&row.json())?;
+        rows.push(row);
+    }
+    print(&table::render(&first, &bench.bodies(), &rows))
+}
+
+/// Results go to stdout, so that they can be kept.
+fn print(text: &str) -> Outcome<()> {
+    Ok(writeln!(std::io::stdout().lock(), "{text}")?)
+}
+
+/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,156 @@
+//! The letters that are sent: text and html of an order confirmation, filled from a seeded generator.
+//!
+//! They compress about as such mail does (the ratio is printed), because a store that compresses would look too good
+//! on constant bytes and too bad on random ones. All letters are encoded as JSON beforehand; making one request is
+//! a copy.
+
+use std::fmt::Write as _;
+
+use crate::Outcome;
+
+/// The domain that everything is sent from.
+pub(crate) const SENDING_DOMAIN: &str = "bench.test";
+
+/// Different letters of a row; they take turns.
+const VARIETY: u64 = 64;
+/// What zstd calls its default, for the printed ratio.
+const ZSTD_LEVEL: i32 = 3;
+
+const WORDS: &str = "the your order has been shipped and will arrive on Monday please check address below if anything is \
+    missing write to us within fourteen days of delivery we refund full amount invoice number customer account payment \
+    card ending was charged for items in this parcel tracking link shows where it now thank you shopping with our team \
+    cotton shirt blue large ceramic mug set four walnut desk lamp brass hinge steel bottle litre wool blanket grey linen \
+    cushion cover notebook dotted paper pencil case leather strap watch glass jar lid bamboo tray oak shelf small medium \
+    return label printed enclosed keep receipt warranty two years support hours weekdays morning evening holiday notice";
+
+/// Letters of one size.
+pub(crate) struct Letters {
+    /// Each from `"from":` to the closing brace, JSON.
+    encoded: Vec<String>,
+    /// Octets of text and html together, on average.
+    pub(crate) octets: usize,
+    /// Octets over octets after zstd, letter by letter.
+    pub(crate) ratio: f64,
+}
+
+impl Letters {
+    /// Letters of `kilobytes` KB: a quarter is text, the rest html.
+    pub(crate) fn new(kilobytes: usize) -> Outcome<Self> {
+        let wanted = kilobytes * 1024;
+        let (mut encoded, mut octets, mut compressed) = (Vec::new(), 0, 0);
+        for seed in 0..VARIETY {
+            let mut chance = Chance(seed);
+            let text = text(&mut chance, wanted / 4);
+            let html = html(&mut chance, wanted - text.len().min(wanted));
+            octets += text.len() + html.len();
+            compressed += zstd::bulk::compress(format!("{text}{html}").as_bytes(), ZSTD_LEVEL)?.len();
+            encoded.push(fields(&mut chance, &text, &html)?);
+        }
+        Ok(Self { octets: octets / encoded.len(), ratio: octets as f64 / compressed as f64, encoded })
+    }
+
+    /// Writes the body of submission `number` to `into`.
+    pub(crate) fn write(&self, number: usize, to: &str, into: &mut Vec<u8>) {
+        into.extend_from_slice(b"{\"to\":\"");
+        into.extend_from_slice(to.as_bytes());
+        into.extend_from_slice(b"\",");
+        into.extend_from_slice(self.encoded[number % self.encoded.len()].as_bytes());
+    }
+}
+
+fn fields(chance: &mut Chance, text: &str, html: &str) -> Outcome<String> {
+    let object = serde_json::json!({
+        "from": format!("orders@{SENDING_DOMAIN}"),
+        "from_name": "The Shop at the Corner",
+        "subject": format!("Your order {} is on its way", chance.reference()),
+        "text": text,
+        "html": html,
+    });
+    let encoded = serde_json::to_string(&object)?;
+    Ok(encoded.trim_start_matches('{').to_owned())
+}
+
+fn text(chance: &mut Chance, octets: usize) -> String {
+    let mut out = format!("Dear {},\n\n", chance.name());
+    while out.len() < octets {
+        let _ = write!(out, "{}.\n{}  {}\n", chance.words(12), chance.reference(), chance.price());
+    }
+    out
+}
+
+fn html(chance: &mut Chance, octets: usize) -> String {
+    const END: &str = "</p></body></html>\n";
+    let mut out = format!(
+        "<!doctype html><html><body style=\"margin:0;background:#f6f6f6\"><p>Dear {}, {}.</p><table width=\"600\">\n",
+        chance.name(),
+        chance.words(10)
+    );
+    loop {
+        let row = table_row(chance);
+        if out.len() + row.len() + END.len() > octets {
+            break;
+        }
+        out.push_str(&row);
+    }
+    out.push_str("</table><p>");
+    while out.len() + END.len() < octets {
+        let _ = write!(out, "{} ", chance.words(1));
+    }
+    out.push_str(END);
+    out
+}
+
+fn table_row(chance: &mut Chance) -> String {
+    const CELL: &str = "style=\"padding:8px 12px;border-bottom:1px solid #e5e5e5;font:14px Arial,sans-serif\"";
+    let (item, note) = (chance.words(5), chance.words(9));
+    let (reference, price, token) = (chance.reference(), chance.price(), chance.token());
+    format!(
+        "<tr><td {CELL}><a href=\"https://shop.{SENDING_DOMAIN}/o/{reference}?t={token}\">{item}</a></td>\
+         <td {CELL}>{note}</td><td {CELL}>{price}</td></tr>\n"
+    )
+}
+
+/// A seeded source (splitmix64), so that every run sends the same letters.
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+
+    /// Words, the early ones of the list more often, as in language.
+    fn words(&mut self, count: usize) -> String {
+        let all: Vec<&str> = WORDS.split_whitespace().collect();
+        let mut picked = Vec::with_capacity(count);
+        for _ in 0..count {
+            let bound = 1 + self.below(all.len());
+            picked.push(all[self.below(bound)]);
+        }
+        picked.join(" ")
+    }
+
+    fn name(&mut self) -> &'static str {
+        ["Ada Moreau", "Jonas Weber", "Mina Okafor", "Luis Prado", "Sofia Lindqvist"][self.below(5)]
+    }
+
+    fn reference(&mut self) -> String {
+        format!("SC-{:08}", self.below(100_000_000))
+    }
+
+    fn price(&mut self) -> String {
+        format!("{}.{:02} EUR", self.below(200), self.below(100))
+    }
+
+    /// A link's token: the part of a real letter that does not compress.
+    fn token(&mut self) -> String {
+        format!("{:016x}{:016x}", self.next(), self.next())
+    }
+}

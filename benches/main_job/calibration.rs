@@ -1,0 +1,131 @@
+//! The two units that a row is measured in: one RSA-2048 signature, one 4 KB append made durable.
+//!
+//! Taken before and after each row, since both change with what else the machine does.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::{KeyPair, KeySize};
+use aws_lc_rs::signature::RSA_PKCS1_SHA256;
+
+use crate::Outcome;
+use crate::measure::Disk;
+
+const SIGN_BATCHES: usize = 5;
+const SIGNS_PER_BATCH: u32 = 100;
+const SYNCS: u32 = 200;
+const APPEND_OCTETS: usize = 4096;
+
+/// One taking of the units.
+#[derive(Clone, Copy)]
+pub(crate) struct Calibration {
+    /// CPU of one RSA-2048 signature with aws-lc-rs.
+    pub(crate) sign: Duration,
+    /// Median of a 4 KB append and fdatasync to a growing file.
+    pub(crate) sync: Duration,
+    /// Flushes that the device counted for each of them; 0 means that it does not count.
+    pub(crate) flushes_per_sync: f64,
+}
+
+impl Calibration {
+    /// Measures both, the disk in `directory`.
+    pub(crate) fn take(directory: &Path) -> Outcome<Self> {
+        let (sync, flushes_per_sync) = sync(directory)?;
+        Ok(Self { sign: sign()?, sync, flushes_per_sync })
+    }
+
+    /// The unit of CPU for a row between two takings.
+    pub(crate) fn between(self, after: Self) -> Self {
+        Self {
+            sign: (self.sign + after.sign) / 2,
+            sync: (self.sync + after.sync) / 2,
+            flushes_per_sync: (self.flushes_per_sync + after.flushes_per_sync) / 2.0,
+        }
+    }
+
+    /// How far the CPU's unit moved from one taking to the next, as a share.
+    pub(crate) fn drift(self, after: Self) -> f64 {
+        (after.sign.as_secs_f64() / self.sign.as_secs_f64() - 1.0).abs()
+    }
+
+    pub(crate) fn json(&self) -> String {
+        serde_json::json!({
+            "row": "calibration",
+            "rsa2048_sign_us": micros(self.sign),
+            "append_4k_fdatasync_p50_us": micros(self.sync),
+            "device_flushes_per_fdatasync": self.flushes_per_sync,
+        })
+        .to_string()
+    }
+}
+
+/// Microseconds to a tenth.
+pub(crate) fn micros(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e7).round() / 10.0
+}
+
+/// The cheapest of some batches: what a neighbour takes only ever adds.
+fn sign() -> Outcome<Duration> {
+    let key = KeyPair::generate(KeySize::Rsa2048)?;
+    let random = SystemRandom::new();
+    let mut signature = vec![0; key.public_modulus_len()];
+    let mut best = Duration::MAX;
+    for _ in 0..SIGN_BATCHES {
+        let clock = ThreadClock::start();
+        for number in 0..SIGNS_PER_BATCH {
+            key.sign(&RSA_PKCS1_SHA256, &random, &number.to_be_bytes(), &mut signature)?;
+        }
+        best = best.min(clock.elapsed() / SIGNS_PER_BATCH);
+    }
+    Ok(best)
+}
+
+fn sync(directory: &Path) -> Outcome<(Duration, f64)> {
+    let disk = Disk::of(directory)?;
+    let mut file = tempfile::tempfile_in(directory)?;
+    let before = disk.read()?;
+    let mut taken = Vec::with_capacity(SYNCS as usize);
+    for number in 0..SYNCS {
+        taken.push(append(&mut file, number)?);
+    }
+    let flushes = before.zip(disk.read()?).map_or(0, |(from, to)| from.until(to).flushes);
+    taken.sort_unstable();
+    Ok((taken[taken.len() / 2], flushes as f64 / f64::from(SYNCS)))
+}
+
+fn append(file: &mut File, number: u32) -> Outcome<Duration> {
+    let page = [number as u8; APPEND_OCTETS];
+    let start = Instant::now();
+    file.write_all(&page)?;
+    file.sync_data()?;
+    Ok(start.elapsed())
+}
+
+/// The time that this thread ran, from the scheduler; wall time where the kernel does not tell.
+struct ThreadClock {
+    ran: Option<Duration>,
+    began: Instant,
+}
+
+impl ThreadClock {
+    fn start() -> Self {
+        Self { ran: Self::ran(), began: Instant::now() }
+    }
+
+    fn elapsed(&self) -> Duration {
+        match self.ran.zip(Self::ran()) {
+            Some((from, to)) if to > from => to - from,
+            _ => self.began.elapsed(),
+        }
+    }
+
+    fn ran() -> Option<Duration> {
+        // The scheduler books a running thread's time at its ticks and switches; a yield makes it book now.
+        std::thread::yield_now();
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+        Some(Duration::from_nanos(text.split_whitespace().next()?.parse().ok()?))
+    }
+}

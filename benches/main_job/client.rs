@@ -1,0 +1,203 @@
+//! The load: kept connections that speak HTTP/1.1 by hand, all on one thread.
+//!
+//! A request is one buffer and one write, an answer is read into a kept buffer and only its status and length are
+//! looked at. A full HTTP client would cost this machine more than the server's own HTTP.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+use crate::body::Letters;
+use crate::{Fault, Outcome};
+
+/// Longer than any answer takes, even on a loaded machine.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+const ACCEPTED: u16 = 202;
+
+/// Who the letters go to: the messages take turns over the sites below `domain`.
+#[derive(Clone)]
+pub(crate) struct Recipients {
+    pub(crate) domain: String,
+    pub(crate) sites: usize,
+}
+
+impl Recipients {
+    fn of(&self, number: usize) -> String {
+        format!("customer{number}@r{}.{}", number % self.sites, self.domain)
+    }
+}
+
+/// One run of submissions.
+#[derive(Clone)]
+pub(crate) struct Load {
+    pub(crate) address: SocketAddr,
+    pub(crate) key: String,
+    pub(crate) letters: Arc<Letters>,
+    pub(crate) recipients: Recipients,
+    pub(crate) clients: usize,
+    /// The number of the first message and of the one after the last.
+    pub(crate) numbers: std::ops::Range<usize>,
+}
+
+impl Load {
+    /// Opens the connections, then sends all of it as fast as the answers come.
+    ///
+    /// # Errors
+    /// The first answer that is not 202, with its body, or the first connection that broke.
+    pub(crate) async fn send(self) -> Outcome<Sent> {
+        let mut connections = Vec::with_capacity(self.clients);
+        for _ in 0..self.clients {
+            connections.push(Connection::open(self.address).await?);
+        }
+        let next = Arc::new(AtomicUsize::new(self.numbers.start));
+        let mut latencies = Vec::with_capacity(self.numbers.len());
+        let start = Instant::now();
+        let mut clients = JoinSet::new();
+        for connection in connections {
+            clients.spawn(one_client(connection, self.clone(), Arc::clone(&next)));
+        }
+        while let Some(finished) = clients.join_next().await {
+            latencies.extend(finished??);
+        }
+        let took = start.elapsed();
+        latencies.sort_unstable();
+        Ok(Sent { start, took, latencies: Latencies(latencies) })
+    }
+
+    fn write_request(&self, number: usize, body: &mut Vec<u8>, request: &mut Vec<u8>) {
+        body.clear();
+        self.letters.write(number, &self.recipients.of(number), body);
+        request.clear();
+        let head = format!(
+            "POST /v1/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+            self.key,
+            body.len()
+        );
+        request.extend_from_slice(head.as_bytes());
+        request.extend_from_slice(body);
+    }
+}
+
+/// What became of a [`Load`] of which every message was accepted.
+pub(crate) struct Sent {
+    /// When the first request left.
+    pub(crate) start: Instant,
+    /// From then to the last answer.
+    pub(crate) took: Duration,
+    pub(crate) latencies: Latencies,
+}
+
+async fn one_client(mut connection: Connection, load: Load, next: Arc<AtomicUsize>) -> Outcome<Vec<Duration>> {
+    let (mut body, mut request, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+    loop {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        if number >= load.numbers.end {
+            return Ok(taken);
+        }
+        load.write_request(number, &mut body, &mut request);
+        let start = Instant::now();
+        let answer = connection.exchange(&request).await?;
+        taken.push(start.elapsed());
+        if answer.status != ACCEPTED {
+            return Err(answer.fault("POST /v1/messages"));
+        }
+    }
+}
+
+/// How long answers took, shortest first.
+pub(crate) struct Latencies(Vec<Duration>);
+
+impl Latencies {
+    /// The answer time that `share` of the requests did not exceed.
+    pub(crate) fn at(&self, share: f64) -> Duration {
+        let rank = (self.0.len() as f64 * share).ceil() as usize;
+        self.0.get(rank.saturating_sub(1)).copied().unwrap_or_default()
+    }
+}
+
+/// What came back.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Answer {
+    /// The answer as the failure of `what`.
+    pub(crate) fn fault(&self, what: &str) -> Fault {
+        format!("{what} answered {}: {}", self.status, String::from_utf8_lossy(&self.body)).into()
+    }
+}
+
+/// One kept connection.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    inbox: Vec<u8>,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Outcome<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, inbox: Vec::with_capacity(8192) })
+    }
+
+    /// Sends a request without a body and reads its answer.
+    pub(crate) async fn ask(&mut self, method: &str, target: &str, key: &str) -> Outcome<Answer> {
+        let length = if method == "POST" { "Content-Length: 0\r\n" } else { "" };
+        let request =
+            format!("{method} {target} HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n{length}\r\n");
+        self.exchange(request.as_bytes()).await
+    }
+
+    async fn exchange(&mut self, request: &[u8]) -> Outcome<Answer> {
+        let exchange = async {
+            self.stream.write_all(request).await?;
+            self.answer().await
+        };
+        tokio::time::timeout(ANSWER_DEADLINE, exchange).await?
+    }
+
+    async fn answer(&mut self) -> Outcome<Answer> {
+        let head_end = loop {
+            if let Some(at) = self.inbox.windows(4).position(|window| window == b"\r\n\r\n") {
+                break at + 4;
+            }
+            self.read_more().await?;
+        };
+        let (status, length) = parse_head(&self.inbox[..head_end])?;
+        while self.inbox.len() < head_end + length {
+            self.read_more().await?;
+        }
+        let body = self.inbox[head_end..head_end + length].to_vec();
+        self.inbox.drain(..head_end + length);
+        Ok(Answer { status, body })
+    }
+
+    async fn read_more(&mut self) -> Outcome<()> {
+        match self.stream.read_buf(&mut self.inbox).await? {
+            0 => Err("the server closed a kept connection".into()),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Status and length of the body. Only answers with a Content-Length are understood.
+fn parse_head(head: &[u8]) -> Outcome<(u16, usize)> {
+    let head = std::str::from_utf8(head)?;
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).ok_or("an answer without a status")?.parse()?;
+    for line in lines {
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            return Ok((status, value.trim().parse()?));
+        }
+    }
+    Err(format!("an answer without Content-Length: {head}").into())
+}

@@ -1,0 +1,120 @@
+//! The result of one row and the figures that follow from it.
+
+use std::time::Duration;
+
+use crate::calibration::{Calibration, micros};
+use crate::client::Latencies;
+use crate::measure::Usage;
+use crate::scenario::Point;
+
+/// A row whose unit of CPU moved by more than this share says little.
+pub(crate) const DRIFT_MAX: f64 = 0.15;
+
+/// What one row measured.
+pub(crate) struct Row {
+    pub(crate) point: Point,
+    pub(crate) messages: usize,
+    pub(crate) accepted_in: Duration,
+    /// From the first request to the last message at the sink; none for accepting alone.
+    pub(crate) delivered_in: Option<Duration>,
+    /// Messages at the sink beyond those sent.
+    pub(crate) extra_at_sink: Option<u64>,
+    pub(crate) answers: Latencies,
+    pub(crate) usage: Usage,
+    /// From the server's own metrics.
+    pub(crate) syncs: Option<f64>,
+    pub(crate) signatures: usize,
+    pub(crate) idle_kb: u64,
+    pub(crate) peak_kb: u64,
+    pub(crate) load_average: f64,
+    /// The units around the row.
+    pub(crate) unit: Calibration,
+    pub(crate) drift: f64,
+}
+
+impl Row {
+    pub(crate) fn accept_rate(&self) -> f64 {
+        self.messages as f64 / self.accepted_in.as_secs_f64()
+    }
+
+    pub(crate) fn delivery_rate(&self) -> Option<f64> {
+        self.delivered_in.map(|time| self.messages as f64 / time.as_secs_f64())
+    }
+
+    /// CPU of the server for each message, in ms.
+    pub(crate) fn cpu_ms(&self) -> f64 {
+        self.per_message(self.usage.server_seconds) * 1e3
+    }
+
+    /// CPU of this process for each message, in ms.
+    pub(crate) fn client_ms(&self) -> f64 {
+        self.per_message(self.usage.client_seconds) * 1e3
+    }
+
+    /// CPU of a message over CPU of one RSA-2048 signature.
+    pub(crate) fn sign_units(&self) -> f64 {
+        self.cpu_ms() / (self.unit.sign.as_secs_f64() * 1e3)
+    }
+
+    pub(crate) fn written_kb(&self) -> f64 {
+        self.per_message(self.usage.written as f64) / 1024.0
+    }
+
+    pub(crate) fn device_kb(&self) -> Option<f64> {
+        self.usage.disk.map(|disk| self.per_message(disk.octets as f64) / 1024.0)
+    }
+
+    /// Flushes of the device for each message; none for a device that does not count them.
+    pub(crate) fn flushes(&self) -> Option<f64> {
+        let counted = self.unit.flushes_per_sync > 0.0;
+        self.usage.disk.filter(|_| counted).map(|disk| self.per_message(disk.flushes as f64))
+    }
+
+    pub(crate) fn syncs(&self) -> Option<f64> {
+        self.syncs.map(|syncs| self.per_message(syncs))
+    }
+
+    pub(crate) fn is_steady(&self) -> bool {
+        self.drift <= DRIFT_MAX
+    }
+
+    /// The row as one line. `p50_over_floor` is the median answer over one durable append and one signature.
+    pub(crate) fn json(&self) -> String {
+        let floor = (self.unit.sign + self.unit.sync).as_secs_f64();
+        serde_json::json!({
+            "row": self.point.label(),
+            "messages": self.messages,
+            "accept_per_second": round(self.accept_rate()),
+            "delivered_per_second": self.delivery_rate().map(round),
+            "extra_at_sink": self.extra_at_sink,
+            "p50_us": micros(self.answers.at(0.50)),
+            "p90_us": micros(self.answers.at(0.90)),
+            "p99_us": micros(self.answers.at(0.99)),
+            "p50_over_floor": round(self.answers.at(0.50).as_secs_f64() / floor),
+            "cpu_ms_per_message": round(self.cpu_ms()),
+            "su": round(self.sign_units()),
+            "client_cpu_ms_per_message": round(self.client_ms()),
+            "write_bytes_kb_per_message": round(self.written_kb()),
+            "device_kb_per_message": self.device_kb().map(round),
+            "device_flushes_per_message": self.flushes().map(round),
+            "syncs_per_message": self.syncs().map(round),
+            "dkim_signatures": self.signatures,
+            "idle_rss_kb": self.idle_kb,
+            "peak_rss_kb": self.peak_kb,
+            "load_average": self.load_average,
+            "rsa2048_sign_us": micros(self.unit.sign),
+            "append_4k_fdatasync_p50_us": micros(self.unit.sync),
+            "unit_drift": round(self.drift),
+        })
+        .to_string()
+    }
+
+    fn per_message(&self, whole: f64) -> f64 {
+        whole / self.messages as f64
+    }
+}
+
+/// Three decimals: more would be noise.
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}

@@ -1,0 +1,184 @@
+//! One row: a fresh server, a warm-up, the measured messages, and the wait until all of them are settled.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::body::Letters;
+use crate::calibration::Calibration;
+use crate::client::{Connection, Load, Recipients};
+use crate::dns::{self, NameServer};
+use crate::measure::{Gauge, load_average};
+use crate::row::Row;
+use crate::server::Server;
+use crate::sink::Sink;
+use crate::{Options, Outcome, Unreachable};
+
+/// How often the sink's counter is looked at, which is a read of memory.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often the server is asked whether anything waits, once the sink has everything.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+/// With nothing new at the sink for so long, the run has failed.
+const STALL_DEADLINE: Duration = Duration::from_secs(180);
+/// The discard port, where nothing listens: an accept row delivers nothing.
+const NO_RECEIVER: u16 = 9;
+
+/// What is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// Accepting alone: the recipients' domains cannot be resolved.
+    Accept,
+    /// Accepting and delivering, until nothing waits.
+    Deliver,
+}
+
+/// One row's parameters.
+#[derive(Clone, Copy)]
+pub(crate) struct Point {
+    pub(crate) work: Work,
+    pub(crate) kilobytes: usize,
+    pub(crate) clients: usize,
+}
+
+impl Point {
+    fn tags(&self) -> [String; 3] {
+        let work = match self.work {
+            Work::Accept => "accept",
+            Work::Deliver => "deliver",
+        };
+        [work.to_owned(), format!("{}k", self.kilobytes), self.clients.to_string()]
+    }
+
+    pub(crate) fn label(&self) -> String {
+        self.tags().join("/")
+    }
+
+    /// Whether every one of `wanted` (`10k/64/deliver`) is a tag of this row.
+    pub(crate) fn has(&self, wanted: &str) -> bool {
+        let tags = self.tags();
+        wanted.split('/').filter(|tag| !tag.is_empty()).all(|tag| tags.iter().any(|own| own == tag))
+    }
+}
+
+/// What all rows share: options, name server, receiver, letters.
+pub(crate) struct Bench {
+    options: Options,
+    names: NameServer,
+    sink: Option<Sink>,
+    letters: HashMap<usize, Arc<Letters>>,
+}
+
+impl Bench {
+    pub(crate) fn prepare(options: &Options, plan: &[Point]) -> Outcome<Self> {
+        let delivers = plan.iter().any(|point| point.work == Work::Deliver);
+        let sink = if delivers { Some(Sink::start(options.smtp_sink.as_deref())?) } else { None };
+        let mut letters = HashMap::new();
+        for point in plan {
+            letters.insert(point.kilobytes, Arc::new(Letters::new(point.kilobytes)?));
+        }
+        Ok(Self { options: options.clone(), names: NameServer::start()?, sink, letters })
+    }
+
+    /// Size in KB and letters, by size.
+    pub(crate) fn bodies(&self) -> Vec<(usize, &Letters)> {
+        let mut bodies: Vec<_> = self.letters.iter().map(|(size, letters)| (*size, letters.as_ref())).collect();
+        bodies.sort_by_key(|(size, _)| *size);
+        bodies
+    }
+
+    /// Measures one row on a server of its own.
+    pub(crate) async fn run(&self, point: Point) -> Outcome<Row> {
+        let port = self.sink.as_ref().map_or(NO_RECEIVER, Sink::port);
+        let server = Server::start(&self.options, &self.names, port).await?;
+        match self.measure(point, &server).await {
+            Ok(row) => Ok(row),
+            Err(fault) => Err(format!("{}: {fault}\n{}", point.label(), server.log()).into()),
+        }
+    }
+
+    async fn measure(&self, point: Point, server: &Server) -> Outcome<Row> {
+        let gauge = Gauge::new(server.pid(), &server.data_dir())?;
+        let idle_kb = gauge.resident_kb()?;
+        let warm_up = self.options.warm_up();
+        let count = self.options.messages_at(point.clients);
+        let mut taken = self.taken();
+
+        self.load(point, server, 0..warm_up)?.send().await?;
+        self.settled(point, server, taken + warm_up as u64).await?;
+        taken = self.taken();
+        let calibrated = Calibration::take(&self.options.data_root)?;
+
+        let syncs = server.counter(&self.options.sync_metric).await;
+        let before = gauge.read()?;
+        let sent = self.load(point, server, warm_up..warm_up + count)?.send().await?;
+        let delivered_at = self.settled(point, server, taken + count as u64).await?;
+        let usage = before.until(&gauge.read()?);
+        let syncs_after = server.counter(&self.options.sync_metric).await;
+
+        let after = Calibration::take(&self.options.data_root)?;
+        Ok(Row {
+            point,
+            messages: count,
+            accepted_in: sent.took,
+            delivered_in: delivered_at.map(|at| at - sent.start),
+            // A message that came twice is no failure of the measurement, but it is told.
+            extra_at_sink: delivered_at.map(|_| self.taken() - taken - count as u64),
+            answers: sent.latencies,
+            usage,
+            syncs: syncs.zip(syncs_after).map(|(from, to)| to - from),
+            signatures: server.signatures,
+            idle_kb,
+            peak_kb: gauge.peak_kb()?,
+            load_average: load_average(),
+            unit: calibrated.between(after),
+            drift: calibrated.drift(after),
+        })
+    }
+
+    fn load(&self, point: Point, server: &Server, numbers: std::ops::Range<usize>) -> Outcome<Load> {
+        let domain = match (point.work, self.options.unreachable) {
+            (Work::Deliver, _) => "test",
+            (Work::Accept, Unreachable::Servfail) => dns::SERVFAIL,
+            (Work::Accept, Unreachable::Silent) => dns::SILENT,
+        };
+        Ok(Load {
+            address: server.http,
+            key: server.key.clone(),
+            letters: Arc::clone(self.letters.get(&point.kilobytes).ok_or("no letters of this size")?),
+            recipients: Recipients { domain: domain.to_owned(), sites: usize::from(self.options.sites) },
+            clients: point.clients,
+            numbers,
+        })
+    }
+
+    fn taken(&self) -> u64 {
+        self.sink.as_ref().map_or(0, Sink::taken)
+    }
+
+    /// Waits until the sink has taken `wanted` messages in all and the server has written every outcome. Returns
+    /// when the sink had them; none where nothing is delivered, and then there is nothing to wait for.
+    async fn settled(&self, point: Point, server: &Server, wanted: u64) -> Outcome<Option<Instant>> {
+        match point.work {
+            Work::Accept => return Ok(None),
+            Work::Deliver => {}
+        }
+        let (mut last, mut moved) = (self.taken(), Instant::now());
+        while last < wanted {
+            if moved.elapsed() > STALL_DEADLINE {
+                return Err(format!("{} messages did not arrive", wanted - last).into());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.taken() != last {
+                (last, moved) = (self.taken(), Instant::now());
+            }
+        }
+        let mut connection = Connection::open(server.http).await?;
+        while server.has_waiting(&mut connection).await? {
+            if moved.elapsed() > STALL_DEADLINE {
+                return Err("all messages arrived, and some still wait for their outcome".into());
+            }
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Ok(Some(moved))
+    }
+}

@@ -1,0 +1,228 @@
+//! The server under measurement: the real binary as a child on a fresh data directory, set up as a user would.
+//!
+//! Account, key and domain come from the command line, over `admin.sock`; the domain is verified by the API.
+
+use std::fs::File;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::body::SENDING_DOMAIN;
+use crate::client::Connection;
+use crate::dns::NameServer;
+use crate::{Options, Outcome};
+
+const START_DEADLINE: Duration = Duration::from_secs(30);
+/// SIGTERM lets what is on the wire finish, 30 s at most (contract 8).
+const STOP_DEADLINE: Duration = Duration::from_secs(40);
+const LOG_TAIL_OCTETS: usize = 2000;
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A running server with an account that may send from [`SENDING_DOMAIN`].
+pub(crate) struct Server {
+    child: Child,
+    folder: TempDir,
+    bin: PathBuf,
+    pub(crate) http: SocketAddr,
+    metrics: Option<SocketAddr>,
+    pub(crate) key: String,
+    /// DKIM signatures that each message gets.
+    pub(crate) signatures: usize,
+}
+
+impl Server {
+    /// Starts it and makes it ready to send. Mail goes to `delivery_port`, names are asked of `names`.
+    pub(crate) async fn start(options: &Options, names: &NameServer, delivery_port: u16) -> Outcome<Self> {
+        let folder = tempfile::Builder::new().prefix("postrider-bench-").tempdir_in(&options.data_root)?;
+        let config = folder.path().join("postrider.toml");
+        std::fs::write(&config, configuration(folder.path(), names, delivery_port))?;
+        let log = File::create(folder.path().join("server.log"))?;
+        let child = Command::new(&options.bin)
+            .args(["serve", "--ready-fd", "1", "--config"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", options.bin.display()))?;
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        let (bin, key) = (options.bin.clone(), String::new());
+        let mut server = Self { child, folder, bin, http: nowhere, metrics: None, key, signatures: 0 };
+        match server.set_up(names).await {
+            Ok(()) => Ok(server),
+            Err(fault) => Err(format!("{fault}\n{}", server.log()).into()),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The end of the server's log, for a fault's message.
+    pub(crate) fn log(&self) -> String {
+        let log = std::fs::read(self.folder.path().join("server.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_OCTETS)..]).into_owned()
+    }
+
+    /// Whether a message waits: queued, or deferred.
+    pub(crate) async fn has_waiting(&self, connection: &mut Connection) -> Outcome<bool> {
+        for status in ["queued", "deferred"] {
+            let target = format!("/v1/messages?status={status}&limit=1");
+            let answer = connection.ask("GET", &target, &self.key).await?;
+            if answer.status != 200 {
+                return Err(answer.fault(&target));
+            }
+            let list: Value = serde_json::from_slice(&answer.body)?;
+            if list["data"].as_array().is_none_or(|data| !data.is_empty()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The counter `name` of the server's own metrics; none where it is not there.
+    pub(crate) async fn counter(&self, name: &str) -> Option<f64> {
+        let mut connection = Connection::open(self.metrics?).await.ok()?;
+        let answer = connection.ask("GET", "/metrics", "").await.ok()?;
+        let text = String::from_utf8(answer.body).ok()?;
+        let sample = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))?;
+        sample.split(' ').next()?.parse().ok()
+    }
+
+    async fn set_up(&mut self, names: &NameServer) -> Outcome<()> {
+        self.wait_until_ready().await?;
+        self.read_addresses()?;
+        let account = self.command(&["account", "add", "bench"])?;
+        let account = account["id"].as_str().ok_or("the account has no id")?;
+        let key = self.command(&["key", "add", "--account", account, "--name", "bench"])?;
+        self.key = key["key"].as_str().ok_or("the key is not shown")?.to_owned();
+        let domain = self.command(&["domain", "add", SENDING_DOMAIN, "--stream", "transactional"])?;
+        names.publish(&domain);
+        self.verify(&domain).await
+    }
+
+    /// The ready descriptor is stdout, on which the server says nothing else (contract 8). The wait has a thread of
+    /// its own, since a read from a pipe has no deadline.
+    async fn wait_until_ready(&mut self) -> Outcome<()> {
+        let mut ready = self.child.stdout.take().ok_or("no pipe to be ready on")?;
+        let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));
+        match tokio::time::timeout(START_DEADLINE, newline).await {
+            Ok(read) => read?.map_err(|error| format!("the server ended before it was ready: {error}").into()),
+            Err(_) => {
+                // Without this the reading thread would outlive the fault and hold up the exit.
+                self.child.kill()?;
+                Err("the server did not become ready".into())
+            }
+        }
+    }
+
+    fn read_addresses(&mut self) -> Outcome<()> {
+        let text = std::fs::read_to_string(self.data_dir().join("addresses.json"))?;
+        let addresses: Value = serde_json::from_str(&text)?;
+        self.http = addresses["http"][0].as_str().ok_or("addresses.json names no http listener")?.parse()?;
+        self.metrics = addresses["metrics"].as_str().and_then(|address| address.parse().ok());
+        Ok(())
+    }
+
+    /// Runs one command against the server and reads the object that it prints.
+    fn command(&self, words: &[&str]) -> Outcome<Value> {
+        let output = Command::new(&self.bin)
+            .args(words)
+            .arg("--data-dir")
+            .arg(self.data_dir())
+            .arg("--json")
+            .stdin(Stdio::null())
+            .output()?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("postrider {} failed ({}): {why}", words.join(" "), output.status).into());
+        }
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    async fn verify(&mut self, domain: &Value) -> Outcome<()> {
+        let id = domain["id"].as_str().ok_or("the domain has no id")?;
+        let mut connection = Connection::open(self.http).await?;
+        let answer = connection.ask("POST", &format!("/v1/domains/{id}/verify"), &self.key).await?;
+        let checked: Value = serde_json::from_slice(&answer.body)?;
+        if checked["status"] != "verified" {
+            return Err(answer.fault("verifying the domain"));
+        }
+        let active = |key: &&Value| key["state"] == "active";
+        self.signatures = checked["dkim"].as_array().into_iter().flatten().filter(active).count();
+        Ok(())
+    }
+
+    fn stop(&mut self) -> Outcome<()> {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().try_into()?) {
+            rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
+        }
+        let start = Instant::now();
+        while self.child.try_wait()?.is_none() {
+            if start.elapsed() > STOP_DEADLINE {
+                return Err("the server did not stop".into());
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // A child that has ended is left alone: its number may be another's by now.
+        let running = matches!(self.child.try_wait(), Ok(None));
+        if running && self.stop().is_err() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Everything on loopback, nothing limited: what is measured is the work, not the limits.
+fn configuration(folder: &Path, names: &NameServer, delivery_port: u16) -> String {
+    format!(
+        r#"hostname = "mail.{SENDING_DOMAIN}"
+data_dir = {data_dir:?}
+
+[http]
+listen = ["127.0.0.1:0"]
+
+[http.tls]
+mode = "off"
+
+[metrics]
+listen = "127.0.0.1:0"
+
+[dns]
+servers = ["{names}"]
+
+[delivery]
+port = {delivery_port}
+
+[network]
+allow = ["127.0.0.0/8"]
+
+[limits]
+requests_per_minute = 100000000
+
+[quota]
+per_hour = 1000000000
+per_day = 1000000000
+
+[log]
+level = "warn"
+"#,
+        data_dir = folder.join("data"),
+        names = names.address(),
+    )
+}

@@ -1,0 +1,115 @@
+//! The table at the end, and the notes that say what its columns mean.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use crate::body::Letters;
+use crate::calibration::{Calibration, micros};
+use crate::row::Row;
+
+const COLUMNS: usize = 17;
+
+const HEADINGS: [&str; COLUMNS] = [
+    "row",
+    "msgs",
+    "accept/s",
+    "deliv/s",
+    "p50 ms",
+    "p99 ms",
+    "CPU ms",
+    "SU",
+    "client ms",
+    "write KB",
+    "device KB",
+    "flush",
+    "sync",
+    "DKIM",
+    "idle MB",
+    "peak MB",
+    "load",
+];
+
+const NOTES: &str = "\
+accept rows: the recipients' domains do not resolve, so nothing is delivered; the row ends with the last 202.
+deliver rows: CPU and bytes run until smtp-sink has every message and no message is queued or deferred.
+CPU ms, client ms, write KB, device KB, flush, sync: per message. SU: CPU over the CPU of one RSA-2048 signature.
+write KB: write_bytes of the process, far too high for preallocated files. device KB: the whole device, others' writes
+included. flush: the device's cache flushes. sync: the server's own counter. `-`: not told here.
+`!` after a row: the CPU's unit moved by more than 15 % meanwhile; measure it again.
+";
+
+/// The whole report.
+pub(crate) fn render(first: &Calibration, bodies: &[(usize, &Letters)], rows: &[Row]) -> String {
+    let mut out = String::from("\n");
+    let _ = writeln!(
+        out,
+        "RSA-2048 sign {} us CPU; 4 KB append + fdatasync p50 {} us, {:.2} device flushes each",
+        micros(first.sign),
+        micros(first.sync),
+        first.flushes_per_sync
+    );
+    for (kilobytes, letters) in bodies {
+        let _ =
+            writeln!(out, "{kilobytes} KB: {} octets of text and html, zstd {:.1}:1", letters.octets, letters.ratio);
+    }
+    out.push('\n');
+    let lines: Vec<[String; COLUMNS]> =
+        std::iter::once(HEADINGS.map(str::to_owned)).chain(rows.iter().map(cells)).collect();
+    put_aligned(&mut out, &lines);
+    out.push('\n');
+    out.push_str(NOTES);
+    for row in rows {
+        if let Some(extra @ 1..) = row.extra_at_sink {
+            let _ = writeln!(out, "{}: {extra} more messages at the sink than were sent", row.point.label());
+        }
+    }
+    out
+}
+
+fn cells(row: &Row) -> [String; COLUMNS] {
+    let mark = if row.is_steady() { "" } else { " !" };
+    [
+        format!("{}{mark}", row.point.label()),
+        row.messages.to_string(),
+        format!("{:.0}", row.accept_rate()),
+        told(row.delivery_rate(), 0),
+        millis(row.answers.at(0.50)),
+        millis(row.answers.at(0.99)),
+        format!("{:.3}", row.cpu_ms()),
+        format!("{:.2}", row.sign_units()),
+        format!("{:.3}", row.client_ms()),
+        format!("{:.1}", row.written_kb()),
+        told(row.device_kb(), 1),
+        told(row.flushes(), 2),
+        told(row.syncs(), 2),
+        row.signatures.to_string(),
+        megabytes(row.idle_kb),
+        megabytes(row.peak_kb),
+        format!("{:.1}", row.load_average),
+    ]
+}
+
+fn told(value: Option<f64>, decimals: usize) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.2}", time.as_secs_f64() * 1e3)
+}
+
+fn megabytes(kilobytes: u64) -> String {
+    format!("{:.1}", kilobytes as f64 / 1024.0)
+}
+
+/// The first column to the left, the others to the right.
+fn put_aligned(out: &mut String, lines: &[[String; COLUMNS]]) {
+    let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
+    let widths: [usize; COLUMNS] = std::array::from_fn(width);
+    for line in lines {
+        let _ = write!(out, "{:<width$}", line[0], width = widths[0]);
+        for (cell, width) in line.iter().zip(widths).skip(1) {
+            let _ = write!(out, "  {cell:>width$}");
+        }
+        out.push('\n');
+    }
+}

@@ -8,3 +8,4 @@ pub mod machine;
 pub mod mail;
 pub mod net;
 pub mod smtp;
+pub mod store;

@@ -3,15 +3,16 @@
 
 pub mod account;
 pub mod address;
-pub mod attachment;
 pub mod api_key;
+pub mod attachment;
 pub mod event;
 pub mod fields;
 pub mod header;
 pub mod hostname;
 pub mod limits;
-pub mod return_path;
 pub mod network;
+pub mod return_path;
+pub mod sending_domain;
 pub mod stream;
 pub mod submission;
 pub mod text;

@@ -14,6 +14,7 @@ pub mod rate;
 pub mod retention;
 pub mod retry;
 pub mod transfer;
+pub mod verification;
 
 /// What a step leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]

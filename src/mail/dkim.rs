@@ -11,7 +11,7 @@ use aws_lc_rs::signature::{Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::dkim_key::DkimAlgorithm;
+use crate::domain::sending_domain::DkimAlgorithm;
 use super::relaxed;
 use super::section::{self, Field};
 use crate::base::time::Timestamp;

@@ -12,26 +12,6 @@ use serde::{Deserialize, Serialize};
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::Secret;
 
-/// What a DKIM key signs with, by its name in `a=` and on every interface (contract 2).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub enum DkimAlgorithm {
-    /// RSA with 2048 bits, which every receiver verifies.
-    #[serde(rename = "rsa-sha256")]
-    RsaSha256,
-    /// Ed25519 (RFC 8463).
-    #[serde(rename = "ed25519-sha256")]
-    Ed25519Sha256,
-}
-
-impl fmt::Display for DkimAlgorithm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::RsaSha256 => "rsa-sha256",
-            Self::Ed25519Sha256 => "ed25519-sha256",
-        })
-    }
-}
-
 /// A new key pair.
 #[derive(Clone, Debug)]
 pub struct GeneratedKey {

@@ -1,19 +1,15 @@
 //! Floor 6: the outside world. Sockets, DNS, TLS, the real clock and entropy; it implements the ports that the
 //! engine asks through. Nothing above or below opens a socket.
 
+mod broken_tls;
 pub mod clock;
+pub mod dev;
 pub mod dns;
 pub mod entropy;
 pub mod guard;
-pub mod post;
-pub mod tls;
-//! Floor 6: sockets, names, TLS. The only floor that touches the network.
-
-pub mod dev;
-pub mod smtp_listener;
-//! Floor 6: sockets, DNS, TLS, the real clock and entropy: the engine's ports made real.
-
-mod broken_tls;
 mod mail_tls;
+pub mod post;
+pub mod smtp_listener;
 mod smtp_session;
+pub mod tls;
 pub mod transmit;

@@ -4,7 +4,8 @@ use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::mail::compose::message_id_header;
 use crate::mail::dkim::{SigningKey, sign};
-use crate::mail::dkim_key::{DkimAlgorithm, generate};
+use crate::domain::sending_domain::DkimAlgorithm;
+use crate::mail::dkim_key::generate;
 
 fn rewrite(raw: &str) -> Result<Composed, Violations> {
     rewrite_with(json!({"raw": raw}))

@@ -1,0 +1,114 @@
+//! Whether a sending domain counts as verified (contract 2), as looks at its RSA DKIM record tell.
+//!
+//! ```text
+//!            seen                    not seen                 not seen for 72 h
+//! pending ----------> verified ------------------> failing ----------------------> pending
+//!    ^  |                ^  |                         |  |
+//!    '--' not seen       '--' seen                    |  '--' not seen
+//!                        '------------ seen ----------'
+//! ```
+//!
+//! A look-up that failed says nothing about the record: it changes only when the next look is due.
+
+use std::time::Duration;
+
+use crate::base::time::Timestamp;
+use crate::domain::sending_domain::DomainStatus;
+
+/// How long a vanished record still counts.
+pub const GRACE: Duration = Duration::from_secs(72 * 3600);
+/// How often a verified domain is looked at.
+const DAILY: Duration = Duration::from_secs(24 * 3600);
+/// How often a failing one is: it is about to stop sending.
+const FAILING: Duration = Duration::from_secs(3600);
+/// The first re-check of a pending domain, doubled from then on.
+const PENDING_FIRST: Duration = Duration::from_secs(2 * 60);
+/// The longest wait of a pending domain.
+const PENDING_MAX: Duration = Duration::from_secs(6 * 3600);
+
+/// What is known of a domain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State {
+    /// Its status.
+    pub status: DomainStatus,
+    /// When its record was last seen.
+    pub last_seen_at: Option<Timestamp>,
+    /// Looks since it last changed its status, for the back-off.
+    pub checks: u32,
+}
+
+/// What a look leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Step {
+    /// The state to save.
+    pub state: State,
+    /// When to look again.
+    pub next_check_at: Timestamp,
+}
+
+/// What a look makes of `state` at `now`; `seen` is none where the look-up itself failed.
+pub fn step(state: State, seen: Option<bool>, now: Timestamp) -> Step {
+    let status = match (state.status, seen) {
+        (_, Some(true)) => DomainStatus::Verified,
+        (DomainStatus::Pending, Some(false) | None) => DomainStatus::Pending,
+        (DomainStatus::Verified, None) => DomainStatus::Verified,
+        (DomainStatus::Verified | DomainStatus::Failing, Some(false)) | (DomainStatus::Failing, None) => {
+            if state.last_seen_at.is_some_and(|at| now.since(at) < GRACE) {
+                DomainStatus::Failing
+            } else {
+                DomainStatus::Pending
+            }
+        }
+    };
+    let last_seen_at = if seen == Some(true) { Some(now) } else { state.last_seen_at };
+    let checks = if status == state.status { state.checks.saturating_add(1) } else { 0 };
+    let wait = match status {
+        DomainStatus::Pending => (PENDING_FIRST * 2_u32.pow(checks.min(10))).min(PENDING_MAX),
+        DomainStatus::Verified => DAILY,
+        DomainStatus::Failing => FAILING,
+    };
+    Step { state: State { status, last_seen_at, checks }, next_check_at: now + wait }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const START: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    fn pending() -> State {
+        State { status: DomainStatus::Pending, last_seen_at: None, checks: 0 }
+    }
+
+    #[test]
+    fn a_pending_domain_is_looked_at_ever_more_rarely_until_its_record_is_seen() {
+        let mut state = pending();
+        let mut waits = Vec::new();
+        for _ in 0..9 {
+            let next = step(state, Some(false), START);
+            state = next.state;
+            waits.push(next.next_check_at.since(START).as_secs() / 60);
+        }
+        assert_eq!(waits, [4, 8, 16, 32, 64, 128, 256, 360, 360]);
+        let seen = step(state, Some(true), START);
+        assert_eq!(seen.state.status, DomainStatus::Verified);
+        assert_eq!(seen.next_check_at, START + DAILY);
+    }
+
+    #[test]
+    fn a_vanished_record_counts_for_72_hours_after_it_was_last_seen() {
+        let verified = step(pending(), Some(true), START).state;
+        let failing = step(verified, Some(false), START + 71 * HOUR).state;
+        assert_eq!(failing.status, DomainStatus::Failing);
+        assert!(failing.status.may_send());
+        assert_eq!(step(failing, Some(false), START + 72 * HOUR).state.status, DomainStatus::Pending);
+        assert_eq!(step(failing, Some(true), START + 71 * HOUR).state.status, DomainStatus::Verified);
+    }
+
+    #[test]
+    fn a_look_up_that_failed_takes_nothing_from_a_verified_domain() {
+        let verified = step(pending(), Some(true), START).state;
+        assert_eq!(step(verified, None, START + 1000 * HOUR).state.status, DomainStatus::Verified);
+    }
+}

@@ -1,0 +1,94 @@
+//! The appender: the one thread that writes bodies. It syncs a batch, then passes its operations on to the writer, so
+//! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are written.
+
+use std::collections::HashMap;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use super::segment::Segment;
+use super::{Content, Place, SealedBody, failed};
+use crate::store::error::StoreError;
+use crate::store::health::Health;
+use crate::store::job::Job;
+
+/// How many bodies are synced together at most.
+const BATCH_MAX: usize = 256;
+
+/// A body to append, and what to commit when it is durable.
+pub(in crate::store) struct Append {
+    pub(in crate::store) body: SealedBody,
+    pub(in crate::store) job: PlacedJob,
+}
+
+/// Makes the job that names the body, or answers its caller that the body could not be written.
+pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Place, StoreError>) -> Option<Box<dyn Job>> + Send>;
+
+/// The appending thread's state.
+pub(in crate::store) struct Appender {
+    content: Arc<Content>,
+    health: Arc<Health>,
+    /// Where the next body of a segment goes.
+    ends: HashMap<(u64, u32), u64>,
+}
+
+impl Appender {
+    pub(in crate::store) fn new(content: Arc<Content>, health: Arc<Health>) -> Self {
+        Self { content, health, ends: HashMap::new() }
+    }
+
+    /// Runs until every sender is gone.
+    pub(in crate::store) fn run(mut self, inbox: &Receiver<Append>, writer: &SyncSender<Box<dyn Job>>) {
+        while let Ok(first) = inbox.recv() {
+            let batch = std::iter::once(first).chain(inbox.try_iter().take(BATCH_MAX - 1)).collect();
+            for job in self.append(batch) {
+                if writer.send(job).is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
+        let (written, jobs): (Vec<_>, Vec<_>) = batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
+        let synced = self.sync(&jobs);
+        written
+            .into_iter()
+            .zip(jobs)
+            .filter_map(|(place, append)| (append.job)(place.and_then(|place| synced.clone().map(|()| place))))
+            .collect()
+    }
+
+    fn write(&mut self, body: &SealedBody) -> Result<Place, StoreError> {
+        let SealedBody { segment, bytes } = body;
+        if segment.file.get().is_none() {
+            self.create(segment)?;
+        }
+        let Some(file) = segment.file.get() else { unreachable!("the file was created above") };
+        let end = self.ends.entry((segment.bucket.as_millis(), segment.number)).or_default();
+        file.write_all_at(bytes, *end).map_err(|error| failed("append to", &self.content.directory, &error))?;
+        let length = u32::try_from(bytes.len()).map_err(|_| StoreError::Content("a body is over 4 GiB".into()))?;
+        let place = Place { bucket: segment.bucket, segment: segment.number, offset: *end, length };
+        *end += u64::from(length);
+        Ok(place)
+    }
+
+    fn create(&self, segment: &Segment) -> Result<(), StoreError> {
+        let file = segment.create(&self.content.directory)?;
+        self.content.keys.put(segment)?;
+        // Only this thread sets it.
+        drop(segment.file.set(file));
+        Ok(())
+    }
+
+    fn sync(&self, batch: &[Append]) -> Result<(), StoreError> {
+        let mut segments: Vec<&Arc<Segment>> = batch.iter().map(|append| &append.body.segment).collect();
+        segments.sort_by_key(|segment| (segment.bucket, segment.number));
+        segments.dedup_by_key(|segment| (segment.bucket, segment.number));
+        for file in segments.iter().filter_map(|segment| segment.file.get()) {
+            // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this process.
+            file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
+        }
+        Ok(())
+    }
+}

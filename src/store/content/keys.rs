@@ -1,0 +1,160 @@
+//! The key slots: one small file of fixed slots, each a segment's key sealed under the master key.
+//!
+//! Slots are overwritten in place and reused, never appended to, so that a destroyed key leaves nothing behind in the
+//! file. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that no key
+//! is reachable through the file system.)
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::segment::{self, Segment};
+use super::failed;
+use crate::base::entropy::Entropy;
+use crate::base::secret::{MasterKey, Sealed};
+use crate::base::time::Timestamp;
+use crate::store::error::StoreError;
+
+/// Room for version, bucket, number and a sealed key.
+const SLOT: usize = 128;
+const VERSION: u8 = 1;
+const CONTEXT: &[u8] = b"content segment";
+
+/// What a slot says.
+#[derive(Serialize, Deserialize)]
+struct Slot {
+    version: u8,
+    bucket: Timestamp,
+    number: u32,
+    key: Sealed,
+}
+
+/// The keys of all segments.
+pub(super) struct KeySlots {
+    path: PathBuf,
+    directory: PathBuf,
+    file: File,
+    master: Arc<MasterKey>,
+    entropy: Arc<dyn Entropy>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: BTreeMap<(Timestamp, u32), (u64, Arc<MasterKey>)>,
+    free: BTreeSet<u64>,
+    slots: u64,
+    /// Numbers given out for segments whose slot is not written yet.
+    reserved: BTreeMap<Timestamp, u32>,
+}
+
+impl KeySlots {
+    pub(super) fn open(path: &Path, master: Arc<MasterKey>, entropy: Arc<dyn Entropy>) -> Result<Self, StoreError> {
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(path)
+            .map_err(|error| failed("open", path, &error))?;
+        let bytes = std::fs::read(path).map_err(|error| failed("read", path, &error))?;
+        let state = State::load(&bytes, &master)?;
+        let directory = path.parent().unwrap_or(Path::new(".")).to_owned();
+        Ok(Self { path: path.to_owned(), directory, file, master, entropy, state: Mutex::new(state) })
+    }
+
+    /// A number for a new segment of `bucket`, greater than every one before it.
+    pub(super) fn reserve_number(&self, bucket: Timestamp) -> u32 {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let with_key = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).next_back().map(|((_, number), _)| *number);
+        let with_file = segment::greatest_number(&self.directory, bucket);
+        let reserved = state.reserved.get(&bucket).copied();
+        let number = with_key.max(with_file).max(reserved).map_or(0, |number| number + 1);
+        state.reserved.insert(bucket, number);
+        number
+    }
+
+    /// Writes a new segment's key, durably.
+    pub(super) fn put(&self, segment: &Segment) -> Result<(), StoreError> {
+        let key = self.master.seal(CONTEXT, &*segment.key_bytes, &*self.entropy);
+        let slot = Slot { version: VERSION, bucket: segment.bucket, number: segment.number, key };
+        let mut bytes = postcard::to_stdvec(&slot).unwrap_or_default();
+        bytes.resize(SLOT, 0);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = state.free.pop_first().unwrap_or_else(|| {
+            state.slots += 1;
+            state.slots - 1
+        });
+        self.write(place, &bytes)?;
+        self.sync()?;
+        let key = Arc::new(MasterKey::new(&segment.key_bytes));
+        state.keys.insert((segment.bucket, segment.number), (place, key));
+        Ok(())
+    }
+
+    /// The key of a segment, unless it is destroyed.
+    pub(super) fn get(&self, bucket: Timestamp, number: u32) -> Option<Arc<MasterKey>> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.keys.get(&(bucket, number)).map(|(_, key)| Arc::clone(key))
+    }
+
+    /// Overwrites every key of `bucket`, durably, then frees the slots.
+    pub(super) fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.reserved.remove(&bucket);
+        let doomed: Vec<_> = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).map(|(key, (place, _))| (*key, *place)).collect();
+        if doomed.is_empty() {
+            return Ok(());
+        }
+        for (_, place) in &doomed {
+            self.write(*place, &[0; SLOT])?;
+        }
+        self.sync()?;
+        for (key, place) in doomed {
+            state.keys.remove(&key);
+            state.free.insert(place);
+        }
+        Ok(())
+    }
+
+    fn write(&self, place: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.file.write_all_at(bytes, place * SLOT as u64).map_err(|error| failed("write", &self.path, &error))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.file.sync_data().map_err(|error| failed("sync", &self.path, &error))
+    }
+}
+
+impl State {
+    fn load(bytes: &[u8], master: &MasterKey) -> Result<Self, StoreError> {
+        let mut state = Self::default();
+        for slot in bytes.chunks(SLOT) {
+            let place = state.slots;
+            state.slots += 1;
+            // A torn slot was never named by a commit: it is free like an empty one.
+            let Some((slot, key)) = open(slot, master)? else {
+                state.free.insert(place);
+                continue;
+            };
+            state.keys.insert((slot.bucket, slot.number), (place, Arc::new(key)));
+        }
+        Ok(state)
+    }
+}
+
+fn open(bytes: &[u8], master: &MasterKey) -> Result<Option<(Slot, MasterKey)>, StoreError> {
+    let Ok((slot, _)) = postcard::take_from_bytes::<Slot>(bytes) else { return Ok(None) };
+    if slot.version != VERSION {
+        return Ok(None);
+    }
+    let key = master.open(CONTEXT, &slot.key.0).map_err(|error| StoreError::Content(error.to_string()))?;
+    let key: &[u8; MasterKey::LENGTH] =
+        key.expose().try_into().map_err(|_| StoreError::Content("a content key has the wrong length".into()))?;
+    Ok(Some((slot, MasterKey::new(key))))
+}

@@ -1,0 +1,159 @@
+//! Message content: append-only segments outside the database, bucketed by the hour or day at which they must be gone.
+//!
+//! A body is compressed (zstd) and sealed under its segment's own key; the key rests in a slot of `keys`, sealed under the
+//! master key. At a bucket's end the slots are overwritten and the files unlinked: no row is rewritten and
+//! nothing is compacted, ever. Freed database pages are never zeroed, which is why bodies don't live there.
+//!
+//! `seal` runs where messages are signed; `Appender` is the one thread that writes; `read` serves everyone.
+
+mod appender;
+mod keys;
+mod segment;
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+pub(super) use appender::{Append, Appender, PlacedJob};
+use keys::KeySlots;
+use segment::Segment;
+
+use super::error::StoreError;
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::MessageId;
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+
+/// Fast, and most of what zstd can do with HTML.
+const COMPRESSION_LEVEL: i32 = 1;
+/// What a body may grow to when it is decompressed: the largest message and some room.
+const BODY_OCTETS_MAX: usize = 32 * 1024 * 1024;
+/// How many segment files are kept open for reading.
+const OPEN_FILES_MAX: usize = 64;
+
+/// Where a body stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Place {
+    /// The end of the bucket: from then on the body is unrecoverable.
+    pub bucket: Timestamp,
+    /// Which segment of the bucket.
+    pub segment: u32,
+    /// Where the sealed bytes begin.
+    pub offset: u64,
+    /// How many there are.
+    pub length: u32,
+}
+
+/// A body ready to be appended.
+pub struct SealedBody {
+    segment: Arc<Segment>,
+    bytes: Vec<u8>,
+}
+
+/// Why a body can't be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// Its bucket is over: the key is destroyed.
+    #[error("the content is gone")]
+    Gone,
+    /// The file or the bytes are damaged.
+    #[error(transparent)]
+    Failed(#[from] StoreError),
+}
+
+/// All content of one data directory.
+pub struct Content {
+    directory: PathBuf,
+    keys: KeySlots,
+    /// The segments that this process appends to, by bucket.
+    writing: Mutex<HashMap<Timestamp, Arc<Segment>>>,
+    reading: Mutex<HashMap<(Timestamp, u32), Arc<File>>>,
+    entropy: Arc<dyn Entropy>,
+}
+
+impl Content {
+    /// Opens the content below `directory`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// Those of the file system; a key file that the master key does not open.
+    pub fn open(directory: &Path, master: Arc<MasterKey>, entropy: Arc<dyn Entropy>) -> Result<Self, StoreError> {
+        let directory = directory.join("content");
+        std::fs::create_dir_all(&directory).map_err(|error| failed("create", &directory, &error))?;
+        let keys = KeySlots::open(&directory.join("keys"), master, Arc::clone(&entropy))?;
+        segment::sync_directory(&directory)?;
+        Ok(Self { directory, keys, writing: Mutex::default(), reading: Mutex::default(), entropy })
+    }
+
+    /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
+    pub fn seal(&self, bucket: Timestamp, message: MessageId, body: &[u8]) -> SealedBody {
+        let segment = self.segment_for(bucket);
+        let compressed = zstd::bulk::compress(body, COMPRESSION_LEVEL)
+            .unwrap_or_else(|error| unreachable!("zstd compresses any bytes: {error}"));
+        let bytes = segment.key.seal(message.as_bytes(), &compressed, &*self.entropy).0;
+        SealedBody { segment, bytes }
+    }
+
+    /// The segment of `bucket` that this process appends to. Its file and key slot are made by the appender, before
+    /// the first body in it can be named.
+    fn segment_for(&self, bucket: Timestamp) -> Arc<Segment> {
+        let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(writing.entry(bucket).or_insert_with(|| {
+            // Never one of an earlier process: its tail may be torn.
+            let number = self.keys.reserve_number(bucket);
+            Arc::new(Segment::new(bucket, number, entropy::bytes(&*self.entropy)))
+        }))
+    }
+
+    /// The body of `message` at `place`.
+    ///
+    /// # Errors
+    /// [`Unreadable::Gone`] once the bucket's key is destroyed; otherwise damage, or I/O.
+    pub fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
+        let key = self.keys.get(place.bucket, place.segment).ok_or(Unreadable::Gone)?;
+        let file = self.file(place.bucket, place.segment)?;
+        let mut sealed = vec![0; place.length as usize];
+        file.read_exact_at(&mut sealed, place.offset).map_err(|error| failed("read", &self.directory, &error))?;
+        let compressed =
+            key.open(message.as_bytes(), &sealed).map_err(|error| StoreError::Content(error.to_string()))?;
+        let length = zstd::bulk::Decompressor::upper_bound(compressed.expose()).unwrap_or(BODY_OCTETS_MAX);
+        zstd::bulk::decompress(compressed.expose(), length.min(BODY_OCTETS_MAX))
+            .map_err(|error| Unreadable::Failed(failed("decompress", &self.directory, &error)))
+    }
+
+    fn file(&self, bucket: Timestamp, number: u32) -> Result<Arc<File>, StoreError> {
+        let mut open = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = open.get(&(bucket, number)) {
+            return Ok(Arc::clone(file));
+        }
+        let path = segment::path(&self.directory, bucket, number);
+        let file = Arc::new(File::open(&path).map_err(|error| failed("open", &path, &error))?);
+        if open.len() >= OPEN_FILES_MAX {
+            open.clear();
+        }
+        open.insert((bucket, number), Arc::clone(&file));
+        Ok(file)
+    }
+
+    /// Makes everything in `bucket` unrecoverable: its keys first, then its files. May be repeated.
+    ///
+    /// # Errors
+    /// Those of the file system; what was begun is finished by the next call.
+    pub fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
+        self.writing.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != bucket);
+        self.keys.destroy(bucket)?;
+        segment::remove_bucket(&self.directory, bucket)
+    }
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
+    if error.kind() == io::ErrorKind::StorageFull || error.kind() == io::ErrorKind::QuotaExceeded {
+        return StoreError::Full;
+    }
+    StoreError::Content(format!("could not {what} {}: {error}", path.display()))
+}

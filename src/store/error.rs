@@ -1,0 +1,58 @@
+//! The third kind of error: the store itself failed. Nobody's input is at fault, nothing unsynced was acknowledged.
+
+use super::schema::Table;
+
+/// The store failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The database reported an I/O error, or one of its invariants broken. Fatal: the process must end and
+    /// be started again.
+    #[error("the database failed: {0}")]
+    Database(String),
+    /// A row does not decode.
+    #[error("a row of table {} is damaged or of a later version: {fault}", .table.name())]
+    Row {
+        /// The table.
+        table: Table,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A content segment could not be written or read.
+    #[error("a content segment failed: {0}")]
+    Content(String),
+    /// No room left on the device. Nothing was damaged; it recovers when room returns.
+    #[error("no space is left for content")]
+    Full,
+    /// An operation panicked; its changes were dropped whole.
+    #[error("an operation of the store panicked")]
+    Panicked,
+    /// The store is shutting down or has failed before.
+    #[error("the store is closed")]
+    Closed,
+}
+
+macro_rules! from_redb {
+    ($($error:ident),*) => {$(
+        impl From<redb::$error> for StoreError {
+            fn from(error: redb::$error) -> Self {
+                Self::Database(error.to_string())
+            }
+        }
+    )*};
+}
+from_redb!(StorageError, TableError, TransactionError, CommitError, DatabaseError);
+
+/// Why an operation did not happen: the business said no, or the store failed.
+#[derive(Debug)]
+pub enum Stop<R> {
+    /// The business says no; the shared transaction is untouched.
+    Refused(R),
+    /// The store failed.
+    Failed(StoreError),
+}
+
+impl<R, E: Into<StoreError>> From<E> for Stop<R> {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}

@@ -1,0 +1,58 @@
+//! A job: one operation on its way through the writer, and whoever waits for its answer.
+
+use super::error::{Stop, StoreError};
+use super::op::Op;
+use super::tables::{Applied, Batch, Moment, Tables};
+use crate::base::id::Ulid;
+
+/// What a finished operation answers.
+pub(super) type Answer<O> = Result<<O as Op>::Reply, Stop<<O as Op>::Refusal>>;
+
+/// An operation with its type forgotten.
+pub(super) trait Job: Send {
+    /// Applies the operation to the batch. What it did is returned where it succeeded; a refusal changes nothing.
+    fn apply(&mut self, batch: &mut Batch<'_>, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError>;
+
+    /// Answers the caller: after the commit's sync, or with the reason why there was none.
+    fn release(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+/// A job of operation `O`.
+pub(super) struct Pending<O: Op, F: FnOnce(Answer<O>) + Send> {
+    op: O,
+    answer: Option<Answer<O>>,
+    done: F,
+}
+
+impl<O: Op, F: FnOnce(Answer<O>) + Send> Pending<O, F> {
+    pub(super) const fn new(op: O, done: F) -> Self {
+        Self { op, answer: None, done }
+    }
+}
+
+impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
+    fn apply(&mut self, batch: &mut Batch<'_>, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError> {
+        let mut tables = Tables::new(batch, moment, last_id);
+        match self.op.apply(&mut tables) {
+            Ok(reply) => {
+                let applied = tables.flush()?;
+                self.answer = Some(Ok(reply));
+                Ok(Some(applied))
+            }
+            Err(Stop::Refused(refusal)) => {
+                self.answer = Some(Err(Stop::Refused(refusal)));
+                Ok(None)
+            }
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    fn release(self: Box<Self>, committed: Result<(), StoreError>) {
+        let answer = match (committed, self.answer) {
+            (Ok(()), Some(answer)) => answer,
+            (Ok(()), None) => Err(Stop::Failed(StoreError::Panicked)),
+            (Err(error), _) => Err(Stop::Failed(error)),
+        };
+        (self.done)(answer);
+    }
+}

@@ -1,0 +1,162 @@
+//! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run by the
+//! one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows redb.
+
+pub mod content;
+pub mod error;
+pub mod health;
+mod job;
+pub mod master_key;
+pub mod near;
+pub mod op;
+pub mod open;
+pub mod read;
+pub mod row;
+pub mod schema;
+pub mod snapshot;
+pub mod tables;
+pub mod timer;
+mod writer;
+
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use redb::{Database, ReadableDatabase};
+
+use content::{Append, Content, Place, PlacedJob, SealedBody};
+use error::{Stop, StoreError};
+use health::Health;
+use job::{Answer, Job, Pending};
+use near::NearTimers;
+use op::Op;
+use snapshot::Snapshot;
+
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::{MessageId, Ulid};
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+
+/// The store of one data directory. Shared by everything that runs in the process.
+pub struct Store {
+    database: Arc<Database>,
+    content: Arc<Content>,
+    near: Arc<NearTimers>,
+    health: Arc<Health>,
+    master: Arc<MasterKey>,
+    entropy: Arc<dyn Entropy>,
+    last_message: Mutex<Ulid>,
+    /// Gone once the store is closed.
+    doors: Mutex<Option<Doors>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Clone)]
+struct Doors {
+    writer: SyncSender<Box<dyn Job>>,
+    appender: SyncSender<Append>,
+}
+
+impl Store {
+    /// Everything committed until now.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        self.database.begin_read().map(Snapshot::new).map_err(|error| self.health.fail(&error.into()))
+    }
+
+    /// The bodies.
+    pub const fn content(&self) -> &Arc<Content> {
+        &self.content
+    }
+
+    /// The timers that are due soon.
+    pub const fn near(&self) -> &Arc<NearTimers> {
+        &self.near
+    }
+
+    /// Whether the store can still be trusted.
+    pub const fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// The key that seals what must be readable again.
+    pub const fn master_key(&self) -> &Arc<MasterKey> {
+        &self.master
+    }
+
+    /// Where chance comes from.
+    pub const fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.entropy
+    }
+
+    /// Reserves the identifier of a message about to be composed, greater than every one before it: its Message-ID and
+    /// return path contain it, so it must be known before the writer sees the message.
+    pub fn reserve_message_id(&self, now: Timestamp) -> MessageId {
+        let wanted = Ulid::new(now, entropy::bytes(&*self.entropy));
+        let mut last = self.last_message.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = wanted.max(last.next());
+        MessageId(*last)
+    }
+
+    /// Commits `op` and answers after the sync.
+    ///
+    /// # Errors
+    /// The operation's refusal, or the store's failure.
+    pub async fn commit<O: Op>(&self, op: O) -> Answer<O> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        self.post(op, move |answer| drop(sender.send(answer)));
+        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
+    }
+
+    /// Commits `op`; `done` is called on the writer's thread after the sync, and must be quick.
+    pub fn post<O: Op>(&self, op: O, done: impl FnOnce(Answer<O>) + Send + 'static) {
+        let pending: Box<dyn Job> = Box::new(Pending::new(op, done));
+        let refused = match self.doors() {
+            Some(doors) => doors.writer.send(pending).err().map(|error| error.0),
+            None => Some(pending),
+        };
+        if let Some(pending) = refused {
+            pending.release(Err(StoreError::Closed));
+        }
+    }
+
+    /// Appends `body`, syncs it, and then commits the operation that names its place. Answers after the commit's sync.
+    ///
+    /// # Errors
+    /// The operation's refusal, or the store's failure; [`StoreError::Full`] where the body found no room.
+    pub async fn commit_with_body<O: Op>(
+        &self,
+        body: SealedBody,
+        op: impl FnOnce(Place) -> O + Send + 'static,
+    ) -> Answer<O> {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let job: PlacedJob = Box::new(move |place| match place {
+            Ok(place) => Some(Box::new(Pending::new(op(place), move |answer| drop(sender.send(answer))))),
+            Err(error) => {
+                drop(sender.send(Err(Stop::Failed(error))));
+                None
+            }
+        });
+        if let Some(doors) = self.doors() {
+            // A closed channel drops the job, and with it the sender: the caller hears that the store is closed.
+            drop(doors.appender.send(Append { body, job }));
+        }
+        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
+    }
+
+    fn doors(&self) -> Option<Doors> {
+        self.doors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Commits what is on its way, then closes: later operations are refused. Blocks until the threads are done.
+    pub fn close(&self) {
+        drop(self.doors.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the store panicked");
+            }
+        }
+    }
+}

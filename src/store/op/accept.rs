@@ -1,0 +1,113 @@
+//! Accepting a message: message, queue entry, event, quota and idempotency record, in one transaction (contract 3
+//! "Durability"). The body is on disk before this is applied.
+
+use serde::{Deserialize, Serialize};
+
+use super::Op;
+use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal};
+use super::event::{self, Happening, Subject};
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::event::EventType;
+use crate::domain::stream::Stream;
+use crate::machine::idempotency;
+use crate::machine::quota::QuotaView;
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema::{self, Table, meta};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Expired idempotency records are swept by the minute; they stop counting on their own, to the millisecond.
+const SWEEP_STEP_MS: u64 = 60_000;
+
+/// Accepts one message.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Accept {
+    /// The account that sends.
+    pub account: AccountId,
+    /// The stream that its key is limited to.
+    pub key_stream: Option<Stream>,
+    /// The message's identifier, reserved before it was composed.
+    pub id: MessageId,
+    /// What is accepted.
+    pub message: MessageRow,
+    /// The bytes of the 202, kept for replays.
+    pub answer: Vec<u8>,
+    /// The idempotency key.
+    pub idempotency: Option<IdempotencyClaim>,
+}
+
+/// An accepted message.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The bytes of the 202: this message's, or for a replay those of the first.
+    pub answer: Vec<u8>,
+    /// The quota after it.
+    pub quota: QuotaView,
+    /// Whether nothing was sent, because the key was bound to this very body.
+    pub is_replay: bool,
+}
+
+impl Op for Accept {
+    type Reply = Accepted;
+    type Refusal = Refusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Accepted, Stop<Refusal>> {
+        let now = tables.now();
+        let question = Question {
+            account: self.account,
+            key_stream: self.key_stream,
+            from: &self.message.from,
+            to: &self.message.to,
+            has_unsubscribe_url: self.message.unsubscribe_url.is_some(),
+            idempotency: self.idempotency.as_ref(),
+        };
+        let admitted = match admission::check(tables, &question, now)? {
+            Admission::Replay { answer, quota } => return Ok(Accepted { answer, quota, is_replay: true }),
+            Admission::Admitted(admitted) => admitted,
+        };
+        if admitted.domain_id != self.message.domain || admitted.domain.stream != self.message.stream {
+            return Err(Stop::Refused(Refusal::DomainChanged));
+        }
+        tables.put(self.account.as_bytes(), &admitted.quota);
+        self.write_message(tables)?;
+        self.bind_idempotency_key(tables, now);
+        Ok(Accepted { answer: self.answer.clone(), quota: admitted.quota_view, is_replay: false })
+    }
+}
+
+impl Accept {
+    fn write_message(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Refusal>> {
+        let now = tables.now();
+        let key = schema::message(self.account, self.id);
+        tables.put(&key, &self.message);
+        tables.put(&key, &TransferRow::queued(now));
+        tables.arm(Timer::new(now, TimerKind::Transfer, self.account, self.id.0));
+        let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.unwrap_or_default();
+        if last.as_slice() < self.id.as_bytes().as_slice() {
+            tables.put_bytes(Table::Meta, meta::LAST_MESSAGE_ID, self.id.as_bytes().to_vec());
+        }
+        let end = Timer::of_store(self.message.place.bucket, TimerKind::Content);
+        if tables.get(Table::Timers, &end.encode())?.is_none() {
+            tables.arm(end);
+        }
+        let subject = Subject { account: self.account, id: self.id, row: &self.message };
+        event::record(tables, &subject, EventType::Queued, &Happening::default())?;
+        Ok(())
+    }
+
+    fn bind_idempotency_key(&self, tables: &mut Tables<'_, '_>, now: Timestamp) {
+        let Some(claim) = &self.idempotency else { return };
+        let expires_at = now + idempotency::LIFETIME;
+        let binding = idempotency::Binding { body_hash: claim.body_hash, expires_at };
+        let row = IdempotencyRow { binding, answer: self.answer.clone() };
+        tables.put(&schema::named(self.account, &claim.key_hash), &row);
+        let by_expiry = schema::idempotency_expiry(expires_at, self.account, &claim.key_hash);
+        tables.put_bytes(Table::IdempotencyByExpiry, &by_expiry, Vec::new());
+        let sweep_at = Timestamp::from_millis(expires_at.as_millis().div_ceil(SWEEP_STEP_MS) * SWEEP_STEP_MS);
+        tables.arm(Timer::new(sweep_at, TimerKind::Idempotency, AccountId::default(), Ulid::default()));
+    }
+}

@@ -1,0 +1,164 @@
+//! May this message be accepted? The account's side of the order of checks in contract 1, from idempotency to quota.
+//!
+//! Asked twice with the same words: of a snapshot, before work is spent on composing and signing, and inside the accepting
+//! operation, where the answer counts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::account::Account;
+use crate::domain::address::Address;
+use crate::domain::stream::Stream;
+use crate::machine::idempotency::{self, Effect, Progress};
+use crate::machine::quota::{Quota, QuotaExhausted, QuotaView};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::domain::DomainRow;
+use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::schema::{self, Table};
+
+/// An idempotency key with the body that it comes with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct IdempotencyClaim {
+    /// SHA-256 of the key: keys of any length have one size in the store.
+    pub key_hash: [u8; 32],
+    /// Hash of the parsed body.
+    pub body_hash: [u8; 32],
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The account that sends.
+    pub account: AccountId,
+    /// The stream that the key is limited to.
+    pub key_stream: Option<Stream>,
+    /// The sender.
+    pub from: &'a Address,
+    /// The recipient.
+    pub to: &'a Address,
+    /// Whether an unsubscribe URL was given.
+    pub has_unsubscribe_url: bool,
+    /// The idempotency key, where one came.
+    pub idempotency: Option<&'a IdempotencyClaim>,
+}
+
+/// Why a submission is not accepted, in the order of the checks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Refusal {
+    /// The idempotency key is bound to another body.
+    IdempotencyMismatch,
+    /// The domain of `from` is not the account's.
+    DomainUnknown,
+    /// The key is limited to another stream than the domain's.
+    StreamForbidden {
+        /// The domain's stream.
+        stream: Stream,
+    },
+    /// A message on the marketing stream needs an unsubscribe URL.
+    UnsubscribeUrlMissing,
+    /// The domain is not verified.
+    DomainUnverified,
+    /// The recipient is suppressed.
+    RecipientSuppressed,
+    /// An hour's or a day's quota is used up.
+    QuotaExhausted(QuotaExhausted),
+    /// The domain was changed between composing and committing: compose again.
+    DomainChanged,
+}
+
+/// The answer of the checks.
+#[derive(Debug)]
+pub enum Admission {
+    /// The key is bound to this very body: answer what it was answered, with today's quota.
+    Replay {
+        /// The bytes of the 202.
+        answer: Vec<u8>,
+        /// The quota as it stands.
+        quota: QuotaView,
+    },
+    /// Go on.
+    Admitted(Box<Admitted>),
+}
+
+/// What the checks found, for whoever goes on.
+#[derive(Debug)]
+pub struct Admitted {
+    /// The account.
+    pub account: Account,
+    /// The sending domain.
+    pub domain_id: DomainId,
+    /// That domain.
+    pub domain: DomainRow,
+    /// The quota with this message counted.
+    pub quota: Quota,
+    /// The same for the headers.
+    pub quota_view: QuotaView,
+}
+
+/// Asks `read` whether the message may be accepted at `now`.
+///
+/// # Errors
+/// The first refusal in the contract's order, or the store's failure.
+pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Result<Admission, Stop<Refusal>> {
+    let account: Account = read
+        .row(question.account.as_bytes())?
+        .ok_or_else(|| StoreError::Database("an API key's account does not exist".into()))?;
+    let quota = read.row::<Quota>(question.account.as_bytes())?.unwrap_or_default();
+    let limits = account.quota;
+    if let Some(claim) = question.idempotency
+        && let Some(bound) = bound(read, question.account, claim, now)?
+    {
+        return match bound {
+            Ok(answer) => Ok(Admission::Replay { answer, quota: quota.view(limits, now) }),
+            Err(refusal) => Err(Stop::Refused(refusal)),
+        };
+    }
+    let (domain_id, domain) = sending_domain(read, question)?;
+    if read.get(Table::Suppressions, &schema::named(question.account, question.to.match_key().as_bytes()))?.is_some() {
+        return Err(Stop::Refused(Refusal::RecipientSuppressed));
+    }
+    let (quota, quota_view) =
+        quota.admit(limits, now).map_err(|exhausted| Stop::Refused(Refusal::QuotaExhausted(exhausted)))?;
+    Ok(Admission::Admitted(Box::new(Admitted { account, domain_id, domain, quota, quota_view })))
+}
+
+/// What a bound key answers: the stored bytes, or that the body is another one. None where the key is free.
+fn bound(
+    read: &impl Read,
+    account: AccountId,
+    claim: &IdempotencyClaim,
+    now: Timestamp,
+) -> Result<Option<Result<Vec<u8>, Refusal>>, StoreError> {
+    let Some(row) = read.row::<IdempotencyRow>(&schema::named(account, &claim.key_hash))? else { return Ok(None) };
+    // That another request with the key is running is known in memory alone, above the store.
+    Ok(match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, now) {
+        Effect::Process | Effect::InProgress => None,
+        Effect::Replay => Some(Ok(row.answer)),
+        Effect::Mismatch => Some(Err(Refusal::IdempotencyMismatch)),
+    })
+}
+
+/// The sending domain, where the key may send from it.
+fn sending_domain(read: &impl Read, question: &Question<'_>) -> Result<(DomainId, DomainRow), Stop<Refusal>> {
+    let name = question.from.domain().as_str();
+    let Some(id) = read.get(Table::DomainsByName, &schema::named(question.account, name.as_bytes()))? else {
+        return Err(Stop::Refused(Refusal::DomainUnknown));
+    };
+    let id: [u8; 16] = id.try_into().map_err(|_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() })?;
+    let id = DomainId(Ulid(id));
+    let Some(domain) = read.row::<DomainRow>(&schema::domain(question.account, id))? else {
+        return Err(Stop::Refused(Refusal::DomainUnknown));
+    };
+    if question.key_stream.is_some_and(|stream| stream != domain.stream) {
+        return Err(Stop::Refused(Refusal::StreamForbidden { stream: domain.stream }));
+    }
+    if domain.stream == Stream::Marketing && !question.has_unsubscribe_url {
+        return Err(Stop::Refused(Refusal::UnsubscribeUrlMissing));
+    }
+    if !domain.status.may_send() {
+        return Err(Stop::Refused(Refusal::DomainUnverified));
+    }
+    Ok((id, domain))
+}

@@ -1,0 +1,189 @@
+//! Sending domains: registering one, and recording what a look at its records found.
+
+use serde::{Deserialize, Serialize};
+
+use super::Op;
+use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::machine::verification;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::domain::{DomainRow, Finding};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Registers a domain.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CreateDomain {
+    /// The account.
+    pub account: AccountId,
+    /// Its identifier, reserved before its keys were sealed for it.
+    pub id: DomainId,
+    /// The domain; verified from the start only where `dev` makes it so.
+    pub row: DomainRow,
+}
+
+/// Why a change of a domain is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DomainRefusal {
+    /// The account has it already.
+    Exists,
+    /// There is no such domain.
+    NotFound,
+    /// Another account has it verified.
+    Taken,
+}
+
+impl Op for CreateDomain {
+    type Reply = DomainRow;
+    type Refusal = DomainRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let name = self.row.name.as_str().as_bytes();
+        let by_name = schema::named(self.account, name);
+        if tables.get(Table::DomainsByName, &by_name)?.is_some() {
+            return Err(Stop::Refused(DomainRefusal::Exists));
+        }
+        let row = DomainRow { created_at: tables.now(), ..self.row.clone() };
+        let key = schema::domain(self.account, self.id);
+        if row.status.may_send() {
+            if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner != key) {
+                return Err(Stop::Refused(DomainRefusal::Taken));
+            }
+            tables.put_bytes(Table::DomainOwners, name, key.to_vec());
+        }
+        tables.put_bytes(Table::DomainsByName, &by_name, self.id.as_bytes().to_vec());
+        tables.put(&key, &row);
+        if let Some(due) = row.next_check_at {
+            tables.arm(Timer::new(due, TimerKind::DomainCheck, self.account, self.id.0));
+        }
+        Ok(row)
+    }
+}
+
+/// Records a look at a domain's records.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RecordDomainCheck {
+    /// The account.
+    pub account: AccountId,
+    /// The domain.
+    pub domain: DomainId,
+    /// What was found, by record.
+    pub findings: Vec<Finding>,
+}
+
+impl Op for RecordDomainCheck {
+    type Reply = DomainRow;
+    type Refusal = DomainRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let key = schema::domain(self.account, self.domain);
+        let Some(mut row) = tables.row::<DomainRow>(&key)? else {
+            return Err(Stop::Refused(DomainRefusal::NotFound));
+        };
+        let now = tables.now();
+        let step = verification::step(
+            verification::State { status: row.status, last_seen_at: row.last_seen_at, checks: row.checks },
+            self.dkim_finding(&row, DkimAlgorithm::RsaSha256),
+            now,
+        );
+        if step.state.status.may_send() {
+            self.claim(tables, &row, &key)?;
+        } else {
+            self.give_up_claim(tables, &row, &key)?;
+        }
+        if step.state.status == DomainStatus::Verified && row.status == DomainStatus::Pending {
+            row.verified_at = Some(now);
+        }
+        row.status = step.state.status;
+        row.last_seen_at = step.state.last_seen_at;
+        row.checks = step.state.checks;
+        row.last_checked_at = Some(now);
+        self.activate_keys(&mut row);
+        row.return_path_seen = self.finding(RecordPurpose::ReturnPath, &row).unwrap_or(row.return_path_seen);
+        row.findings = self.findings.clone();
+        self.rearm(tables, &mut row, step.next_check_at);
+        tables.put(&key, &row);
+        Ok(row)
+    }
+}
+
+impl RecordDomainCheck {
+    /// Whether the record of the domain's key of this kind was seen; none where the look-up itself failed.
+    fn dkim_finding(&self, row: &DomainRow, algorithm: DkimAlgorithm) -> Option<bool> {
+        let key = row.dkim.iter().rev().find(|key| key.algorithm == algorithm && key.state != DkimState::Retiring)?;
+        self.status_at(&dkim_name(row, &key.selector))
+    }
+
+    fn finding(&self, purpose: RecordPurpose, _row: &DomainRow) -> Option<bool> {
+        self.findings.iter().find(|finding| finding.purpose == purpose).and_then(seen)
+    }
+
+    fn status_at(&self, name: &str) -> Option<bool> {
+        self.findings.iter().find(|finding| finding.name == name).and_then(seen)
+    }
+
+    fn activate_keys(&self, row: &mut DomainRow) {
+        let names: Vec<_> = row.dkim.iter().map(|key| dkim_name(row, &key.selector)).collect();
+        for (key, name) in row.dkim.iter_mut().zip(names) {
+            if key.state == DkimState::Pending && self.status_at(&name) == Some(true) {
+                key.state = DkimState::Active;
+            }
+        }
+    }
+
+    fn claim(&self, tables: &mut Tables<'_, '_>, row: &DomainRow, key: &[u8]) -> Result<(), Stop<DomainRefusal>> {
+        let name = row.name.as_str().as_bytes();
+        if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner != key) {
+            return Err(Stop::Refused(DomainRefusal::Taken));
+        }
+        tables.put_bytes(Table::DomainOwners, name, key.to_vec());
+        Ok(())
+    }
+
+    fn give_up_claim(&self, tables: &mut Tables<'_, '_>, row: &DomainRow, key: &[u8]) -> Result<(), StoreError> {
+        let name = row.name.as_str().as_bytes();
+        if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner == key) {
+            tables.remove(Table::DomainOwners, name);
+        }
+        Ok(())
+    }
+
+    fn rearm(&self, tables: &mut Tables<'_, '_>, row: &mut DomainRow, due: crate::base::time::Timestamp) {
+        let timer = |due| Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0);
+        // A domain without a timer is never re-checked, and a look by hand does not change that.
+        let Some(armed) = row.next_check_at else { return };
+        tables.disarm(timer(armed));
+        tables.arm(timer(due));
+        row.next_check_at = Some(due);
+    }
+}
+
+const fn seen(finding: &Finding) -> Option<bool> {
+    match finding.status {
+        RecordStatus::Ok => Some(true),
+        RecordStatus::Missing | RecordStatus::Mismatch => Some(false),
+        RecordStatus::Unchecked => None,
+    }
+}
+
+/// Where a DKIM key's record stands (RFC 6376 3.6.2.1).
+pub fn dkim_name(row: &DomainRow, selector: &str) -> String {
+    format!("{selector}._domainkey.{}", row.name)
+}
+
+/// The domain of `account` with this name.
+///
+/// # Errors
+/// Those of the store.
+pub fn domain_by_name(
+    read: &impl Read,
+    account: AccountId,
+    name: &str,
+) -> Result<Option<(DomainId, DomainRow)>, StoreError> {
+    let Some(id) = read.get(Table::DomainsByName, &schema::named(account, name.as_bytes()))? else { return Ok(None) };
+    let Ok(id) = <[u8; 16]>::try_from(id) else { return Ok(None) };
+    let id = DomainId(Ulid(id));
+    Ok(read.row::<DomainRow>(&schema::domain(account, id))?.map(|row| (id, row)))
+}

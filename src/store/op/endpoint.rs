@@ -1,0 +1,102 @@
+//! Webhook endpoints: registering one, and changing it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Op;
+use super::event::ENDPOINTS_MAX;
+use super::settle_delivery::unpark;
+use crate::base::id::{AccountId, EndpointId};
+use crate::domain::event::EventType;
+use crate::machine::endpoint::{Effect, Input};
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::schema;
+use crate::store::tables::Tables;
+
+/// Registers an endpoint.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CreateEndpoint {
+    /// The account.
+    pub account: AccountId,
+    /// Its identifier, reserved before its secret was sealed for it.
+    pub id: EndpointId,
+    /// The endpoint.
+    pub row: EndpointRow,
+}
+
+/// Why a change of an endpoint is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointRefusal {
+    /// The account has ten already.
+    TooMany,
+    /// There is no such endpoint.
+    NotFound,
+}
+
+impl Op for CreateEndpoint {
+    type Reply = EndpointRow;
+    type Refusal = EndpointRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+        let there = tables.rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)?;
+        if there.len() >= ENDPOINTS_MAX {
+            return Err(Stop::Refused(EndpointRefusal::TooMany));
+        }
+        let now = tables.now();
+        let row = EndpointRow { created_at: now, updated_at: now, ..self.row.clone() };
+        tables.put(&schema::endpoint(self.account, self.id), &row);
+        Ok(row)
+    }
+}
+
+/// Changes an endpoint; absent members stay as they are.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UpdateEndpoint {
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// Where events are posted.
+    pub url: Option<String>,
+    /// Which events.
+    pub events: Option<Option<Vec<EventType>>>,
+    /// The account's own words.
+    pub description: Option<Option<String>>,
+    /// Whether it may be attempted.
+    pub enabled: Option<bool>,
+}
+
+impl Op for UpdateEndpoint {
+    type Reply = EndpointRow;
+    type Refusal = EndpointRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+        let key = schema::endpoint(self.account, self.endpoint);
+        let Some(mut row) = tables.row::<EndpointRow>(&key)? else {
+            return Err(Stop::Refused(EndpointRefusal::NotFound));
+        };
+        row.updated_at = tables.now();
+        if let Some(url) = &self.url {
+            row.url.clone_from(url);
+        }
+        if let Some(events) = &self.events {
+            row.events.clone_from(events);
+        }
+        if let Some(description) = &self.description {
+            row.description.clone_from(description);
+        }
+        let mut release = false;
+        if let Some(enabled) = self.enabled {
+            let input = if enabled { Input::Enabled } else { Input::DisabledByHand };
+            let next = row.state.step(input, tables.now());
+            row.state = next.state;
+            release = next.effects.contains(&Effect::Release);
+        }
+        tables.put(&key, &row);
+        if release {
+            unpark(tables, self.account, self.endpoint)?;
+        }
+        Ok(row)
+    }
+}

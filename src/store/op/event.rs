@@ -1,0 +1,116 @@
+//! Appending an event: its identifier and bytes are made here, once, inside the writer; every endpoint that
+//! takes it is owed a delivery from the same transaction on.
+
+use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventType};
+use crate::machine::delivery;
+use crate::store::error::StoreError;
+use crate::store::read::Read;
+use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::event::{EventLogRow, EventOfTypeRow};
+use crate::store::row::message::MessageRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Endpoints of an account at most (contract 5).
+pub const ENDPOINTS_MAX: usize = 10;
+
+/// What happened to a message, beside its type.
+#[derive(Default)]
+pub struct Happening<'a> {
+    /// The attempt's facts.
+    pub facts: AttemptFacts,
+    /// When the next attempt is due.
+    pub next_attempt_at: Option<Timestamp>,
+    /// What a failure means.
+    pub bounce: Option<&'a Bounce>,
+    /// What a complaint says.
+    pub complaint: Option<&'a Complaint>,
+}
+
+/// A message as its events name it.
+pub struct Subject<'a> {
+    /// Whose it is.
+    pub account: AccountId,
+    /// Its identifier.
+    pub id: MessageId,
+    /// What was accepted.
+    pub row: &'a MessageRow,
+}
+
+/// Appends an event of `kind` to the message's timeline and the account's log, and owes it to the endpoints.
+///
+/// # Errors
+/// Those of the store.
+pub fn record(
+    tables: &mut Tables<'_, '_>,
+    subject: &Subject<'_>,
+    kind: EventType,
+    happening: &Happening<'_>,
+) -> Result<EventId, StoreError> {
+    let Subject { account, id: message, row } = *subject;
+    let id: EventId = tables.next_id();
+    let record = EventRecord {
+        id,
+        kind,
+        message_id: message,
+        message_id_header: &row.message_id_header(message),
+        stream: row.stream,
+        from: row.from.as_given(),
+        to: row.to.as_given(),
+        subject: row.subject.as_deref(),
+        metadata: &row.metadata,
+        created_at: tables.now(),
+        facts: &happening.facts,
+        next_attempt_at: happening.next_attempt_at,
+        bounce: happening.bounce,
+        complaint: happening.complaint,
+    };
+    let bytes = serde_json::to_vec(&record).unwrap_or_else(|error| unreachable!("an event is plain JSON: {error}"));
+    tables.put_bytes(Table::Timeline, &schema::timeline(account, message, id), bytes);
+    tables.put(&schema::event(account, id), &EventLogRow { message, kind });
+    tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
+    fan_out(tables, subject, kind, id)?;
+    Ok(id)
+}
+
+fn fan_out(
+    tables: &mut Tables<'_, '_>,
+    subject: &Subject<'_>,
+    kind: EventType,
+    event: EventId,
+) -> Result<(), StoreError> {
+    let account = subject.account;
+    for (key, endpoint) in tables.rows::<EndpointRow>(account.as_bytes(), ENDPOINTS_MAX)? {
+        if !endpoint.takes(kind) {
+            continue;
+        }
+        let Some(id) = key.last_chunk::<16>() else { continue };
+        let delivery = DeliveryRow {
+            endpoint: EndpointId(Ulid(*id)),
+            event,
+            message: subject.id,
+            kind,
+            state: delivery::State::new(tables.now()),
+        };
+        owe(tables, account, &delivery, endpoint.state.is_enabled());
+    }
+    Ok(())
+}
+
+/// Writes a new delivery and sees to it that it comes due.
+pub fn owe(tables: &mut Tables<'_, '_>, account: AccountId, row: &DeliveryRow, endpoint_enabled: bool) -> DeliveryId {
+    let id: DeliveryId = tables.next_id();
+    tables.put(&schema::delivery(account, id), row);
+    tables.put_bytes(Table::DeliveriesByEndpoint, &schema::delivery_of_endpoint(account, row.endpoint, id), Vec::new());
+    let now = tables.now();
+    if endpoint_enabled {
+        tables.arm(Timer::new(now, TimerKind::Delivery, account, id.0));
+    } else {
+        tables.put_bytes(Table::Parked, &schema::parked(account, row.endpoint, now, id), Vec::new());
+    }
+    id
+}

@@ -1,0 +1,39 @@
+//! Operations: every change of the store, as plain data with a deterministic `apply`.
+//!
+//! An operation loads rows, asks a pure machine, saves rows, appends events, fans out deliveries and arms timers. It checks everything
+//! before it writes; a refusal leaves the shared transaction untouched. It carries all that is not in the
+//! tables: sealed secrets, random bytes, the outcome it records.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::error::Stop;
+use super::tables::Tables;
+
+pub mod accept;
+pub mod account;
+pub mod admission;
+pub mod domain;
+pub mod endpoint;
+pub mod event;
+pub mod settle_delivery;
+pub mod settle_transfer;
+pub mod sweep;
+
+/// A change of the store.
+pub trait Op: Serialize + DeserializeOwned + Send + 'static {
+    /// What the caller learns when it is committed.
+    type Reply: Send + 'static;
+    /// Why the business may say no.
+    type Refusal: Send + 'static;
+
+    /// Changes `tables`, or says why not. Depends on nothing but itself, the tables and their moment.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Self::Reply, Stop<Self::Refusal>>;
+}
+
+/// For operations that nothing can refuse.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Never {}

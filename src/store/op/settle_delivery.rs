@@ -1,0 +1,221 @@
+//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged, the next timer armed, in
+//! one transaction.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, AttemptId, DeliveryId, EndpointId};
+use crate::base::time::Timestamp;
+use crate::machine::{delivery, endpoint};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::delivery::{AttemptRow, DeliveryRow};
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// What was seen of one attempt.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Attempt {
+    /// When it began.
+    pub at: Timestamp,
+    /// When it ended: retries are measured from then.
+    pub ended_at: Timestamp,
+    /// The status, where one came.
+    pub status: Option<u16>,
+    /// The failure's name, none for a 2xx.
+    pub error: Option<String>,
+    /// How long it took, in milliseconds.
+    pub duration_ms: u64,
+    /// Who answered.
+    pub peer: Option<String>,
+    /// The first 4 KiB of the answer's body.
+    pub response_body: Option<String>,
+}
+
+/// How a delivery's timer was served.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum DeliveryEnd {
+    /// One request was made.
+    Attempted(Attempt),
+    /// Its endpoint is not enabled: it is parked until it is.
+    Parked,
+    /// Its endpoint is gone, or it is older than 30 days.
+    Abandoned,
+}
+
+/// Records how a delivery's timer was served.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SettleDelivery {
+    /// The account.
+    pub account: AccountId,
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// The timer that was served.
+    pub due: Timestamp,
+    /// How it ended.
+    pub end: DeliveryEnd,
+}
+
+/// What became of the endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndpointChange {
+    /// Nothing to tell.
+    None,
+    /// This was its tenth failure in a row.
+    Disabled(EndpointId),
+}
+
+impl Op for SettleDelivery {
+    type Reply = EndpointChange;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointChange, Stop<Never>> {
+        tables.disarm(self.timer(self.due));
+        let key = schema::delivery(self.account, self.delivery);
+        let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(EndpointChange::None) };
+        let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(EndpointChange::None) };
+        let input = match &self.end {
+            DeliveryEnd::Parked => return self.park(tables, &row, due),
+            DeliveryEnd::Abandoned => delivery::Input::EndpointDeleted,
+            DeliveryEnd::Attempted(Attempt { error: None, .. }) => delivery::Input::Acknowledged,
+            DeliveryEnd::Attempted(Attempt { ended_at, .. }) => delivery::Input::AttemptFailed { ended_at: *ended_at },
+        };
+        let next = row.state.step(input, tables.now());
+        row.state = next.state;
+        tables.put(&key, &row);
+        for effect in next.effects {
+            match effect {
+                delivery::Effect::Schedule(due) => tables.arm(self.timer(due)),
+                delivery::Effect::StartAttempt(_) | delivery::Effect::Settle => {}
+            }
+        }
+        match &self.end {
+            DeliveryEnd::Attempted(attempt) => Ok(self.log(tables, &row, attempt)?),
+            DeliveryEnd::Parked | DeliveryEnd::Abandoned => Ok(EndpointChange::None),
+        }
+    }
+}
+
+impl SettleDelivery {
+    fn timer(&self, due: Timestamp) -> Timer {
+        Timer::new(due, TimerKind::Delivery, self.account, self.delivery.0)
+    }
+
+    /// Parks the delivery; where the endpoint was enabled meanwhile, it stays due.
+    fn park(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        row: &DeliveryRow,
+        due: Timestamp,
+    ) -> Result<EndpointChange, Stop<Never>> {
+        let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))?;
+        if endpoint.is_some_and(|endpoint| endpoint.state.is_enabled()) {
+            tables.arm(self.timer(due));
+        } else {
+            let key = schema::parked(self.account, row.endpoint, due, self.delivery);
+            tables.put_bytes(Table::Parked, &key, Vec::new());
+        }
+        Ok(EndpointChange::None)
+    }
+
+    fn log(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        row: &DeliveryRow,
+        attempt: &Attempt,
+    ) -> Result<EndpointChange, StoreError> {
+        let logged = AttemptRow {
+            id: tables.next_id::<AttemptId>(),
+            at: attempt.at,
+            status: attempt.status,
+            error: attempt.error.clone(),
+            duration_ms: attempt.duration_ms,
+            peer: attempt.peer.clone(),
+            response_body: attempt.response_body.clone(),
+        };
+        tables.put(&schema::attempt(self.account, self.delivery, row.state.attempts), &logged);
+        self.step_endpoint(tables, row.endpoint, attempt)
+    }
+
+    fn step_endpoint(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        id: EndpointId,
+        attempt: &Attempt,
+    ) -> Result<EndpointChange, StoreError> {
+        let key = schema::endpoint(self.account, id);
+        let Some(mut row) = tables.row::<EndpointRow>(&key)? else { return Ok(EndpointChange::None) };
+        let input = if attempt.error.is_none() {
+            row.last_success_at = Some(attempt.ended_at);
+            endpoint::Input::AttemptSucceeded
+        } else {
+            row.last_failure_at = Some(attempt.ended_at);
+            endpoint::Input::AttemptFailed
+        };
+        let next = row.state.step(input, tables.now());
+        row.state = next.state;
+        let disabled = next.effects.contains(&endpoint::Effect::Hold);
+        if disabled {
+            row.updated_at = tables.now();
+        }
+        tables.put(&key, &row);
+        Ok(if disabled { EndpointChange::Disabled(id) } else { EndpointChange::None })
+    }
+}
+
+/// Makes parked deliveries due again, oldest first, a slice at a time; the rest goes on by timer.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Unpark {
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint that was enabled.
+    pub endpoint: EndpointId,
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+/// How many parked deliveries one operation makes due.
+const UNPARK_SLICE: usize = 256;
+
+impl Op for Unpark {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::new(self.due, TimerKind::Unpark, self.account, self.endpoint.0));
+        let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
+        if endpoint.is_some_and(|endpoint| endpoint.state.is_enabled()) {
+            unpark(tables, self.account, self.endpoint)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the first slice of an endpoint's parked deliveries due, and arms a timer for the rest.
+///
+/// # Errors
+/// Those of the store.
+pub fn unpark(tables: &mut Tables<'_, '_>, account: AccountId, endpoint: EndpointId) -> Result<(), StoreError> {
+    let prefix = schema::owned(account, endpoint.as_bytes());
+    let end = crate::store::read::after_prefix(&prefix);
+    let now = tables.now();
+    let order = crate::store::read::Order::Ascending;
+    let keys = tables.keys(Table::Parked, &prefix, &end, order, UNPARK_SLICE)?;
+    for key in &keys {
+        tables.remove(Table::Parked, key);
+        let Some((due, delivery)) = schema::parked_parts(key) else { continue };
+        let row_key = schema::delivery(account, delivery);
+        let Some(mut row) = tables.row::<DeliveryRow>(&row_key)? else { continue };
+        // Due at the later of now and its scheduled time (contract 5).
+        let due = due.max(now);
+        row.state.stage = delivery::Stage::Pending { due };
+        tables.put(&row_key, &row);
+        tables.arm(Timer::new(due, TimerKind::Delivery, account, delivery.0));
+    }
+    if keys.len() == UNPARK_SLICE {
+        tables.arm(Timer::new(now, TimerKind::Unpark, account, endpoint.0));
+    }
+    Ok(())
+}

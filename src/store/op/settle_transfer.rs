@@ -1,0 +1,228 @@
+//! Settling an attempt: status, timeline, event, suppression, next timer and fan-out, in one transaction.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::{self, Happening, Subject};
+use super::{Never, Op};
+use crate::base::id::{AccountId, MessageId, SuppressionId};
+use crate::base::time::Timestamp;
+use crate::domain::event::{AttemptFacts, Bounce, EventType};
+use crate::machine::retry;
+use crate::machine::transfer::{self, Effect, Input};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Attempts that may crash before the message is set aside.
+const CRASHES_MAX: u8 = 3;
+
+/// How an attempt, or the wait for one, ended.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum TransferEnd {
+    /// A server took the message.
+    Delivered,
+    /// A transient failure, with what is known of it.
+    Deferred {
+        /// What the failure means.
+        bounce: Option<Bounce>,
+        /// Not before then, where the server or its site said so.
+        not_before: Option<Timestamp>,
+    },
+    /// A permanent refusal.
+    Bounced(Bounce),
+    /// Its time is over.
+    GaveUp(Bounce),
+    /// The recipient's address is suppressed.
+    Suppressed,
+    /// The site is held back: nothing was attempted, look again later.
+    Postponed {
+        /// When to look again.
+        until: Timestamp,
+    },
+    /// The attempt crashed: a defect of ours.
+    Crashed,
+}
+
+/// Records how a transfer's timer was served.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SettleTransfer {
+    /// The message's account.
+    pub account: AccountId,
+    /// The message.
+    pub message: MessageId,
+    /// The timer that was served.
+    pub due: Timestamp,
+    /// How it ended.
+    pub end: TransferEnd,
+    /// What was seen. The attempt's number is filled in here.
+    pub facts: AttemptFacts,
+    /// Chance for the next delay's jitter.
+    pub chance: [u8; 4],
+}
+
+/// What settling did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    /// The outcome is recorded.
+    Recorded,
+    /// The timer served nothing any more; nothing was changed but the timer.
+    Stale,
+}
+
+impl Op for SettleTransfer {
+    type Reply = Settled;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Settled, Stop<Never>> {
+        let key = schema::message(self.account, self.message);
+        tables.disarm(self.timer(self.due));
+        let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
+        else {
+            return Ok(Settled::Stale);
+        };
+        if transfer.due != Some(self.due) {
+            return Ok(Settled::Stale);
+        }
+        let now = tables.now();
+        let input = match &self.end {
+            TransferEnd::Postponed { until } => {
+                self.rearm(tables, &mut transfer, (*until).min(message.give_up_at));
+                tables.put(&key, &transfer);
+                return Ok(Settled::Recorded);
+            }
+            TransferEnd::Delivered => Input::Delivered,
+            TransferEnd::Bounced(_) => Input::AttemptBounced,
+            TransferEnd::GaveUp(_) => Input::GaveUp,
+            TransferEnd::Suppressed => Input::RecipientSuppressed(transfer::Wire::Idle),
+            TransferEnd::Deferred { .. } => Input::AttemptDeferred,
+            TransferEnd::Crashed => {
+                transfer.crashes = transfer.crashes.saturating_add(1);
+                if transfer.crashes >= CRASHES_MAX { Input::GaveUp } else { Input::AttemptDeferred }
+            }
+        };
+        if self.counts_as_attempt() {
+            transfer.attempts += 1;
+            transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
+        }
+        let next = transfer.state.step(input);
+        if next.state.status() != transfer.state.status() {
+            transfer.status_at = now;
+        }
+        transfer.state = next.state;
+        transfer.due = None;
+        if matches!(self.end, TransferEnd::Delivered) {
+            transfer.delivered_at = Some(now);
+        }
+        self.perform(tables, &message, &mut transfer, &next.effects)?;
+        tables.put(&key, &transfer);
+        Ok(Settled::Recorded)
+    }
+}
+
+impl SettleTransfer {
+    fn timer(&self, due: Timestamp) -> Timer {
+        Timer::new(due, TimerKind::Transfer, self.account, self.message.0)
+    }
+
+    fn rearm(&self, tables: &mut Tables<'_, '_>, transfer: &mut TransferRow, due: Timestamp) {
+        transfer.due = Some(due);
+        tables.arm(self.timer(due));
+    }
+
+    const fn counts_as_attempt(&self) -> bool {
+        match self.end {
+            TransferEnd::Delivered
+            | TransferEnd::Deferred { .. }
+            | TransferEnd::Bounced(_)
+            | TransferEnd::Crashed => true,
+            TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } => false,
+        }
+    }
+
+    fn perform(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        message: &MessageRow,
+        transfer: &mut TransferRow,
+        effects: &[Effect],
+    ) -> Result<(), StoreError> {
+        if effects.contains(&Effect::ScheduleAttempt) {
+            let due = self.next_due(tables.now(), message, transfer);
+            self.rearm(tables, transfer, due);
+        }
+        for effect in effects {
+            match effect {
+                Effect::Record(kind) => self.record(tables, message, transfer, *kind)?,
+                // The timer that was served is gone already, and a settled transfer is never withdrawn here.
+                Effect::ScheduleAttempt | Effect::StopAttempts | Effect::RefuseCancel => {}
+                Effect::SuppressRecipient => self.suppress(tables, message)?,
+            }
+        }
+        if let TransferEnd::Bounced(bounce) = &self.end
+            && bounce.suppressed
+        {
+            self.suppress(tables, message)?;
+        }
+        Ok(())
+    }
+
+    /// When the next attempt is due; the end of the message's time where there is no further one.
+    fn next_due(&self, now: Timestamp, message: &MessageRow, transfer: &TransferRow) -> Timestamp {
+        let due = retry::next_attempt(transfer.attempts, now, message.give_up_at, retry::jitter(self.chance));
+        let not_before = match &self.end {
+            TransferEnd::Deferred { not_before, .. } => *not_before,
+            _ => None,
+        };
+        due.max(not_before).map_or(message.give_up_at, |due| due.min(message.give_up_at))
+    }
+
+    fn record(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        message: &MessageRow,
+        transfer: &TransferRow,
+        kind: EventType,
+    ) -> Result<(), StoreError> {
+        let bounce = match &self.end {
+            TransferEnd::Deferred { bounce, .. } => bounce.as_ref(),
+            TransferEnd::Bounced(bounce) | TransferEnd::GaveUp(bounce) => Some(bounce),
+            TransferEnd::Delivered
+            | TransferEnd::Suppressed
+            | TransferEnd::Postponed { .. }
+            | TransferEnd::Crashed => None,
+        };
+        let attempt = self.counts_as_attempt().then_some(transfer.attempts);
+        let happening = Happening {
+            facts: AttemptFacts { attempt, ..self.facts.clone() },
+            // What is due at the very end is no attempt any more.
+            next_attempt_at: transfer.due.filter(|due| *due < message.give_up_at),
+            bounce,
+            complaint: None,
+        };
+        let subject = Subject { account: self.account, id: self.message, row: message };
+        event::record(tables, &subject, kind, &happening).map(drop)
+    }
+
+    fn suppress(&self, tables: &mut Tables<'_, '_>, message: &MessageRow) -> Result<(), StoreError> {
+        let key = schema::named(self.account, message.to.match_key().as_bytes());
+        if tables.get(Table::Suppressions, &key)?.is_some() {
+            return Ok(());
+        }
+        let row = SuppressionRow {
+            id: tables.next_id::<SuppressionId>(),
+            email: message.to.as_given().to_owned(),
+            reason: SuppressionReason::Bounce,
+            message: Some(self.message),
+            smtp_code: self.facts.smtp_code,
+            smtp_response: self.facts.smtp_response.clone(),
+            note: None,
+            created_at: tables.now(),
+        };
+        tables.put(&key, &row);
+        Ok(())
+    }
+}

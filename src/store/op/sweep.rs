@@ -1,0 +1,132 @@
+//! Sweeping what is past its time, in slices that never stall accepting: expired idempotency records, old events, and
+//! the timers of content buckets whose bytes are gone.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::account::Account;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read};
+use crate::store::row::Row;
+use crate::store::row::event::EventLogRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// How many rows one operation removes.
+const SLICE: usize = 512;
+/// How long the event log keeps an event (spec 8).
+pub const EVENT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How often the event log is swept. Events past their time are not listed, swept or not.
+const EVENT_SWEEP_STEP: Duration = Duration::from_secs(3600);
+/// How many accounts one sweep of the event log goes through.
+const ACCOUNTS_MAX: usize = 100_000;
+
+/// Removes expired idempotency records.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SweepIdempotency {
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+impl Op for SweepIdempotency {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::of_store(self.due, TimerKind::Idempotency));
+        let end = Timer::first_after(tables.now());
+        let keys = tables.keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
+        for key in &keys {
+            tables.remove(Table::IdempotencyByExpiry, key);
+            let bound = &key[8..];
+            // The key may have been bound anew since.
+            let row = tables.row::<crate::store::row::idempotency::IdempotencyRow>(bound)?;
+            if row.is_some_and(|row| row.binding.expires_at <= tables.now()) {
+                tables.remove(Table::Idempotency, bound);
+            }
+        }
+        if keys.len() == SLICE {
+            tables.arm(Timer::of_store(tables.now(), TimerKind::Idempotency));
+        }
+        Ok(())
+    }
+}
+
+/// Notes that a content bucket's bytes are gone. Its messages' rows stay.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ContentDestroyed {
+    /// The bucket's end, which is its timer's due time.
+    pub bucket: Timestamp,
+}
+
+impl Op for ContentDestroyed {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
+        Ok(())
+    }
+}
+
+/// Removes a slice of the events that are past their 30 days from the log; the messages' timelines keep them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SweepEvents {
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+impl Op for SweepEvents {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
+        let end = oldest_kept(tables.now());
+        let mut left = SLICE;
+        for (account, _) in tables.rows::<Account>(&[], ACCOUNTS_MAX)? {
+            let Ok(account) = <[u8; 16]>::try_from(account).map(|bytes| AccountId(Ulid(bytes))) else { continue };
+            left -= self.sweep_account(tables, account, end, left)?;
+            if left == 0 {
+                break;
+            }
+        }
+        let next = if left == 0 { tables.now() } else { tables.now() + EVENT_SWEEP_STEP };
+        tables.arm(Timer::of_store(next, TimerKind::EventLog));
+        Ok(())
+    }
+}
+
+impl SweepEvents {
+    fn sweep_account(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        account: AccountId,
+        end: Ulid,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
+        let keys = tables.keys(Table::EventLog, &from, &to, Order::Ascending, limit)?;
+        for key in &keys {
+            if let Some(bytes) = tables.get(Table::EventLog, key)?
+                && let Some(event) = key.last_chunk::<16>()
+            {
+                let row = EventLogRow::decode(&bytes)?;
+                let event = crate::base::id::EventId(Ulid(*event));
+                tables.remove(Table::EventLogByType, &schema::event_of_type(account, row.kind, event));
+            }
+            tables.remove(Table::EventLog, key);
+        }
+        Ok(keys.len())
+    }
+}
+
+/// The least event identifier that the log still shows at `now`.
+pub fn oldest_kept(now: Timestamp) -> Ulid {
+    Ulid::new(now - EVENT_LIFETIME, [0; 10])
+}

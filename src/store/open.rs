@@ -1,0 +1,159 @@
+//! Opening a data directory: its lock, its format, its threads.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redb::{Database, DatabaseError, Durability};
+
+use super::content::{Appender, Content};
+use super::error::StoreError;
+use super::health::Health;
+use super::near::NearTimers;
+use super::schema::{FORMAT, Table, meta};
+use super::tables::Batch;
+use super::writer::{Writer, last_id};
+use super::{Doors, Store, master_key};
+use crate::base::entropy::Entropy;
+use crate::base::time::Timestamp;
+
+/// The database's file in the data directory.
+const FILE: &str = "postrider.redb";
+/// How long another process's lock is waited for: a killed one may hold it for a moment.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+/// Enough for the hot pages of a small service, little enough for a small machine.
+const CACHE_OCTETS: usize = 64 * 1024 * 1024;
+/// How many operations wait at each thread at most; beyond, whoever submits waits.
+const QUEUE: usize = 4096;
+
+/// Why a data directory does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds it.
+    #[error("another process has the data directory open")]
+    Locked,
+    /// It was written by a later version of this program.
+    #[error("the data directory has format {found}, and this program knows formats up to {FORMAT}; use a newer program")]
+    Newer {
+        /// The format found.
+        found: u32,
+    },
+    /// The directory or the master key.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// How it failed.
+        error: std::io::Error,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Failed(#[from] StoreError),
+}
+
+/// What the store needs of the world.
+pub struct Surroundings {
+    /// Wall time.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl Store {
+    /// Opens the store in `directory`, making both where they are missing, and starts its threads.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
+        let Surroundings { now, entropy } = surroundings;
+        make_directory(directory)?;
+        let database = Arc::new(open_database(&directory.join(FILE))?);
+        let master = Arc::new(master_key::load_or_create(directory, &*entropy)?);
+        let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
+        let (last, last_message) = prepare(&database)?;
+        let near = Arc::new(NearTimers::new());
+        let health = Arc::new(Health::default());
+
+        let (to_writer, writer_inbox) = sync_channel(QUEUE);
+        let (to_appender, appender_inbox) = sync_channel(QUEUE);
+        let writer = Writer {
+            database: Arc::clone(&database),
+            near: Arc::clone(&near),
+            health: Arc::clone(&health),
+            now: Box::new(move || now()),
+            entropy: Arc::clone(&entropy),
+            last_id: last,
+        };
+        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health));
+        let after_append = to_writer.clone();
+        let threads = vec![
+            spawn("appender", move || appender.run(&appender_inbox, &after_append))?,
+            spawn("writer", move || writer.run(&writer_inbox))?,
+        ];
+        Ok(Self {
+            database,
+            content,
+            near,
+            health,
+            master,
+            entropy,
+            last_message: Mutex::new(last_message),
+            doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
+            threads: Mutex::new(threads),
+        })
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+    thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
+}
+
+fn make_directory(directory: &Path) -> Result<(), OpenError> {
+    let io = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
+    if !directory.exists() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
+    }
+    Ok(())
+}
+
+fn open_database(path: &Path) -> Result<Database, OpenError> {
+    let patience = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match Database::builder().set_cache_size(CACHE_OCTETS).create(path) {
+            Ok(database) => {
+                let io = |error| OpenError::Io { what: format!("protecting {}", path.display()), error };
+                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io)?;
+                return Ok(database);
+            }
+            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(50));
+            }
+            Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked),
+            Err(error) => return Err(StoreError::from(error).into()),
+        }
+    }
+}
+
+/// Checks the format, makes every table, and reads the last identifiers.
+fn prepare(database: &Database) -> Result<(crate::base::id::Ulid, crate::base::id::Ulid), OpenError> {
+    let mut transaction = database.begin_write().map_err(StoreError::from)?;
+    transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
+    let mut batch = Batch::new(&transaction);
+    batch.create_all()?;
+    batch.put(Table::Meta, meta::FORMAT, Some(&checked_format(&batch)?.to_be_bytes()))?;
+    drop(batch);
+    let last = (last_id(&transaction, meta::LAST_ID)?, last_id(&transaction, meta::LAST_MESSAGE_ID)?);
+    transaction.commit().map_err(StoreError::from)?;
+    Ok(last)
+}
+
+fn checked_format(batch: &Batch<'_>) -> Result<u32, OpenError> {
+    let stored = batch.get(Table::Meta, meta::FORMAT)?;
+    let found = stored.and_then(|bytes| bytes.try_into().ok()).map_or(FORMAT, u32::from_be_bytes);
+    if found > FORMAT { Err(OpenError::Newer { found }) } else { Ok(FORMAT) }
+}

@@ -1,0 +1,111 @@
+//! Reading rows, the same way from a snapshot and from inside an operation.
+
+use std::ops::ControlFlow;
+
+use super::error::StoreError;
+use super::row::Row;
+use super::schema::Table;
+
+/// In which order a scan goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// By ascending key.
+    Ascending,
+    /// By descending key.
+    Descending,
+}
+
+impl Order {
+    /// Whether `key` comes before `other`.
+    pub fn is_before(self, key: &[u8], other: &[u8]) -> bool {
+        match self {
+            Self::Ascending => key < other,
+            Self::Descending => key > other,
+        }
+    }
+}
+
+/// Whoever can be asked for rows.
+pub trait Read {
+    /// The bytes at `key`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Calls `each` with the rows whose keys are in `from..to`, until it breaks.
+    ///
+    /// # Errors
+    /// Those of the database, and those of `each`.
+    fn scan(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError>;
+
+    /// The row at `key`.
+    ///
+    /// # Errors
+    /// Those of the database; a row that does not decode.
+    fn row<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError>
+    where
+        Self: Sized,
+    {
+        self.get(R::TABLE, key)?.map(|bytes| R::decode(&bytes)).transpose()
+    }
+
+    /// Up to `limit` rows whose keys begin with `prefix`, in ascending order, with their keys.
+    ///
+    /// # Errors
+    /// Those of the database; a row that does not decode.
+    fn rows<R: Row>(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, R)>, StoreError>
+    where
+        Self: Sized,
+    {
+        let mut rows = Vec::new();
+        self.scan(R::TABLE, prefix, &after_prefix(prefix), Order::Ascending, &mut |key, bytes| {
+            rows.push((key.to_vec(), R::decode(bytes)?));
+            Ok(if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(rows)
+    }
+
+    /// Up to `limit` keys in `from..to`, in `order`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn keys(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        let mut keys = Vec::new();
+        if limit == 0 {
+            return Ok(keys);
+        }
+        self.scan(table, from, to, order, &mut |key, _| {
+            keys.push(key.to_vec());
+            Ok(if keys.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(keys)
+    }
+}
+
+/// The first key after all keys that begin with `prefix`: the open end of a prefix scan.
+pub fn after_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    // Nothing is greater than a prefix of 0xff bytes; no key is longer than 300 bytes.
+    vec![u8::MAX; 512]
+}

@@ -1,0 +1,32 @@
+//! The event log's entries: they point into the timeline, where the event's bytes are.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::id::MessageId;
+use crate::domain::event::EventType;
+use crate::store::schema::Table;
+
+/// An entry of the event log; its key names account and event.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct EventLogRow {
+    /// The message whose timeline has the bytes.
+    pub message: MessageId,
+    /// What happened.
+    pub kind: EventType,
+}
+
+impl Row for EventLogRow {
+    const TABLE: Table = Table::EventLog;
+}
+
+/// An entry of the event log by type; its key names account, type and event.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct EventOfTypeRow {
+    /// The message whose timeline has the bytes.
+    pub message: MessageId,
+}
+
+impl Row for EventOfTypeRow {
+    const TABLE: Table = Table::EventLogByType;
+}

@@ -1,0 +1,20 @@
+//! A bound idempotency key (spec 3.4): written with the message that it belongs to.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::machine::idempotency::Binding;
+use crate::store::schema::Table;
+
+/// What a key is bound to.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct IdempotencyRow {
+    /// The body, and until when.
+    pub binding: Binding,
+    /// The bytes of the 202, for replays.
+    pub answer: Vec<u8>,
+}
+
+impl Row for IdempotencyRow {
+    const TABLE: Table = Table::Idempotency;
+}

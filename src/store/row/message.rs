@@ -1,0 +1,105 @@
+//! A message: what was accepted, written once, and how far its transfer is, written at every outcome.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::id::{DomainId, MessageId};
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::event::AttemptFacts;
+use crate::domain::stream::Stream;
+use crate::machine::transfer;
+use crate::store::content::Place;
+use crate::store::schema::Table;
+
+/// What was accepted. Never changes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MessageRow {
+    /// The sending domain.
+    pub domain: DomainId,
+    /// That domain's stream at the time.
+    pub stream: Stream,
+    /// The sender.
+    pub from: Address,
+    /// The sender's display name.
+    pub from_name: Option<String>,
+    /// The recipient.
+    pub to: Address,
+    /// The subject, decoded where the message was raw.
+    pub subject: Option<String>,
+    /// The sender's own notes.
+    pub metadata: BTreeMap<String, String>,
+    /// Where the recipient may unsubscribe.
+    pub unsubscribe_url: Option<String>,
+    /// When it was created; its `Date`.
+    pub created_at: Timestamp,
+    /// When the sender wants it given up.
+    pub expires_at: Option<Timestamp>,
+    /// When it ends `failed` at the latest.
+    pub give_up_at: Timestamp,
+    /// When its content is no longer shown.
+    pub content_expires_at: Timestamp,
+    /// Octets of the signed message.
+    pub size_octets: u32,
+    /// Where the signed message stands.
+    pub place: Place,
+    /// MAIL FROM.
+    pub return_path: String,
+    /// Whether it has octets above 127.
+    pub eight_bit: bool,
+    /// Whether it needs SMTPUTF8.
+    pub smtputf8: bool,
+    /// Whether the caller built it.
+    pub is_raw: bool,
+}
+
+impl Row for MessageRow {
+    const TABLE: Table = Table::Messages;
+}
+
+impl MessageRow {
+    /// The Message-ID in angle brackets.
+    pub fn message_id_header(&self, id: MessageId) -> String {
+        format!("<{id}@{}>", self.from.domain())
+    }
+}
+
+/// How far a message's transfer is.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TransferRow {
+    /// The machine's state; its status is the message's.
+    pub state: transfer::State,
+    /// When the status last changed.
+    pub status_at: Timestamp,
+    /// Attempts that reached the wire or were told off by the DNS.
+    pub attempts: u32,
+    /// When its timer fires: the next attempt, or the end of its time. None once it has ended.
+    pub due: Option<Timestamp>,
+    /// When a server took it.
+    pub delivered_at: Option<Timestamp>,
+    /// The facts of the last attempt.
+    pub last: AttemptFacts,
+    /// How many times an attempt crashed. After the third the message is set aside.
+    pub crashes: u8,
+}
+
+impl Row for TransferRow {
+    const TABLE: Table = Table::Transfers;
+}
+
+impl TransferRow {
+    /// A message accepted at `now`, due at once.
+    pub fn queued(now: Timestamp) -> Self {
+        Self {
+            state: transfer::State::default(),
+            status_at: now,
+            attempts: 0,
+            due: Some(now),
+            delivered_at: None,
+            last: AttemptFacts::default(),
+            crashes: 0,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Rows: what a table's value says. Encoded as one version byte and postcard; bodies are never rows.
+//!
+//! A change of a row's fields is a new version with a reader for the old one, never a silent reinterpretation.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::error::StoreError;
+use super::schema::Table;
+
+pub mod delivery;
+pub mod domain;
+pub mod endpoint;
+pub mod event;
+pub mod idempotency;
+pub mod message;
+pub mod suppression;
+
+/// A value of one table.
+pub trait Row: Serialize + DeserializeOwned {
+    /// The table.
+    const TABLE: Table;
+    /// The version written now.
+    const VERSION: u8 = 1;
+
+    /// The stored bytes.
+    fn encode(&self) -> Vec<u8> {
+        let bytes = vec![Self::VERSION];
+        postcard::to_extend(self, bytes).unwrap_or_else(|_| unreachable!("rows hold only what postcard can write"))
+    }
+
+    /// Reads stored bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Row`] where they are damaged or of a version that this program does not know.
+    fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
+        let fault = |what: &str| StoreError::Row { table: Self::TABLE, fault: what.to_owned() };
+        let (&version, rest) = bytes.split_first().ok_or_else(|| fault("it is empty"))?;
+        if version != Self::VERSION {
+            return Err(fault(&format!("version {version}")));
+        }
+        postcard::from_bytes(rest).map_err(|error| fault(&error.to_string()))
+    }
+}
+
+impl Row for crate::domain::account::Account {
+    const TABLE: Table = Table::Accounts;
+}
+
+impl Row for crate::domain::api_key::ApiKey {
+    const TABLE: Table = Table::Keys;
+}
+
+impl Row for crate::machine::quota::Quota {
+    const TABLE: Table = Table::Quotas;
+}

@@ -1,0 +1,201 @@
+//! The one place that names tables and builds their keys.
+//!
+//! Keys begin with the account, so that another tenant's row can't be reached by a forgotten check, and go on with
+//! identifiers, which sort by time: new rows land at the end of their account's range. All integers are big-endian,
+//! so bytes compare like the values they stand for.
+
+use redb::TableDefinition;
+
+use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::event::EventType;
+
+/// The format of the whole store. A store of a newer format is refused.
+pub const FORMAT: u32 = 1;
+
+type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
+
+macro_rules! tables {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// A table of the store.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Table {$($(#[$doc])* $name,)*}
+
+        impl Table {
+            /// Every table.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The name in the file. Never changed, never used again for something else.
+            pub const fn name(self) -> &'static str {
+                match self {$(Self::$name => $text,)*}
+            }
+        }
+    };
+}
+
+tables! {
+    /// Facts about the store itself: format, last identifiers.
+    Meta = "meta";
+    /// account → settings and quota limits.
+    Accounts = "accounts";
+    /// account, key → API key.
+    Keys = "keys";
+    /// SHA-256 of the secret → account, key.
+    KeysByHash = "keys_by_hash";
+    /// account, domain → sending domain with its sealed DKIM keys.
+    Domains = "domains";
+    /// account, name → domain.
+    DomainsByName = "domains_by_name";
+    /// name → account and domain: who has it verified.
+    DomainOwners = "domain_owners";
+    /// account, message → what was accepted; written once.
+    Messages = "messages";
+    /// account, message → how far its transfer is.
+    Transfers = "transfers";
+    /// account, message, event → the event's JSON bytes; written once, kept with the message.
+    Timeline = "timeline";
+    /// account, event → type and message: the customer's event log, kept 30 days.
+    EventLog = "event_log";
+    /// account, type, event → message: the event log by type.
+    EventLogByType = "event_log_by_type";
+    /// account, endpoint → webhook endpoint.
+    Endpoints = "endpoints";
+    /// account, delivery → one event owed to one endpoint.
+    Deliveries = "deliveries";
+    /// account, endpoint, delivery → nothing: the deliveries of an endpoint.
+    DeliveriesByEndpoint = "deliveries_by_endpoint";
+    /// account, delivery, attempt number → one attempt.
+    Attempts = "attempts";
+    /// account, endpoint, due, delivery → nothing: what waits for a disabled endpoint.
+    Parked = "parked";
+    /// account, hash of the key → answer and body hash.
+    Idempotency = "idempotency";
+    /// expiry, account, hash of the key → nothing.
+    IdempotencyByExpiry = "idempotency_by_expiry";
+    /// account → use of the two quota windows.
+    Quotas = "quotas";
+    /// account, address in matching form → suppression.
+    Suppressions = "suppressions";
+    /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
+    Timers = "timers";
+}
+
+impl Table {
+    /// How redb knows the table.
+    pub(super) const fn definition(self) -> Definition {
+        TableDefinition::new(self.name())
+    }
+}
+
+/// Keys of [`Table::Meta`].
+pub mod meta {
+    /// The store's format, four bytes.
+    pub const FORMAT: &[u8] = b"format";
+    /// The last identifier that the writer gave out.
+    pub const LAST_ID: &[u8] = b"last_id";
+    /// The greatest message identifier accepted.
+    pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+}
+
+/// `account` and a 16-byte identifier: the key of most rows.
+pub fn owned(account: AccountId, id: &[u8; 16]) -> [u8; 32] {
+    let mut key = [0; 32];
+    key[..16].copy_from_slice(account.as_bytes());
+    key[16..].copy_from_slice(id);
+    key
+}
+
+/// `account` and two identifiers.
+fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 48] {
+    let mut key = [0; 48];
+    key[..32].copy_from_slice(&owned(account, first));
+    key[32..].copy_from_slice(second);
+    key
+}
+
+/// `account` and bytes of any length.
+pub fn named(account: AccountId, name: &[u8]) -> Vec<u8> {
+    [account.as_bytes(), name].concat()
+}
+
+/// Key of [`Table::Keys`].
+pub fn api_key(account: AccountId, key: KeyId) -> [u8; 32] {
+    owned(account, key.as_bytes())
+}
+
+/// Key of [`Table::Domains`].
+pub fn domain(account: AccountId, domain: DomainId) -> [u8; 32] {
+    owned(account, domain.as_bytes())
+}
+
+/// Key of [`Table::Messages`] and [`Table::Transfers`].
+pub fn message(account: AccountId, message: MessageId) -> [u8; 32] {
+    owned(account, message.as_bytes())
+}
+
+/// Key of [`Table::Timeline`].
+pub fn timeline(account: AccountId, message: MessageId, event: EventId) -> [u8; 48] {
+    owned_pair(account, message.as_bytes(), event.as_bytes())
+}
+
+/// Key of [`Table::EventLog`].
+pub fn event(account: AccountId, event: EventId) -> [u8; 32] {
+    owned(account, event.as_bytes())
+}
+
+/// Key of [`Table::EventLogByType`].
+pub fn event_of_type(account: AccountId, kind: EventType, event: EventId) -> [u8; 33] {
+    let mut key = [0; 33];
+    key[..16].copy_from_slice(account.as_bytes());
+    key[16] = kind.code();
+    key[17..].copy_from_slice(event.as_bytes());
+    key
+}
+
+/// Key of [`Table::Endpoints`].
+pub fn endpoint(account: AccountId, endpoint: EndpointId) -> [u8; 32] {
+    owned(account, endpoint.as_bytes())
+}
+
+/// Key of [`Table::Deliveries`].
+pub fn delivery(account: AccountId, delivery: DeliveryId) -> [u8; 32] {
+    owned(account, delivery.as_bytes())
+}
+
+/// Key of [`Table::DeliveriesByEndpoint`].
+pub fn delivery_of_endpoint(account: AccountId, endpoint: EndpointId, delivery: DeliveryId) -> [u8; 48] {
+    owned_pair(account, endpoint.as_bytes(), delivery.as_bytes())
+}
+
+/// Key of [`Table::Attempts`].
+pub fn attempt(account: AccountId, delivery: DeliveryId, number: u8) -> [u8; 33] {
+    let mut key = [0; 33];
+    key[..32].copy_from_slice(&owned(account, delivery.as_bytes()));
+    key[32] = number;
+    key
+}
+
+/// Key of [`Table::Parked`].
+pub fn parked(account: AccountId, endpoint: EndpointId, due: Timestamp, delivery: DeliveryId) -> [u8; 56] {
+    let mut key = [0; 56];
+    key[..32].copy_from_slice(&owned(account, endpoint.as_bytes()));
+    key[32..40].copy_from_slice(&due.as_millis().to_be_bytes());
+    key[40..].copy_from_slice(delivery.as_bytes());
+    key
+}
+
+/// Key of [`Table::IdempotencyByExpiry`].
+pub fn idempotency_expiry(expires_at: Timestamp, account: AccountId, hash: &[u8; 32]) -> [u8; 56] {
+    let mut key = [0; 56];
+    key[..8].copy_from_slice(&expires_at.as_millis().to_be_bytes());
+    key[8..24].copy_from_slice(account.as_bytes());
+    key[24..].copy_from_slice(hash);
+    key
+}
+
+/// The due time and delivery in a key of [`Table::Parked`].
+pub fn parked_parts(key: &[u8]) -> Option<(Timestamp, DeliveryId)> {
+    let rest = key.get(32..)?;
+    let (due, delivery) = rest.split_first_chunk::<8>()?;
+    Some((Timestamp::from_millis(u64::from_be_bytes(*due)), DeliveryId(Ulid(delivery.try_into().ok()?))))
+}

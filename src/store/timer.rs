@@ -1,0 +1,88 @@
+//! A timer: something that is to happen at a moment, as a row. Written in the transaction of the state that it serves,
+//! and there until the operation that settles it: a crash fires it again.
+
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+
+/// What a timer is for. The number stands in storage keys and is never used again for something else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(u8)]
+pub enum TimerKind {
+    /// A message's next attempt, or the end of its time.
+    Transfer = 1,
+    /// A webhook delivery's next attempt.
+    Delivery = 2,
+    /// Parked deliveries of an endpoint that was enabled again.
+    Unpark = 3,
+    /// A domain's next check.
+    DomainCheck = 4,
+    /// Idempotency records past their 24 hours.
+    Idempotency = 5,
+    /// A content bucket past its end.
+    Content = 6,
+    /// Events past their 30 days.
+    EventLog = 7,
+}
+
+/// One timer. Timers sort by due time first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Timer {
+    /// When it fires.
+    pub due: Timestamp,
+    /// What it is for.
+    pub kind: TimerKind,
+    /// Whose it is; the zero account for what belongs to the whole store.
+    pub account: AccountId,
+    /// What it is about.
+    pub id: Ulid,
+}
+
+impl Timer {
+    /// Length of the stored form in bytes.
+    pub const LENGTH: usize = 41;
+
+    /// A timer about `id` of `account`.
+    pub const fn new(due: Timestamp, kind: TimerKind, account: AccountId, id: Ulid) -> Self {
+        Self { due, kind, account, id }
+    }
+
+    /// A timer of the whole store.
+    pub fn of_store(due: Timestamp, kind: TimerKind) -> Self {
+        Self::new(due, kind, AccountId::default(), Ulid::default())
+    }
+
+    /// The key in the timers table: due, kind, account, identifier.
+    pub fn encode(&self) -> [u8; Self::LENGTH] {
+        let mut key = [0; Self::LENGTH];
+        key[..8].copy_from_slice(&self.due.as_millis().to_be_bytes());
+        key[8] = self.kind as u8;
+        key[9..25].copy_from_slice(self.account.as_bytes());
+        key[25..].copy_from_slice(&self.id.0);
+        key
+    }
+
+    /// Reads a key of the timers table; none where it is no timer that this program knows.
+    pub fn decode(key: &[u8]) -> Option<Self> {
+        let key: &[u8; Self::LENGTH] = key.try_into().ok()?;
+        let (due, rest) = key.split_first_chunk::<8>()?;
+        let (&kind, rest) = rest.split_first()?;
+        let (account, id) = rest.split_first_chunk::<16>()?;
+        let kind = match kind {
+            1 => TimerKind::Transfer,
+            2 => TimerKind::Delivery,
+            3 => TimerKind::Unpark,
+            4 => TimerKind::DomainCheck,
+            5 => TimerKind::Idempotency,
+            6 => TimerKind::Content,
+            7 => TimerKind::EventLog,
+            _ => return None,
+        };
+        let due = Timestamp::from_millis(u64::from_be_bytes(*due));
+        Some(Self::new(due, kind, AccountId(Ulid(*account)), Ulid(id.try_into().ok()?)))
+    }
+
+    /// The first key of the timers table that is due after `moment`.
+    pub fn first_after(moment: Timestamp) -> [u8; 8] {
+        (moment.as_millis() + 1).to_be_bytes()
+    }
+}

@@ -1,0 +1,99 @@
+//! The writer: the one thread that changes the database. It applies whatever operations wait, commits them with one
+//! sync, and only then releases the answers. While it syncs, the next batch gathers; there is no artificial delay.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use redb::{Database, ReadableTable, WriteTransaction};
+
+use super::error::StoreError;
+use super::health::Health;
+use super::job::Job;
+use super::near::NearTimers;
+use super::schema::{Table, meta};
+use super::tables::{Batch, Moment};
+use super::timer::Timer;
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::Ulid;
+use crate::base::time::Timestamp;
+
+/// How many operations share a sync at most: bounds the wait of the first.
+const BATCH_MAX: usize = 512;
+
+/// The writing thread's state.
+pub(super) struct Writer {
+    pub(super) database: Arc<Database>,
+    pub(super) near: Arc<NearTimers>,
+    pub(super) health: Arc<Health>,
+    pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) last_id: Ulid,
+}
+
+/// What a batch changed beside rows.
+#[derive(Default)]
+struct Effects {
+    armed: Vec<Timer>,
+    disarmed: Vec<Timer>,
+}
+
+impl Writer {
+    /// Runs until every sender is gone, or the database fails.
+    pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
+        while let Ok(first) = inbox.recv() {
+            let mut batch: Vec<_> = std::iter::once(first).chain(inbox.try_iter().take(BATCH_MAX - 1)).collect();
+            let committed = match self.health.failure() {
+                Some(_) => Err(StoreError::Closed),
+                None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
+            };
+            if let Ok(effects) = &committed {
+                self.near.committed(&effects.armed, &effects.disarmed);
+            }
+            for job in batch {
+                job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
+            }
+        }
+    }
+
+    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<Effects, StoreError> {
+        let transaction = self.database.begin_write()?;
+        let mut batch = Batch::new(&transaction);
+        let mut effects = Effects::default();
+        for job in jobs {
+            self.apply(&mut **job, &mut batch, &mut effects)?;
+        }
+        if !batch.dirty {
+            drop(batch);
+            transaction.abort()?;
+            return Ok(effects);
+        }
+        batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
+        drop(batch);
+        transaction.commit()?;
+        Ok(effects)
+    }
+
+    fn apply(&mut self, job: &mut dyn Job, batch: &mut Batch<'_>, effects: &mut Effects) -> Result<(), StoreError> {
+        let moment = Moment { now: (self.now)(), chance: entropy::bytes(&*self.entropy) };
+        // A panic is a defect of that operation alone: its overlay is gone, its caller is told, the batch goes on.
+        let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
+        let Ok(applied) = applied else {
+            tracing::error!("an operation of the store panicked and was dropped whole");
+            return Ok(());
+        };
+        if let Some(mut applied) = applied? {
+            self.last_id = applied.last_id;
+            effects.armed.append(&mut applied.armed);
+            effects.disarmed.append(&mut applied.disarmed);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the last identifier given out, so that the next is greater.
+pub(super) fn last_id(transaction: &WriteTransaction, key: &[u8]) -> Result<Ulid, StoreError> {
+    let table = transaction.open_table(Table::Meta.definition())?;
+    let stored = table.get(key)?;
+    Ok(stored.and_then(|bytes| bytes.value().try_into().ok()).map(Ulid).unwrap_or_default())
+}

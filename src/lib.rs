@@ -4,6 +4,7 @@
 pub mod base;
 pub mod domain;
 pub mod engine;
+pub mod http;
 pub mod machine;
 pub mod mail;
 pub mod net;

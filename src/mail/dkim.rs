@@ -11,11 +11,11 @@ use aws_lc_rs::signature::{Ed25519KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::domain::sending_domain::DkimAlgorithm;
 use super::relaxed;
 use super::section::{self, Field};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
+use crate::domain::sending_domain::DkimAlgorithm;
 
 /// Fields that are signed where they occur, and once more (RFC 6376 8.15).
 const OVERSIGNED: [&str; 11] = [

@@ -1,16 +1,14 @@
 //! DKIM key pairs: generating them, and the TXT record that publishes one (RFC 6376 3.6.1, RFC 8463 4).
 
-use std::fmt;
-
 use aws_lc_rs::encoding::{AsDer, PublicKeyX509Der};
 use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair, RsaKeyPair};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::{Deserialize, Serialize};
 
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::Secret;
+use crate::domain::sending_domain::DkimAlgorithm;
 
 /// A new key pair.
 #[derive(Clone, Debug)]

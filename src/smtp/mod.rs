@@ -8,7 +8,7 @@ pub mod dot;
 pub mod finding;
 pub mod outcome;
 pub mod reply;
-pub mod server;
 pub mod rules;
+pub mod server;
 mod transaction;
 pub mod verdict;

@@ -121,7 +121,11 @@ impl NearTimers {
     ///
     /// # Errors
     /// Those of the database.
-    pub fn refill(&self, now: Timestamp, snapshot: impl FnOnce() -> Result<Snapshot, StoreError>) -> Result<(), StoreError> {
+    pub fn refill(
+        &self,
+        now: Timestamp,
+        snapshot: impl FnOnce() -> Result<Snapshot, StoreError>,
+    ) -> Result<(), StoreError> {
         let goal = before(now + HORIZON);
         // The horizon moves before the snapshot is taken: what commits in between is added by its commit, and what the
         // snapshot holds too is the same timer.

@@ -37,7 +37,9 @@ pub enum OpenError {
     #[error("another process has the data directory open")]
     Locked,
     /// It was written by a later version of this program.
-    #[error("the data directory has format {found}, and this program knows formats up to {FORMAT}; use a newer program")]
+    #[error(
+        "the data directory has format {found}, and this program knows formats up to {FORMAT}; use a newer program"
+    )]
     Newer {
         /// The format found.
         found: u32,

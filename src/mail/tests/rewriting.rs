@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::base::entropy::SeededEntropy;
+use crate::domain::sending_domain::DkimAlgorithm;
 use crate::mail::compose::message_id_header;
 use crate::mail::dkim::{SigningKey, sign};
-use crate::domain::sending_domain::DkimAlgorithm;
 use crate::mail::dkim_key::generate;
 
 fn rewrite(raw: &str) -> Result<Composed, Violations> {

@@ -19,8 +19,8 @@ use mail_auth::{
 
 use super::*;
 use crate::base::entropy::SeededEntropy;
-use crate::mail::dkim::{SigningKey, sign};
 use crate::domain::sending_domain::DkimAlgorithm;
+use crate::mail::dkim::{SigningKey, sign};
 use crate::mail::dkim_key::generate;
 
 /// The published keys, in place of the DNS.

@@ -50,7 +50,8 @@ impl Appender {
     }
 
     fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
-        let (written, jobs): (Vec<_>, Vec<_>) = batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
+        let (written, jobs): (Vec<_>, Vec<_>) =
+            batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
         let synced = self.sync(&jobs);
         written
             .into_iter()

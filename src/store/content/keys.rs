@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::segment::{self, Segment};
 use super::failed;
+use super::segment::{self, Segment};
 use crate::base::entropy::Entropy;
 use crate::base::secret::{MasterKey, Sealed};
 use crate::base::time::Timestamp;
@@ -107,7 +107,8 @@ impl KeySlots {
     pub(super) fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.reserved.remove(&bucket);
-        let doomed: Vec<_> = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).map(|(key, (place, _))| (*key, *place)).collect();
+        let doomed: Vec<_> =
+            state.keys.range((bucket, 0)..=(bucket, u32::MAX)).map(|(key, (place, _))| (*key, *place)).collect();
         if doomed.is_empty() {
             return Ok(());
         }

@@ -79,7 +79,5 @@ pub(super) fn remove_bucket(directory: &Path, bucket: Timestamp) -> Result<(), S
 
 /// Makes the names in `directory` durable.
 pub(super) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
-    File::open(directory)
-        .and_then(|handle| handle.sync_all())
-        .map_err(|error| failed("sync", directory, &error))
+    File::open(directory).and_then(|handle| handle.sync_all()).map_err(|error| failed("sync", directory, &error))
 }

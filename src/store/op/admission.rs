@@ -146,7 +146,8 @@ fn sending_domain(read: &impl Read, question: &Question<'_>) -> Result<(DomainId
     let Some(id) = read.get(Table::DomainsByName, &schema::named(question.account, name.as_bytes()))? else {
         return Err(Stop::Refused(Refusal::DomainUnknown));
     };
-    let id: [u8; 16] = id.try_into().map_err(|_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() })?;
+    let id: [u8; 16] =
+        id.try_into().map_err(|_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() })?;
     let id = DomainId(Ulid(id));
     let Some(domain) = read.row::<DomainRow>(&schema::domain(question.account, id))? else {
         return Err(Stop::Refused(Refusal::DomainUnknown));

@@ -135,10 +135,9 @@ impl SettleTransfer {
 
     const fn counts_as_attempt(&self) -> bool {
         match self.end {
-            TransferEnd::Delivered
-            | TransferEnd::Deferred { .. }
-            | TransferEnd::Bounced(_)
-            | TransferEnd::Crashed => true,
+            TransferEnd::Delivered | TransferEnd::Deferred { .. } | TransferEnd::Bounced(_) | TransferEnd::Crashed => {
+                true
+            }
             TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } => false,
         }
     }
@@ -190,10 +189,9 @@ impl SettleTransfer {
         let bounce = match &self.end {
             TransferEnd::Deferred { bounce, .. } => bounce.as_ref(),
             TransferEnd::Bounced(bounce) | TransferEnd::GaveUp(bounce) => Some(bounce),
-            TransferEnd::Delivered
-            | TransferEnd::Suppressed
-            | TransferEnd::Postponed { .. }
-            | TransferEnd::Crashed => None,
+            TransferEnd::Delivered | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Crashed => {
+                None
+            }
         };
         let attempt = self.counts_as_attempt().then_some(transfer.attempts);
         let happening = Happening {

@@ -1,0 +1,356 @@
+//! Every way in which the API refuses or fails: the table of contract 1, "Errors", as a type. One total match each gives
+//! the status, the code, the sentence and the headers.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use hyper::StatusCode;
+use hyper::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
+use serde::Serialize;
+
+use super::answer::Answer;
+use super::route::Scope;
+use crate::domain::violation::Violations;
+
+/// Why a key does not open the API. The code is the same; the sentence helps whoever set it up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unauthenticated {
+    /// No `Authorization` header.
+    Missing,
+    /// A header that is not one `Bearer` and one token.
+    Malformed,
+    /// Unknown, revoked or expired; which of them is not told.
+    Unknown,
+}
+
+/// A refusal or failure, as the caller sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ApiError {
+    /// 401 `unauthenticated`.
+    Unauthenticated(Unauthenticated),
+    /// 403 `stream_forbidden`: the stream that the key is limited to.
+    StreamForbidden(String),
+    /// 403 `scope_forbidden`: the scope that the key lacks.
+    ScopeForbidden(Scope),
+    /// 404 `not_found`: a path or an identifier.
+    NotFound,
+    /// 405 `method_not_allowed`: what is allowed, as the `Allow` header lists it.
+    MethodNotAllowed(String),
+    /// 410 `content_gone`.
+    ContentGone,
+    /// 408 `request_timeout`.
+    RequestTimeout,
+    /// 431 `headers_too_large`.
+    HeadersTooLarge,
+    /// 409 `idempotency_mismatch`.
+    IdempotencyMismatch,
+    /// 409 `idempotency_in_progress`.
+    IdempotencyInProgress,
+    /// 409 `conflict`: the sentence that says with what.
+    Conflict(String),
+    /// 413 `payload_too_large`: the most that is taken, in bytes.
+    PayloadTooLarge(usize),
+    /// 415 `unsupported_media_type`: what is taken instead, as a sentence.
+    UnsupportedMediaType(String),
+    /// 422 `invalid_json`: what is wrong and where.
+    InvalidJson(String),
+    /// 422 `validation_failed`.
+    Invalid(Violations),
+    /// 422 `domain_unknown`: the domain of `from`.
+    DomainUnknown(String),
+    /// 422 `domain_unverified`: the domain of `from`.
+    DomainUnverified(String),
+    /// 422 `recipient_suppressed`: why it is.
+    RecipientSuppressed(String),
+    /// 429 `rate_limited`: seconds to wait.
+    RateLimited(u64),
+    /// 429 `quota_exceeded`: the window (`hour` or `day`) and the seconds to wait.
+    QuotaExceeded(&'static str, u64),
+    /// 500 `internal`. Its detail goes to the log, under the request's id, and never to the caller.
+    Internal,
+    /// 503 `storage_full`.
+    StorageFull,
+    /// 503 `storage_failed`.
+    StorageFailed,
+    /// 503 `overloaded`.
+    Overloaded,
+    /// 503 `shutting_down`.
+    ShuttingDown,
+}
+
+impl From<Violations> for ApiError {
+    fn from(violations: Violations) -> Self {
+        Self::Invalid(violations)
+    }
+}
+
+/// The body of contract 1.
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    message: Cow<'a, str>,
+    code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    errors: Option<Cow<'a, BTreeMap<String, Vec<String>>>>,
+}
+
+impl ApiError {
+    /// The HTTP status.
+    pub const fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
+            Self::StreamForbidden(_) | Self::ScopeForbidden(_) => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::ContentGone => StatusCode::GONE,
+            Self::RequestTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::HeadersTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::IdempotencyMismatch | Self::IdempotencyInProgress | Self::Conflict(_) => StatusCode::CONFLICT,
+            Self::PayloadTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType(_) => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::InvalidJson(_)
+            | Self::Invalid(_)
+            | Self::DomainUnknown(_)
+            | Self::DomainUnverified(_)
+            | Self::RecipientSuppressed(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::RateLimited(_) | Self::QuotaExceeded(..) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::StorageFull | Self::StorageFailed | Self::Overloaded | Self::ShuttingDown => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+        }
+    }
+
+    /// The machine word.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::Unauthenticated(_) => "unauthenticated",
+            Self::StreamForbidden(_) => "stream_forbidden",
+            Self::ScopeForbidden(_) => "scope_forbidden",
+            Self::NotFound => "not_found",
+            Self::MethodNotAllowed(_) => "method_not_allowed",
+            Self::ContentGone => "content_gone",
+            Self::RequestTimeout => "request_timeout",
+            Self::HeadersTooLarge => "headers_too_large",
+            Self::IdempotencyMismatch => "idempotency_mismatch",
+            Self::IdempotencyInProgress => "idempotency_in_progress",
+            Self::Conflict(_) => "conflict",
+            Self::PayloadTooLarge(_) => "payload_too_large",
+            Self::UnsupportedMediaType(_) => "unsupported_media_type",
+            Self::InvalidJson(_) => "invalid_json",
+            Self::Invalid(_) => "validation_failed",
+            Self::DomainUnknown(_) => "domain_unknown",
+            Self::DomainUnverified(_) => "domain_unverified",
+            Self::RecipientSuppressed(_) => "recipient_suppressed",
+            Self::RateLimited(_) => "rate_limited",
+            Self::QuotaExceeded(..) => "quota_exceeded",
+            Self::Internal => "internal",
+            Self::StorageFull => "storage_full",
+            Self::StorageFailed => "storage_failed",
+            Self::Overloaded => "overloaded",
+            Self::ShuttingDown => "shutting_down",
+        }
+    }
+
+    /// One sentence that a person can act on.
+    pub fn message(&self) -> Cow<'_, str> {
+        match self {
+            Self::Unauthenticated(Unauthenticated::Missing) => {
+                "Send your API key as \"Authorization: Bearer <key>\".".into()
+            }
+            Self::Unauthenticated(Unauthenticated::Malformed) => {
+                "The Authorization header must be \"Bearer\", one space and the API key.".into()
+            }
+            Self::Unauthenticated(Unauthenticated::Unknown) => {
+                "This API key is unknown, revoked or expired; use another one.".into()
+            }
+            Self::StreamForbidden(stream) => {
+                format!("This API key may only send through domains of the {stream} stream.").into()
+            }
+            Self::ScopeForbidden(scope) => {
+                format!("This API key lacks the scope \"{scope}\"; use a key that has it.").into()
+            }
+            Self::NotFound => "There is nothing at this address; check the path and the identifier.".into(),
+            Self::MethodNotAllowed(allow) => format!("This address only answers {allow}.").into(),
+            Self::ContentGone => "The message's content was deleted at its retention deadline.".into(),
+            Self::RequestTimeout => "The request came too slowly; send it again.".into(),
+            Self::HeadersTooLarge => {
+                "The request's head is too large; send at most 100 headers and 16 KiB in all.".into()
+            }
+            Self::IdempotencyMismatch => {
+                "This Idempotency-Key was used with another body within 24 hours; use a new key for a new message."
+                    .into()
+            }
+            Self::IdempotencyInProgress => {
+                "The first request with this Idempotency-Key is still running; repeat it in a second.".into()
+            }
+            Self::Conflict(sentence) => sentence.as_str().into(),
+            Self::PayloadTooLarge(bytes) => format!("The request's body may have at most {bytes} bytes.").into(),
+            Self::UnsupportedMediaType(sentence) => sentence.as_str().into(),
+            Self::InvalidJson(sentence) => sentence.as_str().into(),
+            Self::Invalid(violations) => validation_message(violations).into(),
+            Self::DomainUnknown(domain) => {
+                format!("The sending domain {domain} is not one of this account's; add it and publish its records.")
+                    .into()
+            }
+            Self::DomainUnverified(domain) => {
+                format!("The sending domain {domain} is not verified; publish its DKIM record and verify it.").into()
+            }
+            Self::RecipientSuppressed(reason) => {
+                format!("Nothing was sent, because the recipient's address is suppressed ({reason}).").into()
+            }
+            Self::RateLimited(seconds) => format!("Too many requests with this key; wait {seconds} s.").into(),
+            Self::QuotaExceeded(window, seconds) => {
+                format!("The account's quota for the {window} is used up; wait {seconds} s.").into()
+            }
+            Self::Internal => {
+                "Something went wrong on our side; try again, and quote the request's identifier if it stays.".into()
+            }
+            Self::StorageFull => "The service is out of disk space; try again later.".into(),
+            Self::StorageFailed => "The service can't write to its disk; try again later.".into(),
+            Self::Overloaded => "The service has too much to do at this moment; try again shortly.".into(),
+            Self::ShuttingDown => "The service is restarting; try again shortly.".into(),
+        }
+    }
+
+    /// The faults by field; present on every 422.
+    fn errors(&self) -> Option<Cow<'_, BTreeMap<String, Vec<String>>>> {
+        let one = |field: &str, sentence: &str| {
+            Some(Cow::Owned(BTreeMap::from([(field.to_owned(), vec![sentence.to_owned()])])))
+        };
+        match self {
+            Self::Invalid(violations) => Some(Cow::Borrowed(violations.by_field())),
+            Self::InvalidJson(_) => Some(Cow::Owned(BTreeMap::new())),
+            Self::DomainUnknown(_) => one("from", "must be at a domain of this account"),
+            Self::DomainUnverified(_) => one("from", "must be at a verified domain"),
+            Self::RecipientSuppressed(_) => one("to", "is suppressed"),
+            Self::Unauthenticated(_)
+            | Self::StreamForbidden(_)
+            | Self::ScopeForbidden(_)
+            | Self::NotFound
+            | Self::MethodNotAllowed(_)
+            | Self::ContentGone
+            | Self::RequestTimeout
+            | Self::HeadersTooLarge
+            | Self::IdempotencyMismatch
+            | Self::IdempotencyInProgress
+            | Self::Conflict(_)
+            | Self::PayloadTooLarge(_)
+            | Self::UnsupportedMediaType(_)
+            | Self::RateLimited(_)
+            | Self::QuotaExceeded(..)
+            | Self::Internal
+            | Self::StorageFull
+            | Self::StorageFailed
+            | Self::Overloaded
+            | Self::ShuttingDown => None,
+        }
+    }
+
+    /// Whole seconds after which it is worth trying again; at least 1.
+    pub fn retry_after(&self) -> Option<u64> {
+        match self {
+            Self::RateLimited(seconds) | Self::QuotaExceeded(_, seconds) => Some((*seconds).max(1)),
+            Self::IdempotencyInProgress | Self::Overloaded => Some(1),
+            Self::ShuttingDown => Some(5),
+            Self::StorageFailed => Some(10),
+            Self::StorageFull => Some(60),
+            Self::Unauthenticated(_)
+            | Self::StreamForbidden(_)
+            | Self::ScopeForbidden(_)
+            | Self::NotFound
+            | Self::MethodNotAllowed(_)
+            | Self::ContentGone
+            | Self::RequestTimeout
+            | Self::HeadersTooLarge
+            | Self::IdempotencyMismatch
+            | Self::Conflict(_)
+            | Self::PayloadTooLarge(_)
+            | Self::UnsupportedMediaType(_)
+            | Self::InvalidJson(_)
+            | Self::Invalid(_)
+            | Self::DomainUnknown(_)
+            | Self::DomainUnverified(_)
+            | Self::RecipientSuppressed(_)
+            | Self::Internal => None,
+        }
+    }
+
+    /// The error as an answer, to which a handler may still add headers.
+    pub fn answer(&self) -> Answer {
+        self.with_message(self.message())
+    }
+
+    /// The error as the answer to the request with this identifier, which a 500 tells in its message.
+    pub(super) fn answer_for(&self, request_id: &str) -> Answer {
+        if let Self::Internal = self {
+            return self.with_message(format!("{} ({request_id})", self.message()).into());
+        }
+        self.answer()
+    }
+
+    fn with_message(&self, message: Cow<'_, str>) -> Answer {
+        let body = ErrorBody { message, code: self.code(), errors: self.errors() };
+        let mut answer = Answer::json(self.status(), &body);
+        if let Some(seconds) = self.retry_after() {
+            answer = answer.with_header(RETRY_AFTER, &seconds.to_string());
+        }
+        if let Self::Unauthenticated(_) = self {
+            answer = answer.with_header(WWW_AUTHENTICATE, "Bearer");
+        }
+        if let Self::MethodNotAllowed(allow) = self {
+            answer = answer.with_header(ALLOW, allow);
+        }
+        answer
+    }
+}
+
+fn validation_message(violations: &Violations) -> String {
+    let fields: Vec<&str> = violations.by_field().keys().take(3).map(String::as_str).collect();
+    let count = violations.by_field().len();
+    let mut message = match count {
+        0 => "The request is not valid.".to_owned(),
+        1..=3 => format!("The request is not valid: see errors for {}.", fields.join(", ")),
+        _ => format!("The request is not valid: see errors for {} and {} more.", fields.join(", "), count - 3),
+    };
+    for hint in violations.hints() {
+        message.push(' ');
+        message.push_str(hint);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_422_always_names_its_errors_and_its_message_carries_the_hints() {
+        let mut violations = Violations::of("unsubscribe_ur", "unknown field");
+        violations.hint("Did you mean unsubscribe_url?");
+        let error = ApiError::from(violations);
+        assert_eq!(
+            error.message(),
+            "The request is not valid: see errors for unsubscribe_ur. Did you mean unsubscribe_url?"
+        );
+        for error in [
+            error,
+            ApiError::InvalidJson("no".into()),
+            ApiError::DomainUnknown("a.example".into()),
+            ApiError::DomainUnverified("a.example".into()),
+            ApiError::RecipientSuppressed("bounce".into()),
+        ] {
+            assert_eq!(error.status(), 422);
+            assert!(error.errors().is_some(), "{error:?}");
+        }
+        assert!(ApiError::NotFound.errors().is_none());
+    }
+
+    #[test]
+    fn whoever_must_wait_is_told_at_least_one_second() {
+        assert_eq!(ApiError::RateLimited(0).answer().headers()[RETRY_AFTER], "1");
+        for error in [ApiError::StorageFull, ApiError::StorageFailed, ApiError::Overloaded, ApiError::ShuttingDown] {
+            assert_eq!(error.status(), 503);
+            assert!(error.answer().headers().contains_key(RETRY_AFTER), "{error:?}");
+        }
+    }
+}

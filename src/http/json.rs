@@ -1,0 +1,280 @@
+//! Strict JSON: what a request's body must be before any field is looked at (contract 1, `invalid_json`), and the form
+//! in which two bodies are the same (contract 3, idempotency).
+//!
+//! serde_json alone lets a repeated key win silently and nests to 128; this reads each body once and refuses both.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number, Value};
+use sha2::{Digest, Sha256};
+
+use super::error::ApiError;
+
+/// How deep arrays and objects may nest, the body itself counted.
+const DEPTH_MAX: usize = 32;
+
+/// The object that `body` holds.
+///
+/// # Errors
+/// [`ApiError::InvalidJson`] where it is not JSON in UTF-8, not an object, repeats a key at any depth, holds a lone
+/// surrogate or a number out of range, or nests too deep.
+pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    if body.is_empty() {
+        return Err(ApiError::InvalidJson("The request's body is empty; send a JSON object.".to_owned()));
+    }
+    let text = std::str::from_utf8(body).map_err(|fault| {
+        ApiError::InvalidJson(format!("The request's body is not UTF-8: see byte {}.", fault.valid_up_to() + 1))
+    })?;
+    let mut reader = serde_json::Deserializer::from_str(text);
+    let object = reader.deserialize_any(ObjectVisitor { depth: 1 }).and_then(|object| reader.end().map(|()| object));
+    object.map_err(|fault| ApiError::InvalidJson(format!("The request's body is not the JSON it must be: {fault}.")))
+}
+
+/// A digest of `object` that two bodies share exactly where they are equal after parsing, whatever their white space,
+/// order of keys and escapes.
+pub fn canonical_hash(object: &Map<String, Value>) -> [u8; 32] {
+    let mut form = Vec::with_capacity(1024);
+    write_object(object, &mut form);
+    Sha256::digest(&form).into()
+}
+
+/// Writes a kind byte, a length, and the members in order of their keys: no two objects share a form.
+fn write_object(object: &Map<String, Value>, form: &mut Vec<u8>) {
+    form.push(b'o');
+    write_length(object.len(), form);
+    // The map sorts its keys itself unless a dependency turns serde_json's `preserve_order` on.
+    let mut members: Vec<_> = object.iter().collect();
+    members.sort_unstable_by_key(|(key, _)| *key);
+    for (key, value) in members {
+        write_text(key, form);
+        write_value(value, form);
+    }
+}
+
+fn write_value(value: &Value, form: &mut Vec<u8>) {
+    match value {
+        Value::Null => form.push(b'n'),
+        Value::Bool(false) => form.push(b'f'),
+        Value::Bool(true) => form.push(b't'),
+        Value::Number(number) => write_number(number, form),
+        Value::String(text) => {
+            form.push(b's');
+            write_text(text, form);
+        }
+        Value::Array(items) => {
+            form.push(b'a');
+            write_length(items.len(), form);
+            items.iter().for_each(|item| write_value(item, form));
+        }
+        Value::Object(object) => write_object(object, form),
+    }
+}
+
+fn write_number(number: &Number, form: &mut Vec<u8>) {
+    if let Some(whole) = number.as_u64() {
+        form.push(b'u');
+        form.extend_from_slice(&whole.to_le_bytes());
+    } else if let Some(negative) = number.as_i64() {
+        form.push(b'i');
+        form.extend_from_slice(&negative.to_le_bytes());
+    } else {
+        // The two zeroes are equal after parsing.
+        let real = number.as_f64().filter(|real| *real != 0.0).unwrap_or(0.0);
+        form.push(b'd');
+        form.extend_from_slice(&real.to_bits().to_le_bytes());
+    }
+}
+
+fn write_text(text: &str, form: &mut Vec<u8>) {
+    write_length(text.len(), form);
+    form.extend_from_slice(text.as_bytes());
+}
+
+fn write_length(length: usize, form: &mut Vec<u8>) {
+    form.extend_from_slice(&(length as u64).to_le_bytes());
+}
+
+/// Reads an object that stands `depth` deep.
+struct ObjectVisitor {
+    depth: usize,
+}
+
+impl<'de> Visitor<'de> for ObjectVisitor {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Self::Value, A::Error> {
+        if self.depth > DEPTH_MAX {
+            return Err(A::Error::custom(format_args!("nested deeper than {DEPTH_MAX}")));
+        }
+        let mut object = Map::new();
+        while let Some(key) = members.next_key::<String>()? {
+            match object.entry(key) {
+                serde_json::map::Entry::Vacant(place) => {
+                    place.insert(members.next_value_seed(ValueSeed { depth: self.depth })?);
+                }
+                serde_json::map::Entry::Occupied(twice) => {
+                    let key: String = twice.key().chars().take(64).collect();
+                    return Err(A::Error::custom(format_args!("the key {key:?} is given twice")));
+                }
+            }
+        }
+        Ok(object)
+    }
+}
+
+/// Reads any value inside a container that stands `depth` deep.
+#[derive(Clone, Copy)]
+struct ValueSeed {
+    depth: usize,
+}
+
+impl<'de> DeserializeSeed<'de> for ValueSeed {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for ValueSeed {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(Value::Number(value.into()))
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
+        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(Value::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(Value::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let inner = Self { depth: self.depth + 1 };
+        if inner.depth > DEPTH_MAX {
+            return Err(A::Error::custom(format_args!("nested deeper than {DEPTH_MAX}")));
+        }
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(inner)? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
+        ObjectVisitor { depth: self.depth + 1 }.visit_map(members).map(Value::Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn refusal(body: &[u8]) -> String {
+        match parse_object(body) {
+            Err(ApiError::InvalidJson(message)) => message,
+            other => panic!("{:?} gave {other:?}", String::from_utf8_lossy(body)),
+        }
+    }
+
+    #[test]
+    fn what_is_no_strict_json_object_is_refused_with_its_place() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(32), "]".repeat(32));
+        for (body, says) in [
+            (&b""[..], "empty"),
+            (b" ", "EOF"),
+            (b"[1]", "expected a JSON object"),
+            (b"\"x\"", "expected a JSON object"),
+            (b"{} {}", "trailing characters"),
+            (b"{\"a\":1,}", "trailing comma"),
+            (b"{\"a\":1,\n\"a\":2}", "\"a\" is given twice at line 2 column"),
+            (b"{\"a\":[{\"b\":1,\"\\u0062\":2}]}", "\"b\" is given twice"),
+            (b"{\"a\":\"\\ud800\"}", "line 1"),
+            (b"{\"a\":\"\\ud800\\u0041\"}", "surrogate"),
+            (b"{\"a\":\"\\udc00\"}", "surrogate"),
+            (b"{\"a\":1e999}", "out of range"),
+            (b"{\"a\":NaN}", "line 1"),
+            (b"{\"a\":\"\xff\"}", "not UTF-8: see byte 7"),
+            (b"\xef\xbb\xbf{}", "line 1"),
+            (deep.as_bytes(), "deeper than 32"),
+        ] {
+            let message = refusal(body);
+            assert!(message.contains(says), "{message}");
+        }
+        let deepest = format!("{{\"a\":{}{}}}", "[".repeat(31), "]".repeat(31));
+        assert!(parse_object(deepest.as_bytes()).is_ok());
+    }
+
+    #[test]
+    fn bodies_that_differ_only_in_writing_hash_equally_and_no_others() {
+        let hash = |body: &str| canonical_hash(&parse_object(body.as_bytes()).unwrap());
+        let one = hash(r#"{"a":"é","b":[1,{"x":null,"y":-0.0}]}"#);
+        assert_eq!(one, hash("{ \"b\" : [1, {\"y\": 0.0, \"x\": null}],\n \"a\": \"\\u00e9\" }"));
+        for other in [
+            r#"{"a":"é","b":[1,{"x":null,"y":0}]}"#,
+            r#"{"a":"é","b":[1.0,{"x":null,"y":0.0}]}"#,
+            r#"{"a":"é","b":[{"x":null,"y":0.0},1]}"#,
+            r#"{"a":"é","b":[1,{"x":false,"y":0.0}]}"#,
+            r#"{"a":"é","b":[1],"x":null,"y":0.0}"#,
+        ] {
+            assert_ne!(one, hash(other), "{other}");
+        }
+    }
+
+    fn values() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<u64>().prop_map(Value::from),
+            // Eighths are exact; serde_json reads other fractions to within their last bit.
+            any::<i32>().prop_map(|eighths| Value::from(f64::from(eighths) / 8.0)),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 32, 6, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..6).prop_map(Value::from),
+                proptest::collection::btree_map(".{0,4}", inner, 0..6)
+                    .prop_map(|map| Value::Object(map.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_written_object_is_read_back_as_it_was_and_hashes_the_same(value in values()) {
+            let object = Map::from_iter([("v".to_owned(), value)]);
+            let read = parse_object(serde_json::to_string_pretty(&object).unwrap().as_bytes()).unwrap();
+            prop_assert_eq!(&read, &object);
+            prop_assert_eq!(canonical_hash(&read), canonical_hash(&object));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Floor 7: the API. One route table drives dispatch, authentication, scopes and the access log; handlers get what has
+//! been checked and answer an [`answer::Answer`] or an [`error::ApiError`].
+
+pub mod answer;
+pub mod body;
+pub mod error;
+pub mod json;
+pub mod nearest;
+pub mod query;
+pub mod route;
+pub mod router;
+pub mod service;
+#[cfg(test)]
+mod stories;

@@ -1,0 +1,189 @@
+//! One row of the route table, and what its handler gets.
+//!
+//! The kind of access and the handler stand in one value, so a handler that needs a caller can't be put on an open
+//! path: its [`Call`] carries the proof that the checks before it were passed.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Method;
+use hyper::header::{HeaderMap, HeaderName};
+
+use super::answer::Answer;
+use super::body::ReadBody;
+use super::error::ApiError;
+use super::json;
+use super::query::Query;
+use super::service::Gate;
+use crate::domain::violation::Violations;
+use crate::engine::ports::BoxFuture;
+use crate::net::http_listener::Connection;
+
+/// What a key must be allowed to do (contract 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Send messages.
+    Send,
+    /// Read anything.
+    Read,
+    /// Change everything else.
+    Manage,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Send => "send",
+            Self::Read => "read",
+            Self::Manage => "manage",
+        })
+    }
+}
+
+/// What answers a call: an `async fn handler(state: &S, call: Call<C>)`, boxed by the row of the table:
+/// `|state, call| Box::pin(handler(state, call))`.
+pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answer, ApiError>>;
+
+/// Who may come, and what answers them.
+pub enum Access<S: Gate> {
+    /// Anyone.
+    Open(Handler<S, ()>),
+    /// Clients on this machine; for others the path is unknown.
+    Loopback(Handler<S, ()>),
+    /// Commands that come in by the operator's socket; for others the path is unknown.
+    Operator(Handler<S, ()>),
+    /// Any key.
+    Key(Handler<S, S::Caller>),
+    /// A key that has the scope.
+    Scoped(Scope, Handler<S, S::Caller>),
+}
+
+/// Whether a request's body is read, and of which types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyRule {
+    /// Not at all.
+    Ignored,
+    /// With one of these types, or none.
+    Of(&'static [&'static str]),
+}
+
+impl BodyRule {
+    /// `application/json`.
+    pub const JSON: Self = Self::Of(&["application/json"]);
+}
+
+/// The parameters of a path, by name, decoded.
+pub(super) type Params = Vec<(&'static str, String)>;
+
+/// One row of the table.
+pub struct Route<S: Gate> {
+    /// Its method. HEAD comes with GET.
+    pub method: Method,
+    /// Its path, such as `/v1/messages/{id}`.
+    pub path: &'static str,
+    /// Its name in the log, such as `messages.show`.
+    pub name: &'static str,
+    /// Who may come, and what answers them.
+    pub access: Access<S>,
+    /// What becomes of the body.
+    pub body: BodyRule,
+}
+
+impl<S: Gate> Route<S> {
+    /// A row; POST, PUT and PATCH read JSON, the others no body.
+    pub fn new(method: Method, path: &'static str, name: &'static str, access: Access<S>) -> Self {
+        let reads = matches!(method, Method::POST | Method::PUT | Method::PATCH);
+        Self { method, path, name, access, body: if reads { BodyRule::JSON } else { BodyRule::Ignored } }
+    }
+
+    /// A row for any key.
+    pub fn key(method: Method, path: &'static str, name: &'static str, handler: Handler<S, S::Caller>) -> Self {
+        Self::new(method, path, name, Access::Key(handler))
+    }
+
+    /// A row for keys with `scope`.
+    pub fn scoped(
+        method: Method,
+        path: &'static str,
+        name: &'static str,
+        scope: Scope,
+        handler: Handler<S, S::Caller>,
+    ) -> Self {
+        Self::new(method, path, name, Access::Scoped(scope, handler))
+    }
+
+    /// A row for anyone.
+    pub fn open(method: Method, path: &'static str, name: &'static str, handler: Handler<S, ()>) -> Self {
+        Self::new(method, path, name, Access::Open(handler))
+    }
+
+    /// The row with another rule for its body.
+    #[must_use]
+    pub const fn with_body(mut self, body: BodyRule) -> Self {
+        self.body = body;
+        self
+    }
+}
+
+/// A request that has passed every check before its handler. `C` is the caller, or `()` on open paths.
+pub struct Call<C> {
+    /// Whose request it is.
+    pub caller: C,
+    /// The method; HEAD where GET was routed.
+    pub method: Method,
+    /// The request's headers.
+    pub headers: HeaderMap,
+    /// The identifier under which the request is logged.
+    pub request_id: Arc<str>,
+    pub(super) uri: hyper::Uri,
+    pub(super) params: Params,
+    pub(super) body: ReadBody,
+    pub(super) connection: Arc<Connection>,
+}
+
+impl<C> Call<C> {
+    /// A parameter of the path, decoded; empty where the path has none of that name.
+    pub fn param(&self, name: &str) -> &str {
+        self.params.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
+    }
+
+    /// The path as it was asked for.
+    pub fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// The query, which may only hold the parameters of `known`; what is wrong goes to `violations`.
+    pub fn query(&self, known: &[&'static str], violations: &mut Violations) -> Query {
+        Query::parse(self.uri.query().unwrap_or(""), known, violations)
+    }
+
+    /// The body as sent; empty where the route reads none.
+    pub const fn body(&self) -> &Bytes {
+        &self.body.bytes
+    }
+
+    /// The body as a strict JSON object.
+    ///
+    /// # Errors
+    /// [`ApiError::InvalidJson`].
+    pub fn json(&self) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
+        json::parse_object(self.body())
+    }
+
+    /// The text of a header that is given once and is visible ASCII.
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Where the request comes from; absent on the operator's socket.
+    pub fn peer(&self) -> Option<SocketAddr> {
+        self.connection.peer
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.connection.encrypted
+    }
+}

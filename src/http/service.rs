@@ -1,0 +1,335 @@
+//! The way of a request: identifier, route, key, scope, request rate, body, handler, and the headers that every answer
+//! carries. The order of the checks is contract 1's.
+//!
+//! Whatever happens inside, an answer comes out: a panic is a 500 whose detail stays in the log.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::{Arc, OnceLock};
+use std::task::Poll;
+
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, Request, Response};
+use tokio::time::Instant;
+
+use super::answer::Answer;
+use super::body::{self, BodyBudget, BodyLimits, ReadBody};
+use super::error::{ApiError, Unauthenticated};
+use super::route::{Access, BodyRule, Call, Handler, Params, Route, Scope};
+use super::router::{Found, Router};
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::Ulid;
+use crate::engine::ports::Clock;
+use crate::net::http_body::Body;
+use crate::net::http_listener::{Connection, ListenerKind, Serve};
+
+/// The account that a command on the operator's socket speaks for.
+pub const ACCOUNT_HEADER: HeaderName = HeaderName::from_static("x-postrider-account");
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Hyper holds HTTP/1 to this too; HTTP/2 has no limit of its own.
+const HEADERS_MAX: usize = 100;
+
+/// What the request rate says of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// Requests left in the window, this one taken off.
+    pub left: u64,
+    /// Seconds until the window is whole again.
+    pub reset_s: u64,
+    /// Seconds to wait, where this request is one too many.
+    pub refused: Option<u64>,
+}
+
+/// Who is at the door: implemented by the state that the handlers share.
+pub trait Gate: Send + Sync + 'static {
+    /// Whose request it is: the key, its account, and what it may do.
+    type Caller: Send + Sync + 'static;
+
+    /// The caller that this key's text belongs to; none where it is unknown, revoked or expired.
+    fn authenticate(&self, key: &str) -> impl Future<Output = Result<Option<Self::Caller>, ApiError>> + Send;
+
+    /// The caller that a command on the operator's socket is, for the account that it names, if it names one.
+    fn operator(&self, account: Option<&str>) -> impl Future<Output = Result<Self::Caller, ApiError>> + Send;
+
+    /// Whether the caller has the scope.
+    fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;
+
+    /// Counts one request of the caller's.
+    fn admit(&self, caller: &Self::Caller) -> Admission;
+}
+
+/// The numbers of a service.
+#[derive(Debug, Clone)]
+pub struct ServiceLimits {
+    /// The limits of one body.
+    pub body: BodyLimits,
+    /// The bytes that all bodies in flight may hold together.
+    pub bodies_bytes: usize,
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// What `RateLimit-Policy` tells (`limits.requests_per_minute`).
+    pub requests_per_minute: u64,
+}
+
+impl Default for ServiceLimits {
+    fn default() -> Self {
+        Self {
+            body: BodyLimits::default(),
+            bodies_bytes: 256 * 1024 * 1024,
+            head_bytes: 16 * 1024,
+            requests_per_minute: 600,
+        }
+    }
+}
+
+/// The API over a state: what the listeners serve.
+pub struct HttpService<S: Gate> {
+    state: Arc<S>,
+    router: Router<S>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    limits: ServiceLimits,
+    budget: Arc<BodyBudget>,
+    policy: HeaderValue,
+}
+
+/// A request on its way, and what was learnt of it.
+struct Journey<'j> {
+    head: Parts,
+    body: Incoming,
+    connection: &'j Arc<Connection>,
+    request_id: &'j Arc<str>,
+    /// Set once the caller is known: from then on every answer tells the rate.
+    admission: &'j OnceLock<Admission>,
+}
+
+impl<S: Gate> HttpService<S> {
+    /// The service of `router` over `state`.
+    pub fn new(
+        state: Arc<S>,
+        router: Router<S>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        limits: ServiceLimits,
+    ) -> Self {
+        let policy = format!("\"key\";q={};w=60", limits.requests_per_minute);
+        let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| unreachable!("digits and ASCII"));
+        let budget = Arc::new(BodyBudget::new(limits.bodies_bytes));
+        Self { state, router, clock, entropy, limits, budget, policy }
+    }
+
+    /// The handlers' state.
+    pub const fn state(&self) -> &Arc<S> {
+        &self.state
+    }
+
+    async fn answer(&self, found: Found<'_, S>, mut journey: Journey<'_>) -> Result<Answer, ApiError> {
+        // Whoever asks before sending its body is told by the answer itself.
+        let asks_first = journey.head.headers.contains_key(EXPECT);
+        let outcome = self.pass(found, &mut journey).await;
+        // A body too slow to be read is too slow to be read off; HTTP/2 resets its stream and nothing else.
+        let unread = !journey.body.is_end_stream() && journey.head.version < hyper::Version::HTTP_2;
+        if unread && !asks_first && !matches!(outcome, Err(ApiError::RequestTimeout)) {
+            body::discard(journey.body, &self.limits.body, journey.connection).await;
+        }
+        outcome
+    }
+
+    async fn pass(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
+        if is_too_large(&journey.head, self.limits.head_bytes) {
+            return Err(ApiError::HeadersTooLarge);
+        }
+        let known = match &found {
+            Found::Row(route, _) | Found::OtherMethod(route, _) => Some(&route.access),
+            Found::Nothing => None,
+        };
+        let is_admin = journey.connection.kind == ListenerKind::Admin;
+        match known {
+            Some(Access::Open(handler)) => self.open(found, *handler, journey).await,
+            Some(Access::Loopback(_)) if !journey.connection.is_loopback() => Err(ApiError::NotFound),
+            Some(Access::Loopback(handler)) => self.open(found, *handler, journey).await,
+            Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
+            Some(Access::Operator(_)) => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Key(_) | Access::Scoped(..)) | None => self.keyed(found, journey).await,
+        }
+    }
+
+    async fn open(
+        &self,
+        found: Found<'_, S>,
+        handler: Handler<S, ()>,
+        journey: &mut Journey<'_>,
+    ) -> Result<Answer, ApiError> {
+        let (route, params) = row(found)?;
+        self.run(route, handler, (), params, journey).await
+    }
+
+    /// Key, path, method, scope and rate, in this order; then the handler.
+    async fn keyed(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
+        let caller = self.caller(journey).await?;
+        let (route, params) = row(found)?;
+        let handler = match route.access {
+            Access::Key(handler) => handler,
+            Access::Scoped(scope, handler) if self.state.may(&caller, scope) => handler,
+            Access::Scoped(scope, _) => return Err(ApiError::ScopeForbidden(scope)),
+            // A path whose rows differ in access: the row found is not of the kind that was asked for.
+            Access::Open(_) | Access::Loopback(_) | Access::Operator(_) => return Err(ApiError::NotFound),
+        };
+        if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
+            return Err(ApiError::RateLimited(seconds));
+        }
+        self.run(route, handler, caller, params, journey).await
+    }
+
+    async fn caller(&self, journey: &Journey<'_>) -> Result<S::Caller, ApiError> {
+        let headers = &journey.head.headers;
+        match journey.connection.kind {
+            // Whoever may open the socket is the operator; the request rate is for keys.
+            ListenerKind::Admin => {
+                let account = headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
+                self.state.operator(account).await
+            }
+            ListenerKind::Public => {
+                let unknown = ApiError::Unauthenticated(Unauthenticated::Unknown);
+                let caller = self.state.authenticate(bearer(headers)?).await?.ok_or(unknown)?;
+                journey.admission.get_or_init(|| self.state.admit(&caller));
+                Ok(caller)
+            }
+        }
+    }
+
+    async fn run<C: Send>(
+        &self,
+        route: &Route<S>,
+        handler: Handler<S, C>,
+        caller: C,
+        params: Params,
+        journey: &mut Journey<'_>,
+    ) -> Result<Answer, ApiError> {
+        let body = match route.body {
+            BodyRule::Ignored => ReadBody::none(&self.budget),
+            BodyRule::Of(types) => {
+                body::check_type(&journey.head.headers, types)?;
+                body::read(&mut journey.body, &self.limits.body, &self.budget).await?
+            }
+        };
+        let call = Call {
+            caller,
+            method: journey.head.method.clone(),
+            headers: std::mem::take(&mut journey.head.headers),
+            request_id: Arc::clone(journey.request_id),
+            uri: journey.head.uri.clone(),
+            params,
+            body,
+            connection: Arc::clone(journey.connection),
+        };
+        handler(&self.state, call).await
+    }
+
+    /// The answer with what every answer carries.
+    fn finish(&self, answer: Answer, method: &Method, id: &str, admission: Option<&Admission>) -> Response<Body> {
+        let mut response = answer.into_response();
+        let length = response.body().length();
+        let headers = response.headers_mut();
+        if !headers.contains_key(CACHE_CONTROL) {
+            headers.insert(CACHE_CONTROL, NO_STORE);
+        }
+        if let Ok(id) = HeaderValue::from_str(id) {
+            headers.insert(REQUEST_ID, id);
+        }
+        if let Some(Admission { left, reset_s, .. }) = admission {
+            headers.insert(RATE_LIMIT_POLICY, self.policy.clone());
+            if let Ok(value) = HeaderValue::try_from(format!("\"key\";r={left};t={reset_s}")) {
+                headers.insert(RATE_LIMIT, value);
+            }
+        }
+        if *method == Method::HEAD {
+            if let Some(length) = length {
+                headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+            }
+            *response.body_mut() = Body::empty();
+        }
+        response
+    }
+}
+
+impl<S: Gate> Serve for HttpService<S> {
+    async fn serve(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
+        let started = Instant::now();
+        let chance = entropy::bytes(&*self.entropy);
+        let request_id: Arc<str> = Ulid::new(self.clock.now(), chance).to_string().into();
+        let admission = OnceLock::new();
+        let (head, body) = request.into_parts();
+        let method = head.method.clone();
+        let path = head.uri.path().to_owned();
+        let found = self.router.find(&method, &path);
+        let route = match &found {
+            Found::Row(route, _) | Found::OtherMethod(route, _) => route.name,
+            Found::Nothing => "unknown",
+        };
+        let journey = Journey { head, body, connection, request_id: &request_id, admission: &admission };
+        let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|| {
+            tracing::error!(request_id = &*request_id, route, "a handler panicked");
+            Err(ApiError::Internal)
+        });
+        let answer = outcome.unwrap_or_else(|error| error.answer_for(&request_id));
+        // The route's name, not the path: paths may hold addresses, and those stay out of the log.
+        tracing::info!(
+            method = method.as_str(),
+            route,
+            status = answer.status().as_u16(),
+            duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            request_id = &*request_id,
+            "request"
+        );
+        self.finish(answer, &method, &request_id, admission.get())
+    }
+}
+
+/// Runs `work`; nothing where it panics. What it left half done is only its own: shared state is behind the store.
+async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(Poll::Ready(value)) => Poll::Ready(Some(value)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(_) => Poll::Ready(None),
+    })
+    .await
+}
+
+fn row<S: Gate>(found: Found<'_, S>) -> Result<(&Route<S>, Params), ApiError> {
+    match found {
+        Found::Row(route, params) => Ok((route, params)),
+        Found::OtherMethod(_, allow) => Err(ApiError::MethodNotAllowed(allow.to_owned())),
+        Found::Nothing => Err(ApiError::NotFound),
+    }
+}
+
+/// Hyper's caps are met while it reads, and let through what one read brings; this one is exact.
+fn is_too_large(head: &Parts, most: usize) -> bool {
+    let line = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    head.headers.len() > HEADERS_MAX || line + fields > most
+}
+
+/// The token of `Authorization: Bearer <token>` (RFC 6750 2.1; the scheme's case does not matter, RFC 9110 11.1).
+fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let malformed = ApiError::Unauthenticated(Unauthenticated::Malformed);
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = given.next() else { return Err(ApiError::Unauthenticated(Unauthenticated::Missing)) };
+    let (None, Ok(text)) = (given.next(), value.to_str()) else { return Err(malformed) };
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && is_token(token) => Ok(token),
+        Some(_) | None => Err(malformed),
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

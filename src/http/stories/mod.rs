@@ -1,0 +1,229 @@
+//! Stories over real loopback connections: a toy API behind the real listener, and a client that writes bytes by hand,
+//! so that what is malformed can be sent too.
+
+mod checks;
+mod doors;
+mod limits;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::{Method, StatusCode};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+
+use super::answer::Answer;
+use super::error::ApiError;
+use super::route::{Access, Call, Route, Scope};
+use super::router::Router;
+use super::service::{Admission, Gate, HttpService, ServiceLimits};
+use crate::base::entropy::SeededEntropy;
+use crate::base::time::Timestamp;
+use crate::domain::violation::Violations;
+use crate::engine::ports::Clock;
+use crate::net::http_listener::{HttpLimits, HttpServer};
+
+struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_700_000_000_000)
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+#[derive(Default)]
+struct Toy {
+    entered: Notify,
+    released: Notify,
+}
+
+/// The key's own text: `all`, `reader` and `spent` are known.
+struct ToyCaller(String);
+
+impl Gate for Toy {
+    type Caller = ToyCaller;
+
+    async fn authenticate(&self, key: &str) -> Result<Option<ToyCaller>, ApiError> {
+        Ok(["all", "reader", "spent"].contains(&key).then(|| ToyCaller(key.to_owned())))
+    }
+
+    async fn operator(&self, account: Option<&str>) -> Result<ToyCaller, ApiError> {
+        Ok(ToyCaller(format!("operator of {}", account.unwrap_or("nobody"))))
+    }
+
+    fn may(&self, caller: &ToyCaller, scope: Scope) -> bool {
+        caller.0 != "reader" || scope == Scope::Read
+    }
+
+    fn admit(&self, caller: &ToyCaller) -> Admission {
+        if caller.0 == "spent" {
+            return Admission { left: 0, reset_s: 60, refused: Some(7) };
+        }
+        Admission { left: 599, reset_s: 1, refused: None }
+    }
+}
+
+async fn create(_: &Toy, call: Call<ToyCaller>) -> Result<Answer, ApiError> {
+    let body = call.json()?;
+    Ok(Answer::json(StatusCode::ACCEPTED, &body).with_location("/v1/messages/1"))
+}
+
+async fn show(_: &Toy, call: Call<ToyCaller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    call.query(&["limit"], &mut violations);
+    violations.or(|| Some(()))?;
+    Ok(Answer::json(StatusCode::OK, &format!("{} for {}", call.param("id"), call.caller.0)))
+}
+
+async fn fail(_: &Toy, _: Call<ToyCaller>) -> Result<Answer, ApiError> {
+    panic!("a secret detail")
+}
+
+async fn wait(toy: &Toy, _: Call<()>) -> Result<Answer, ApiError> {
+    toy.entered.notify_one();
+    toy.released.notified().await;
+    Ok(Answer::no_content())
+}
+
+async fn health(_: &Toy, _: Call<()>) -> Result<Answer, ApiError> {
+    Ok(Answer::bytes(StatusCode::OK, "text/plain", "ok\n"))
+}
+
+fn router() -> Router<Toy> {
+    let routes = [
+        Route::open(Method::GET, "/healthz", "health", |state, call| Box::pin(health(state, call))),
+        Route::open(Method::GET, "/wait", "wait", |state, call| Box::pin(wait(state, call))),
+        Route::new(Method::GET, "/dev/mail", "dev", Access::Loopback(|state, call| Box::pin(health(state, call)))),
+        Route::new(Method::GET, "/queue", "queue", Access::Operator(|state, call| Box::pin(health(state, call)))),
+        Route::key(Method::GET, "/v1/panic", "panic", |state, call| Box::pin(fail(state, call))),
+        Route::scoped(Method::POST, "/v1/messages", "messages.create", Scope::Send, |state, call| {
+            Box::pin(create(state, call))
+        }),
+        Route::scoped(Method::GET, "/v1/messages/{id}", "messages.show", Scope::Read, |state, call| {
+            Box::pin(show(state, call))
+        }),
+    ];
+    Router::new(routes).unwrap()
+}
+
+/// A server without a listener, and its state.
+fn server(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpService<Toy>>, Arc<Toy>) {
+    let toy = Arc::new(Toy::default());
+    let entropy = Arc::new(SeededEntropy::new(1));
+    let service = HttpService::new(Arc::clone(&toy), router(), Arc::new(StillClock), entropy, limits);
+    (HttpServer::new(Arc::new(service), http), toy)
+}
+
+/// A server in clear on a port of its own.
+async fn listening(http: HttpLimits, limits: ServiceLimits) -> (HttpServer<HttpService<Toy>>, SocketAddr) {
+    let (mut server, _) = server(http, limits);
+    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+    (server, address)
+}
+
+async fn connected() -> (HttpServer<HttpService<Toy>>, Client<TcpStream>) {
+    let (server, address) = listening(HttpLimits::default(), ServiceLimits::default()).await;
+    (server, Client::open(address).await)
+}
+
+/// An answer as read from the wire.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    headers: HashMap<String, String>,
+    body: String,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", String::as_str)
+    }
+
+    fn code(&self) -> String {
+        let body: serde_json::Value = serde_json::from_str(&self.body).unwrap();
+        body["code"].as_str().unwrap().to_owned()
+    }
+}
+
+/// A client that writes what it is told.
+struct Client<S> {
+    stream: S,
+    unread: Vec<u8>,
+}
+
+impl Client<TcpStream> {
+    async fn open(address: SocketAddr) -> Self {
+        Self::over(TcpStream::connect(address).await.unwrap())
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
+    fn over(stream: S) -> Self {
+        Self { stream, unread: Vec::new() }
+    }
+
+    async fn write(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.unwrap();
+        self.stream.flush().await.unwrap();
+    }
+
+    /// Sends a request with this key, these header lines and this body, and reads the answer.
+    async fn ask(&mut self, line: &str, key: &str, headers: &str, body: &str) -> Reply {
+        let key = if key.is_empty() { String::new() } else { format!("Authorization: Bearer {key}\r\n") };
+        let length = if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+        self.write(format!("{line} HTTP/1.1\r\nHost: test\r\n{key}{length}{headers}\r\n{body}")).await;
+        if line.starts_with("HEAD") { self.read_head().await } else { self.read().await }
+    }
+
+    async fn get(&mut self, path: &str, key: &str) -> Reply {
+        self.ask(&format!("GET {path}"), key, "", "").await
+    }
+
+    async fn post(&mut self, body: &str) -> Reply {
+        self.ask("POST /v1/messages", "all", "Content-Type: application/json\r\n", body).await
+    }
+
+    async fn fill(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        let read = self.stream.read(&mut buffer).await.unwrap_or(0);
+        self.unread.extend_from_slice(&buffer[..read]);
+        read > 0
+    }
+
+    /// Whether the server has closed the connection, and said nothing more.
+    async fn is_closed(&mut self) -> bool {
+        self.unread.is_empty() && !self.fill().await
+    }
+
+    async fn read_head(&mut self) -> Reply {
+        let end = loop {
+            if let Some(end) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
+                break end;
+            }
+            assert!(self.fill().await, "closed within an answer: {:?}", String::from_utf8_lossy(&self.unread));
+        };
+        let head: Vec<u8> = self.unread.drain(..end + 4).collect();
+        let head = String::from_utf8(head).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Reply { status, headers, body: String::new() }
+    }
+
+    async fn read(&mut self) -> Reply {
+        let mut reply = self.read_head().await;
+        let length: usize = reply.header("content-length").parse().unwrap_or(0);
+        while self.unread.len() < length {
+            assert!(self.fill().await, "closed within a body");
+        }
+        reply.body = String::from_utf8(self.unread.drain(..length).collect()).unwrap();
+        reply
+    }
+}

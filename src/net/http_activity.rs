@@ -1,0 +1,237 @@
+//! What one HTTP connection is doing: the times from which its deadlines are judged, kept by the stream that it
+//! reads and writes and by the requests that are running on it.
+//!
+//! One timer for each connection looks here, so a request costs a few relaxed atomics instead of a timer of its own.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+
+use super::http_listener::HttpLimits;
+
+/// Sent where a head begins and does not end in time. It answers no request, so it carries neither the headers nor the
+/// body that answers have (contract 1).
+const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// The protocol that a connection speaks. Only HTTP/1 has a head that can be told from other traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// What the connection's timer should do.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Look again at this time.
+    Wait(Instant),
+    /// A request's head is not whole in time.
+    SlowHead,
+    /// Nothing was asked for a while.
+    Idle,
+    /// The client takes no bytes.
+    Stuck,
+}
+
+/// The times of one connection, in milliseconds since it opened; 0 stands for "not now".
+pub(super) struct Activity {
+    opened: Instant,
+    protocol: Protocol,
+    running: AtomicU32,
+    idle_since: AtomicU64,
+    head_since: AtomicU64,
+    blocked_since: AtomicU64,
+    expired: AtomicBool,
+}
+
+impl Activity {
+    /// A connection opened at `opened` whose first head has begun.
+    pub(super) fn new(opened: Instant, protocol: Protocol) -> Self {
+        Self {
+            opened,
+            protocol,
+            running: AtomicU32::new(0),
+            idle_since: AtomicU64::new(1),
+            head_since: AtomicU64::new(1),
+            blocked_since: AtomicU64::new(0),
+            expired: AtomicBool::new(false),
+        }
+    }
+
+    /// Marks work that runs until the guard is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Busy {
+        self.head_since.store(0, Relaxed);
+        self.running.fetch_add(1, Relaxed);
+        Busy(Arc::clone(self))
+    }
+
+    /// From now on the stream answers 408 and fails.
+    pub(super) fn expire(&self) {
+        self.expired.store(true, Relaxed);
+    }
+
+    /// Which deadline has passed at `now`, or when to look again.
+    pub(super) fn judge(&self, now: Instant, limits: &HttpLimits) -> Verdict {
+        let passed = |since: u64, limit: Duration| now >= self.at(since) + limit;
+        let blocked = self.blocked_since.load(Relaxed);
+        if blocked != 0 && passed(blocked, limits.write_stall) {
+            return Verdict::Stuck;
+        }
+        // A head that begins after this look has its whole time left at the next one, so its deadline is met exactly.
+        let next = now + limits.head_read;
+        if self.running.load(Relaxed) != 0 {
+            return Verdict::Wait(next);
+        }
+        let head = self.head_since.load(Relaxed);
+        if self.protocol == Protocol::Http1 && head != 0 {
+            let slow = passed(head, limits.head_read);
+            return if slow { Verdict::SlowHead } else { Verdict::Wait(self.at(head) + limits.head_read) };
+        }
+        let idle = self.idle_since.load(Relaxed);
+        if passed(idle, limits.idle) { Verdict::Idle } else { Verdict::Wait(next.min(self.at(idle) + limits.idle)) }
+    }
+
+    fn at(&self, since: u64) -> Instant {
+        self.opened + Duration::from_millis(since)
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+    }
+
+    fn has_read(&self) {
+        if self.running.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
+            self.head_since.store(self.now(), Relaxed);
+        }
+    }
+
+    fn has_written(&self, poll: &Poll<io::Result<usize>>) {
+        match (poll, self.blocked_since.load(Relaxed)) {
+            (Poll::Pending, 0) => self.blocked_since.store(self.now(), Relaxed),
+            (Poll::Pending, _) | (Poll::Ready(_), 0) => {}
+            (Poll::Ready(_), _) => {
+                self.blocked_since.store(0, Relaxed);
+                self.idle_since.store(self.now(), Relaxed);
+            }
+        }
+    }
+}
+
+/// While it lives its connection is neither idle nor reading a head.
+pub struct Busy(Arc<Activity>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.idle_since.store(self.0.now(), Relaxed);
+        self.0.head_since.store(0, Relaxed);
+        self.0.running.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A stream that keeps its connection's [`Activity`], and gives back first what was read to tell the protocol.
+pub(super) struct Watched<S> {
+    inner: TokioIo<S>,
+    prefix: Bytes,
+    activity: Arc<Activity>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(inner: S, prefix: Bytes, activity: Arc<Activity>) -> Self {
+        Self { inner: TokioIo::new(inner), prefix, activity }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
+    /// Tells the client as far as it takes it at once; it has had its time.
+    fn refuse(&mut self, cx: &mut Context<'_>) -> io::Error {
+        let _taken = Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD);
+        let _flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        io::ErrorKind::TimedOut.into()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Read for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.activity.expired.load(Relaxed) {
+            return Poll::Ready(Err(self.refuse(cx)));
+        }
+        if !self.prefix.is_empty() {
+            let length = self.prefix.len().min(buffer.remaining());
+            buffer.put_slice(&self.prefix[..length]);
+            self.prefix.advance(length);
+            return Poll::Ready(Ok(()));
+        }
+        let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
+        if poll.is_ready() {
+            self.activity.has_read();
+        }
+        poll
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.activity.has_written(&poll);
+        poll
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.activity.has_written(&poll);
+        poll
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_deadline_is_judged_from_what_the_connection_does() {
+        let limits = HttpLimits::default();
+        let opened = Instant::now();
+        let at = |seconds| opened + Duration::from_millis(1) + Duration::from_secs(seconds);
+        let activity = Arc::new(Activity::new(opened, Protocol::Http1));
+        assert_eq!(activity.judge(at(3), &limits), Verdict::Wait(at(10)));
+        assert_eq!(activity.judge(at(10), &limits), Verdict::SlowHead);
+        let busy = activity.begin();
+        assert_eq!(activity.judge(at(500), &limits), Verdict::Wait(at(510)));
+        drop(busy);
+        activity.idle_since.store(1, Relaxed);
+        assert_eq!(activity.judge(at(20), &limits), Verdict::Wait(at(30)));
+        assert_eq!(activity.judge(at(70), &limits), Verdict::Wait(at(75)));
+        assert_eq!(activity.judge(at(75), &limits), Verdict::Idle);
+        activity.blocked_since.store(1, Relaxed);
+        assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+    }
+}

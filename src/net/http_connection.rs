@@ -1,0 +1,246 @@
+//! One HTTP connection, from the TLS handshake to its end: which protocol it speaks, its deadlines, and how it
+//! finishes what is running when the listener stops.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::server::graceful::GracefulConnection;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tokio_rustls::TlsAcceptor;
+
+use super::http_activity::{Activity, Busy, Protocol, Verdict, Watched};
+use super::http_body::Body;
+use super::http_listener::{HttpLimits, ListenerKind, Serve};
+use super::tls_settings::TlsSettings;
+
+/// How an HTTP/2 connection begins (RFC 9113 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Streams that a client opened and reset before they were served (CVE-2023-44487).
+const RESET_STREAMS_MAX: usize = 20;
+const H2_STREAM_WINDOW: u32 = 256 * 1024;
+const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// What HTTP/1 reads at once; without it one connection may hold 400 KiB.
+const H1_BUFFER: usize = 64 * 1024;
+
+/// What is known of the other side of a request.
+pub struct Connection {
+    /// Where it comes from; absent on a Unix socket.
+    pub peer: Option<SocketAddr>,
+    /// The listener that it came in by.
+    pub kind: ListenerKind,
+    /// Whether it is encrypted.
+    pub encrypted: bool,
+    activity: Arc<Activity>,
+}
+
+impl Connection {
+    /// Whether the other side is on this machine.
+    pub fn is_loopback(&self) -> bool {
+        self.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
+    /// Keeps the connection from being judged idle, for work that outlives its answer.
+    pub fn busy(&self) -> Busy {
+        self.activity.begin()
+    }
+}
+
+/// What a listener gives to each of its connections.
+pub(super) struct Shared<T> {
+    pub(super) service: Arc<T>,
+    pub(super) limits: HttpLimits,
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self { service: Arc::clone(&self.service), limits: self.limits.clone(), stop: self.stop.clone() }
+    }
+}
+
+impl<T: Serve> Shared<T> {
+    /// Serves `stream` after a TLS handshake, which has its own deadline.
+    pub(super) async fn serve_tls<S>(self, stream: S, tls: Arc<TlsSettings>, peer: Option<SocketAddr>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let deadline = Instant::now() + self.limits.handshake;
+        let handshake = TlsAcceptor::from(tls.current()).accept(stream);
+        let Ok(Ok(stream)) = timeout_at(deadline, handshake).await else {
+            tracing::debug!("a TLS handshake failed or took too long");
+            return;
+        };
+        let agreed = match stream.get_ref().1.alpn_protocol() {
+            Some(b"h2") => Some(Protocol::Http2),
+            Some(b"http/1.1") => Some(Protocol::Http1),
+            Some(_) | None => None,
+        };
+        self.serve(stream, agreed, peer, ListenerKind::Public, true).await;
+    }
+
+    /// Serves `stream` in clear.
+    pub(super) async fn serve_clear<S>(self, stream: S, peer: Option<SocketAddr>, kind: ListenerKind)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        self.serve(stream, None, peer, kind, false).await;
+    }
+
+    async fn serve<S>(
+        self,
+        mut stream: S,
+        agreed: Option<Protocol>,
+        peer: Option<SocketAddr>,
+        kind: ListenerKind,
+        encrypted: bool,
+    ) where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let opened = Instant::now();
+        let (protocol, prefix) = match agreed {
+            Some(protocol) => (protocol, Bytes::new()),
+            None => match timeout_at(opened + self.limits.head_read, tell_protocol(&mut stream)).await {
+                Ok(Ok(told)) => told,
+                // A client that says nothing, or half a preface, gets no answer: none is known that it would read.
+                Ok(Err(_)) | Err(_) => return,
+            },
+        };
+        let activity = Arc::new(Activity::new(opened, protocol));
+        let connection = Arc::new(Connection { peer, kind, encrypted, activity: Arc::clone(&activity) });
+        let io = Watched::new(stream, prefix, Arc::clone(&activity));
+        let service = Arc::clone(&self.service);
+        let handler = service_fn(move |request: Request<Incoming>| {
+            let service = Arc::clone(&service);
+            let connection = Arc::clone(&connection);
+            let busy = connection.busy();
+            async move {
+                let answer: Response<Body> = service.serve(request, &connection).await;
+                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
+            }
+        });
+        match protocol {
+            Protocol::Http1 => self.drive(http1(&self.limits).serve_connection(io, handler), &activity).await,
+            Protocol::Http2 => self.drive(http2(&self.limits).serve_connection(io, handler), &activity).await,
+        }
+    }
+
+    /// Runs one connection to its end, its deadline or the listener's stop.
+    async fn drive<C>(&self, connection: C, activity: &Activity)
+    where
+        C: GracefulConnection<Error = hyper::Error>,
+    {
+        let mut connection = pin!(connection);
+        let mut stop = self.stop.clone();
+        let mut closing = *stop.borrow_and_update();
+        if closing {
+            connection.as_mut().graceful_shutdown();
+        }
+        let mut timer = pin!(sleep_until(Instant::now() + self.limits.head_read));
+        loop {
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => return note_end(ended),
+                _ = stop.changed(), if !closing => {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = timer.as_mut() => match activity.judge(Instant::now(), &self.limits) {
+                    Verdict::Wait(until) => timer.as_mut().reset(until),
+                    Verdict::Idle if !closing => {
+                        closing = true;
+                        connection.as_mut().graceful_shutdown();
+                        timer.as_mut().reset(Instant::now() + self.limits.head_read);
+                    }
+                    Verdict::SlowHead => {
+                        // The stream answers at its next read, which hyper does when it is polled.
+                        activity.expire();
+                        let grace = Instant::now() + self.limits.head_read;
+                        let _ended = timeout_at(grace, connection.as_mut()).await;
+                        return;
+                    }
+                    Verdict::Idle | Verdict::Stuck => return,
+                },
+            }
+        }
+    }
+}
+
+/// Reads until the bytes are HTTP/2's preface, or can't become it.
+async fn tell_protocol<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<(Protocol, Bytes)> {
+    let mut start = [0; PREFACE.len()];
+    let mut length = 0;
+    while length < PREFACE.len() {
+        let read = stream.read(&mut start[length..]).await?;
+        if read == 0 && length == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        length += read;
+        if read == 0 || start[..length] != PREFACE[..length] {
+            return Ok((Protocol::Http1, Bytes::copy_from_slice(&start[..length])));
+        }
+    }
+    Ok((Protocol::Http2, Bytes::copy_from_slice(PREFACE)))
+}
+
+fn http1(limits: &HttpLimits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    // Hyper's own limit of 100 headers stands; its read timeout would also end idle connections, so ours is used.
+    builder.max_header_size(limits.head_bytes).max_buf_size(H1_BUFFER).header_read_timeout(None);
+    builder
+}
+
+fn http2(limits: &HttpLimits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams)
+        .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
+        .max_local_error_reset_streams(RESET_STREAMS_MAX)
+        .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX))
+        .initial_stream_window_size(H2_STREAM_WINDOW)
+        .initial_connection_window_size(H2_CONNECTION_WINDOW)
+        .keep_alive_interval(limits.head_read)
+        .keep_alive_timeout(limits.head_read);
+    builder
+}
+
+fn note_end(ended: Result<(), hyper::Error>) {
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection ended early");
+    }
+}
+
+/// An answer's body, which keeps its connection from being judged idle until it is handed over.
+struct Held {
+    body: Body,
+    _busy: Busy,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,247 @@
+//! The HTTP listeners: TCP in clear or under TLS, and the Unix socket of the operator's commands.
+//!
+//! Called by `app`, which passes the service. Every accepted connection is a task of its listener's, which joins it;
+//! requests have no task of their own (HTTP/2 streams excepted, where hyper makes one).
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::{Request, Response};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+pub use super::http_activity::Busy;
+use super::http_body::Body;
+pub use super::http_connection::Connection;
+use super::http_connection::Shared;
+use super::tls_settings::TlsSettings;
+
+/// Connections kept for the operator's socket, whatever the public listeners carry.
+const ADMIN_CONNECTIONS: usize = 64;
+/// The wait after an accept that failed (EMFILE, ENFILE, ENOMEM): what it lacked comes back when others end.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+
+/// Which of the program's doors a request came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// The network.
+    Public,
+    /// The Unix socket in the data directory, whose file mode is its authentication.
+    Admin,
+}
+
+/// The caps and deadlines of connections.
+#[derive(Debug, Clone)]
+pub struct HttpLimits {
+    /// Connections open at once on all TCP listeners.
+    pub connections: usize,
+    /// Time for a TLS handshake.
+    pub handshake: Duration,
+    /// Time for a request's head, from its first byte (from the connection's start for the first).
+    pub head_read: Duration,
+    /// How long a connection may stay open between requests.
+    pub idle: Duration,
+    /// How long a client may take no byte of an answer.
+    pub write_stall: Duration,
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// HTTP/2 streams open at once on one connection.
+    pub streams: u32,
+}
+
+impl Default for HttpLimits {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            handshake: Duration::from_secs(10),
+            head_read: Duration::from_secs(10),
+            idle: Duration::from_secs(75),
+            write_stall: Duration::from_secs(30),
+            head_bytes: 16 * 1024,
+            streams: 100,
+        }
+    }
+}
+
+/// What answers requests.
+pub trait Serve: Send + Sync + 'static {
+    /// The answer to one request. It must not panic: that would end the connection.
+    fn serve(
+        &self,
+        request: Request<Incoming>,
+        connection: &Arc<Connection>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+}
+
+/// The listeners of one service.
+pub struct HttpServer<T> {
+    shared: Shared<T>,
+    stop: watch::Sender<bool>,
+    public: Arc<Semaphore>,
+    admin: Arc<Semaphore>,
+    listeners: JoinSet<()>,
+}
+
+impl<T: Serve> HttpServer<T> {
+    /// A server without a listener yet.
+    pub fn new(service: Arc<T>, limits: HttpLimits) -> Self {
+        let (stop, stopped) = watch::channel(false);
+        Self {
+            public: Arc::new(Semaphore::new(limits.connections)),
+            admin: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)),
+            shared: Shared { service, limits, stop: stopped },
+            stop,
+            listeners: JoinSet::new(),
+        }
+    }
+
+    /// Listens on `address`, under TLS where `tls` is given; answers the bound address, which tells the port where 0
+    /// was asked.
+    ///
+    /// # Errors
+    /// Those of binding the socket.
+    pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<Arc<TlsSettings>>) -> io::Result<SocketAddr> {
+        let socket = TcpListener::bind(address).await?;
+        let bound = socket.local_addr()?;
+        self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), Arc::clone(&self.public)));
+        Ok(bound)
+    }
+
+    /// Listens on the Unix socket at `path`, which only this user may open. What a dead process left there is removed:
+    /// the data directory's lock says that no living one uses it.
+    ///
+    /// # Errors
+    /// Those of binding the socket and setting its mode.
+    pub fn listen_unix(&mut self, path: &Path) -> io::Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let socket = UnixListener::bind(path)?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        self.listeners.spawn(accept(UnixDoor { socket }, self.shared.clone(), Arc::clone(&self.admin)));
+        Ok(())
+    }
+
+    /// Stops accepting and waits for what is running, `grace` at most; then cuts it off. Answers whether all of it
+    /// finished.
+    pub async fn shutdown(mut self, grace: Duration) -> bool {
+        self.stop.send_replace(true);
+        let finished = timeout(grace, async { while self.listeners.join_next().await.is_some() {} }).await.is_ok();
+        self.listeners.shutdown().await;
+        finished
+    }
+}
+
+/// A socket that connections come in by.
+trait Door: Send + 'static {
+    type Stream: Send;
+    fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Option<SocketAddr>)>> + Send;
+    /// Serves one connection to its end.
+    fn serve<T: Serve>(
+        &self,
+        shared: Shared<T>,
+        stream: Self::Stream,
+        peer: Option<SocketAddr>,
+    ) -> impl Future<Output = ()> + Send + 'static;
+}
+
+struct TcpDoor {
+    socket: TcpListener,
+    tls: Option<Arc<TlsSettings>>,
+}
+
+impl Door for TcpDoor {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<(TcpStream, Option<SocketAddr>)> {
+        self.socket.accept().await.map(|(stream, peer)| (stream, Some(peer)))
+    }
+
+    fn serve<T: Serve>(
+        &self,
+        shared: Shared<T>,
+        stream: TcpStream,
+        peer: Option<SocketAddr>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let tls = self.tls.clone();
+        async move {
+            // Answers are written whole; waiting for more (Nagle) would only delay them. A dead socket shows itself later.
+            let _set = stream.set_nodelay(true);
+            match tls {
+                Some(tls) => shared.serve_tls(stream, tls, peer).await,
+                None => shared.serve_clear(stream, peer, ListenerKind::Public).await,
+            }
+        }
+    }
+}
+
+struct UnixDoor {
+    socket: UnixListener,
+}
+
+impl Door for UnixDoor {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<(UnixStream, Option<SocketAddr>)> {
+        self.socket.accept().await.map(|(stream, _)| (stream, None))
+    }
+
+    fn serve<T: Serve>(
+        &self,
+        shared: Shared<T>,
+        stream: UnixStream,
+        peer: Option<SocketAddr>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        shared.serve_clear(stream, peer, ListenerKind::Admin)
+    }
+}
+
+/// Accepts until the server stops, then lets the socket go and waits for the connections.
+async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Arc<Semaphore>) {
+    let mut stop = shared.stop.clone();
+    let mut connections = JoinSet::new();
+    while !*stop.borrow_and_update() {
+        tokio::select! {
+            biased;
+            _ = stop.changed() => break,
+            Some(_) = connections.join_next(), if !connections.is_empty() => {}
+            Some((permit, stream, peer)) = next(&door, &room) => {
+                let serving = door.serve(shared.clone(), stream, peer);
+                connections.spawn(async move {
+                    serving.await;
+                    drop(permit);
+                });
+            }
+        }
+    }
+    drop(door);
+    while connections.join_next().await.is_some() {}
+}
+
+/// The next connection, once there is room for it. At the cap those that come wait in the kernel's queue.
+async fn next<D: Door>(
+    door: &D,
+    room: &Arc<Semaphore>,
+) -> Option<(OwnedSemaphorePermit, D::Stream, Option<SocketAddr>)> {
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    loop {
+        match door.next().await {
+            Ok((stream, peer)) => return Some((permit, stream, peer)),
+            // The client is gone already; the next one may be there.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                tracing::warn!(%error, "a connection can't be accepted");
+                sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+}

@@ -3,11 +3,20 @@
 //! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store through
 //! operations alone.
 
+mod backlog;
+pub mod crash;
+mod deliver;
+pub mod lease;
 pub mod ports;
+pub mod pump;
 pub mod rates;
 pub mod settings;
 pub mod signing;
 pub mod submit;
+mod sweep;
+mod transfer;
+pub use transfer::way::{InHouse, Ways};
+pub mod virtual_clock;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -16,6 +25,7 @@ use crate::base::entropy::Entropy;
 use crate::base::id::AccountId;
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use lease::Leases;
 use ports::{Clock, Resolve};
 use rates::Rates;
 use settings::Settings;
@@ -44,6 +54,8 @@ pub struct Engine {
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
+    /// Who may decide over which message.
+    pub leases: Leases,
     signing: SigningPool,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
@@ -66,6 +78,7 @@ impl Engine {
             resolver,
             settings,
             rates: Rates::default(),
+            leases: Leases::default(),
             signing,
             in_progress: Mutex::default(),
         }

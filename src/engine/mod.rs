@@ -3,6 +3,12 @@
 //! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store through
 //! operations alone.
 
+pub mod accounts;
+pub mod domains;
+pub mod endpoints;
+pub mod events;
+pub mod listing;
+pub mod messages;
 pub mod ports;
 pub mod rates;
 pub mod settings;
@@ -13,7 +19,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use crate::base::entropy::Entropy;
-use crate::base::id::AccountId;
+use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use ports::{Clock, Resolve};
@@ -47,6 +53,8 @@ pub struct Engine {
     signing: SigningPool,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
+    /// Keys whose use is being written down, so that a burst writes it once.
+    being_stamped: Arc<Mutex<HashSet<KeyId>>>,
 }
 
 impl Engine {
@@ -68,6 +76,7 @@ impl Engine {
             rates: Rates::default(),
             signing,
             in_progress: Mutex::default(),
+            being_stamped: Arc::default(),
         }
     }
 }

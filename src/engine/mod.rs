@@ -7,6 +7,12 @@ mod backlog;
 pub mod crash;
 mod deliver;
 pub mod lease;
+pub mod accounts;
+pub mod domains;
+pub mod endpoints;
+pub mod events;
+pub mod listing;
+pub mod messages;
 pub mod ports;
 pub mod pump;
 pub mod rates;
@@ -22,7 +28,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use crate::base::entropy::Entropy;
-use crate::base::id::AccountId;
+use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use lease::Leases;
@@ -59,6 +65,8 @@ pub struct Engine {
     signing: SigningPool,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
+    /// Keys whose use is being written down, so that a burst writes it once.
+    being_stamped: Arc<Mutex<HashSet<KeyId>>>,
 }
 
 impl Engine {
@@ -81,6 +89,7 @@ impl Engine {
             leases: Leases::default(),
             signing,
             in_progress: Mutex::default(),
+            being_stamped: Arc::default(),
         }
     }
 }

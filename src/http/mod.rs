@@ -5,7 +5,6 @@ pub mod answer;
 pub mod body;
 pub mod error;
 pub mod json;
-pub mod nearest;
 pub mod query;
 pub mod route;
 pub mod router;

@@ -1,27 +1,24 @@
-//! The known name nearest to a misspelt one, for the hint beside "unknown field" (contract 1).
+//! The known name nearest to a misspelt one: the hint beside an unknown field, parameter or configuration key.
 
-/// The one of `known` that differs from `name` least, where that is little enough to be a slip of the keys.
+/// Longer names are no slip of the keys, and the table below would cost what the caller chose.
+const LONGEST: usize = 64;
+
+/// The one of `known` that `name` probably meant: at most a third of it differs, case aside.
 pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    // Beyond this a name is no slip, and the table below would cost what the caller chose.
-    if name.len() > 64 {
+    if name.len() > LONGEST {
         return None;
     }
-    let most = name.chars().count() / 3 + 1;
-    known
-        .iter()
-        .map(|candidate| (distance(&name.to_ascii_lowercase(), candidate), *candidate))
-        .filter(|(distance, _)| *distance <= most)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
+    let lower = name.to_lowercase();
+    let (differing, candidate) = known.iter().map(|known| (distance(&lower, known), *known)).min()?;
+    (differing <= (candidate.len() / 3).max(1)).then_some(candidate)
 }
 
-/// Levenshtein's distance, one row at a time.
+/// Levenshtein's distance in characters, one row at a time.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
     for (i, l) in left.chars().enumerate() {
-        let mut diagonal = i;
-        row[0] = i + 1;
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
         for (j, r) in right.iter().enumerate() {
             let substituted = diagonal + usize::from(l != *r);
             diagonal = row[j + 1];
@@ -41,5 +38,6 @@ mod tests {
         assert_eq!(nearest("unsubscribe_ur", &known), Some("unsubscribe_url"));
         assert_eq!(nearest("From", &known), Some("from"));
         assert_eq!(nearest("attachments", &known), None);
+        assert_eq!(nearest(&"a".repeat(65), &known), None);
     }
 }

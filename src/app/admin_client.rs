@@ -138,3 +138,56 @@ const fn remedy(exit: Exit) -> &'static str {
         Exit::Done | Exit::Failed | Exit::Usage | Exit::ChecksFailed => "See the service's log, and try again.",
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::canned::Canned;
+
+    fn asked(status: u16, body: &str) -> Result<Reply, Trouble> {
+        let daemon = Canned::answering(&[(status, body)]);
+        AdminClient::new(daemon.data_dir()).ask(Ask::get("list the keys", "/v1/keys", None))
+    }
+
+    #[test]
+    fn a_request_carries_account_and_body_and_its_answer_comes_back_as_it_was_sent() {
+        let daemon = Canned::answering(&[(201, "{\"id\": \"key_1\"}\n")]);
+        let ask =
+            Ask::post("add the key", "/v1/keys", Some(AccountId::default()), Some(serde_json::json!({"name": "n"})));
+        let reply = AdminClient::new(daemon.data_dir()).ask(ask).unwrap();
+        assert_eq!(reply.text, "{\"id\": \"key_1\"}");
+        assert_eq!(reply.value["id"], "key_1");
+        let requests = daemon.requests();
+        assert!(requests[0].starts_with("POST /v1/keys HTTP/1.1\r\n"), "{requests:?}");
+        assert!(requests[0].contains("x-postrider-account: acc_00000000000000000000000000\r\n"), "{requests:?}");
+        assert!(requests[0].contains("content-type: application/json\r\n"), "{requests:?}");
+        assert!(requests[0].ends_with("\r\n\r\n{\"name\":\"n\"}"), "{requests:?}");
+    }
+
+    #[test]
+    fn a_refusal_tells_the_apis_sentence_and_every_field() {
+        let body = r#"{"message": "Not valid.", "code": "validation_failed", "errors": {"name": ["is required"]}}"#;
+        let trouble = asked(422, body).unwrap_err();
+        assert_eq!(trouble.exit(), Exit::Refused);
+        assert_eq!(
+            trouble.to_string(),
+            "postrider: cannot list the keys\n  Not valid.\n  name: is required\n  Correct what is named and try again."
+        );
+        let stopping = asked(503, r#"{"message": "Restarting.", "code": "shutting_down"}"#).unwrap_err();
+        assert_eq!(stopping.exit(), Exit::Unreachable);
+        let strange = asked(500, "<html>").unwrap_err();
+        assert_eq!(strange.exit(), Exit::Failed);
+        assert!(strange.to_string().contains("status 500 and no reason"), "{strange}");
+    }
+
+    #[test]
+    fn where_nobody_listens_the_service_is_not_reachable() {
+        let dir = tempfile::tempdir().unwrap();
+        let ask = || AdminClient::new(dir.path()).ask(Ask::get("list the keys", "/v1/keys", None)).unwrap_err();
+        assert_eq!(ask().exit(), Exit::Unreachable);
+        drop(std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET_NAME)).unwrap());
+        let trouble = ask();
+        assert_eq!(trouble.exit(), Exit::Unreachable);
+        assert!(trouble.to_string().contains(SOCKET_NAME) && trouble.to_string().lines().count() == 3, "{trouble}");
+    }
+}

@@ -6,6 +6,8 @@
 mod admin;
 mod args;
 mod show;
+#[cfg(test)]
+mod tests;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -166,7 +168,7 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
         )
     })?;
     let config = Config::load(&file, &console.environment).map_err(Trouble::from)?;
-    config.fit_to_serve()?;
+    config.fit_to_mail()?;
     let warnings = config.unbuilt();
     if json {
         writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;

@@ -1,6 +1,8 @@
 //! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
 
 pub mod admin_client;
+#[cfg(test)]
+mod canned;
 pub mod cli;
 pub mod config;
 pub mod environment;

@@ -13,17 +13,22 @@ pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     (differing <= (candidate.len() / 3).max(1)).then_some(candidate)
 }
 
-/// Levenshtein's distance in characters, one row at a time.
+/// Slips between two texts: characters inserted, left out, replaced, or swapped with their neighbour.
 fn distance(left: &str, right: &str) -> usize {
-    let right: Vec<char> = right.chars().collect();
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
     let mut row: Vec<usize> = (0..=right.len()).collect();
-    for (i, l) in left.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, r) in right.iter().enumerate() {
-            let substituted = diagonal + usize::from(l != *r);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+    for i in 0..left.len() {
+        let mut next = vec![i + 1];
+        for j in 0..right.len() {
+            let replaced = row[j] + usize::from(left[i] != right[j]);
+            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && left[i] == right[j - 1] && left[i - 1] == right[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
         }
+        before = std::mem::replace(&mut row, next);
     }
     row[right.len()]
 }
@@ -37,6 +42,8 @@ mod tests {
         let known = ["from", "from_name", "unsubscribe_url", "text", "to"];
         assert_eq!(nearest("unsubscribe_ur", &known), Some("unsubscribe_url"));
         assert_eq!(nearest("From", &known), Some("from"));
+        assert_eq!(nearest("form", &known), Some("from"));
+        assert_eq!(nearest("txet", &known), Some("text"));
         assert_eq!(nearest("attachments", &known), None);
         assert_eq!(nearest(&"a".repeat(65), &known), None);
     }

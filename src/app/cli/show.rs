@@ -126,7 +126,7 @@ mod tests {
         let value = json!({"data": [{"id": "acc_1", "name": "a\u{1b}[31m", "created_at": null}], "next_cursor": "abc"});
         assert_eq!(
             readable(&value, Shape::Accounts),
-            "ID     NAME        TIME_ZONE  CREATED_AT\nacc_1  a\\u{1b}[31m  -          -\n\nThere is more: --cursor abc\n"
+            "ID     NAME         TIME_ZONE  CREATED_AT\nacc_1  a\\u{1b}[31m  -          -\n\nThere is more: --cursor abc\n"
         );
     }
 }

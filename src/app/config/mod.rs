@@ -10,6 +10,8 @@ mod http;
 mod process;
 mod relay;
 mod section;
+#[cfg(test)]
+mod tests;
 mod tree;
 mod unbuilt;
 
@@ -202,26 +204,38 @@ impl Config {
         named.unwrap_or_else(|| unreachable!("every stream has a relay"))
     }
 
+    /// Whether it names this server, which `serve` needs and `dev` does not.
+    ///
+    /// # Errors
+    /// Where `hostname` is not set.
+    pub fn fit_to_mail(&self) -> Result<(), Trouble> {
+        if self.hostname != no_hostname() {
+            return Ok(());
+        }
+        Err(refusal(
+            "hostname is not set, and receivers refuse mail from a server without a name",
+            "Set hostname to this server's name in DNS, such as mail.example.com.",
+        ))
+    }
+
     /// Whether `serve` can run with it.
     ///
     /// # Errors
     /// What has to be set first.
     pub fn fit_to_serve(&self) -> Result<(), Trouble> {
-        let refuse = |why, remedy| Err(Trouble::new(Exit::Failed, "cannot serve with this configuration", why, remedy));
-        if self.hostname == no_hostname() {
-            return refuse(
-                "hostname is not set, and receivers refuse mail from a server without a name",
-                "Set hostname to this server's name in DNS, such as mail.example.com.",
-            );
-        }
-        if let Tls::Acme(_) = self.http.tls {
-            return refuse(
+        self.fit_to_mail()?;
+        match self.http.tls {
+            Tls::Files { .. } | Tls::Off => Ok(()),
+            Tls::Acme(_) => Err(refusal(
                 "http.tls.mode is \"acme\" (its default), and certificates can't be asked for by ACME yet",
                 "Set http.tls.mode to \"files\" with certificate and key, or to \"off\" behind a proxy that has them.",
-            );
+            )),
         }
-        Ok(())
     }
+}
+
+fn refusal(why: &str, remedy: &str) -> Trouble {
+    Trouble::new(Exit::Failed, "cannot serve with this configuration", why, remedy)
 }
 
 fn no_hostname() -> DomainName {

@@ -53,8 +53,8 @@ pub(super) enum Value {
     Integer(i64),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
-    /// A type that no key has, by its name.
-    Other(&'static str),
+    /// Of a type that no key has, or beyond all numbers.
+    Other,
 }
 
 /// The tree of `text` with the variables of `environment` laid over it.
@@ -93,11 +93,12 @@ fn node(text: &str, value: &Spanned<DeValue<'_>>) -> Node {
     let place = place(text, value.span().start);
     let value = match value.get_ref() {
         DeValue::String(string) => Value::Text(string.to_string()),
-        DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
-            .map_or(Value::Other("a number out of range"), Value::Integer),
+        DeValue::Integer(digits) => {
+            i64::from_str_radix(digits.as_str(), digits.radix()).map_or(Value::Other, Value::Integer)
+        }
         DeValue::Array(items) => Value::List(items.iter().map(|item| node(text, item)).collect()),
         DeValue::Table(table) => Value::Table(members(text, table)),
-        other @ (DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_)) => Value::Other(other.type_str()),
+        DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => Value::Other,
     };
     Node { value, key: place.clone(), place }
 }
@@ -132,11 +133,11 @@ fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], va
                 | Value::Loose(_)
                 | Value::Integer(_)
                 | Value::List(_)
-                | Value::Other(_) => None,
+                | Value::Other => None,
             });
             lay_over(named.ok_or_else(|| format!("the file has no [[{first}]] of that name"))?, name, rest, value)
         }
-        Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Other(_) => {
+        Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Other => {
             Err(format!("{first} is a value, not a section"))
         }
     }

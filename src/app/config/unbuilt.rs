@@ -1,14 +1,18 @@
 //! Which keys were set though the part they speak of does not exist yet. A warning at start: what an operator
 //! configured and does not get must be said.
 
-use super::{Config, Delivery, RelayKind};
+use super::{Config, Delivery, RelayKind, Tls};
 
 impl Config {
-    /// A sentence for each key that is set and has no effect yet.
+    /// A sentence for each key whose value asks for what is not built yet.
     pub fn unbuilt(&self) -> Vec<&'static str> {
         let defaults = Delivery::default();
         let smarthost = |relay: &super::Relay| matches!(relay.kind, RelayKind::Smarthost(_));
         let table = [
+            (
+                matches!(self.http.tls, Tls::Acme(_)),
+                "http.tls.mode = \"acme\" is not built yet: `serve` refuses to start with it.",
+            ),
             (
                 self.set.contains("metrics.listen") && self.metrics.listen.is_some(),
                 "metrics.listen has no effect yet: the metrics endpoint is not built.",

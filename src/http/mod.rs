@@ -7,7 +7,6 @@ pub mod body;
 pub mod error;
 mod handlers;
 pub mod json;
-pub mod nearest;
 pub mod query;
 pub mod route;
 pub mod router;

@@ -1,0 +1,10 @@
+//! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
+
+pub mod admin_client;
+#[cfg(test)]
+mod canned;
+pub mod cli;
+pub mod config;
+pub mod environment;
+pub mod exit;
+pub mod trouble;

@@ -8,6 +8,7 @@ use postrider::app::config::Config;
 use postrider::app::environment::Environment;
 use postrider::app::exit::Exit;
 use postrider::app::trouble::Trouble;
+use postrider::app::{dev, serve};
 
 fn main() -> ExitCode {
     let (mut out, mut err) = (stdout(), stderr());
@@ -16,16 +17,17 @@ fn main() -> ExitCode {
     cli::run(std::env::args_os(), &mut console, &services).into()
 }
 
-fn serve(_config: Config, _ready_fd: Option<i32>) -> Exit {
-    not_in_this_build("serve")
+fn serve(config: Config, ready_fd: Option<i32>) -> Exit {
+    told(serve::run(&config, ready_fd))
 }
 
-fn dev(_options: DevOptions) -> Exit {
-    not_in_this_build("run dev")
+fn dev(options: DevOptions) -> Exit {
+    told(dev::run(&options))
 }
 
-fn not_in_this_build(purpose: &str) -> Exit {
-    let why = "the service is not part of this build";
-    eprintln!("{}", Trouble::new(Exit::Failed, format!("cannot {purpose}"), why, "Use a complete build."));
-    Exit::Failed
+fn told(ended: Result<Exit, Trouble>) -> Exit {
+    ended.unwrap_or_else(|trouble| {
+        eprintln!("{trouble}");
+        trouble.exit()
+    })
 }

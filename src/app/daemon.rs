@@ -25,8 +25,10 @@ use crate::engine::settings::Settings;
 use crate::engine::{Engine, InHouse, Ways};
 use crate::http::api;
 use crate::http::body::BodyLimits;
+use crate::http::dev::{self, Dev};
+use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
-use crate::http::state::{Api, Dev};
+use crate::http::state::Api;
 use crate::net::dns::{DnsSettings, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
@@ -60,6 +62,7 @@ pub struct DevParts {
 pub struct Daemon {
     /// What the interfaces call.
     pub engine: Arc<Engine>,
+    api: Arc<Api>,
     /// Where HTTP is served.
     pub http_addresses: Vec<SocketAddr>,
     http: HttpServer<HttpService<Api>>,
@@ -131,16 +134,20 @@ impl Daemon {
             Arc::clone(&resolver) as Arc<dyn Resolve>,
             settings(config, &store),
         ));
-        let (in_house, dev_routes) = dev.map(|dev| (dev.in_house, dev.routes)).unzip();
+        let (in_house, dev_routes) = dev.map(|parts| (parts.in_house, parts.routes)).unzip();
         let (stop, stopped) = watch::channel(false);
         let pump = pump(config, &engine, resolver, &guard, in_house)?;
         let pump = tokio::spawn(pump.run(stopped));
-        let state = Api::new(Arc::clone(&engine), guard, dev_routes);
-        let router = api::router().map_err(|fault| broken("the route table", &fault))?;
-        let service = HttpService::new(Arc::new(state), router, clock, entropy, service_limits(config));
+        let mut table = api::routes();
+        if dev_routes.is_some() {
+            table.extend(dev::routes());
+        }
+        let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
+        let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
+        let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
         let http = HttpServer::new(Arc::new(service), HttpLimits::default());
         let mut daemon =
-            Self { engine, http_addresses: Vec::new(), http, pump, stop, certificate: None, _lock: lock };
+            Self { engine, api, http_addresses: Vec::new(), http, pump, stop, certificate: None, _lock: lock };
         daemon.listen(config).await?;
         Ok(daemon)
     }
@@ -182,8 +189,7 @@ impl Daemon {
     }
 
     async fn reason_to_stop(&self) -> Reason {
-        let signals =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
         let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else { return Reason::NoSignals };
         loop {
             tokio::select! {
@@ -208,7 +214,8 @@ impl Daemon {
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, http, pump, stop, .. } = self;
+        let Self { engine, api, http, pump, stop, .. } = self;
+        api.shut_down();
         stop.send_replace(true);
         let wire = async {
             let (finished, pumped) = tokio::join!(http.shutdown(GRACE), pump);
@@ -282,12 +289,8 @@ fn pump(
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
     let post = HttpPost::new(roots, resolver, Arc::clone(guard), post::DEADLINE);
     let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
-    let ways = Ways {
-        relay: "direct".into(),
-        ehlo: config.hostname.as_str().into(),
-        port: config.delivery.port,
-        in_house,
-    };
+    let ways =
+        Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
     Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways))
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::Config;
+use super::cli::DevOptions;
 use super::daemon::{Daemon, DevParts, Ground};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
@@ -20,31 +20,18 @@ use crate::domain::account::AccountName;
 use crate::domain::api_key::Scopes;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
-use crate::engine::Engine;
+use crate::engine::accounts::NewKey;
+use crate::engine::listing::PageRequest;
 use crate::engine::ports::Clock;
 use crate::engine::virtual_clock::VirtualClock;
-use crate::http::state::Dev;
+use crate::engine::{Caller, Engine};
+use crate::http::dev::Dev;
 use crate::net::clock::SystemClock;
 use crate::net::dev::capture::Capture;
 use crate::net::dev::receiver::DevReceiver;
 use crate::net::dev::routes::Scope;
-
-/// What the command line asks for.
-#[derive(Debug, Clone, Default)]
-pub struct DevOptions {
-    /// The data directory; a temporary one where absent.
-    pub data_dir: Option<PathBuf>,
-    /// Where to listen, over the configuration's.
-    pub listen: Option<SocketAddr>,
-    /// A configuration, applied whole.
-    pub config: Option<PathBuf>,
-    /// Whether time stands still until `/dev/clock` moves it.
-    pub virtual_clock: bool,
-    /// Whether mail is mailed for real.
-    pub deliver: bool,
-    /// Whether to print one line of JSON instead of words.
-    pub json: bool,
-}
+use crate::store::error::Stop;
+use crate::store::op::domain::DomainRefusal;
 
 const FILE: &str = "dev.json";
 const ACCOUNT: &str = "Development";
@@ -79,18 +66,18 @@ struct Announcement<'a> {
 ///
 /// # Errors
 /// What is in the way, for the operator.
-pub fn run(options: &DevOptions, mut config: Config) -> Result<Exit, Trouble> {
-    logging::start(&config.log);
-    for warning in config.unbuilt() {
+pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
+    logging::start(&options.config.log);
+    for warning in options.config.unbuilt() {
         tracing::warn!("{warning}");
     }
-    if let Some(listen) = options.listen {
-        config.http.listen = vec![listen];
-    }
-    let (directory, temporary) = directory(options, &config)?;
+    let (directory, temporary) = match &options.data_dir {
+        Some(directory) => (directory.clone(), false),
+        None => (temporary_directory(), true),
+    };
     let lock = DirectoryLock::take(&directory)?;
     let runtime = runtime::build()?;
-    let exit = runtime.block_on(serve(options, &config, &directory, lock));
+    let exit = runtime.block_on(serve(options, &directory, lock));
     drop(runtime);
     if temporary && let Err(error) = fs::remove_dir_all(&directory) {
         tracing::warn!(%error, "the temporary data directory could not be removed");
@@ -98,24 +85,12 @@ pub fn run(options: &DevOptions, mut config: Config) -> Result<Exit, Trouble> {
     exit
 }
 
-/// The data directory, and whether it is to be removed at the end.
-fn directory(options: &DevOptions, config: &Config) -> Result<(PathBuf, bool), Trouble> {
-    if let Some(directory) = &options.data_dir {
-        return Ok((directory.clone(), false));
-    }
-    if options.config.is_some() {
-        return Ok((config.data_dir.clone(), false));
-    }
+fn temporary_directory() -> PathBuf {
     let name = format!("postrider-dev-{}-{}", std::process::id(), SystemClock::new().now().as_millis());
-    Ok((std::env::temp_dir().join(name), true))
+    std::env::temp_dir().join(name)
 }
 
-async fn serve(
-    options: &DevOptions,
-    config: &Config,
-    directory: &Path,
-    lock: DirectoryLock,
-) -> Result<Exit, Trouble> {
+async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> Result<Exit, Trouble> {
     let real = SystemClock::new();
     let virtual_clock = match options.virtual_clock {
         true => Some(Arc::new(VirtualClock::open(directory, real.now()).map_err(|error| cannot("keep time", &error))?)),
@@ -134,7 +109,7 @@ async fn serve(
         routes: Arc::new(Dev { capture, clock: virtual_clock }),
         in_house: Arc::new(move |to| routes.route(to.local(), to.domain().as_str())),
     };
-    let daemon = Daemon::start(config, ground, Some(parts)).await?;
+    let daemon = Daemon::start(&options.config, ground, Some(parts)).await?;
     let credentials = credentials(&daemon.engine, directory).await?;
     announce(options, &daemon, &credentials, directory).map_err(|error| cannot("write to stdout", &error))?;
     let exit = daemon.run().await;
@@ -164,24 +139,25 @@ async fn credentials(engine: &Arc<Engine>, directory: &Path) -> Result<Credentia
 async fn furnish(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
     let furnishing = |error: &dyn std::fmt::Display| cannot("furnish the development account", error);
     let name: AccountName = ACCOUNT.parse().map_err(|error| furnishing(&error))?;
-    let accounts = engine.accounts().map_err(|error| furnishing(&error))?;
-    let account = match accounts.into_iter().find(|account| account.name == name) {
+    let all = PageRequest { before: None, limit: usize::MAX };
+    let accounts = engine.accounts(all).map_err(|error| furnishing(&error))?;
+    let account = match accounts.rows.into_iter().find(|account| account.name == name) {
         Some(account) => account.id,
-        None => engine.create_account(name, None, None).await.map_err(|error| furnishing(&error))?.id,
+        None => engine.create_account(name).await.map_err(|error| furnishing(&error))?.id,
     };
     let mut secrets = Vec::new();
     for (name, stream) in [("dev", None), ("dev marketing", Some(Stream::Marketing))] {
-        let (_, secret) = engine
-            .issue_key(account, name.to_owned(), stream, Scopes::ALL, None)
-            .await
-            .map_err(|error| furnishing(&format!("{error:?}")))?;
+        let caller = Caller { account, key: None };
+        let key = NewKey { name: name.to_owned(), stream, scopes: Scopes::ALL, expires_at: None };
+        let made = engine.create_key(&caller, key).await;
+        let (_, secret) = made.map_err(|stop| furnishing(&format!("{stop:?}")))?;
         secrets.push(secret.expose().to_owned());
     }
     for (name, stream) in DOMAINS {
         let name: DomainName = name.parse().map_err(|error| furnishing(&error))?;
-        if engine.domain_named(account, &name).map_err(|error| furnishing(&error))?.is_none() {
-            let made = engine.create_verified_domain(account, name, stream).await;
-            made.map_err(|error| furnishing(&format!("{error:?}")))?;
+        match engine.create_verified_domain(account, name, stream).await {
+            Ok(_) | Err(Stop::Refused(DomainRefusal::Exists)) => {}
+            Err(stop) => return Err(furnishing(&format!("{stop:?}"))),
         }
     }
     let mut secrets = secrets.into_iter();

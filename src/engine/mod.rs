@@ -3,14 +3,14 @@
 //! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store through
 //! operations alone.
 
+pub mod accounts;
 mod backlog;
 pub mod crash;
 mod deliver;
-pub mod lease;
-pub mod accounts;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+pub mod lease;
 pub mod listing;
 pub mod messages;
 pub mod ports;

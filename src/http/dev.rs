@@ -47,7 +47,7 @@ pub fn routes() -> Vec<Route<Api>> {
     ]
 }
 
-const fn row(method: Method, path: &'static str, name: &'static str, access: Access<Api>) -> Route<Api> {
+fn row(method: Method, path: &'static str, name: &'static str, access: Access<Api>) -> Route<Api> {
     Route::new(method, path, name, access)
 }
 
@@ -85,7 +85,9 @@ async fn clear(api: &Api, _call: Call<()>) -> Result<Answer, ApiError> {
     Ok(Answer::no_content())
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> Result<T, ApiError> {
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::Internal)?;
     done.map_err(|error| {
         tracing::error!(%error, "captured mail can't be reached");
@@ -112,9 +114,10 @@ struct Moved {
 }
 
 async fn advance(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    let clock = dev(api)?.clock.clone().ok_or_else(|| {
-        ApiError::Conflict("time is real here: start dev with --virtual-clock to move it".to_owned())
-    })?;
+    let clock = dev(api)?
+        .clock
+        .clone()
+        .ok_or_else(|| ApiError::Conflict("time is real here: start dev with --virtual-clock to move it".to_owned()))?;
     let by = advance_of(&call.json()?)?;
     let store = Arc::clone(&api.engine.store);
     // On its own, so that it goes to its end when the client leaves.

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::dev::Dev;
 use super::error::ApiError;
 use super::service::{Admission, Gate};
 use crate::base::id::AccountId;
@@ -19,7 +20,9 @@ pub struct Api {
     /// Everything that handlers call.
     pub engine: Arc<Engine>,
     /// Which addresses a webhook's URL may name.
-    pub guard: Guard,
+    pub guard: Arc<Guard>,
+    /// What `dev` adds; nothing in `serve`.
+    pub dev: Option<Arc<Dev>>,
     /// The most bytes of a request's body (`limits.body_bytes`).
     pub body_bytes: usize,
     is_shutting_down: AtomicBool,
@@ -27,8 +30,8 @@ pub struct Api {
 
 impl Api {
     /// The state over an engine.
-    pub const fn new(engine: Arc<Engine>, guard: Guard, body_bytes: usize) -> Self {
-        Self { engine, guard, body_bytes, is_shutting_down: AtomicBool::new(false) }
+    pub const fn new(engine: Arc<Engine>, guard: Arc<Guard>, body_bytes: usize, dev: Option<Arc<Dev>>) -> Self {
+        Self { engine, guard, dev, body_bytes, is_shutting_down: AtomicBool::new(false) }
     }
 
     /// Has `/readyz` say from now on that the service is going.

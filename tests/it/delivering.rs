@@ -31,7 +31,10 @@ async fn a_hard_bounce_keeps_the_answer_and_suppresses_the_address() {
     let message = dev.message(&id).await;
     assert_eq!(types(&message), ["queued", "bounced"]);
     let bounce = &message["events"][1]["bounce"];
-    assert_eq!((&bounce["kind"], &bounce["status"], &bounce["suppressed"]), (&json!("hard"), &json!("5.1.1"), &json!(true)));
+    assert_eq!(
+        (&bounce["kind"], &bounce["status"], &bounce["suppressed"]),
+        (&json!("hard"), &json!("5.1.1"), &json!(true))
+    );
     assert!(message["smtp_response"].as_str().unwrap().starts_with("550"));
     let again = json!({"from": "hello@example.test", "to": "bounced+1@simulator.test", "text": "again"});
     let refused = dev.post("/v1/messages", again).await.expect(422).json();

@@ -93,7 +93,8 @@ impl Dev {
         let url = format!("{}{path}", self.announcement["url"].as_str().unwrap());
         let mut request = self.client.request(method, url);
         if !headers.iter().any(|(name, _)| *name == "authorization") {
-            request = request.header("authorization", format!("Bearer {}", self.announcement["api_key"].as_str().unwrap()));
+            request =
+                request.header("authorization", format!("Bearer {}", self.announcement["api_key"].as_str().unwrap()));
         }
         for (name, value) in headers {
             request = request.header(*name, *value);

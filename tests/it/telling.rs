@@ -75,7 +75,9 @@ async fn serve(listener: TcpListener, tls: TlsAcceptor, received: Arc<Mutex<Vec<
             while let Some(request) = read(&mut stream, &mut bytes).await {
                 received.lock().unwrap().push(request);
                 let status = *status.lock().unwrap();
-                let answer = format!("HTTP/1.1 {status} Whatever\r\nlocation: https://127.0.0.1/\r\ncontent-length: 2\r\n\r\nok");
+                let answer = format!(
+                    "HTTP/1.1 {status} Whatever\r\nlocation: https://127.0.0.1/\r\ncontent-length: 2\r\n\r\nok"
+                );
                 if stream.write_all(answer.as_bytes()).await.is_err() {
                     return;
                 }

@@ -11,7 +11,7 @@ use tracing_subscriber::{Layer, registry};
 use super::config::{Log, LogFormat};
 
 /// Starts logging as `log` says. A second start changes nothing.
-pub fn start(log: &Log) {
+pub(super) fn start(log: &Log) {
     let level = LevelFilter::from_level(log.level);
     let lines = match log.format {
         LogFormat::Text => fmt::layer().with_writer(io::stderr).with_ansi(false).boxed(),

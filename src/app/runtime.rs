@@ -9,7 +9,7 @@ use super::trouble::Trouble;
 ///
 /// # Errors
 /// The system gives no threads.
-pub fn build() -> Result<Runtime, Trouble> {
+pub(super) fn build() -> Result<Runtime, Trouble> {
     Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")

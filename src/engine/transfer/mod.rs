@@ -5,7 +5,7 @@
 
 mod attempt;
 mod lane;
-pub mod way;
+pub(super) mod way;
 mod worker;
 
 use std::collections::HashMap;
@@ -66,7 +66,7 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Starts a worker that its lane has counted.
-    pub(super) fn start_worker(self: &Arc<Self>, lane: Arc<Lane>) {
+    fn start_worker(self: &Arc<Self>, lane: Arc<Lane>) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.try_join_next().is_some() {}
         workers.spawn(worker::run(Arc::clone(self), lane));

@@ -249,6 +249,10 @@ impl Workbench<'_> {
             true => format!("rp.{}", admitted.domain.name),
             false => settings.bounce_host.clone(),
         };
+        let parts = match &submission.content {
+            Content::Composed(parts) => Some(parts),
+            Content::Raw(_) => None,
+        };
         MessageRow {
             domain: admitted.domain_id,
             stream: admitted.domain.stream,
@@ -268,9 +272,15 @@ impl Workbench<'_> {
             return_path: format!("{local}@{host}"),
             eight_bit: composed.eight_bit,
             smtputf8: composed.smtputf8,
-            is_raw: matches!(submission.content, Content::Raw(_)),
+            is_raw: parts.is_none(),
+            text_ends_line: ends_line(parts.and_then(|parts| parts.text.as_ref())),
+            html_ends_line: ends_line(parts.and_then(|parts| parts.html.as_ref())),
         }
     }
+}
+
+fn ends_line(body: Option<&String>) -> bool {
+    body.is_some_and(|body| body.ends_with(['\n', '\r']))
 }
 
 fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {

@@ -4,10 +4,7 @@
 //! Whatever happens inside, an answer comes out: a panic is a 500 whose detail stays in the log.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
 use std::sync::{Arc, OnceLock};
-use std::task::Poll;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
@@ -23,6 +20,7 @@ use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
 use crate::domain::api_key::Scope;
+use crate::engine::crash::caught;
 use crate::engine::ports::Clock;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, ListenerKind, Serve};
@@ -275,13 +273,14 @@ impl<S: Gate> Serve for HttpService<S> {
             Found::Nothing => "unknown",
         };
         let journey = Journey { head, body, connection, request_id: &request_id, admission: &admission };
-        let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|| {
+        let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &*request_id, route, "a handler panicked");
             Err(ApiError::Internal)
         });
         let answer = outcome.unwrap_or_else(|error| error.answer_for(&request_id));
-        // The route's name, not the path: paths may hold addresses, and those stay out of the log.
-        tracing::info!(
+        // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since a line
+        // for every message would cost more than routing it.
+        tracing::debug!(
             method = method.as_str(),
             route,
             status = answer.status().as_u16(),
@@ -291,17 +290,6 @@ impl<S: Gate> Serve for HttpService<S> {
         );
         self.finish(answer, &method, &request_id, admission.get())
     }
-}
-
-/// Runs `work`; nothing where it panics. What it left half done is only its own: shared state is behind the store.
-async fn caught<T>(work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
-        Ok(Poll::Ready(value)) => Poll::Ready(Some(value)),
-        Ok(Poll::Pending) => Poll::Pending,
-        Err(_) => Poll::Ready(None),
-    })
-    .await
 }
 
 fn row<S: Gate>(found: Found<'_, S>) -> Result<(&Route<S>, Params), ApiError> {

@@ -38,6 +38,8 @@ pub struct NearTimers {
 struct State {
     waiting: BTreeSet<Timer>,
     taken: HashSet<Timer>,
+    /// Whether the table is being read, so that `horizon` promises more than is listed yet.
+    is_refilling: bool,
     /// All persisted timers strictly before this one are in `waiting` or `taken`.
     horizon: Timer,
 }
@@ -72,7 +74,12 @@ impl Default for NearTimers {
 impl NearTimers {
     /// Nothing known yet: the first look refills.
     pub fn new() -> Self {
-        let state = State { waiting: BTreeSet::new(), taken: HashSet::new(), horizon: before(Timestamp::ZERO) };
+        let state = State {
+            waiting: BTreeSet::new(),
+            taken: HashSet::new(),
+            is_refilling: false,
+            horizon: before(Timestamp::ZERO),
+        };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
 
@@ -140,11 +147,13 @@ impl NearTimers {
                 return Ok(());
             }
             state.horizon = goal;
+            state.is_refilling = true;
             from
         };
         let keys = snapshot()?.keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)?;
         let full = keys.len() == REFILL;
         let mut state = self.state();
+        state.is_refilling = false;
         let timers: Vec<_> = keys.iter().filter_map(|key| Timer::decode(key)).collect();
         if full && let Some(last) = timers.last() {
             let beyond = state.waiting.split_off(last);
@@ -164,6 +173,16 @@ impl NearTimers {
     /// When the first timer after `now` is due, as far as memory knows; the table knows the rest.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.state().waiting.first().map(|timer| timer.due)
+    }
+
+    /// A taken timer that can't be served yet: it fires again.
+    pub fn give_back(&self, timer: Timer) {
+        let mut state = self.state();
+        if state.taken.remove(&timer) {
+            state.waiting.insert(timer);
+        }
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// A taken timer that serves nothing any more.
@@ -186,7 +205,7 @@ impl NearTimers {
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
         let first_due = state.waiting.first().is_some_and(|timer| timer.due <= now);
-        state.taken.is_empty() && !first_due && state.horizon.due > now
+        state.taken.is_empty() && !first_due && !state.is_refilling && state.horizon.due > now
     }
 
     /// Resolves at the next change.

@@ -10,7 +10,7 @@ use crate::smtp::outcome::LoopCheck;
 
 /// Where mail to an address goes, as far as the address alone tells: one lane each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Place {
+pub(crate) enum Place {
     /// To the mail servers of a domain.
     Domain(DomainName),
     /// To this address, whatever the DNS says.

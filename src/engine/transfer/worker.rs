@@ -71,8 +71,8 @@ enum Progress {
 
 async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option<Kept>) -> (Option<Kept>, Progress) {
     let Some(lease) = shared.leases.take(job.id()) else {
-        // Whoever has it decides; the timer is looked at again when they are done.
-        shared.engine.store.near().forget(&job.timer);
+        // Whoever has it is about to give it back: the last attempt's commit, a cancel or a suppression.
+        shared.engine.store.near().give_back(job.timer);
         return (kept, Progress::Other);
     };
     match before_the_wire(shared, &job) {

@@ -156,9 +156,9 @@ fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     no_query(&call)?;
     let record = find(api, &call)?;
-    let is_raw = record.row.is_raw;
+    let row = record.row.clone();
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
-    let read = move |signed| ContentView::of(signed, is_raw, list_fields);
+    let read = move |signed| ContentView::of(signed, &row, list_fields);
     let content = api.engine.content(&record, read).await?;
     let events = api.engine.timeline(call.caller.account, record.id)?;
     let view = MessageView::alone(&record, content.as_ref(), api.engine.clock.now());

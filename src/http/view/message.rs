@@ -13,6 +13,7 @@ use crate::domain::stream::Stream;
 use crate::engine::messages::MessageRecord;
 use crate::machine::transfer::Status;
 use crate::mail::read::{self, AttachedFile, ListFields};
+use crate::store::row::message::MessageRow;
 
 /// What was sent, taken out of the stored message.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -23,10 +24,16 @@ pub(in crate::http) struct ContentView {
 
 impl ContentView {
     /// What `signed` holds; `raw` only where the caller sent a whole message, as base64 where that is not UTF-8.
-    pub(in crate::http) fn of(signed: Vec<u8>, is_raw: bool, list_fields: ListFields) -> Self {
-        let parts = read::parts_of(&signed, list_fields);
-        let raw =
-            is_raw.then(|| String::from_utf8(signed).unwrap_or_else(|not_text| STANDARD.encode(not_text.as_bytes())));
+    pub(in crate::http) fn of(signed: Vec<u8>, row: &MessageRow, list_fields: ListFields) -> Self {
+        let mut parts = read::parts_of(&signed, list_fields);
+        for (body, ends_line) in [(&mut parts.text, row.text_ends_line), (&mut parts.html, row.html_ends_line)] {
+            if ends_line && let Some(body) = body {
+                body.push('\n');
+            }
+        }
+        let raw = row
+            .is_raw
+            .then(|| String::from_utf8(signed).unwrap_or_else(|not_text| STANDARD.encode(not_text.as_bytes())));
         Self { parts, raw }
     }
 }

@@ -53,6 +53,10 @@ pub struct MessageRow {
     pub smtputf8: bool,
     /// Whether the caller built it.
     pub is_raw: bool,
+    /// Whether the text ended with a line end, which a message can't tell.
+    pub text_ends_line: bool,
+    /// Whether the HTML did.
+    pub html_ends_line: bool,
 }
 
 impl Row for MessageRow {

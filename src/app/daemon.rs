@@ -37,6 +37,7 @@ use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
+use crate::smtp::rules::Rules;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, Surroundings};
@@ -291,7 +292,14 @@ fn pump(
     let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
     let ways =
         Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways))
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways, Arc::new(rules(config)?)))
+}
+
+/// The rules that answers are judged by: those built in, under the operator's own.
+fn rules(config: &Config) -> Result<Rules, Trouble> {
+    let Some(path) = &config.delivery.bounces_file else { return Ok(Rules::built_in().clone()) };
+    let text = std::fs::read_to_string(path).map_err(|error| broken("delivery.bounces_file", &error))?;
+    Rules::with_overlay(&text).map_err(|error| broken("delivery.bounces_file", &error))
 }
 
 fn service_limits(config: &Config) -> ServiceLimits {

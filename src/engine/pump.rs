@@ -11,6 +11,7 @@ use super::ports::{Post, Transmit};
 use super::sweep::Sweeper;
 use super::transfer::Transfers;
 use super::{Engine, Ways};
+use crate::smtp::rules::Rules;
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
 
@@ -27,10 +28,16 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// The pump of `engine`, sending through these ports.
-    pub fn new(engine: Arc<Engine>, transmit: Arc<dyn Transmit>, post: Arc<dyn Post>, ways: Ways) -> Self {
+    /// The pump of `engine`, sending through these ports, and judging answers by these rules.
+    pub fn new(
+        engine: Arc<Engine>,
+        transmit: Arc<dyn Transmit>,
+        post: Arc<dyn Post>,
+        ways: Ways,
+        rules: Arc<Rules>,
+    ) -> Self {
         let backlog = Backlog::default();
-        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, backlog.clone());
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, rules, backlog.clone());
         let deliveries = Deliveries::new(Arc::clone(&engine), post, backlog.clone());
         let sweeper = Sweeper::new(Arc::clone(&engine));
         Self { engine, backlog, transfers, deliveries, sweeper }

@@ -57,7 +57,7 @@ pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) transmit: Arc<dyn Transmit>,
     pub(super) ways: Ways,
-    pub(super) rules: &'static Rules,
+    pub(super) rules: Arc<Rules>,
     pub(super) leases: Leases,
     /// Connections to mail servers in all.
     pub(super) connections: Arc<Semaphore>,
@@ -81,9 +81,14 @@ pub(super) struct Transfers {
 }
 
 impl Transfers {
-    pub(super) fn new(engine: Arc<Engine>, transmit: Arc<dyn Transmit>, ways: Ways, backlog: Backlog) -> Self {
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        transmit: Arc<dyn Transmit>,
+        ways: Ways,
+        rules: Arc<Rules>,
+        backlog: Backlog,
+    ) -> Self {
         let connections = Arc::new(Semaphore::new(engine.settings.max_connections));
-        let rules = Rules::built_in();
         let leases = engine.leases.clone();
         let workers = Mutex::default();
         let shared = Arc::new(Shared { engine, transmit, ways, rules, leases, connections, workers });

@@ -11,7 +11,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 
-/// Filters that a list may have at most.
+/// What every list may be asked.
 const PARAMETERS: [&str; 2] = ["limit", "cursor"];
 
 /// One request for a page.

@@ -1,6 +1,7 @@
 //! Stories over real loopback connections: a toy API behind the real listener, and a client that writes bytes by hand,
 //! so that what is malformed can be sent too.
 
+mod api;
 mod checks;
 mod doors;
 mod limits;

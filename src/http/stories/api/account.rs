@@ -1,0 +1,111 @@
+//! Keys, the account itself, and what only the operator sees.
+
+use tokio::net::UnixStream;
+
+use super::*;
+
+#[tokio::test]
+async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
+    let mut world = World::new().await;
+    world.sent_to("a@example.net").await;
+    let reply = world.get("/v1/me").await;
+    let expected =
+        ["id", "name", "time_zone", "content_retention_days", "key", "quota", "rate_limit", "limits", "version"];
+    assert_eq!(members(&reply.body), expected);
+    let body = reply.json();
+    assert_eq!((&body["id"], &body["name"]), (&world.account.to_string().into(), &"Acme".into()));
+    let hour = serde_json::json!({ "limit": 10000, "used": 1, "remaining": 9999, "reset": 1_700_002_800_u64 });
+    assert_eq!(body["quota"]["hour"], hour);
+    assert_eq!(body["quota"]["day"]["limit"], 100_000);
+    let rate = serde_json::json!({ "limit": 600, "remaining": 598, "reset": 1_700_000_060_u64 });
+    assert_eq!(body["rate_limit"], rate);
+    assert_eq!(body["key"]["prefix"], world.key[..16]);
+    // No scope is asked for.
+    let sender = world.new_key(world.account, None, Scopes::parse("scopes", &["send"]).unwrap()).await;
+    assert_eq!(world.client.get("/v1/me", &sender).await.status, 200);
+    world.client.get("/v1/keys", &sender).await.fails_with(403, "scope_forbidden");
+}
+
+#[tokio::test]
+async fn a_new_key_shows_its_secret_once_and_opens_the_api() {
+    let mut world = World::new().await;
+    let made =
+        world.post("/v1/keys", serde_json::json!({ "name": "ci", "stream": "marketing", "scopes": ["read"] })).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    let fields = ["id", "name", "prefix", "stream", "scopes", "created_at", "last_used_at", "expires_at", "revoked_at"];
+    assert_eq!(members(&made.body), [&fields[..], &["key"]].concat());
+    let secret = made.json()["key"].as_str().unwrap().to_owned();
+    assert_eq!(world.client.get("/v1/messages", &secret).await.status, 200);
+    // The stamp of its use is not waited for, but what is committed next stands behind it.
+    world.sent_to("a@example.net").await;
+    let path = made.header("location").to_owned();
+    let shown = world.get(&path).await;
+    assert_eq!(members(&shown.body), fields);
+    assert_eq!(members(&first_of_page(&world.get("/v1/keys").await.body)), fields);
+    assert_eq!(shown.json()["scopes"], serde_json::json!(["read"]));
+    assert_eq!(shown.json()["last_used_at"], "2023-11-14T22:13:20.000+00:00");
+
+    let refused = serde_json::json!({ "scopes": ["all", 1], "stream": "x", "expires_at": "2023-11-14T22:13:20Z" });
+    let refused = world.post("/v1/keys", refused).await;
+    assert_eq!(refused.faults(), ["expires_at", "name", "scopes.0", "scopes.1", "stream"]);
+}
+
+#[tokio::test]
+async fn a_key_never_makes_one_that_may_do_more() {
+    let mut world = World::new().await;
+    let manager = world.new_key(world.account, None, Scopes::parse("scopes", &["manage"]).unwrap()).await;
+    let marketer = world.new_key(world.account, Some(Stream::Marketing), Scopes::ALL).await;
+    let line = "POST /v1/keys";
+    let plain = serde_json::json!({ "name": "x" });
+    world.ask_as(&manager, line, "", &plain).await.fails_with(403, "scope_forbidden");
+    let less = serde_json::json!({ "name": "x", "scopes": ["manage"] });
+    assert_eq!(world.ask_as(&manager, line, "", &less).await.status, 201);
+    world.ask_as(&marketer, line, "", &plain).await.fails_with(403, "stream_forbidden");
+    let same = serde_json::json!({ "name": "x", "stream": "marketing" });
+    assert_eq!(world.ask_as(&marketer, line, "", &same).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_key_is_dead_once_it_expires() {
+    let mut world = World::new().await;
+    let made = world.post("/v1/keys", serde_json::json!({ "name": "x", "expires_at": "2023-11-15T00:00:00Z" })).await;
+    let secret = made.json()["key"].as_str().unwrap().to_owned();
+    assert_eq!(world.client.get("/v1/me", &secret).await.status, 200);
+    world.advance(DAY);
+    world.client.get("/v1/me", &secret).await.fails_with(401, "unauthenticated");
+}
+
+#[tokio::test]
+async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
+    let mut world = World::new().await;
+    world.get("/v1/accounts").await.fails_with(404, "not_found");
+    let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
+    let mut operator = Client::over(socket);
+    assert_eq!(operator.get("/v1/me", "").await.json()["key"], Value::Null);
+    let made = operator.ask("POST /v1/accounts", "", "", r#"{"name":"Second"}"#).await;
+    assert_eq!(made.status, 201, "{}", made.body);
+    let fields = ["id", "name", "time_zone", "content_retention_days", "hosted_unsubscribe", "quota", "created_at"];
+    assert_eq!(members(&made.body), fields);
+    assert_eq!(operator.get(made.header("location"), "").await.body, made.body);
+    assert_eq!(operator.get("/v1/accounts", "").await.json()["data"].as_array().unwrap().len(), 2);
+    // Now there are two, so a command says which.
+    operator.get("/v1/me", "").await.fails_with(422, "validation_failed");
+    let named = format!("X-Postrider-Account: {}\r\n", made.json()["id"].as_str().unwrap());
+    assert_eq!(operator.ask("GET /v1/me", "", &named, "").await.json()["name"], "Second");
+    let key = operator.ask("POST /v1/keys", "", &named, r#"{"name":"first"}"#).await;
+    assert_eq!(key.status, 201, "{}", key.body);
+    operator.ask("GET /v1/me", "", "X-Postrider-Account: acc_x\r\n", "").await.fails_with(404, "not_found");
+}
+
+#[tokio::test]
+async fn health_is_open_and_readiness_ends_with_the_shutdown() {
+    let mut world = World::new().await;
+    for path in ["/healthz", "/readyz"] {
+        let reply = world.client.get(path, "").await;
+        assert_eq!((reply.status, reply.body.as_str()), (200, "{\"status\":\"ok\"}"));
+    }
+    let api = Api::new(Arc::clone(&world.engine), Guard::default(), 1);
+    assert_eq!(api.check_ready(), Ok(()));
+    api.shut_down();
+    assert_eq!(api.check_ready(), Err(ApiError::ShuttingDown));
+}

@@ -1,0 +1,265 @@
+//! Stories over the real table, handlers, engine and store, in a temporary directory, with a clock and names that the
+//! story sets.
+
+mod account;
+mod domains;
+mod lists;
+mod records;
+mod sending;
+mod webhooks;
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use serde::de::{IgnoredAny, MapAccess, Visitor};
+use serde_json::Value;
+
+use super::*;
+use crate::base::id::{AccountId, MessageId};
+use crate::base::secret::Secret;
+use crate::domain::account::QuotaLimits;
+use crate::domain::api_key::Scopes;
+use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource};
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::{KeyNumber, ReturnPathKey};
+use crate::domain::stream::Stream;
+use crate::engine::accounts::NewKey;
+use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::settings::Settings;
+use crate::engine::{Caller, Engine};
+use crate::http::api::routes;
+use crate::http::state::Api;
+use crate::net::guard::Guard;
+use crate::store::Store;
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::open::Surroundings;
+
+/// 2023-11-14T22:13:20Z.
+const START_MS: u64 = 1_700_000_000_000;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A clock that a story sets.
+#[derive(Clone)]
+struct SetClock(Arc<AtomicU64>);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Relaxed))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed))
+    }
+}
+
+/// Names that a story publishes. `None` is a look-up that fails.
+#[derive(Default)]
+struct Names(Mutex<HashMap<String, Option<Vec<String>>>>);
+
+impl Names {
+    fn publish(&self, name: &str, value: &str) {
+        self.0.lock().unwrap().insert(name.to_owned(), Some(vec![value.to_owned()]));
+    }
+
+    fn fail(&self, name: &str) {
+        self.0.lock().unwrap().insert(name.to_owned(), None);
+    }
+
+    fn look(&self, name: &str) -> Result<Vec<String>, LookupFailure> {
+        match self.0.lock().unwrap().get(name) {
+            Some(Some(values)) => Ok(values.clone()),
+            Some(None) => Err(LookupFailure::Temporary("SERVFAIL".to_owned())),
+            None => Err(LookupFailure::Absent),
+        }
+    }
+}
+
+impl Resolve for Names {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move { self.look(name) })
+    }
+    fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async move { self.look(name).map(|values| values[0].clone()) })
+    }
+}
+
+/// A service with one account, its key, and a verified domain of each stream.
+struct World {
+    client: Client<TcpStream>,
+    engine: Arc<Engine>,
+    clock: SetClock,
+    names: Arc<Names>,
+    account: AccountId,
+    key: String,
+    _server: HttpServer<HttpService<Api>>,
+    directory: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(QuotaLimits::default(), 600).await
+    }
+
+    async fn with(quota: QuotaLimits, requests_per_minute: u32) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let wall = clock.clone();
+        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
+        let names = Arc::new(Names::default());
+        let settings = Settings {
+            hostname: "mail.example.com".to_owned(),
+            bounce_host: "bounces.example.com".to_owned(),
+            return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
+            queue_lifetime: 2 * DAY,
+            requests_per_minute,
+            quota,
+            smtp_port: 25,
+            max_connections: 8,
+            allow: Vec::new(),
+            min_free_octets: 0,
+            signing_threads: 1,
+        };
+        let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
+        let engine = Arc::new(engine);
+        let api = Arc::new(Api::new(Arc::clone(&engine), Guard::default(), 26_214_400));
+        let router = Router::new(routes()).unwrap();
+        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
+        let mut server = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+        server.listen_unix(&directory.path().join("admin.sock")).unwrap();
+        let client = Client::open(address).await;
+        let account = engine.create_account("Acme".parse().unwrap()).await.unwrap().id;
+        let key = String::new();
+        let mut world = Self { client, engine, clock, names, account, key, _server: server, directory };
+        world.key = world.new_key(account, None, Scopes::ALL).await;
+        for (name, stream) in [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)] {
+            world.engine.create_verified_domain(account, name.parse().unwrap(), stream).await.unwrap();
+        }
+        world
+    }
+
+    async fn new_key(&self, account: AccountId, stream: Option<Stream>, scopes: Scopes) -> String {
+        let new = NewKey { name: "test".to_owned(), stream, scopes, expires_at: None };
+        let operator = Caller { account, key: None };
+        self.engine.create_key(&operator, new).await.unwrap().1.expose().to_owned()
+    }
+
+    /// A second account, and its key.
+    async fn stranger(&self) -> (AccountId, String) {
+        let account = self.engine.create_account("Other".parse().unwrap()).await.unwrap().id;
+        (account, self.new_key(account, None, Scopes::ALL).await)
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Relaxed);
+    }
+
+    async fn ask_as(&mut self, key: &str, line: &str, headers: &str, body: &Value) -> Reply {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.client.ask(line, key, headers, &body).await
+    }
+
+    async fn get(&mut self, path: &str) -> Reply {
+        self.client.get(path, &self.key).await
+    }
+
+    async fn post(&mut self, path: &str, body: Value) -> Reply {
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("POST {path}"), "", &body).await
+    }
+
+    async fn patch(&mut self, path: &str, body: Value) -> Reply {
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("PATCH {path}"), "", &body).await
+    }
+
+    /// Sends `message` with these header lines beside it.
+    async fn send_with(&mut self, headers: &str, message: &Value) -> Reply {
+        let key = self.key.clone();
+        self.ask_as(&key, "POST /v1/messages", headers, message).await
+    }
+
+    async fn send(&mut self, message: Value) -> Reply {
+        self.send_with("", &message).await
+    }
+
+    /// Sends a message to this address, and tells its identifier.
+    async fn sent_to(&mut self, to: &str) -> MessageId {
+        let reply = self.send(letter(to)).await;
+        assert_eq!(reply.status, 202, "{}", reply.body);
+        reply.json()["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Records how the attempt of a message ended.
+    async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
+        let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
+        let op = SettleTransfer { account: self.account, message, due, end, facts, chance: [0; 4] };
+        self.engine.store.commit(op).await.unwrap();
+    }
+}
+
+impl Reply {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    fn fails_with(&self, status: u16, code: &str) {
+        assert_eq!((self.status, self.code().as_str()), (status, code), "{}", self.body);
+    }
+
+    /// The fields that a 422 names.
+    fn faults(&self) -> Vec<String> {
+        self.json()["errors"].as_object().unwrap().keys().cloned().collect()
+    }
+}
+
+fn letter(to: &str) -> Value {
+    serde_json::json!({ "from": "shop@example.test", "to": to, "subject": "Your order", "text": "Thank you." })
+}
+
+fn hard_bounce() -> TransferEnd {
+    TransferEnd::Bounced(Bounce {
+        kind: BounceKind::Hard,
+        category: "invalid_recipient".to_owned(),
+        status: Some("5.1.1".to_owned()),
+        source: BounceSource::Smtp,
+        rule: "enhanced-5.1.1".to_owned(),
+        advice: "Remove the address.".to_owned(),
+        suppressed: true,
+    })
+}
+
+/// The names of a JSON object's members, in their order.
+fn members(json: &str) -> Vec<String> {
+    struct Names;
+    impl<'de> Visitor<'de> for Names {
+        type Value = Vec<String>;
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("an object")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<String>, A::Error> {
+            let mut names = Vec::new();
+            while let Some((name, IgnoredAny)) = map.next_entry()? {
+                names.push(name);
+            }
+            Ok(names)
+        }
+    }
+    serde::Deserializer::deserialize_map(&mut serde_json::Deserializer::from_str(json), Names).unwrap()
+}
+
+/// The text of a member of the first object of a page, as it stands.
+fn first_of_page(json: &str) -> String {
+    #[derive(serde::Deserialize)]
+    struct Page<'a> {
+        #[serde(borrow)]
+        data: Vec<&'a serde_json::value::RawValue>,
+    }
+    let page: Page<'_> = serde_json::from_str(json).unwrap();
+    page.data[0].get().to_owned()
+}

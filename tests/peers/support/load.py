@@ -24,7 +24,7 @@ class Ledger:
         for key, request in list(self.doubtful.items()):
             answer = api.send(request, key)
             assert answer.status == 202, answer
-            self.replays += answer.headers.get("idempotency-replay") == "true"
+            self.replays += answer.headers.get("idempotent-replay") == "true"
             self.accepted[key] = answer.json()
             del self.doubtful[key]
 

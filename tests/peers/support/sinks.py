@@ -28,13 +28,20 @@ class Received:
 
 
 class AiosmtpdSink:
-    """aiosmtpd, which takes everything. `messages` grows just before each 250 is written."""
+    """aiosmtpd, which takes everything but mail to `gone@`. `messages` grows just before each 250 is written."""
 
     def __init__(self):
         self.messages: list[Received] = []
         self.port = free_port()
         self.controller = Controller(self, hostname=LOOPBACK, port=self.port, enable_SMTPUTF8=True)
         self.controller.start()
+
+    async def handle_RCPT(self, _server, _session, envelope, address, _options):  # noqa: N802 (aiosmtpd's name)
+        """Called by aiosmtpd with each recipient."""
+        if address.lower().startswith("gone@"):
+            return "550 5.1.1 no such user here"
+        envelope.rcpt_tos.append(address)
+        return "250 2.1.5 ok"
 
     async def handle_DATA(self, _server, _session, envelope):  # noqa: N802 (aiosmtpd's name)
         """Called by aiosmtpd with a whole message."""

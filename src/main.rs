@@ -1,1 +1,3 @@
+//! The program: its command line stands in `app`.
+
 fn main() {}

@@ -1,5 +1,6 @@
-//! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run by the
-//! one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows redb.
+//! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run
+//! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
+//! redb.
 
 pub mod content;
 pub mod error;

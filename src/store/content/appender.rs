@@ -1,5 +1,6 @@
 //! The appender: the one thread that writes bodies. It syncs a batch, then passes its operations on to the writer, so
-//! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are written.
+//! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are
+//! written.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -87,7 +88,8 @@ impl Appender {
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
         for file in segments.iter().filter_map(|segment| segment.file.get()) {
-            // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this process.
+            // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
+            // process.
             file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! The key slots: one small file of fixed slots, each a segment's key sealed under the master key.
 //!
 //! Slots are overwritten in place and reused, never appended to, so that a destroyed key leaves nothing behind in the
-//! file. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that no key
-//! is reachable through the file system.)
+//! file. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that
+//! no key is reachable through the file system.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};

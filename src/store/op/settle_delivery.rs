@@ -1,5 +1,5 @@
-//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged, the next timer armed, in
-//! one transaction.
+//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged, the next timer
+//! armed, in one transaction.
 
 use serde::{Deserialize, Serialize};
 

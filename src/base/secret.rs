@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
 use super::entropy::{self, Entropy};
+use super::signature::hmac_sha256;
 
 /// Bytes that are wiped when dropped and that no formatter shows.
 #[derive(Clone)]
@@ -55,7 +56,10 @@ impl fmt::Debug for Sealed {
 pub struct Unsealable;
 
 /// A 256-bit AES-GCM key: the master key of a data directory, or the key of one content segment.
-pub struct MasterKey(LessSafeKey);
+pub struct MasterKey {
+    sealing: LessSafeKey,
+    derivation: Secret,
+}
 
 impl MasterKey {
     /// Length of the raw key in bytes.
@@ -64,14 +68,20 @@ impl MasterKey {
     /// The key made of these bytes.
     pub fn new(bytes: &[u8; Self::LENGTH]) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, bytes).unwrap_or_else(|_| unreachable!("32 bytes are an AES-256 key"));
-        Self(LessSafeKey::new(key))
+        let derivation = Secret::new(hmac_sha256(bytes, &[b"postrider derivation key 1"]));
+        Self { sealing: LessSafeKey::new(key), derivation }
+    }
+
+    /// A further key of 32 bytes for `purpose`, always the same for the same master key, so that it needs no storing.
+    pub fn derive(&self, purpose: &[u8]) -> Secret {
+        Secret::new(hmac_sha256(self.derivation.expose(), &[purpose]))
     }
 
     /// Encrypts `clear` for the place that `context` names, with a fresh nonce from `entropy`.
     pub fn seal(&self, context: &[u8], clear: &[u8], entropy: &dyn Entropy) -> Sealed {
         let nonce = entropy::bytes::<NONCE_LEN>(entropy);
         let mut body = clear.to_vec();
-        self.0
+        self.sealing
             .seal_in_place_append_tag(Nonce::assume_unique_for_key(nonce), Aad::from(context), &mut body)
             .unwrap_or_else(|_| unreachable!("AES-GCM seals any input that fits in memory"));
         let mut sealed = nonce.to_vec();
@@ -87,7 +97,7 @@ impl MasterKey {
         let (nonce, body) = sealed.split_at_checked(NONCE_LEN).ok_or(Unsealable)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| Unsealable)?;
         let mut body = body.to_vec();
-        let length = self.0.open_in_place(nonce, Aad::from(context), &mut body).map_err(|_| Unsealable)?.len();
+        let length = self.sealing.open_in_place(nonce, Aad::from(context), &mut body).map_err(|_| Unsealable)?.len();
         body.truncate(length);
         Ok(Secret::new(body))
     }

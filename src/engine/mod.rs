@@ -1,3 +1,73 @@
 //! Floor 5: the workers between the store and the world, and the ports through which they see it.
+//!
+//! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store through
+//! operations alone.
 
 pub mod ports;
+pub mod rates;
+pub mod settings;
+pub mod signing;
+pub mod submit;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
+use crate::base::entropy::Entropy;
+use crate::base::id::AccountId;
+use crate::domain::api_key::ApiKey;
+use crate::store::Store;
+use ports::{Clock, Resolve};
+use rates::Rates;
+use settings::Settings;
+use signing::SigningPool;
+
+/// Who calls: an API key of an account, or the operator on the admin socket.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The account that the call is about.
+    pub account: AccountId,
+    /// The key; none for the operator.
+    pub key: Option<Arc<ApiKey>>,
+}
+
+/// Everything that the interfaces call.
+pub struct Engine {
+    /// The store.
+    pub store: Arc<Store>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// Names.
+    pub resolver: Arc<dyn Resolve>,
+    /// What the configuration says.
+    pub settings: Settings,
+    /// The request rates of the keys.
+    pub rates: Rates,
+    signing: SigningPool,
+    /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
+    in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
+}
+
+impl Engine {
+    /// The engine over an open store.
+    pub fn new(
+        store: Arc<Store>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        resolver: Arc<dyn Resolve>,
+        settings: Settings,
+    ) -> Self {
+        let signing = SigningPool::new(settings.signing_threads);
+        Self {
+            store,
+            clock,
+            entropy,
+            resolver,
+            settings,
+            rates: Rates::default(),
+            signing,
+            in_progress: Mutex::default(),
+        }
+    }
+}

@@ -18,6 +18,7 @@ pub mod tables;
 pub mod timer;
 mod writer;
 
+use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -39,6 +40,7 @@ use crate::base::time::Timestamp;
 
 /// The store of one data directory. Shared by everything that runs in the process.
 pub struct Store {
+    directory: PathBuf,
     database: Arc<Database>,
     content: Arc<Content>,
     near: Arc<NearTimers>,
@@ -64,6 +66,21 @@ impl Store {
     /// Those of the database.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.database.begin_read().map(Snapshot::new).map_err(|error| self.health.fail(&error.into()))
+    }
+
+    /// Octets that are free on the device, for whoever refuses work before there are none.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn free_octets(&self) -> Result<u64, StoreError> {
+        let space = rustix::fs::statvfs(&self.directory)
+            .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+    }
+
+    /// The data directory.
+    pub fn directory(&self) -> &std::path::Path {
+        &self.directory
     }
 
     /// The bodies.

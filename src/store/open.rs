@@ -97,6 +97,7 @@ impl Store {
             spawn("writer", move || writer.run(&writer_inbox))?,
         ];
         Ok(Self {
+            directory: directory.to_owned(),
             database,
             content,
             near,

@@ -49,6 +49,13 @@ pub struct Place {
     pub length: u32,
 }
 
+impl Place {
+    /// The place of a body that is not on disk yet: only its bucket is known.
+    pub const fn unknown(bucket: Timestamp) -> Self {
+        Self { bucket, segment: 0, offset: 0, length: 0 }
+    }
+}
+
 /// A body ready to be appended.
 pub struct SealedBody {
     segment: Arc<Segment>,

@@ -1,0 +1,288 @@
+//! From a checked submission to a durable, signed message: the way to a 202.
+//!
+//! One job on a signing thread composes the message, asks a snapshot whether it may be accepted, signs and seals it; then
+//! the accepting operation asks again, where the answer counts. Nothing is answered before its sync.
+
+use std::sync::{Arc, PoisonError};
+
+use serde::Serialize;
+
+use super::{Caller, Engine};
+use crate::base::id::{self, AccountId, MessageId};
+use crate::base::secret::MasterKey;
+use crate::base::time::{Timestamp, iso};
+use crate::domain::limits::RECEIVED_HEADERS_COUNT;
+use crate::domain::return_path;
+use crate::domain::stream::Stream;
+use crate::domain::submission::{Content, Submission};
+use crate::domain::violation::Violations;
+use crate::machine::{retention, retry};
+use crate::mail::compose::{ComposeFacts, Composed, compose};
+use crate::mail::dkim;
+use crate::store::Store;
+use crate::store::content::{Place, SealedBody};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::accept::{Accept, Accepted};
+use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, Refusal};
+use crate::store::op::domain::domain_by_name;
+use crate::store::row::message::MessageRow;
+
+use super::settings::Settings;
+use super::signing::KeyCache;
+
+/// How often a message is composed anew because its domain was changed meanwhile.
+const TRIES: usize = 3;
+
+/// Why there is no 202.
+#[derive(Debug)]
+pub enum SubmitError {
+    /// The message itself is at fault, which only shows in composing it.
+    Invalid(Violations),
+    /// The account's side says no.
+    Refused(Refusal),
+    /// The idempotency key's first request is still running.
+    InProgress,
+    /// No room is left on the device.
+    Full,
+    /// We failed.
+    Failed(StoreError),
+}
+
+impl From<Stop<Refusal>> for SubmitError {
+    fn from(stop: Stop<Refusal>) -> Self {
+        match stop {
+            Stop::Refused(refusal) => Self::Refused(refusal),
+            Stop::Failed(StoreError::Full) => Self::Full,
+            Stop::Failed(error) => Self::Failed(error),
+        }
+    }
+}
+
+/// The body of the 202 (spec 2.2), with exactly its fields.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: MessageId,
+    message_id_header: String,
+    status: &'static str,
+    stream: Stream,
+    from: &'a str,
+    to: &'a str,
+    subject: Option<&'a str>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+}
+
+/// A message ready to be committed, or the answer to a repeated request.
+enum Prepared {
+    Replay(Accepted),
+    Message(Box<Ready>),
+}
+
+struct Ready {
+    body: SealedBody,
+    accept: Accept,
+}
+
+impl Engine {
+    /// Accepts one message: composed, signed, durable.
+    ///
+    /// # Errors
+    /// [`SubmitError`]; nothing was sent, and the idempotency key is free again.
+    pub async fn submit(
+        self: &Arc<Self>,
+        caller: &Caller,
+        submission: Submission,
+        idempotency: Option<IdempotencyClaim>,
+    ) -> Result<Accepted, SubmitError> {
+        self.check_free_space()?;
+        let _running = match &idempotency {
+            Some(claim) => Some(Running::begin(self, caller.account, claim.key_hash)?),
+            None => None,
+        };
+        let submission = Arc::new(submission);
+        for _ in 0..TRIES {
+            let prepared = self.prepare(caller, &submission, idempotency).await?;
+            let Ready { body, accept } = match prepared {
+                Prepared::Replay(accepted) => return Ok(accepted),
+                Prepared::Message(ready) => *ready,
+            };
+            let placed = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
+            match self.store.commit_with_body(body, placed).await {
+                Err(Stop::Refused(Refusal::DomainChanged)) => {}
+                answer => return Ok(answer?),
+            }
+        }
+        Err(SubmitError::Refused(Refusal::DomainChanged))
+    }
+
+    fn check_free_space(&self) -> Result<(), SubmitError> {
+        match self.store.free_octets() {
+            Ok(free) if free < self.settings.min_free_octets => Err(SubmitError::Full),
+            Ok(_) => Ok(()),
+            Err(error) => Err(SubmitError::Failed(error)),
+        }
+    }
+
+    async fn prepare(
+        self: &Arc<Self>,
+        caller: &Caller,
+        submission: &Arc<Submission>,
+        idempotency: Option<IdempotencyClaim>,
+    ) -> Result<Prepared, SubmitError> {
+        let engine = Arc::clone(self);
+        let submission = Arc::clone(submission);
+        let keys = Arc::clone(self.signing.keys());
+        let account = caller.account;
+        let key_stream = caller.key.as_ref().and_then(|key| key.stream);
+        let prepared = self.signing.run(move || {
+            let workbench = Workbench { store: &engine.store, settings: &engine.settings, keys: &keys };
+            workbench.prepare(account, key_stream, &submission, idempotency, engine.clock.now())
+        });
+        prepared.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
+    }
+}
+
+/// Marks an idempotency key as in progress until it is dropped.
+struct Running {
+    engine: Arc<Engine>,
+    key: (AccountId, [u8; 32]),
+}
+
+impl Running {
+    fn begin(engine: &Arc<Engine>, account: AccountId, key_hash: [u8; 32]) -> Result<Self, SubmitError> {
+        let key = (account, key_hash);
+        let mut running = engine.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if !running.insert(key) {
+            return Err(SubmitError::InProgress);
+        }
+        drop(running);
+        Ok(Self { engine: Arc::clone(engine), key })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.engine.in_progress.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.key);
+    }
+}
+
+/// What a signing thread works with.
+struct Workbench<'a> {
+    store: &'a Store,
+    settings: &'a Settings,
+    keys: &'a KeyCache,
+}
+
+impl Workbench<'_> {
+    fn prepare(
+        &self,
+        account: AccountId,
+        key_stream: Option<Stream>,
+        submission: &Submission,
+        idempotency: Option<IdempotencyClaim>,
+        now: Timestamp,
+    ) -> Result<Prepared, SubmitError> {
+        let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
+        let id = self.store.reserve_message_id(now);
+        // Faults of the message come before the account's (contract 1, order of checks), so it is composed first; the
+        // stream that it names is the domain's, if there is one.
+        let domain =
+            domain_by_name(&snapshot, account, submission.from.domain().as_str()).map_err(SubmitError::Failed)?;
+        let stream = domain.map_or(Stream::Transactional, |(_, domain)| domain.stream);
+        let composed =
+            compose(submission, &ComposeFacts { message_id: id, at: now, stream }).map_err(SubmitError::Invalid)?;
+        if composed.received_count > RECEIVED_HEADERS_COUNT {
+            let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
+            return Err(SubmitError::Invalid(Violations::of("raw", fault)));
+        }
+        let question = Question {
+            account,
+            key_stream,
+            from: &submission.from,
+            to: &submission.to,
+            has_unsubscribe_url: submission.unsubscribe_url.is_some(),
+            idempotency: idempotency.as_ref(),
+        };
+        let admitted = match admission::check(&snapshot, &question, now)? {
+            Admission::Replay { answer, quota } => {
+                return Ok(Prepared::Replay(Accepted { answer, quota, is_replay: true }));
+            }
+            Admission::Admitted(admitted) => admitted,
+        };
+        drop(snapshot);
+        let signed = self.sign(&composed, &admitted, now)?;
+        let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
+        let body = self.store.content().seal(bucket, id, &signed);
+        let message = self.row(account, id, submission, &composed, &admitted, now, signed.len());
+        let answer = answer(id, &message);
+        let accept = Accept { account, key_stream, id, message, answer, idempotency };
+        Ok(Prepared::Message(Box::new(Ready { body, accept })))
+    }
+
+    fn sign(&self, composed: &Composed, admitted: &Admitted, now: Timestamp) -> Result<Vec<u8>, SubmitError> {
+        let master: &MasterKey = self.store.master_key();
+        let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
+        let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
+        let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
+        let mut signed = dkim::sign(&keys, &composed.bytes, now).map_err(|error| failed(error.to_string()))?;
+        signed.extend_from_slice(&composed.bytes);
+        Ok(signed)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the row joins everything that is known of a message")]
+    fn row(
+        &self,
+        account: AccountId,
+        id: MessageId,
+        submission: &Submission,
+        composed: &Composed,
+        admitted: &Admitted,
+        now: Timestamp,
+        octets: usize,
+    ) -> MessageRow {
+        let settings = self.settings;
+        let days = admitted.account.content_retention_days;
+        let content_expires_at = retention::content_deadline(now, days);
+        let local = return_path::encode(account, id, &settings.return_path_key);
+        let host = match admitted.domain.return_path_seen {
+            true => format!("rp.{}", admitted.domain.name),
+            false => settings.bounce_host.clone(),
+        };
+        MessageRow {
+            domain: admitted.domain_id,
+            stream: admitted.domain.stream,
+            from: submission.from.clone(),
+            from_name: submission.from_name.clone(),
+            to: submission.to.clone(),
+            subject: composed.subject.clone(),
+            metadata: submission.metadata.clone(),
+            unsubscribe_url: submission.unsubscribe_url.as_ref().map(|url| url.as_given().to_owned()),
+            created_at: now,
+            expires_at: submission.expires_at,
+            give_up_at: retry::give_up_at(now, settings.queue_lifetime, submission.expires_at, content_expires_at),
+            content_expires_at,
+            size_octets: u32::try_from(octets).unwrap_or(u32::MAX),
+            // Known when the body is on disk.
+            place: Place::unknown(retention::Bucket::of(now, days).end),
+            return_path: format!("{local}@{host}"),
+            eight_bit: composed.eight_bit,
+            smtputf8: composed.smtputf8,
+            is_raw: matches!(submission.content, Content::Raw(_)),
+        }
+    }
+}
+
+fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
+    let answer = Answer {
+        id,
+        message_id_header: message.message_id_header(id),
+        status: "queued",
+        stream: message.stream,
+        from: message.from.as_given(),
+        to: message.to.as_given(),
+        subject: message.subject.as_deref(),
+        created_at: message.created_at,
+    };
+    serde_json::to_vec(&answer).unwrap_or_else(|error| unreachable!("the answer is plain JSON: {error}"))
+}

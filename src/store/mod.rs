@@ -15,6 +15,8 @@ pub mod row;
 pub mod schema;
 pub mod snapshot;
 pub mod tables;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod timer;
 mod writer;
 

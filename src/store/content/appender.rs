@@ -76,8 +76,12 @@ impl Appender {
     }
 
     fn create(&self, segment: &Segment) -> Result<(), StoreError> {
-        let file = segment.create(&self.content.directory)?;
-        self.content.keys.put(segment)?;
+        let created = segment.create(&self.content.directory);
+        let file =
+            created.and_then(|file| self.content.keys.put(segment).map(|()| file)).map_err(|error| match error {
+                StoreError::Full => StoreError::Full,
+                error => self.health.fail(&error),
+            })?;
         // Only this thread sets it.
         drop(segment.file.set(file));
         Ok(())

@@ -90,8 +90,10 @@ impl KeySlots {
             state.slots += 1;
             state.slots - 1
         });
-        self.write(place, &bytes)?;
-        self.sync()?;
+        if let Err(error) = self.write(place, &bytes).and_then(|()| self.sync()) {
+            state.free.insert(place);
+            return Err(error);
+        }
         let key = Arc::new(MasterKey::new(&segment.key_bytes));
         state.keys.insert((segment.bucket, segment.number), (place, key));
         Ok(())

@@ -164,3 +164,6 @@ fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {
     }
     StoreError::Content(format!("could not {what} {}: {error}", path.display()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 #![doc = include_str!("ARCHITECTURE.md")]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod app;
 pub mod base;
 pub mod domain;
 pub mod engine;

@@ -1,3 +1,33 @@
-//! The program: its command line stands in `app`.
+//! The program: hands the process's arguments, environment and streams to the command line.
 
-fn main() {}
+use std::io::{stderr, stdout};
+use std::process::ExitCode;
+
+use postrider::app::cli::{self, Console, DevOptions, Services};
+use postrider::app::config::Config;
+use postrider::app::environment::Environment;
+use postrider::app::exit::Exit;
+use postrider::app::trouble::Trouble;
+use postrider::app::{dev, serve};
+
+fn main() -> ExitCode {
+    let (mut out, mut err) = (stdout(), stderr());
+    let mut console = Console { environment: Environment::of_process(), out: &mut out, err: &mut err };
+    let services = Services { serve: &serve, dev: &dev };
+    cli::run(std::env::args_os(), &mut console, &services).into()
+}
+
+fn serve(config: Config, ready_fd: Option<i32>) -> Exit {
+    told(serve::run(&config, ready_fd))
+}
+
+fn dev(options: DevOptions) -> Exit {
+    told(dev::run(&options))
+}
+
+fn told(ended: Result<Exit, Trouble>) -> Exit {
+    ended.unwrap_or_else(|trouble| {
+        eprintln!("{trouble}");
+        trouble.exit()
+    })
+}

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Value};
 
+use super::nearest::nearest;
 use super::violation::Violations;
 
 /// Unknown members of one object that get a hint; finding the nearest name takes a while.
@@ -118,32 +119,6 @@ impl<'a> Fields<'a> {
             self.violations.add(path, "unknown field");
         }
     }
-}
-
-/// The known name that `name` probably meant: at most a third of it differs.
-pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    const LONGEST: usize = 64;
-    if name.len() > LONGEST {
-        return None;
-    }
-    let lower = name.to_lowercase();
-    let near = known.iter().map(|candidate| (distance(&lower, candidate), *candidate)).min()?;
-    (near.0 <= (near.1.len() / 3).max(1)).then_some(near.1)
-}
-
-/// Levenshtein's distance, in characters.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, to) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 #[cfg(test)]

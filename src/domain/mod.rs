@@ -10,6 +10,7 @@ pub mod fields;
 pub mod header;
 pub mod hostname;
 pub mod limits;
+pub mod nearest;
 pub mod network;
 pub mod return_path;
 pub mod sending_domain;

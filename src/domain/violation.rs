@@ -32,6 +32,14 @@ impl Violations {
         self.hints.push(hint.into());
     }
 
+    /// Adds the faults and hints of `other`.
+    pub fn absorb(&mut self, other: Self) {
+        for (field, mut sentences) in other.faults {
+            self.faults.entry(field).or_default().append(&mut sentences);
+        }
+        self.hints.extend(other.hints);
+    }
+
     /// Takes the value out of `parsed`, or notes its error under `field`.
     pub fn check<T, E: std::fmt::Display>(&mut self, field: &str, parsed: Result<T, E>) -> Option<T> {
         parsed.map_err(|fault| self.add(field, fault.to_string())).ok()

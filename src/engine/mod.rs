@@ -3,19 +3,35 @@
 //! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store through
 //! operations alone.
 
+pub mod accounts;
+mod backlog;
+pub mod crash;
+mod deliver;
+pub mod domains;
+pub mod endpoints;
+pub mod events;
+pub mod lease;
+pub mod listing;
+pub mod messages;
 pub mod ports;
+pub mod pump;
 pub mod rates;
 pub mod settings;
 pub mod signing;
 pub mod submit;
+mod sweep;
+mod transfer;
+pub use transfer::way::{InHouse, Ways};
+pub mod virtual_clock;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use crate::base::entropy::Entropy;
-use crate::base::id::AccountId;
+use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use lease::Leases;
 use ports::{Clock, Resolve};
 use rates::Rates;
 use settings::Settings;
@@ -44,9 +60,13 @@ pub struct Engine {
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
+    /// Who may decide over which message.
+    pub leases: Leases,
     signing: SigningPool,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
+    /// Keys whose use is being written down, so that a burst writes it once.
+    being_stamped: Arc<Mutex<HashSet<KeyId>>>,
 }
 
 impl Engine {
@@ -66,8 +86,10 @@ impl Engine {
             resolver,
             settings,
             rates: Rates::default(),
+            leases: Leases::default(),
             signing,
             in_progress: Mutex::default(),
+            being_stamped: Arc::default(),
         }
     }
 }

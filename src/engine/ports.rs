@@ -22,7 +22,17 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Timestamp;
     /// Time since some fixed moment, which never goes back: for the request rate and cache lifetimes.
     fn monotonic(&self) -> Duration;
+
+    /// Resolves when `at` has come, or somewhat earlier: callers look at the clock again. Never later than a second after
+    /// wall time was set forward.
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
+        let wait = at.since(self.now()).min(WALL_TIME_RESYNC);
+        Box::pin(tokio::time::sleep(wait))
+    }
 }
+
+/// How long a sleep trusts the wall clock, which may be set at any time.
+const WALL_TIME_RESYNC: Duration = Duration::from_secs(1);
 
 /// One mail server of a domain, with the addresses to try in this order.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,8 +9,9 @@ use hyper::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::route::Scope;
+use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
+use crate::store::error::StoreError;
 
 /// Why a key does not open the API. The code is the same; the sentence helps whoever set it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +82,19 @@ pub enum ApiError {
 impl From<Violations> for ApiError {
     fn from(violations: Violations) -> Self {
         Self::Invalid(violations)
+    }
+}
+
+/// A failure of the store is told without its detail, which goes to the log.
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        tracing::error!(%error, "the store failed a request");
+        match error {
+            StoreError::Full => Self::StorageFull,
+            // Listeners close before the store does, so a closed store is one that failed before.
+            StoreError::Database(_) | StoreError::Content(_) | StoreError::Closed => Self::StorageFailed,
+            StoreError::Row { .. } | StoreError::Panicked => Self::Internal,
+        }
     }
 }
 

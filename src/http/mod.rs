@@ -2,13 +2,17 @@
 //! been checked and answer an [`answer::Answer`] or an [`error::ApiError`].
 
 pub mod answer;
+pub mod api;
 pub mod body;
+pub mod dev;
 pub mod error;
+mod handlers;
 pub mod json;
-pub mod nearest;
 pub mod query;
 pub mod route;
 pub mod router;
 pub mod service;
+pub mod state;
 #[cfg(test)]
 mod stories;
+mod view;

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use super::nearest::nearest;
+use crate::domain::nearest::nearest;
 use crate::domain::violation::Violations;
 
 const LIMIT_DEFAULT: usize = 50;

@@ -3,7 +3,6 @@
 //! The kind of access and the handler stand in one value, so a handler that needs a caller can't be put on an open
 //! path: its [`Call`] carries the proof that the checks before it were passed.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -17,30 +16,10 @@ use super::error::ApiError;
 use super::json;
 use super::query::Query;
 use super::service::Gate;
+use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::engine::ports::BoxFuture;
 use crate::net::http_listener::Connection;
-
-/// What a key must be allowed to do (contract 2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
-    /// Send messages.
-    Send,
-    /// Read anything.
-    Read,
-    /// Change everything else.
-    Manage,
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Send => "send",
-            Self::Read => "read",
-            Self::Manage => "manage",
-        })
-    }
-}
 
 /// What answers a call: an `async fn handler(state: &S, call: Call<C>)`, boxed by the row of the table:
 /// `|state, call| Box::pin(handler(state, call))`.

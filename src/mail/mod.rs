@@ -9,6 +9,7 @@ mod field;
 mod mailbox;
 mod part;
 pub mod raw;
+pub mod read;
 mod relaxed;
 mod section;
 mod structure;

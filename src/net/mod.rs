@@ -1,6 +1,7 @@
 //! Floor 6: the outside world. Sockets, DNS, TLS, the real clock and entropy; it implements the ports that the
 //! engine asks through. Nothing above or below opens a socket.
 
+pub mod admin_socket;
 mod broken_tls;
 pub mod clock;
 pub mod dev;

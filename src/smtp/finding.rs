@@ -53,6 +53,12 @@ pub fn needs_smtputf8() -> Bounce {
     found(BounceKind::Undetermined, Category::ProtocolError, "5.6.7", BounceSource::Local, "local-smtputf8", advice)
 }
 
+/// The message's time is over: its queue lifetime, its sender's `expires_at`, or its content.
+pub fn expired() -> Bounce {
+    let advice = "Send it again if it still matters: its time was over before the receiver took it.";
+    found(BounceKind::Soft, Category::Expired, "4.4.7", BounceSource::Local, "local-expired", advice)
+}
+
 /// The connection ended, or nothing came, after the final dot: the server may have the message or not.
 pub fn outcome_unknown() -> Bounce {
     let advice =

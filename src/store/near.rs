@@ -6,6 +6,7 @@
 //! and [`NearTimers::forget`]s a timer that serves nothing.
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ pub struct NearTimers {
     state: Mutex<State>,
     /// Woken when a timer was added, or the last one taken was settled.
     changed: Notify,
+    /// How many were taken since the start.
+    fired: AtomicU64,
 }
 
 struct State {
@@ -77,7 +80,7 @@ impl NearTimers {
             horizon: before(Timestamp::ZERO),
             is_refilling: false,
         };
-        Self { state: Mutex::new(state), changed: Notify::new() }
+        Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -118,6 +121,7 @@ impl NearTimers {
             state.taken.insert(first);
             timers.push(first);
         }
+        self.fired.fetch_add(timers.len() as u64, Ordering::Relaxed);
         let is_dry = state.is_dry(now);
         let refill_at = state.horizon.due - HORIZON / 2;
         let next = state.waiting.first().map_or(refill_at, |timer| timer.due.min(refill_at));
@@ -165,6 +169,8 @@ impl NearTimers {
                 state.waiting.insert(timer);
             }
         }
+        drop(state);
+        self.changed.notify_waiters();
         Ok(())
     }
 
@@ -182,6 +188,11 @@ impl NearTimers {
         if idle {
             self.changed.notify_waiters();
         }
+    }
+
+    /// How many timers fired since the start.
+    pub fn fired(&self) -> u64 {
+        self.fired.load(Ordering::Relaxed)
     }
 
     /// Whether nothing due at `now` waits or is being worked on.

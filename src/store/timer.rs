@@ -1,11 +1,13 @@
 //! A timer: something that is to happen at a moment, as a row. Written in the transaction of the state that it serves,
 //! and there until the operation that settles it: a crash fires it again.
 
+use serde::{Deserialize, Serialize};
+
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 /// What a timer is for. The number stands in storage keys and is never used again for something else.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum TimerKind {
     /// A message's next attempt, or the end of its time.
@@ -25,7 +27,7 @@ pub enum TimerKind {
 }
 
 /// One timer. Timers sort by due time first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Timer {
     /// When it fires.
     pub due: Timestamp,

@@ -17,11 +17,12 @@ use tokio::sync::Notify;
 
 use super::answer::Answer;
 use super::error::ApiError;
-use super::route::{Access, Call, Route, Scope};
+use super::route::{Access, Call, Route};
 use super::router::Router;
 use super::service::{Admission, Gate, HttpService, ServiceLimits};
 use crate::base::entropy::SeededEntropy;
 use crate::base::time::Timestamp;
+use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::engine::ports::Clock;
 use crate::net::http_listener::{HttpLimits, HttpServer};

@@ -1,9 +1,12 @@
 //! Sending domains: registering one, and recording what a look at its records found.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::Op;
+use super::{Never, Op};
 use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::base::time::Timestamp;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::machine::verification;
 use crate::store::error::{Stop, StoreError};
@@ -150,13 +153,45 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    fn rearm(&self, tables: &mut Tables<'_, '_>, row: &mut DomainRow, due: crate::base::time::Timestamp) {
+    fn rearm(&self, tables: &mut Tables<'_, '_>, row: &mut DomainRow, due: Timestamp) {
         let timer = |due| Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0);
         // A domain without a timer is never re-checked, and a look by hand does not change that.
         let Some(armed) = row.next_check_at else { return };
         tables.disarm(timer(armed));
         tables.arm(timer(due));
         row.next_check_at = Some(due);
+    }
+}
+
+/// How long a check waits whose outcome could not be recorded, because another account has the domain verified.
+const POSTPONED_CHECK: Duration = Duration::from_secs(24 * 3600);
+
+/// Puts a domain's next check off.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PostponeDomainCheck {
+    /// The account.
+    pub account: AccountId,
+    /// The domain.
+    pub domain: DomainId,
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+impl Op for PostponeDomainCheck {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::new(self.due, TimerKind::DomainCheck, self.account, self.domain.0));
+        let key = schema::domain(self.account, self.domain);
+        let Some(mut row) = tables.row::<DomainRow>(&key)? else { return Ok(()) };
+        if row.next_check_at == Some(self.due) {
+            let due = tables.now() + POSTPONED_CHECK;
+            row.next_check_at = Some(due);
+            tables.put(&key, &row);
+            tables.arm(Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0));
+        }
+        Ok(())
     }
 }
 

@@ -22,7 +22,7 @@ const SLICE: usize = 512;
 /// How long the event log keeps an event (spec 8).
 pub const EVENT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often the event log is swept. Events past their time are not listed, swept or not.
-const EVENT_SWEEP_STEP: Duration = Duration::from_secs(3600);
+const EVENT_SWEEP_STEP: Duration = Duration::from_secs(24 * 3600);
 /// How many accounts one sweep of the event log goes through.
 const ACCOUNTS_MAX: usize = 100_000;
 
@@ -123,6 +123,23 @@ impl SweepEvents {
             tables.remove(Table::EventLog, key);
         }
         Ok(keys.len())
+    }
+}
+
+/// Removes a timer that serves nothing any more.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DropTimer {
+    /// The timer.
+    pub timer: Timer,
+}
+
+impl Op for DropTimer {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(self.timer);
+        Ok(())
     }
 }
 

@@ -1,0 +1,193 @@
+//! What the commands ask the running daemon: the API's routes and the operator's, over `admin.sock` in the data
+//! directory, whose file mode is the authentication (contract 8).
+//!
+//! Every failure comes back as the [`Trouble`] that the operator reads, with its exit code.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper::Method;
+use serde_json::Value;
+
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::base::id::AccountId;
+use crate::net::admin_socket::{self, AdminReply, AdminRequest};
+
+/// The socket's name in the data directory.
+pub const SOCKET_NAME: &str = "admin.sock";
+/// Longer than any look-up that a request may wait for.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// The way to the daemon of one data directory.
+#[derive(Debug, Clone)]
+pub struct AdminClient {
+    socket: PathBuf,
+}
+
+/// A positive answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reply {
+    /// Exactly what the API sent, without a line end.
+    pub text: String,
+    /// The same, taken apart.
+    pub value: Value,
+}
+
+/// One request, and what it is for.
+#[derive(Debug, Clone)]
+pub struct Ask<'a> {
+    /// What is to be done, as it follows "cannot": `list the keys`.
+    pub purpose: &'a str,
+    /// GET or POST.
+    pub method: Method,
+    /// The path, with the query.
+    pub path: String,
+    /// The account, where it concerns one.
+    pub account: Option<AccountId>,
+    /// The body, where it has one.
+    pub body: Option<Value>,
+}
+
+impl<'a> Ask<'a> {
+    /// A GET.
+    pub fn get(purpose: &'a str, path: impl Into<String>, account: Option<AccountId>) -> Self {
+        Self { purpose, method: Method::GET, path: path.into(), account, body: None }
+    }
+
+    /// A POST.
+    pub fn post(purpose: &'a str, path: impl Into<String>, account: Option<AccountId>, body: Option<Value>) -> Self {
+        Self { purpose, method: Method::POST, path: path.into(), account, body }
+    }
+}
+
+impl AdminClient {
+    /// The way to the daemon whose data directory this is.
+    pub fn new(data_dir: &Path) -> Self {
+        Self { socket: data_dir.join(SOCKET_NAME) }
+    }
+
+    /// Asks, and waits for the answer.
+    ///
+    /// # Errors
+    /// A [`Trouble`] where the daemon is not reached, or answers anything but 2xx.
+    pub fn ask(&self, ask: Ask<'_>) -> Result<Reply, Trouble> {
+        let purpose = ask.purpose;
+        let request = AdminRequest {
+            method: ask.method,
+            path: ask.path,
+            account: ask.account.map(|account| account.to_string()),
+            body: ask.body.map(|body| body.to_string().into_bytes()),
+        };
+        let reply = admin_socket::ask(&self.socket, request, DEADLINE);
+        let reply = reply.map_err(|why| self.unreached(purpose, &why))?;
+        understood(purpose, &reply)
+    }
+
+    fn unreached(&self, purpose: &str, why: &io::Error) -> Trouble {
+        let socket = self.socket.display();
+        let (exit, remedy) = match why.kind() {
+            io::ErrorKind::PermissionDenied => {
+                (Exit::NotPermitted, "Run the command as the user that the service runs as, or as root.")
+            }
+            io::ErrorKind::TimedOut => (Exit::Failed, "See the service's log, and try again."),
+            _ => (Exit::Unreachable, "Start the service, or name its directory with --data-dir or --config."),
+        };
+        Trouble::new(
+            exit,
+            format!("cannot {purpose}"),
+            format!("the service does not answer at {socket}: {why}"),
+            remedy,
+        )
+    }
+}
+
+/// The reply, or the trouble that its error is.
+fn understood(purpose: &str, reply: &AdminReply) -> Result<Reply, Trouble> {
+    let text = String::from_utf8_lossy(&reply.body).trim_end().to_owned();
+    let value: Value = serde_json::from_str(&text).unwrap_or_default();
+    let code = value["code"].as_str().unwrap_or_default();
+    match Exit::of_answer(reply.status, code) {
+        Exit::Done => Ok(Reply { text, value }),
+        exit => {
+            Err(Trouble::with_reasons(exit, format!("cannot {purpose}"), reasons(reply.status, &value), remedy(exit)))
+        }
+    }
+}
+
+/// The API's sentence, and each field's faults.
+fn reasons(status: u16, value: &Value) -> Vec<String> {
+    let Some(message) = value["message"].as_str() else {
+        return vec![format!("the service answered with status {status} and no reason")];
+    };
+    let faults = value["errors"].as_object().into_iter().flatten().flat_map(|(field, sentences)| {
+        let sentences = sentences.as_array().into_iter().flatten().filter_map(Value::as_str);
+        sentences.map(move |sentence| format!("{field}: {sentence}"))
+    });
+    std::iter::once(message.to_owned()).chain(faults).collect()
+}
+
+const fn remedy(exit: Exit) -> &'static str {
+    match exit {
+        Exit::NotFound => "List what there is, and name one of it.",
+        Exit::NotPermitted => "Ask for no more than the account and the key allow.",
+        Exit::Conflict => "See what is there already, and choose another.",
+        Exit::Refused => "Correct what is named and try again.",
+        Exit::Unreachable => "Wait until the service runs again, and try again.",
+        Exit::Done | Exit::Failed | Exit::Usage | Exit::ChecksFailed => "See the service's log, and try again.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::canned::Canned;
+
+    fn asked(status: u16, body: &str) -> Result<Reply, Trouble> {
+        let daemon = Canned::answering(&[(status, body)]);
+        AdminClient::new(daemon.data_dir()).ask(Ask::get("list the keys", "/v1/keys", None))
+    }
+
+    #[test]
+    fn a_request_carries_account_and_body_and_its_answer_comes_back_as_it_was_sent() {
+        let daemon = Canned::answering(&[(201, "{\"id\": \"key_1\"}\n")]);
+        let ask =
+            Ask::post("add the key", "/v1/keys", Some(AccountId::default()), Some(serde_json::json!({"name": "n"})));
+        let reply = AdminClient::new(daemon.data_dir()).ask(ask).unwrap();
+        assert_eq!(reply.text, "{\"id\": \"key_1\"}");
+        assert_eq!(reply.value["id"], "key_1");
+        let requests = daemon.requests();
+        assert!(requests[0].starts_with("POST /v1/keys HTTP/1.1\r\n"), "{requests:?}");
+        assert!(requests[0].contains("x-postrider-account: acc_00000000000000000000000000\r\n"), "{requests:?}");
+        assert!(requests[0].contains("content-type: application/json\r\n"), "{requests:?}");
+        assert!(requests[0].ends_with("\r\n\r\n{\"name\":\"n\"}"), "{requests:?}");
+    }
+
+    #[test]
+    fn a_refusal_tells_the_apis_sentence_and_every_field() {
+        let body = r#"{"message": "Not valid.", "code": "validation_failed", "errors": {"name": ["is required"]}}"#;
+        let trouble = asked(422, body).unwrap_err();
+        assert_eq!(trouble.exit(), Exit::Refused);
+        assert_eq!(
+            trouble.to_string(),
+            "postrider: cannot list the keys\n  Not valid.\n  name: is required\n  Correct what is named and try again."
+        );
+        let stopping = asked(503, r#"{"message": "Restarting.", "code": "shutting_down"}"#).unwrap_err();
+        assert_eq!(stopping.exit(), Exit::Unreachable);
+        let strange = asked(500, "<html>").unwrap_err();
+        assert_eq!(strange.exit(), Exit::Failed);
+        assert!(strange.to_string().contains("status 500 and no reason"), "{strange}");
+    }
+
+    #[test]
+    fn where_nobody_listens_the_service_is_not_reachable() {
+        let dir = tempfile::tempdir().unwrap();
+        let ask = || AdminClient::new(dir.path()).ask(Ask::get("list the keys", "/v1/keys", None)).unwrap_err();
+        assert_eq!(ask().exit(), Exit::Unreachable);
+        drop(std::os::unix::net::UnixListener::bind(dir.path().join(SOCKET_NAME)).unwrap());
+        let trouble = ask();
+        assert_eq!(trouble.exit(), Exit::Unreachable);
+        assert!(trouble.to_string().contains(SOCKET_NAME) && trouble.to_string().lines().count() == 3, "{trouble}");
+    }
+}

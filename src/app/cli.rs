@@ -1,0 +1,182 @@
+//! The command line: reads it, runs the command and says how it ended (contract 8).
+//!
+//! `main` passes the process's arguments, environment and streams, and the two long-running commands as functions, so
+//! that everything here can be tested without a process.
+
+mod admin;
+mod args;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+use self::args::{Command, CommandLine, ConfigCommand, DevArgs, ServeArgs};
+use super::config::{Config, EXAMPLE};
+use super::environment::Environment;
+use super::exit::Exit;
+use super::trouble::Trouble;
+
+/// Names the configuration file where no option does.
+const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
+/// Names the data directory where no option does.
+const DATA_DIR_VARIABLE: &str = "POSTRIDER_DATA_DIR";
+
+/// What `dev` runs with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DevOptions {
+    /// The configuration: dev's defaults, the file over them, and `--listen` over that.
+    pub config: Config,
+    /// The directory to keep everything in, where one is named by `--data-dir` or the file; a temporary one otherwise.
+    pub data_dir: Option<PathBuf>,
+    /// Whether wall time stands still until it is moved.
+    pub virtual_clock: bool,
+    /// Whether to mail for real instead of capturing.
+    pub deliver: bool,
+    /// Whether to print one line of JSON instead of text for people.
+    pub json: bool,
+}
+
+/// The commands that go on until they are told to end.
+pub struct Services<'s> {
+    /// `serve`, with the descriptor to write to when ready.
+    pub serve: &'s dyn Fn(Config, Option<i32>) -> Exit,
+    /// `dev`.
+    pub dev: &'s dyn Fn(DevOptions) -> Exit,
+}
+
+/// What a command reads and writes.
+pub struct Console<'c> {
+    /// The environment.
+    pub environment: Environment,
+    /// Standard output: what was asked for.
+    pub out: &'c mut dyn Write,
+    /// Standard error: what went wrong.
+    pub err: &'c mut dyn Write,
+}
+
+/// How a command can end before its time.
+enum Stop {
+    /// With something to tell the operator.
+    Trouble(Trouble),
+    /// Whoever read the output has gone.
+    Output(io::Error),
+}
+
+impl From<Trouble> for Stop {
+    fn from(trouble: Trouble) -> Self {
+        Self::Trouble(trouble)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+/// Runs the command that `arguments` (the program's name first) ask for.
+pub fn run(arguments: impl IntoIterator<Item = OsString>, console: &mut Console<'_>, services: &Services<'_>) -> Exit {
+    let ended = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => dispatch(line, console, services),
+        Err(error) => answer(&error, console),
+    };
+    match ended {
+        Ok(exit) => exit,
+        Err(Stop::Trouble(trouble)) => {
+            // Where even standard error is gone, the exit code still tells.
+            let _ = writeln!(console.err, "{trouble}");
+            trouble.exit()
+        }
+        Err(Stop::Output(why)) => {
+            let _ = writeln!(console.err, "postrider: cannot write to standard output\n  {why}");
+            Exit::Failed
+        }
+    }
+}
+
+/// What the parser answers: help and version are asked for, all else is a fault of usage.
+fn answer(error: &clap::Error, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let text = error.render();
+    if let ErrorKind::DisplayHelp | ErrorKind::DisplayVersion = error.kind() {
+        write!(console.out, "{text}")?;
+        return Ok(Exit::Done);
+    }
+    write!(console.err, "{text}")?;
+    Ok(Exit::Usage)
+}
+
+fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+    let json = line.json;
+    match line.command {
+        Command::Serve(args) => serve(&args, console, services),
+        Command::Dev(args) => dev(args, json, console, services),
+        Command::Account(args) => admin::account(args, json, console),
+        Command::Key(args) => admin::key(args, json, console),
+        Command::Domain(args) => admin::domain(args, json, console),
+        Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
+        Command::Config(ConfigCommand::Example) => {
+            console.out.write_all(EXAMPLE.as_bytes())?;
+            Ok(Exit::Done)
+        }
+        Command::Version => {
+            let version = env!("CARGO_PKG_VERSION");
+            match json {
+                true => writeln!(console.out, "{{\"version\":\"{version}\"}}")?,
+                false => writeln!(console.out, "postrider {version}")?,
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+    let config = Config::load(&args.config, &console.environment).map_err(Trouble::from)?;
+    config.fit_to_serve()?;
+    Ok((services.serve)(config, args.ready_fd))
+}
+
+fn dev(args: DevArgs, json: bool, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+    // The variable tells the other commands where a daemon is. Here it would put a demonstration into its directory.
+    let environment = console.environment.without(DATA_DIR_VARIABLE);
+    let base = Config::for_dev();
+    let laid = match args.config {
+        Some(file) => base.with_file(&file, &environment),
+        None => base.with_text("", "of the environment", &environment),
+    };
+    let mut config = laid.map_err(Trouble::from)?;
+    let data_dir = args.data_dir.or_else(|| config.is_set("data_dir").then(|| config.data_dir.clone()));
+    if let Some(listen) = args.listen {
+        config.http.listen = vec![listen];
+    }
+    let DevArgs { virtual_clock, deliver, .. } = args;
+    Ok((services.dev)(DevOptions { config, data_dir, virtual_clock, deliver, json }))
+}
+
+fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let file = file.or_else(|| console.environment.path(CONFIG_VARIABLE)).ok_or_else(|| {
+        Trouble::new(
+            Exit::Usage,
+            "no configuration to check",
+            "neither --config nor POSTRIDER_CONFIG names one",
+            "Name one.",
+        )
+    })?;
+    let config = Config::load(&file, &console.environment).map_err(Trouble::from)?;
+    config.fit_to_mail()?;
+    let warnings = config.unbuilt();
+    if json {
+        writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;
+        return Ok(Exit::Done);
+    }
+    writeln!(console.out, "{} is valid", file.display())?;
+    for warning in warnings {
+        writeln!(console.out, "warning: {warning}")?;
+    }
+    Ok(Exit::Done)
+}

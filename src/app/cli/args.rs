@@ -1,0 +1,210 @@
+//! The command line's grammar (contract 8): the commands that exist, and their options.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::domain::stream::Stream;
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "postrider", version, about = "The transactional e-mail sending service that people run themselves.")]
+pub(super) struct CommandLine {
+    /// Print exactly one line of JSON.
+    #[arg(long, global = true)]
+    pub(super) json: bool,
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Run the service.
+    Serve(ServeArgs),
+    /// Run everything in one process with no set-up, capturing all mail.
+    Dev(DevArgs),
+    /// Accounts, the owners of everything else.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Account(AccountArgs),
+    /// API keys.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Key(KeyArgs),
+    /// Sending domains.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Domain(DomainArgs),
+    /// The configuration file.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print the version.
+    Version,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ServeArgs {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: PathBuf,
+    /// Write a newline to this descriptor once connections are accepted.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(super) ready_fd: Option<i32>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DevArgs {
+    /// Keep everything in this directory; a temporary one otherwise.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data_dir: Option<PathBuf>,
+    /// Where to listen, as address and port.
+    #[arg(long, value_name = "ADDR")]
+    pub(super) listen: Option<SocketAddr>,
+    /// A configuration file to lay over the defaults.
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// Let wall time stand still until POST /dev/clock moves it.
+    #[arg(long)]
+    pub(super) virtual_clock: bool,
+    /// Mail for real instead of capturing.
+    #[arg(long)]
+    pub(super) deliver: bool,
+}
+
+/// Which daemon a command talks to.
+#[derive(Debug, Args)]
+pub(super) struct DaemonArgs {
+    /// The data directory of the service (or POSTRIDER_DATA_DIR).
+    #[arg(long, value_name = "DIR", global = true, conflicts_with = "config")]
+    pub(super) data_dir: Option<PathBuf>,
+    /// The configuration file of the service (or POSTRIDER_CONFIG).
+    #[arg(long, value_name = "FILE", global = true)]
+    pub(super) config: Option<PathBuf>,
+}
+
+/// Which account a command is about.
+#[derive(Debug, Args)]
+pub(super) struct AccountChoice {
+    /// The account; may be left out where there is one.
+    #[arg(long, value_name = "ID", global = true)]
+    pub(super) account: Option<String>,
+}
+
+/// Which page of a list.
+#[derive(Debug, Args)]
+pub(super) struct PageArgs {
+    /// Rows at most.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u8).range(1..=100))]
+    pub(super) limit: u8,
+    /// The next_cursor of the page before.
+    #[arg(long)]
+    pub(super) cursor: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct AccountArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(subcommand)]
+    pub(super) command: AccountCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum AccountCommand {
+    /// Make an account.
+    Add {
+        /// Its name.
+        name: String,
+        /// The IANA time zone in which the panel shows times.
+        #[arg(long, value_name = "ZONE")]
+        time_zone: Option<String>,
+        /// Messages in an hour.
+        #[arg(long, value_name = "N")]
+        quota_per_hour: Option<u64>,
+        /// Messages in a day.
+        #[arg(long, value_name = "N")]
+        quota_per_day: Option<u64>,
+    },
+    /// List the accounts.
+    List(PageArgs),
+    /// Show one account.
+    Show {
+        /// Its identifier.
+        id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct KeyArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(flatten)]
+    pub(super) account: AccountChoice,
+    #[command(subcommand)]
+    pub(super) command: KeyCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    /// Make a key and print its secret, this once.
+    Add {
+        /// Its name.
+        #[arg(long)]
+        name: String,
+        /// Limit it to one stream.
+        #[arg(long)]
+        stream: Option<Stream>,
+        /// What it may do: send, read, manage; all of them unless given.
+        #[arg(long, value_delimiter = ',')]
+        scopes: Option<Vec<String>>,
+        /// When it stops working, as an ISO 8601 time with offset.
+        #[arg(long, value_name = "TIME")]
+        expires_at: Option<String>,
+    },
+    /// List the keys.
+    List(PageArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct DomainArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(flatten)]
+    pub(super) account: AccountChoice,
+    #[command(subcommand)]
+    pub(super) command: DomainCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum DomainCommand {
+    /// Add a sending domain and print the DNS records to publish.
+    Add {
+        /// Its name.
+        name: String,
+        /// The stream of its mail.
+        #[arg(long)]
+        stream: Stream,
+    },
+    /// List the domains.
+    List(PageArgs),
+    /// Show one domain.
+    Show {
+        /// Its name or identifier.
+        domain: String,
+    },
+    /// Look for its DNS records now.
+    Verify {
+        /// Its name or identifier.
+        domain: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Tell what is wrong with a configuration file.
+    Check {
+        /// The file (or POSTRIDER_CONFIG).
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+    },
+    /// Print the commented configuration.
+    Example,
+}

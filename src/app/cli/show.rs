@@ -1,0 +1,132 @@
+//! The API's objects as people read them: `key: value` lines, and tables for lists and DNS records.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Which object is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// One account.
+    Account,
+    /// A page of accounts.
+    Accounts,
+    /// A key that was just made, with its secret.
+    NewKey,
+    /// A page of keys.
+    Keys,
+    /// One domain, with its records.
+    Domain,
+    /// A page of domains.
+    Domains,
+}
+
+const ACCOUNT: &[&str] = &[
+    "/id",
+    "/name",
+    "/time_zone",
+    "/content_retention_days",
+    "/hosted_unsubscribe",
+    "/quota/per_hour",
+    "/quota/per_day",
+    "/created_at",
+];
+const KEY: &[&str] = &["/id", "/name", "/stream", "/scopes", "/expires_at", "/created_at", "/key"];
+const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
+const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
+
+/// The text for people, with a line end.
+pub(super) fn readable(value: &Value, shape: Shape) -> String {
+    match shape {
+        Shape::Account => lines(value, ACCOUNT),
+        Shape::Accounts => page(value, &["/id", "/name", "/time_zone", "/created_at"]),
+        Shape::NewKey => format!("{}\nThe key is shown this once; keep it in a safe place.\n", lines(value, KEY)),
+        Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),
+        Shape::Domain => domain(value),
+        Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
+    }
+}
+
+/// The facts of a domain, and the records to publish: those that it can't send without are required.
+fn domain(value: &Value) -> String {
+    let records = value["records"].as_array().map_or(&[][..], Vec::as_slice);
+    format!("{}\nDNS records to publish:\n\n{}", lines(value, DOMAIN), table(records, RECORD))
+}
+
+fn lines(value: &Value, members: &[&str]) -> String {
+    let mut text = String::new();
+    for member in members {
+        let name = member[1..].replace('/', ".");
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name}: {}", cell(value.pointer(member)));
+    }
+    text
+}
+
+/// The rows of a page, and how to get the next one.
+fn page(value: &Value, members: &[&str]) -> String {
+    let mut text = table(value["data"].as_array().map_or(&[][..], Vec::as_slice), members);
+    if let Some(cursor) = value["next_cursor"].as_str() {
+        let _ = writeln!(text, "\nThere is more: --cursor {cursor}");
+    }
+    text
+}
+
+/// A row for each value, each column as wide as its widest cell, the last as it is: DNS values are long.
+fn table(rows: &[Value], members: &[&str]) -> String {
+    let heads = members.iter().map(|member| member[1..].to_ascii_uppercase()).collect();
+    let rows = rows.iter().map(|row| members.iter().map(|member| cell(row.pointer(member))).collect());
+    let rows: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..members.len()).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    }
+    text
+}
+
+/// One value. What others chose can't move the cursor or recolour the terminal: control characters are escaped.
+fn cell(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "-".to_owned(),
+        Some(Value::Bool(true)) => "yes".to_owned(),
+        Some(Value::Bool(false)) => "no".to_owned(),
+        Some(Value::String(text)) if text.chars().any(char::is_control) => text.escape_debug().to_string(),
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(items)) => items.iter().map(|item| cell(Some(item))).collect::<Vec<_>>().join(", "),
+        Some(other @ (Value::Number(_) | Value::Object(_))) => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_domain_shows_its_facts_and_a_table_of_its_records() {
+        let record = json!({"purpose": "spf", "type": "TXT", "name": "example.com", "value": "v=spf1 mx -all",
+            "required": false, "status": "missing", "found": []});
+        let domain = json!({"id": "dom_1", "name": "example.com", "status": "pending", "records": [record]});
+        let text = readable(&domain, Shape::Domain);
+        assert!(text.starts_with("id: dom_1\nname: example.com\nstream: -\nstatus: pending\n"), "{text}");
+        assert!(
+            text.ends_with(
+                "PURPOSE  STATUS   REQUIRED  TYPE  NAME         VALUE\n\
+             spf      missing  no        TXT   example.com  v=spf1 mx -all\n"
+            ),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_page_says_how_to_get_the_next_and_control_characters_stay_harmless() {
+        let value = json!({"data": [{"id": "acc_1", "name": "a\u{1b}[31m", "created_at": null}], "next_cursor": "abc"});
+        assert_eq!(
+            readable(&value, Shape::Accounts),
+            "ID     NAME         TIME_ZONE  CREATED_AT\nacc_1  a\\u{1b}[31m  -          -\n\nThere is more: --cursor abc\n"
+        );
+    }
+}

@@ -1,0 +1,238 @@
+//! Stories of the command line: what is typed, what the daemon is asked, what is printed and how it ends.
+
+use std::cell::RefCell;
+use std::fs;
+
+use super::*;
+use crate::app::canned::Canned;
+use crate::app::config::Tls;
+
+const ACCOUNT: &str = "acc_00000000000000000000000001";
+const DOMAIN: &str = "dom_00000000000000000000000002";
+
+/// How a command ended and what it printed.
+#[derive(Debug)]
+struct Ran {
+    exit: Exit,
+    out: String,
+    err: String,
+}
+
+/// Runs a command line, words parted by spaces.
+fn typed(line: &str, environment: &[(&str, &str)], services: &Services<'_>) -> Ran {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let environment = Environment::of(environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+    let mut console = Console { environment, out: &mut out, err: &mut err };
+    let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
+    let exit = run(words, &mut console, services);
+    Ran { exit, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }
+}
+
+fn alone(line: &str, environment: &[(&str, &str)]) -> Ran {
+    typed(line, environment, &Services { serve: &|_, _| panic!("serves"), dev: &|_| panic!("runs dev") })
+}
+
+/// Runs a command against a daemon of these answers; also gives what it was asked.
+fn asking(line: &str, answers: &[(u16, &str)]) -> (Ran, Vec<String>) {
+    let daemon = Canned::answering(answers);
+    let ran = alone(line, &[("POSTRIDER_DATA_DIR", daemon.data_dir().to_str().unwrap())]);
+    (ran, daemon.requests())
+}
+
+#[test]
+fn a_line_that_is_no_command_is_a_fault_of_usage() {
+    for line in [
+        "",
+        "serve",
+        "key",
+        "account add",
+        "domain add example.com",
+        "domain add example.com --stream bulk",
+        "serve --config f --ready-fd -1",
+        "dev --listen here",
+        "config",
+        "frobnicate",
+        "key list --limit 0",
+        "account list --data-dir d --config f",
+        "config check",
+    ] {
+        let ran = alone(line, &[]);
+        assert_eq!(ran.exit, Exit::Usage, "{line}: {ran:?}");
+        assert!(ran.out.is_empty() && !ran.err.is_empty(), "{line}: {ran:?}");
+    }
+}
+
+#[test]
+fn help_and_version_are_printed_where_they_are_asked_for() {
+    assert!(alone("--help", &[]).out.contains("domain"));
+    assert_eq!(alone("version", &[]).out, format!("postrider {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(alone("version --json", &[]).out, format!("{{\"version\":\"{}\"}}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(alone("config example", &[]).out, EXAMPLE);
+}
+
+#[test]
+fn serve_gets_the_configuration_and_the_descriptor_or_says_why_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.toml");
+    let line = format!("serve --config {} --ready-fd 3", file.display());
+    let seen = RefCell::new(None);
+    let serve = |config: Config, fd: Option<i32>| {
+        *seen.borrow_mut() = Some((config.http.tls, fd));
+        Exit::Conflict
+    };
+    let services = Services { serve: &serve, dev: &|_| Exit::Done };
+    fs::write(&file, "hostname = \"mail.example.com\"\n[http.tls]\nmode = \"off\"\n").unwrap();
+    assert_eq!(typed(&line, &[], &services).exit, Exit::Conflict);
+    assert_eq!(seen.take(), Some((Tls::Off, Some(3))));
+    for (text, why) in [
+        ("hostname = \"mail.example.com\"", "\"acme\""),
+        ("[http.tls]\nmode = \"off\"", "hostname is not set"),
+        ("hostname = \"mail.example.com\"\nport = 1", "line 2, column 1: port: unknown key"),
+    ] {
+        fs::write(&file, text).unwrap();
+        let ran = typed(&line, &[], &services);
+        assert!(ran.exit == Exit::Failed && ran.err.contains(why) && ran.err.lines().count() == 3, "{ran:?}");
+        assert_eq!(seen.take(), None);
+    }
+    fs::remove_file(&file).unwrap();
+    assert!(typed(&line, &[], &services).err.contains("cannot read the configuration"));
+}
+
+#[test]
+fn dev_lays_its_options_over_the_file_and_the_file_over_its_own_defaults() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.toml");
+    fs::write(&file, "data_dir = \"/kept\"\n[http]\nlisten = [\"127.0.0.1:1\"]\n[delivery]\nport = 2525\n").unwrap();
+    let seen = RefCell::new(None);
+    let dev = |options| {
+        *seen.borrow_mut() = Some(options);
+        Exit::Done
+    };
+    let services = Services { serve: &|_, _| Exit::Failed, dev: &dev };
+    let run = |line: &str| {
+        let ran = typed(line, &[("POSTRIDER_DATA_DIR", "/production")], &services);
+        assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+        seen.take().unwrap()
+    };
+    let plain = run("dev");
+    assert_eq!(
+        plain,
+        DevOptions { config: Config::for_dev(), data_dir: None, virtual_clock: false, deliver: false, json: false }
+    );
+    let filed = run(&format!("dev --config {} --virtual-clock --json", file.display()));
+    assert_eq!(filed.data_dir, Some(PathBuf::from("/kept")));
+    assert_eq!((filed.config.http.listen[0].port(), filed.config.delivery.port), (1, 2525));
+    assert!(filed.config.http.tls == Tls::Off && filed.virtual_clock && filed.json && !filed.deliver);
+    let told = run(&format!("dev --config {} --listen [::1]:0 --data-dir /told --deliver", file.display()));
+    assert_eq!((told.data_dir, told.config.http.listen), (Some("/told".into()), vec!["[::1]:0".parse().unwrap()]));
+    assert!(told.deliver);
+}
+
+#[test]
+fn a_configuration_is_checked_with_its_warnings() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("p.toml");
+    fs::write(&file, EXAMPLE).unwrap();
+    let file = file.to_str().unwrap();
+    let ran = alone("config check", &[("POSTRIDER_CONFIG", file)]);
+    assert_eq!(ran.exit, Exit::Done, "{ran:?}");
+    assert!(ran.out.contains("is valid\nwarning: http.tls.mode = \"acme\" is not built yet"), "{ran:?}");
+    let ran = alone(
+        &format!("config check --json --config {file}"),
+        &[("POSTRIDER_HTTP__TLS__MODE", "off"), ("POSTRIDER_METRICS__LISTEN", "")],
+    );
+    assert_eq!(ran.out, "{\"valid\":true,\"warnings\":[]}\n");
+    let ran = alone(&format!("config check --config {file}"), &[("POSTRIDER_DELIVERY__PROT", "1")]);
+    assert_eq!(ran.exit, Exit::Failed);
+    assert!(
+        ran.err.contains(
+            "environment variable POSTRIDER_DELIVERY__PROT: delivery.prot: unknown key; did you mean delivery.port?"
+        ),
+        "{ran:?}"
+    );
+}
+
+#[test]
+fn an_account_is_made_with_what_was_given_and_printed_as_the_api_has_it() {
+    let answer = format!("{{\"name\":\"Acme\", \"id\":\"{ACCOUNT}\"}}");
+    let (ran, requests) = asking("account add Acme --quota-per-hour 5 --json", &[(201, &answer)]);
+    assert_eq!((ran.exit, ran.out), (Exit::Done, format!("{answer}\n")));
+    assert!(requests[0].starts_with("POST /v1/accounts HTTP/1.1"), "{requests:?}");
+    assert!(requests[0].ends_with("\r\n\r\n{\"name\":\"Acme\",\"quota_per_hour\":5}"), "{requests:?}");
+    assert!(!requests[0].contains("x-postrider-account"), "{requests:?}");
+    let (ran, requests) = asking(&format!("account show {ACCOUNT}"), &[(200, &answer)]);
+    assert!(ran.out.starts_with(&format!("id: {ACCOUNT}\nname: Acme\n")), "{ran:?}");
+    assert!(requests[0].starts_with(&format!("GET /v1/accounts/{ACCOUNT} ")), "{requests:?}");
+    let (ran, _) = asking("account show acc_x", &[]);
+    assert_eq!(ran.exit, Exit::NotFound);
+    let (ran, requests) =
+        asking("account list --json --limit 2 --cursor a&b", &[(200, "{\"data\":[],\"next_cursor\":null}")]);
+    assert_eq!(ran.out, "{\"data\":[],\"next_cursor\":null}\n");
+    assert!(requests[0].starts_with("GET /v1/accounts?limit=2&cursor=a%26b "), "{requests:?}");
+}
+
+#[test]
+fn the_account_may_be_left_out_where_there_is_one() {
+    let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
+    let made = "{\"id\":\"key_1\",\"name\":\"n\",\"scopes\":[\"send\",\"read\"],\"key\":\"pr_live_x\"}";
+    let line = "key add --name n --scopes send,read --stream marketing --expires-at 2030-01-01T00:00:00Z";
+    let (ran, requests) = asking(line, &[(200, &one), (201, made)]);
+    assert_eq!(ran.exit, Exit::Done);
+    assert!(
+        ran.out.contains("scopes: send, read\n") && ran.out.contains("key: pr_live_x\n\nThe key is shown this once"),
+        "{ran:?}"
+    );
+    assert!(requests[0].starts_with("GET /v1/accounts?limit=2 "), "{requests:?}");
+    assert!(requests[1].contains(&format!("x-postrider-account: {ACCOUNT}\r\n")), "{requests:?}");
+    assert!(requests[1].ends_with(
+        "{\"expires_at\":\"2030-01-01T00:00:00Z\",\"name\":\"n\",\"scopes\":[\"send\",\"read\"],\"stream\":\"marketing\"}"
+    ), "{requests:?}");
+    let two = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}},{{\"id\":\"{ACCOUNT}\"}}]}}");
+    let (ran, _) = asking("key list", &[(200, &two)]);
+    assert_eq!(ran.exit, Exit::Usage);
+    assert!(ran.err.contains("--account ID"), "{ran:?}");
+    let (ran, _) = asking("key list", &[(200, "{\"data\":[]}")]);
+    assert_eq!(ran.exit, Exit::NotFound);
+}
+
+#[test]
+fn a_domain_is_found_by_its_identifier_or_by_its_name_on_any_page() {
+    let shown = format!("{{\"id\":\"{DOMAIN}\",\"name\":\"xn--bcher-kva.example\",\"records\":[]}}");
+    let line = |command: &str, name: &str| format!("domain {command} {name} --json --account {ACCOUNT}");
+    let (ran, requests) = asking(&line("show", DOMAIN), &[(200, &shown)]);
+    assert_eq!(ran.out, format!("{shown}\n"));
+    assert!(requests[0].starts_with(&format!("GET /v1/domains/{DOMAIN} ")), "{requests:?}");
+    let first =
+        "{\"data\":[{\"id\":\"dom_00000000000000000000000009\",\"name\":\"a.example\"}],\"next_cursor\":\"c2\"}";
+    let second = format!("{{\"data\":[{shown}],\"next_cursor\":null}}");
+    let (ran, requests) = asking(&line("verify", "Bücher.example"), &[(200, first), (200, &second), (200, &shown)]);
+    assert_eq!((ran.exit, ran.out), (Exit::Done, format!("{shown}\n")));
+    assert!(requests[1].starts_with("GET /v1/domains?limit=100&cursor=c2 "), "{requests:?}");
+    assert!(requests[2].starts_with(&format!("POST /v1/domains/{DOMAIN}/verify ")), "{requests:?}");
+    let (ran, _) = asking(&line("show", "c.example"), &[(200, first), (200, &second)]);
+    assert!(ran.exit == Exit::NotFound && ran.out.is_empty() && ran.err.lines().count() == 3, "{ran:?}");
+    let refusal = "{\"message\":\"Not valid.\",\"code\":\"validation_failed\",\"errors\":{\"name\":[\"is taken\"]}}";
+    let (ran, requests) =
+        asking(&format!("domain add a.example --stream transactional --account {ACCOUNT}"), &[(422, refusal)]);
+    assert_eq!(ran.exit, Exit::Refused);
+    assert!(requests[0].ends_with("{\"name\":\"a.example\",\"stream\":\"transactional\"}"), "{requests:?}");
+}
+
+#[test]
+fn the_daemon_is_found_by_option_before_variable_and_by_directory_before_file() {
+    let daemon = Canned::answering(&[(200, "{\"data\":[]}"), (200, "{\"data\":[]}"), (200, "{\"data\":[]}")]);
+    let dir = daemon.data_dir().to_str().unwrap().to_owned();
+    let file = daemon.data_dir().join("p.toml");
+    fs::write(&file, format!("data_dir = \"{dir}\"\n")).unwrap();
+    let file = file.to_str().unwrap();
+    for (line, environment) in [
+        (format!("account list --data-dir {dir}"), ("POSTRIDER_DATA_DIR", "/nowhere")),
+        (format!("account --config {file} list"), ("POSTRIDER_CONFIG", "/nowhere")),
+        ("account list".to_owned(), ("POSTRIDER_CONFIG", file)),
+    ] {
+        let ran = alone(&line, &[environment]);
+        assert_eq!(ran.exit, Exit::Done, "{line}: {ran:?}");
+    }
+    drop(daemon.requests());
+    assert_eq!(alone("account list", &[("POSTRIDER_DATA_DIR", "/nowhere")]).exit, Exit::Unreachable);
+}

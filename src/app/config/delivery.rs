@@ -1,0 +1,105 @@
+//! `[delivery]`, `[dns]` and `[bounces]`: how mail leaves, how names are looked up, and how bounces come back.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::section::{Section, number, parsed, path, socket, unless_empty};
+use crate::domain::hostname::DomainName;
+
+/// A month: longer than any receiver's outage that is worth waiting for.
+const LIFETIME_HOURS_MAX: i64 = 24 * 30;
+
+/// `[delivery]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delivery {
+    /// The port of receivers' servers.
+    pub port: u16,
+    /// How long a message is tried (`lifetime_hours`).
+    pub lifetime: Duration,
+    /// Connections to receivers at once.
+    pub max_connections: usize,
+    /// The port of MTA-STS policy hosts.
+    pub mta_sts_port: u16,
+    /// Roots that join the system's wherever a receiver's certificate must verify.
+    pub extra_roots: Option<PathBuf>,
+    /// Rules of pacing laid over those built in.
+    pub shaping_file: Option<PathBuf>,
+    /// Rules about answers laid over those built in.
+    pub bounces_file: Option<PathBuf>,
+}
+
+impl Default for Delivery {
+    fn default() -> Self {
+        Self {
+            port: 25,
+            lifetime: Duration::from_secs(48 * 3600),
+            max_connections: 512,
+            mta_sts_port: 443,
+            extra_roots: None,
+            shaping_file: None,
+            bounces_file: None,
+        }
+    }
+}
+
+impl Delivery {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let hours = |node: &_| {
+            let hours: u64 = number(1..=LIFETIME_HOURS_MAX)(node)?;
+            Ok(Duration::from_secs(hours * 3600))
+        };
+        let delivery = Self {
+            port: section.value("port", base.port, number(1..=65_535)),
+            lifetime: section.value("lifetime_hours", base.lifetime, hours),
+            max_connections: section.value("max_connections", base.max_connections, number(1..=65_535)),
+            mta_sts_port: section.value("mta_sts_port", base.mta_sts_port, number(1..=65_535)),
+            extra_roots: section.value("extra_roots", base.extra_roots, unless_empty(path)),
+            shaping_file: section.value("shaping_file", base.shaping_file, unless_empty(path)),
+            bounces_file: section.value("bounces_file", base.bounces_file, unless_empty(path)),
+        };
+        section.finish();
+        delivery
+    }
+}
+
+/// `[dns]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Dns {
+    /// The servers for every look-up; empty means the system's.
+    pub servers: Vec<SocketAddr>,
+    /// A file of DNSKEY or DS records to validate from, where they are not the root's.
+    pub trust_anchor: Option<PathBuf>,
+}
+
+impl Dns {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let dns = Self {
+            servers: section.list("servers", base.servers, socket),
+            trust_anchor: section.value("trust_anchor", base.trust_anchor, unless_empty(path)),
+        };
+        section.finish();
+        dns
+    }
+}
+
+/// `[bounces]`: where mail comes back to. Without it, return paths stand at the host name and nothing listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bounces {
+    /// The domain of return paths.
+    pub host: DomainName,
+    /// Where to listen for mail; port 0 is any free one.
+    pub listen: Vec<SocketAddr>,
+}
+
+impl Bounces {
+    /// Reads the section; `host` is the host name unless given.
+    pub(super) fn read(mut section: Section<'_>, hostname: &DomainName) -> Self {
+        let bounces = Self {
+            host: section.value("host", None, unless_empty(parsed)).unwrap_or_else(|| hostname.clone()),
+            listen: section.list("listen", vec![SocketAddr::from((Ipv6Addr::UNSPECIFIED, 25))], socket),
+        };
+        section.finish();
+        bounces
+    }
+}

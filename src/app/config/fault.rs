@@ -1,0 +1,67 @@
+//! What is wrong with a configuration: every fault at once, each with its place.
+
+use std::fmt;
+
+use super::super::exit::Exit;
+use super::super::trouble::Trouble;
+use super::tree::Place;
+
+/// One fault: where, which key, and a sentence that says what is right.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    /// Where it stands.
+    pub place: Place,
+    /// The dotted key; empty where the file as a whole is meant.
+    pub key: String,
+    /// What is wrong.
+    pub sentence: String,
+}
+
+impl Fault {
+    pub(super) fn new(place: Place, key: &str, sentence: impl Into<String>) -> Self {
+        Self { place, key: key.to_owned(), sentence: sentence.into() }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { place, key, sentence } = self;
+        if key.is_empty() { write!(f, "{place}: {sentence}") } else { write!(f, "{place}: {key}: {sentence}") }
+    }
+}
+
+/// Why a configuration can't be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ConfigError {
+    /// The file can't be read: its path and the system's reason.
+    Unreadable(String, String),
+    /// It was read, and has these faults, in the order of their places.
+    Faulty(String, Vec<Fault>),
+}
+
+impl From<ConfigError> for Trouble {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Unreadable(origin, why) => Self::new(
+                Exit::Failed,
+                format!("cannot read the configuration {origin}"),
+                why,
+                "Name a file that exists and that this user may read; `postrider config example` prints one.",
+            ),
+            ConfigError::Faulty(origin, faults) => Self::with_reasons(
+                Exit::Failed,
+                format!("cannot use the configuration {origin}"),
+                faults.iter().map(ToString::to_string),
+                "Correct it and see with `postrider config check`; `postrider config example` explains every key.",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Trouble::from(self.clone()).fmt(f)
+    }
+}
+
+impl std::error::Error for ConfigError {}

@@ -1,0 +1,258 @@
+//! The configuration: what belongs to the process, in one TOML file (contract 8). Accounts, keys, domains and webhooks
+//! live in the store and nowhere else.
+//!
+//! Read once at start and at a reload; whoever holds a [`Config`] holds checked values. Every fault is told at once, with
+//! its line and column or the environment variable that it stands in.
+
+mod delivery;
+mod fault;
+mod http;
+mod process;
+mod relay;
+mod section;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod unbuilt;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+pub use self::delivery::{Bounces, Delivery, Dns};
+pub use self::fault::{ConfigError, Fault};
+pub use self::http::{Acme, Http, Tls};
+pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
+pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls};
+pub use self::tree::Place;
+
+use self::section::{Notes, Section, parsed, path};
+use super::environment::Environment;
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::domain::account::QuotaLimits;
+use crate::domain::hostname::DomainName;
+use crate::domain::stream::Stream;
+
+/// The commented configuration that `config example` prints: every key, at its default where it has one.
+pub const EXAMPLE: &str = include_str!("../../../data/postrider.toml");
+/// The host name of a process that was given none: what `serve` refuses to mail under.
+const NO_HOSTNAME: &str = "localhost.localdomain";
+/// Where `dev` listens unless told otherwise.
+const DEV_PORT: u16 = 8025;
+
+/// The whole configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// EHLO name of the default relay, and host of links.
+    pub hostname: DomainName,
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// `[http]`.
+    pub http: Http,
+    /// `[metrics]`.
+    pub metrics: Metrics,
+    /// `[dns]`.
+    pub dns: Dns,
+    /// `[delivery]`.
+    pub delivery: Delivery,
+    /// `[bounces]`, where there is one.
+    pub bounces: Option<Bounces>,
+    /// `[[relay]]`: at least one, and one for each stream.
+    pub relays: Vec<Relay>,
+    /// `[webhooks]`.
+    pub webhooks: Webhooks,
+    /// `[network]`.
+    pub network: Networks,
+    /// `[limits]`.
+    pub limits: Limits,
+    /// `[quota]`.
+    pub quota: QuotaLimits,
+    /// `[log]`.
+    pub log: Log,
+    /// The dotted keys that a file or a variable has set.
+    set: BTreeSet<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            hostname: no_hostname(),
+            data_dir: PathBuf::from("/var/lib/postrider"),
+            http: Http::default(),
+            metrics: Metrics::default(),
+            dns: Dns::default(),
+            delivery: Delivery::default(),
+            bounces: None,
+            relays: vec![Relay::direct()],
+            webhooks: Webhooks::default(),
+            network: Networks::default(),
+            limits: Limits::default(),
+            quota: QuotaLimits::default(),
+            log: Log::default(),
+            set: BTreeSet::new(),
+        }
+    }
+}
+
+impl Config {
+    /// What `dev` begins with: plain HTTP on loopback, and no metrics.
+    pub fn for_dev() -> Self {
+        let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEV_PORT))];
+        let http = Http { listen, tls: Tls::Off, ..Http::default() };
+        Self { http, metrics: Metrics { listen: None }, ..Self::default() }
+    }
+
+    /// The configuration in the file at `path`, with the variables of `environment` over it.
+    ///
+    /// # Errors
+    /// [`ConfigError`], with every fault.
+    pub fn load(path: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+        Self::default().with_file(path, environment)
+    }
+
+    /// The configuration in `text`; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn parse(text: &str, origin: &str, environment: &Environment) -> Result<Self, ConfigError> {
+        Self::default().with_text(text, origin, environment)
+    }
+
+    /// This configuration with the file at `path` laid over it.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn with_file(self, path: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+        let origin = path.display().to_string();
+        match fs::read_to_string(path) {
+            Ok(text) => self.with_text(&text, &origin, environment),
+            Err(why) => Err(ConfigError::Unreadable(origin, why.to_string())),
+        }
+    }
+
+    /// This configuration with `text` laid over it.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn with_text(self, text: &str, origin: &str, environment: &Environment) -> Result<Self, ConfigError> {
+        let mut notes = Notes::default();
+        let root = tree::read(text, environment, &mut notes.faults);
+        let config = root.map(|root| self.read(Section::root(root, &mut notes), environment));
+        notes.faults.sort();
+        match config {
+            Some(config) if notes.faults.is_empty() => Ok(Self { set: notes.set, ..config }),
+            Some(_) | None => Err(ConfigError::Faulty(origin.to_owned(), notes.faults)),
+        }
+    }
+
+    fn read(self, mut root: Section<'_>, environment: &Environment) -> Self {
+        let credentials = environment.credentials();
+        let hostname = root.value("hostname", self.hostname, parsed);
+        let has_bounces = root.has("bounces");
+        let relays = root.repeated("relay", |section| Relay::read(section, credentials.as_deref()));
+        if let Some(relays) = &relays {
+            check_relays(relays, &mut root);
+        }
+        let bounces = Bounces::read(root.section("bounces"), &hostname);
+        let config = Self {
+            data_dir: root.value("data_dir", self.data_dir, path),
+            http: Http::read(root.section("http"), self.http),
+            metrics: Metrics::read(root.section("metrics"), self.metrics),
+            dns: Dns::read(root.section("dns"), self.dns),
+            delivery: Delivery::read(root.section("delivery"), self.delivery),
+            bounces: if has_bounces { Some(bounces) } else { self.bounces },
+            relays: relays.unwrap_or(self.relays),
+            webhooks: Webhooks::read(root.section("webhooks"), self.webhooks),
+            network: Networks::read(root.section("network"), self.network),
+            limits: Limits::read(root.section("limits"), self.limits),
+            quota: process::quota(root.section("quota"), self.quota),
+            log: Log::read(root.section("log"), self.log),
+            set: self.set,
+            hostname,
+        };
+        root.finish();
+        config
+    }
+
+    /// Whether a file or a variable has set this dotted key.
+    pub fn is_set(&self, key: &str) -> bool {
+        self.set.contains(key)
+    }
+
+    /// The domain of return paths (contract 6).
+    pub fn bounce_host(&self) -> &DomainName {
+        self.bounces.as_ref().map_or(&self.hostname, |bounces| &bounces.host)
+    }
+
+    /// Under which address the service is reached from outside.
+    pub fn public_url(&self) -> Url {
+        let derived = || Url::parse(&format!("https://{}", self.hostname));
+        self.http
+            .public_url
+            .clone()
+            .map_or_else(derived, Ok)
+            .unwrap_or_else(|_| unreachable!("a domain name is a host"))
+    }
+
+    /// The relay that carries `stream`: the last that names it, so that one may be laid over the default.
+    pub fn relay_for(&self, stream: Stream) -> &Relay {
+        let named = self.relays.iter().rfind(|relay| relay.streams.contains(&stream));
+        named.unwrap_or_else(|| unreachable!("every stream has a relay"))
+    }
+
+    /// Whether it names this server, which `serve` needs and `dev` does not.
+    ///
+    /// # Errors
+    /// Where `hostname` is not set.
+    pub fn fit_to_mail(&self) -> Result<(), Trouble> {
+        if self.hostname != no_hostname() {
+            return Ok(());
+        }
+        Err(refusal(
+            "hostname is not set, and receivers refuse mail from a server without a name",
+            "Set hostname to this server's name in DNS, such as mail.example.com.",
+        ))
+    }
+
+    /// Whether `serve` can run with it.
+    ///
+    /// # Errors
+    /// What has to be set first.
+    pub fn fit_to_serve(&self) -> Result<(), Trouble> {
+        self.fit_to_mail()?;
+        match self.http.tls {
+            Tls::Files { .. } | Tls::Off => Ok(()),
+            Tls::Acme(_) => Err(refusal(
+                "http.tls.mode is \"acme\" (its default), and certificates can't be asked for by ACME yet",
+                "Set http.tls.mode to \"files\" with certificate and key, or to \"off\" behind a proxy that has them.",
+            )),
+        }
+    }
+}
+
+fn refusal(why: &str, remedy: &str) -> Trouble {
+    Trouble::new(Exit::Failed, "cannot serve with this configuration", why, remedy)
+}
+
+fn no_hostname() -> DomainName {
+    NO_HOSTNAME.parse().unwrap_or_else(|_| unreachable!("the constant is a domain name"))
+}
+
+/// Names are unique, since events tell the relay by its name, and no stream is left without a way out.
+fn check_relays(relays: &[Relay], root: &mut Section<'_>) {
+    let mut names = BTreeSet::new();
+    for relay in relays {
+        if !relay.name.is_empty() && !names.insert(&relay.name) {
+            root.missing("relay", format!("two relays are called {}", relay.name));
+        }
+    }
+    for stream in Stream::ALL {
+        if !relays.iter().any(|relay| relay.streams.contains(&stream)) {
+            root.missing("relay", format!("no relay carries the {stream} stream; add it to the streams of one"));
+        }
+    }
+}

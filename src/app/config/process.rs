@@ -1,0 +1,146 @@
+//! `[metrics]`, `[webhooks]`, `[network]`, `[limits]`, `[quota]` and `[log]`: the small sections.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use tracing::Level;
+
+use super::section::{Section, number, parsed, path, socket, unless_empty, word};
+use crate::domain::account::QuotaLimits;
+use crate::domain::network::Network;
+
+/// The most bytes of one request: what all bodies in flight are held to together (contract 1), 256 MiB.
+const BODY_BYTES_MAX: i64 = 256 << 20;
+
+/// `[metrics]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where `/metrics` listens; nothing where the key is `""`.
+    pub listen: Option<SocketAddr>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { listen: Some(SocketAddr::from((Ipv4Addr::LOCALHOST, 9025))) }
+    }
+}
+
+impl Metrics {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let metrics = Self { listen: section.value("listen", base.listen, unless_empty(socket)) };
+        section.finish();
+        metrics
+    }
+}
+
+/// `[webhooks]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Webhooks {
+    /// Roots that join the system's for webhook receivers.
+    pub extra_roots: Option<PathBuf>,
+}
+
+impl Webhooks {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let webhooks = Self { extra_roots: section.value("extra_roots", base.extra_roots, unless_empty(path)) };
+        section.finish();
+        webhooks
+    }
+}
+
+/// `[network]`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Networks {
+    /// Networks that are not global and may be reached all the same.
+    pub allow: Vec<Network>,
+}
+
+impl Networks {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let networks = Self { allow: section.list("allow", base.allow, parsed) };
+        section.finish();
+        networks
+    }
+}
+
+/// `[limits]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Requests of one key in any minute.
+    pub requests_per_minute: u32,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Bytes that must be free on the disk for messages to be accepted.
+    pub min_free_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { requests_per_minute: 600, body_bytes: 25 << 20, min_free_bytes: 64 << 20 }
+    }
+}
+
+impl Limits {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let limits = Self {
+            requests_per_minute: section.value("requests_per_minute", base.requests_per_minute, number(1..=1_000_000)),
+            body_bytes: section.value("body_bytes", base.body_bytes, number(1..=BODY_BYTES_MAX)),
+            min_free_bytes: section.value("min_free_bytes", base.min_free_bytes, number(0..=i64::MAX)),
+        };
+        section.finish();
+        limits
+    }
+}
+
+/// `[quota]`: what a new account may send.
+pub(super) fn quota(mut section: Section<'_>, base: QuotaLimits) -> QuotaLimits {
+    let quota = QuotaLimits {
+        per_hour: section.value("per_hour", base.per_hour, number(0..=i64::MAX)),
+        per_day: section.value("per_day", base.per_day, number(0..=i64::MAX)),
+    };
+    section.finish();
+    quota
+}
+
+/// `[log]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    /// How lines look.
+    pub format: LogFormat,
+    /// From which level on there are lines.
+    pub level: Level,
+}
+
+/// How lines of the log look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object each.
+    Json,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { format: LogFormat::Text, level: Level::INFO }
+    }
+}
+
+impl Log {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        let levels = [
+            ("error", Level::ERROR),
+            ("warn", Level::WARN),
+            ("info", Level::INFO),
+            ("debug", Level::DEBUG),
+            ("trace", Level::TRACE),
+        ];
+        let log = Self {
+            format: section.value("format", base.format, word(formats)),
+            level: section.value("level", base.level, word(levels)),
+        };
+        section.finish();
+        log
+    }
+}

@@ -1,0 +1,193 @@
+//! `[[relay]]`: the named ways out, and which stream of mail takes which (contract 6).
+
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use url::Host;
+
+use super::section::{Section, number, parsed, path, text, unless_empty, word};
+use super::tree::Node;
+use crate::base::secret::Secret;
+use crate::domain::hostname::DomainName;
+use crate::domain::stream::Stream;
+
+/// The port for submission (RFC 6409).
+const SUBMISSION_PORT: u16 = 587;
+/// Characters of a relay's name; it stands in every event.
+const NAME_CHARACTERS_MAX: usize = 64;
+
+/// One way out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Relay {
+    /// Its name, unique among the relays.
+    pub name: String,
+    /// Where it hands mail to.
+    pub kind: RelayKind,
+    /// The addresses to send from; empty leaves the choice to the system.
+    pub source: Vec<IpAddr>,
+    /// The name in EHLO, where it is not the host name.
+    pub ehlo: Option<DomainName>,
+    /// The streams that it carries.
+    pub streams: Vec<Stream>,
+}
+
+/// Where a relay hands mail to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum RelayKind {
+    /// The receiver's own servers, by MX.
+    Mx,
+    /// One server that takes everything.
+    Smarthost(Smarthost),
+}
+
+/// A server that takes everything.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Smarthost {
+    /// Its name or address.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+    /// How the connection is secured.
+    pub tls: SmarthostTls,
+    /// The login, where one is needed.
+    pub login: Option<Login>,
+}
+
+/// How the connection to a smarthost is secured. Its certificate is verified wherever there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SmarthostTls {
+    /// By STARTTLS (RFC 3207), which must succeed.
+    StartTls,
+    /// From the first byte (RFC 8314 3.3).
+    Implicit,
+    /// Not at all.
+    Off,
+}
+
+/// User name and password.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Login {
+    /// The user name.
+    pub username: String,
+    /// The file that holds the password.
+    pub password: SecretFile,
+}
+
+/// A secret that stands in a file of its own. It is read when it is needed, so that commands that do without need no
+/// right to read it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretFile(PathBuf);
+
+impl SecretFile {
+    /// `given` as a path, or where it is a bare name and the service has credentials, the one of that name.
+    fn new(given: PathBuf, credentials: Option<&Path>) -> Self {
+        let is_bare = given.components().count() == 1 && given.is_relative();
+        match credentials {
+            Some(directory) if is_bare => Self(directory.join(given)),
+            Some(_) | None => Self(given),
+        }
+    }
+
+    /// Where it stands.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The secret, without the line end that editors leave.
+    ///
+    /// # Errors
+    /// Those of reading the file.
+    pub fn read(&self) -> io::Result<Secret> {
+        let mut bytes = fs::read(&self.0)?;
+        while matches!(bytes.last(), Some(b'\n' | b'\r')) {
+            bytes.pop();
+        }
+        Ok(Secret::new(bytes))
+    }
+}
+
+impl Relay {
+    /// The relay that is there where none is configured.
+    pub fn direct() -> Self {
+        let streams = Stream::ALL.to_vec();
+        Self { name: "direct".to_owned(), kind: RelayKind::Mx, source: Vec::new(), ehlo: None, streams }
+    }
+
+    pub(super) fn read(mut section: Section<'_>, credentials: Option<&Path>) -> Self {
+        let name = section.required("name", "must be given", name);
+        let words = [("mx", Kind::Mx), ("smarthost", Kind::Smarthost)];
+        let kind = section.value("kind", Kind::Mx, word(words));
+        let smarthost = Smarthost::read(&mut section, kind, credentials);
+        let relay = Self {
+            name: name.unwrap_or_default(),
+            kind: smarthost.map_or(RelayKind::Mx, RelayKind::Smarthost),
+            source: section.list("source", Vec::new(), source),
+            ehlo: section.value("ehlo", None, unless_empty(parsed)),
+            streams: section.list("streams", Stream::ALL.to_vec(), parsed),
+        };
+        section.finish();
+        relay
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Mx,
+    Smarthost,
+}
+
+impl Smarthost {
+    /// Takes the keys of a smarthost, which only one may have.
+    fn read(section: &mut Section<'_>, kind: Kind, credentials: Option<&Path>) -> Option<Self> {
+        if kind == Kind::Mx {
+            for key in ["host", "port", "tls", "username", "password_file"] {
+                if let Some(node) = section.take(key) {
+                    section.fault(node.key, key, "belongs to a relay of kind \"smarthost\"");
+                }
+            }
+            return None;
+        }
+        let host = section.required("host", "must name the server where kind is \"smarthost\"", host);
+        let port = section.value("port", SUBMISSION_PORT, number(1..=65_535));
+        let words =
+            [("starttls", SmarthostTls::StartTls), ("implicit", SmarthostTls::Implicit), ("off", SmarthostTls::Off)];
+        let tls = section.value("tls", SmarthostTls::StartTls, word(words));
+        let username = section.value("username", None, unless_empty(|node| text(node).map(str::to_owned)));
+        let password = section.value("password_file", None, unless_empty(path));
+        let login = match (username, password) {
+            (Some(username), Some(file)) => Some(Login { username, password: SecretFile::new(file, credentials) }),
+            (Some(_), None) => {
+                section.missing("password_file", "must name the file that holds the password of username");
+                None
+            }
+            (None, Some(_)) => {
+                section.missing("username", "must be given where password_file is");
+                None
+            }
+            (None, None) => None,
+        };
+        Some(Self { host: host?, port, tls, login })
+    }
+}
+
+fn name(node: &Node) -> Result<String, String> {
+    let text = text(node)?;
+    let fits = (1..=NAME_CHARACTERS_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
+    if fits { Ok(text.to_owned()) } else { Err("must have 1 to 64 letters, digits, `-`, `_` or `.`".to_owned()) }
+}
+
+fn source(node: &Node) -> Result<IpAddr, String> {
+    let text = text(node)?;
+    text.parse().map_err(|_| format!("`{text}` is not an IP address"))
+}
+
+fn host(node: &Node) -> Result<Host, String> {
+    let text = text(node)?;
+    match text.parse() {
+        Ok(IpAddr::V4(v4)) => Ok(Host::Ipv4(v4)),
+        Ok(IpAddr::V6(v6)) => Ok(Host::Ipv6(v6)),
+        Err(_) => Host::parse(text).map_err(|_| format!("`{text}` is neither a host name nor an IP address")),
+    }
+}

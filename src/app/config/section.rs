@@ -1,0 +1,236 @@
+//! One section of the configuration, its keys taken out one by one: what is absent keeps its default, what is wrong is
+//! noted with its place, and what is left at the end is unknown.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use super::fault::Fault;
+use super::tree::{Node, Place, Value};
+use crate::domain::nearest::nearest;
+
+/// What the reading of a configuration gathers on its way.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    /// What is wrong.
+    pub(super) faults: Vec<Fault>,
+    /// The dotted keys that are set.
+    pub(super) set: BTreeSet<String>,
+}
+
+/// A section whose keys are being taken.
+pub(super) struct Section<'n> {
+    path: String,
+    place: Place,
+    members: BTreeMap<String, Node>,
+    known: Vec<&'static str>,
+    notes: &'n mut Notes,
+}
+
+impl<'n> Section<'n> {
+    /// The keys outside every section.
+    pub(super) const fn root(members: BTreeMap<String, Node>, notes: &'n mut Notes) -> Self {
+        let place = Place::File { line: 1, column: 1 };
+        Self { path: String::new(), place, members, known: Vec::new(), notes }
+    }
+
+    fn dotted(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+
+    /// Notes a fault of `key` at `place`.
+    pub(super) fn fault(&mut self, place: Place, key: &str, sentence: impl Into<String>) {
+        let dotted = self.dotted(key);
+        self.notes.faults.push(Fault::new(place, &dotted, sentence));
+    }
+
+    /// Notes that `key` is absent where the rest of the section needs it.
+    pub(super) fn missing(&mut self, key: &str, sentence: impl Into<String>) {
+        let place = self.place.clone();
+        self.fault(place, key, sentence);
+    }
+
+    /// Takes a key as it stands.
+    pub(super) fn take(&mut self, key: &'static str) -> Option<Node> {
+        self.known.push(key);
+        let node = self.members.remove(key)?;
+        self.notes.set.insert(self.dotted(key));
+        Some(node)
+    }
+
+    /// Takes one value, or keeps `default`.
+    pub(super) fn value<T>(&mut self, key: &'static str, default: T, read: impl Fn(&Node) -> Result<T, String>) -> T {
+        let Some(node) = self.take(key) else { return default };
+        read(&node).unwrap_or_else(|sentence| {
+            self.fault(node.place, key, sentence);
+            default
+        })
+    }
+
+    /// Takes a list, or keeps `default`; every item that is wrong is noted at its own place.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &'static str,
+        default: Vec<T>,
+        read: impl Fn(&Node) -> Result<T, String>,
+    ) -> Vec<T> {
+        let Some(node) = self.take(key) else { return default };
+        let items = match node.value {
+            Value::List(items) => items,
+            Value::Loose(text) => separated(&text, &node.place),
+            Value::Text(_) | Value::Integer(_) | Value::Table(_) | Value::Other => {
+                self.fault(node.place, key, "must be a list, in [ ]");
+                return default;
+            }
+        };
+        let (count, mut taken) = (items.len(), Vec::with_capacity(items.len()));
+        for item in items {
+            match read(&item) {
+                Ok(value) => taken.push(value),
+                Err(sentence) => self.fault(item.place, key, sentence),
+            }
+        }
+        if taken.len() == count { taken } else { default }
+    }
+
+    /// Takes one value that must be there, where an empty string is none; `sentence` says what it must be.
+    pub(super) fn required<T>(
+        &mut self,
+        key: &'static str,
+        sentence: &str,
+        read: impl Fn(&Node) -> Result<T, String>,
+    ) -> Option<T> {
+        let Some(node) = self.take(key) else {
+            self.missing(key, sentence);
+            return None;
+        };
+        match unless_empty(read)(&node) {
+            Ok(Some(value)) => return Some(value),
+            Ok(None) => self.fault(node.place, key, sentence),
+            Err(fault) => self.fault(node.place, key, fault),
+        }
+        None
+    }
+
+    /// Takes a section inside this one; an absent one is empty.
+    pub(super) fn section(&mut self, key: &'static str) -> Section<'_> {
+        let path = self.dotted(key);
+        let (members, place) = match self.take(key) {
+            Some(Node { value: Value::Table(members), place, .. }) => (members, place),
+            Some(node) => {
+                self.fault(node.place.clone(), key, format!("must be a section, [{path}]"));
+                (BTreeMap::new(), node.place)
+            }
+            None => (BTreeMap::new(), self.place.clone()),
+        };
+        Section { path, place, members, known: Vec::new(), notes: self.notes }
+    }
+
+    /// Takes the elements of a repeated section (`[[key]]`), each read by `read`; nothing where the key is absent.
+    pub(super) fn repeated<T>(&mut self, key: &'static str, read: impl Fn(Section<'_>) -> T) -> Option<Vec<T>> {
+        let path = self.dotted(key);
+        let node = self.take(key)?;
+        let Value::List(items) = node.value else {
+            self.fault(node.place, key, format!("must be written as [[{path}]]"));
+            return None;
+        };
+        let mut taken = Vec::with_capacity(items.len());
+        for item in items {
+            let Value::Table(members) = item.value else {
+                self.fault(item.place, key, format!("must be written as [[{path}]]"));
+                continue;
+            };
+            let section =
+                Section { path: path.clone(), place: item.place, members, known: Vec::new(), notes: self.notes };
+            taken.push(read(section));
+        }
+        Some(taken)
+    }
+
+    /// Whether a key was given, as the file or a variable has it.
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.members.contains_key(key)
+    }
+
+    /// Ends the taking: what is left is unknown, for a misspelt key must never pass unseen.
+    pub(super) fn finish(mut self) {
+        for (key, node) in std::mem::take(&mut self.members) {
+            let meant = nearest(&key, &self.known).map(|meant| format!("; did you mean {}?", self.dotted(meant)));
+            self.fault(node.key, &key, format!("unknown key{}", meant.unwrap_or_default()));
+        }
+    }
+}
+
+/// The items of a comma-separated list.
+fn separated(text: &str, place: &Place) -> Vec<Node> {
+    let item = |item: &str| Node { value: Value::Loose(item.to_owned()), place: place.clone(), key: place.clone() };
+    text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(item).collect()
+}
+
+/// A string.
+pub(super) fn text(node: &Node) -> Result<&str, String> {
+    match &node.value {
+        Value::Text(text) | Value::Loose(text) => Ok(text),
+        Value::Integer(_) | Value::List(_) | Value::Table(_) | Value::Other => {
+            Err("must be a string, in quotes".to_owned())
+        }
+    }
+}
+
+/// A string of a type that reads itself and says what is wrong.
+pub(super) fn parsed<T: FromStr<Err: Display>>(node: &Node) -> Result<T, String> {
+    text(node)?.parse().map_err(|fault: T::Err| fault.to_string())
+}
+
+/// A whole number within `range`.
+pub(super) fn number<T: TryFrom<i64>>(range: RangeInclusive<i64>) -> impl Fn(&Node) -> Result<T, String> {
+    move |node| {
+        let given = match &node.value {
+            Value::Integer(number) => Some(*number),
+            Value::Loose(text) => text.parse().ok(),
+            Value::Text(_) | Value::List(_) | Value::Table(_) | Value::Other => None,
+        };
+        let fits = given.filter(|number| range.contains(number)).and_then(|number| T::try_from(number).ok());
+        fits.ok_or_else(|| match *range.end() {
+            i64::MAX => format!("must be a whole number of at least {}", range.start()),
+            most => format!("must be a whole number from {} to {most}", range.start()),
+        })
+    }
+}
+
+/// Nothing where the string is empty, else what `read` makes of it.
+pub(super) fn unless_empty<T>(
+    read: impl Fn(&Node) -> Result<T, String>,
+) -> impl Fn(&Node) -> Result<Option<T>, String> {
+    move |node| if text(node)?.is_empty() { Ok(None) } else { read(node).map(Some) }
+}
+
+/// The path of a file or directory.
+pub(super) fn path(node: &Node) -> Result<PathBuf, String> {
+    match text(node)? {
+        "" => Err("must name a path".to_owned()),
+        path => Ok(PathBuf::from(path)),
+    }
+}
+
+/// An address with a port.
+pub(super) fn socket(node: &Node) -> Result<SocketAddr, String> {
+    let text = text(node)?;
+    text.parse().map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:8025 or [::]:443"))
+}
+
+/// One of a few words.
+pub(super) fn word<T: Copy, const N: usize>(words: [(&'static str, T); N]) -> impl Fn(&Node) -> Result<T, String> {
+    move |node| {
+        let given = text(node)?;
+        words.iter().find(|(word, _)| *word == given).map(|(_, value)| *value).ok_or_else(|| {
+            let known = words.map(|(word, _)| word);
+            let listed = known.map(|word| format!("\"{word}\"")).join(", ");
+            let meant = nearest(given, &known).map(|meant| format!("; did you mean \"{meant}\"?"));
+            format!("must be one of {listed}{}", meant.unwrap_or_default())
+        })
+    }
+}

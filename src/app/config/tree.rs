@@ -1,0 +1,150 @@
+//! The configuration as a tree whose every leaf knows where it stands: a line and column of the file, or an
+//! environment variable laid over it. What the values mean is the sections' to say.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::super::environment::Environment;
+use super::fault::Fault;
+
+/// Where something stands.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the file; both count from 1, columns in characters.
+    File {
+        /// The line.
+        line: usize,
+        /// The column.
+        column: usize,
+    },
+    /// In an environment variable of this name.
+    Environment(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { line, column } => write!(f, "line {line}, column {column}"),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+        }
+    }
+}
+
+/// A value and its place.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) value: Value,
+    /// Where the value begins.
+    pub(super) place: Place,
+    /// Where its key begins.
+    pub(super) key: Place,
+}
+
+/// A value, as far as the configuration has use for it.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Text(String),
+    /// A variable's value: text, number or comma-separated list, whichever is wanted.
+    Loose(String),
+    Integer(i64),
+    List(Vec<Node>),
+    Table(BTreeMap<String, Node>),
+    /// Of a type that no key has, or beyond all numbers.
+    Other,
+}
+
+/// The tree of `text` with the variables of `environment` laid over it.
+pub(super) fn read(text: &str, environment: &Environment, faults: &mut Vec<Fault>) -> Option<BTreeMap<String, Node>> {
+    let table = match DeTable::parse(text) {
+        Ok(table) => table,
+        Err(error) => {
+            let place = place(text, error.span().map_or(0, |span| span.start));
+            faults.push(Fault::new(place, "", format!("not readable as TOML: {}", error.message().trim_end())));
+            return None;
+        }
+    };
+    let mut root = members(text, table.get_ref());
+    for (name, parts, value) in environment.overrides() {
+        if let Err(sentence) = lay_over(&mut root, name, &parts, value) {
+            faults.push(Fault::new(Place::Environment(name.to_owned()), &parts.join("."), sentence));
+        }
+    }
+    Some(root)
+}
+
+fn members(text: &str, table: &DeTable<'_>) -> BTreeMap<String, Node> {
+    let member = |(key, value): (&Spanned<_>, &Spanned<DeValue<'_>>)| {
+        let mut member = node(text, value);
+        member.key = place(text, key.span().start);
+        // A table's span depends on how it is written; its name is what the eye looks for.
+        if let Value::Table(_) = member.value {
+            member.place = member.key.clone();
+        }
+        (String::from(std::convert::AsRef::<str>::as_ref(key.get_ref())), member)
+    };
+    table.iter().map(member).collect()
+}
+
+fn node(text: &str, value: &Spanned<DeValue<'_>>) -> Node {
+    let place = place(text, value.span().start);
+    let value = match value.get_ref() {
+        DeValue::String(string) => Value::Text(string.to_string()),
+        DeValue::Integer(digits) => {
+            i64::from_str_radix(digits.as_str(), digits.radix()).map_or(Value::Other, Value::Integer)
+        }
+        DeValue::Array(items) => Value::List(items.iter().map(|item| node(text, item)).collect()),
+        DeValue::Table(table) => Value::Table(members(text, table)),
+        DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => Value::Other,
+    };
+    Node { value, key: place.clone(), place }
+}
+
+fn place(text: &str, offset: usize) -> Place {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |end| end + 1);
+    Place::File { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
+}
+
+/// Puts a variable's value where its parts lead, making sections on the way. A relay is found by its name.
+fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], value: &str) -> Result<(), String> {
+    let Some((first, rest)) = parts.split_first() else { return Ok(()) };
+    let place = Place::Environment(name.to_owned());
+    let made = |value| Node { value, place: place.clone(), key: place.clone() };
+    if rest.is_empty() {
+        table.insert(first.clone(), made(Value::Loose(value.to_owned())));
+        return Ok(());
+    }
+    let node = match table.entry(first.clone()) {
+        Entry::Occupied(entry) => entry.into_mut(),
+        Entry::Vacant(entry) => entry.insert(made(Value::Table(BTreeMap::new()))),
+    };
+    match &mut node.value {
+        Value::Table(inner) => lay_over(inner, name, rest, value),
+        Value::List(items) => {
+            let (wanted, rest) = rest.split_first().ok_or("names no element")?;
+            let named = items.iter_mut().find_map(|item| match &mut item.value {
+                Value::Table(inner) if variable_part(inner).is_some_and(|part| part == *wanted) => Some(inner),
+                Value::Table(_)
+                | Value::Text(_)
+                | Value::Loose(_)
+                | Value::Integer(_)
+                | Value::List(_)
+                | Value::Other => None,
+            });
+            lay_over(named.ok_or_else(|| format!("the file has no [[{first}]] of that name"))?, name, rest, value)
+        }
+        Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Other => {
+            Err(format!("{first} is a value, not a section"))
+        }
+    }
+}
+
+/// How an element's `name` is written inside a variable: what is no letter or digit as `_`.
+fn variable_part(element: &BTreeMap<String, Node>) -> Option<String> {
+    let Value::Text(name) = &element.get("name")?.value else { return None };
+    Some(name.to_ascii_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect())
+}

@@ -1,0 +1,316 @@
+//! The running service: everything below wired together, from the data directory's lock to the last answer.
+//!
+//! It starts from the inside out (store, engine, listeners), so that nothing is accepted that could not be served, and
+//! stops from the outside in.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::config::{Config, Tls};
+use super::exit::Exit;
+use super::lock::DirectoryLock;
+use super::trouble::Trouble;
+use crate::base::entropy::Entropy;
+use crate::domain::return_path::{KeyNumber, ReturnPathKey};
+use crate::engine::ports::{Clock, Post, Resolve};
+use crate::engine::pump::Pump;
+use crate::engine::settings::Settings;
+use crate::engine::{Engine, InHouse, Ways};
+use crate::http::api;
+use crate::http::body::BodyLimits;
+use crate::http::dev::{self, Dev};
+use crate::http::router::Router;
+use crate::http::service::{HttpService, ServiceLimits};
+use crate::http::state::Api;
+use crate::net::dns::{DnsSettings, OwnHosts, Resolver};
+use crate::net::entropy::OsEntropy;
+use crate::net::guard::Guard;
+use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::post::{self, HttpPost};
+use crate::net::tls;
+use crate::net::tls_settings::TlsSettings;
+use crate::net::transmit::Transmitter;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::open::{OpenError, Surroundings};
+
+/// How long what is on the wire may take to end (contract 8 "Running").
+const GRACE: Duration = Duration::from_secs(30);
+/// How long callers have to hear that the store has failed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The admin socket in the data directory.
+pub const ADMIN_SOCKET: &str = "admin.sock";
+/// Where the bound addresses are told.
+const ADDRESSES: &str = "addresses.json";
+
+/// What `dev` adds to the service.
+pub struct DevParts {
+    /// What the routes under `/dev` need.
+    pub routes: Arc<Dev>,
+    /// Which mail stays in the house.
+    pub in_house: Arc<InHouse>,
+}
+
+/// A running service.
+pub struct Daemon {
+    /// What the interfaces call.
+    pub engine: Arc<Engine>,
+    api: Arc<Api>,
+    /// Where HTTP is served.
+    pub http_addresses: Vec<SocketAddr>,
+    http: HttpServer<HttpService<Api>>,
+    pump: JoinHandle<Result<(), StoreError>>,
+    stop: watch::Sender<bool>,
+    certificate: Option<Certificate>,
+    _lock: DirectoryLock,
+}
+
+/// Certificate files, to be read again when they change.
+struct Certificate {
+    settings: Arc<TlsSettings>,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+/// An open store on a locked directory: the first step of starting.
+pub struct Ground {
+    /// The store.
+    pub store: Arc<Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    lock: DirectoryLock,
+}
+
+impl Ground {
+    /// Opens the store of `directory`, on `clock`'s time.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>) -> Result<Self, Trouble> {
+        let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
+        let time = Arc::clone(&clock);
+        let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
+        let store = Store::open(directory, surroundings).map_err(|error| cannot_open(directory, &error))?;
+        Ok(Self { store: Arc::new(store), clock, entropy, lock })
+    }
+}
+
+fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
+    let what = format!("cannot open the store in {}", directory.display());
+    match error {
+        OpenError::Locked => {
+            Trouble::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
+        }
+        OpenError::Newer { .. } => Trouble::new(Exit::Failed, what, error.to_string(), ""),
+        OpenError::Io { .. } | OpenError::Failed(_) => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Check the disk and the directory's owner; without its master.key a store can't be opened.",
+        ),
+    }
+}
+
+impl Daemon {
+    /// Starts the service of `config` over `ground`.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub async fn start(config: &Config, ground: Ground, dev: Option<DevParts>) -> Result<Self, Trouble> {
+        let Ground { store, clock, entropy, lock } = ground;
+        let guard = Arc::new(Guard::new(config.network.allow.clone()));
+        let resolver = resolver(config, &guard, &clock, &entropy)?;
+        let engine = Arc::new(Engine::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&entropy),
+            Arc::clone(&resolver) as Arc<dyn Resolve>,
+            settings(config, &store),
+        ));
+        let (in_house, dev_routes) = dev.map(|parts| (parts.in_house, parts.routes)).unzip();
+        let (stop, stopped) = watch::channel(false);
+        let pump = pump(config, &engine, resolver, &guard, in_house)?;
+        let pump = tokio::spawn(pump.run(stopped));
+        let mut table = api::routes();
+        if dev_routes.is_some() {
+            table.extend(dev::routes());
+        }
+        let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
+        let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
+        let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
+        let http = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let mut daemon =
+            Self { engine, api, http_addresses: Vec::new(), http, pump, stop, certificate: None, _lock: lock };
+        daemon.listen(config).await?;
+        Ok(daemon)
+    }
+
+    async fn listen(&mut self, config: &Config) -> Result<(), Trouble> {
+        self.certificate = certificate(config)?;
+        let tls = self.certificate.as_ref().map(|certificate| Arc::clone(&certificate.settings));
+        for address in &config.http.listen {
+            let bound = self.http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
+                let what = format!("cannot listen on {address}");
+                Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
+            })?;
+            self.http_addresses.push(bound);
+        }
+        let directory = self.engine.store.directory();
+        let socket = directory.join(ADMIN_SOCKET);
+        self.http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
+        write_addresses(directory, &self.http_addresses).map_err(|error| broken(ADDRESSES, &error))
+    }
+
+    /// Whether HTTP is served over TLS.
+    pub const fn serves_tls(&self) -> bool {
+        self.certificate.is_some()
+    }
+
+    /// Serves until a signal says stop, or the store fails; then ends in order.
+    pub async fn run(self) -> Exit {
+        let reason = self.reason_to_stop().await;
+        let exit = match &reason {
+            Reason::Signal => Exit::Done,
+            Reason::StoreFailed | Reason::NoSignals => {
+                // Whoever waits for an answer hears 503 before the process ends.
+                tokio::time::sleep(LAST_WORDS).await;
+                Exit::Failed
+            }
+        };
+        self.stop().await;
+        exit
+    }
+
+    async fn reason_to_stop(&self) -> Reason {
+        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
+        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else { return Reason::NoSignals };
+        loop {
+            tokio::select! {
+                _ = terminate.recv() => return Reason::Signal,
+                _ = interrupt.recv() => return Reason::Signal,
+                _ = hangup.recv() => self.reload(),
+                _ = self.engine.store.health().failed() => return Reason::StoreFailed,
+            }
+        }
+    }
+
+    fn reload(&self) {
+        let Some(Certificate { settings, certificate, key }) = &self.certificate else { return };
+        match tls::server_config(certificate, key) {
+            Ok(config) => {
+                settings.swap(Arc::unwrap_or_clone(config));
+                tracing::info!("the TLS certificate was read again");
+            }
+            Err(fault) => tracing::error!(%fault, "the TLS certificate stays the one before"),
+        }
+    }
+
+    /// Ends what is running: no new request, no new attempt, then the last commit.
+    pub async fn stop(self) {
+        let Self { engine, api, http, pump, stop, .. } = self;
+        api.shut_down();
+        stop.send_replace(true);
+        let wire = async {
+            let (finished, pumped) = tokio::join!(http.shutdown(GRACE), pump);
+            if !finished {
+                tracing::warn!("connections were cut off after the grace period");
+            }
+            if let Ok(Err(error)) = pumped {
+                tracing::error!(%error, "the pump ended early");
+            }
+        };
+        if tokio::time::timeout(GRACE, wire).await.is_err() {
+            tracing::warn!("what was on the wire was cut off after the grace period");
+        }
+        let store = Arc::clone(&engine.store);
+        if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
+            tracing::error!("the store could not be closed");
+        }
+    }
+}
+
+enum Reason {
+    Signal,
+    StoreFailed,
+    NoSignals,
+}
+
+fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
+    Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
+}
+
+fn settings(config: &Config, store: &Store) -> Settings {
+    let secret = store.master_key().derive(b"return path key 0");
+    Settings {
+        hostname: config.hostname.to_string(),
+        bounce_host: config.bounce_host().to_string(),
+        return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret },
+        queue_lifetime: config.delivery.lifetime,
+        requests_per_minute: config.limits.requests_per_minute,
+        quota: config.quota,
+        smtp_port: config.delivery.port,
+        max_connections: config.delivery.max_connections,
+        allow: config.network.allow.clone(),
+        min_free_octets: config.limits.min_free_bytes,
+        signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
+    }
+}
+
+fn resolver(
+    config: &Config,
+    guard: &Arc<Guard>,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Result<Arc<Resolver>, Trouble> {
+    let settings = DnsSettings { servers: config.dns.servers.clone(), ..DnsSettings::default() };
+    let own = OwnHosts::new([config.hostname.to_string()], []);
+    let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
+    resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
+}
+
+fn pump(
+    config: &Config,
+    engine: &Arc<Engine>,
+    resolver: Arc<Resolver>,
+    guard: &Arc<Guard>,
+    in_house: Option<Arc<InHouse>>,
+) -> Result<Pump, Trouble> {
+    let extra = config.delivery.extra_roots.as_ref().map(std::fs::read).transpose();
+    let extra = extra.map_err(|error| broken("delivery.extra_roots", &error))?;
+    let transmitter = Transmitter::new(extra.as_deref()).map_err(|error| broken("delivery.extra_roots", &error))?;
+    let roots =
+        tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
+    let post = HttpPost::new(roots, resolver, Arc::clone(guard), post::DEADLINE);
+    let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
+    let ways =
+        Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways))
+}
+
+fn service_limits(config: &Config) -> ServiceLimits {
+    let body = BodyLimits { bytes: config.limits.body_bytes, ..BodyLimits::default() };
+    let requests_per_minute = u64::from(config.limits.requests_per_minute);
+    ServiceLimits { body, requests_per_minute, ..ServiceLimits::default() }
+}
+
+fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
+    let Tls::Files { certificate, key } = &config.http.tls else { return Ok(None) };
+    let loaded = tls::server_config(certificate, key).map_err(|fault| broken("TLS", &fault))?;
+    let settings = Arc::new(TlsSettings::new(Arc::unwrap_or_clone(loaded)));
+    Ok(Some(Certificate { settings, certificate: certificate.clone(), key: key.clone() }))
+}
+
+fn write_addresses(directory: &Path, http: &[SocketAddr]) -> io::Result<()> {
+    let http: Vec<_> = http.iter().map(SocketAddr::to_string).collect();
+    let addresses = serde_json::json!({ "http": http, "metrics": null, "bounces": [] });
+    let half_made = directory.join(ADDRESSES).with_extension("new");
+    std::fs::write(&half_made, addresses.to_string())?;
+    std::fs::rename(half_made, directory.join(ADDRESSES))
+}

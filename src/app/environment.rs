@@ -1,0 +1,72 @@
+//! The environment variables that the program reads, taken once at the start and passed on, so that whatever depends
+//! on them can be tested with others.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Before every variable of ours.
+const PREFIX: &str = "POSTRIDER_";
+/// Between the parts of a key, since keys have single underscores themselves.
+const SEPARATOR: &str = "__";
+/// The keys outside every section, which therefore have no separator in their variables.
+const TOP_KEYS: [&str; 2] = ["hostname", "data_dir"];
+
+/// A set of environment variables.
+#[derive(Debug, Clone, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// The process's own. Variables that are not UTF-8 are none of ours.
+    pub fn of_process() -> Self {
+        Self::of(
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        )
+    }
+
+    /// These variables.
+    pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(variables.into_iter().collect())
+    }
+
+    /// The same without one variable.
+    #[must_use]
+    pub fn without(&self, name: &str) -> Self {
+        Self(self.0.iter().filter(|(known, _)| *known != name).map(|(k, v)| (k.clone(), v.clone())).collect())
+    }
+
+    /// Where a variable names a file or directory, that path. An empty one counts as absent.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        self.0.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+    }
+
+    /// The directory in which systemd puts the credentials of the service (systemd.exec(5), Credentials).
+    pub fn credentials(&self) -> Option<PathBuf> {
+        self.path("CREDENTIALS_DIRECTORY")
+    }
+
+    /// The variables that override a key of the configuration: name, the key's parts, value.
+    ///
+    /// A variable without a separator that is no key is passed over: orchestrators put ones such as
+    /// `POSTRIDER_PORT` beside a service that is called so.
+    pub fn overrides(&self) -> impl Iterator<Item = (&str, Vec<String>, &str)> {
+        self.0.iter().filter_map(|(name, value)| {
+            let parts: Vec<String> = name.strip_prefix(PREFIX)?.split(SEPARATOR).map(str::to_ascii_lowercase).collect();
+            let ours = parts.len() > 1 || TOP_KEYS.contains(&parts[0].as_str());
+            ours.then_some((name.as_str(), parts, value.as_str()))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_overrides_where_it_names_a_section_or_a_key_outside_all() {
+        let names =
+            ["POSTRIDER_HTTP__TLS__MODE", "POSTRIDER_DATA_DIR", "POSTRIDER_CONFIG", "POSTRIDER_PORT", "HTTP__X"];
+        let environment = Environment::of(names.map(|name| (name.to_owned(), "v".to_owned())));
+        let parts: Vec<_> = environment.overrides().map(|(_, parts, _)| parts.join(".")).collect();
+        assert_eq!(parts, ["data_dir", "http.tls.mode"]);
+    }
+}

@@ -1,0 +1,106 @@
+//! How the program ends: the exit codes of contract 8, and which of them an answer of the API means.
+
+use std::process::ExitCode;
+
+/// The program's exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: done.
+    Done,
+    /// 1: failed.
+    Failed,
+    /// 2: the command line is not usable.
+    Usage,
+    /// 3: what was named does not exist.
+    NotFound,
+    /// 4: the service is not reachable.
+    Unreachable,
+    /// 5: not permitted.
+    NotPermitted,
+    /// 6: a conflict, or the store is locked.
+    Conflict,
+    /// 7: `doctor` or `check` found failures.
+    ChecksFailed,
+    /// 8: refused by the API.
+    Refused,
+}
+
+impl Exit {
+    /// The number that the caller of the program sees.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::NotFound => 3,
+            Self::Unreachable => 4,
+            Self::NotPermitted => 5,
+            Self::Conflict => 6,
+            Self::ChecksFailed => 7,
+            Self::Refused => 8,
+        }
+    }
+
+    /// What an answer of the API means, by its status and the machine word of its error (contract 1, Errors).
+    ///
+    /// A 5xx is the service's failure, not a refusal; one that is shutting down is as good as not reachable.
+    pub fn of_answer(status: u16, code: &str) -> Self {
+        match (status, code) {
+            (200..=299, _) => Self::Done,
+            (401 | 403, _) => Self::NotPermitted,
+            (404, _) => Self::NotFound,
+            (409, _) => Self::Conflict,
+            (400..=499, _) => Self::Refused,
+            (503, "shutting_down") => Self::Unreachable,
+            (_, _) => Self::Failed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.code().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_answer_of_the_api_has_its_exit_code() {
+        for (status, code, exit) in [
+            (200, "", 0),
+            (201, "", 0),
+            (204, "", 0),
+            (401, "unauthenticated", 5),
+            (403, "stream_forbidden", 5),
+            (403, "scope_forbidden", 5),
+            (404, "not_found", 3),
+            (405, "method_not_allowed", 8),
+            (408, "request_timeout", 8),
+            (409, "idempotency_mismatch", 6),
+            (409, "idempotency_in_progress", 6),
+            (409, "conflict", 6),
+            (410, "content_gone", 8),
+            (413, "payload_too_large", 8),
+            (415, "unsupported_media_type", 8),
+            (422, "invalid_json", 8),
+            (422, "validation_failed", 8),
+            (422, "domain_unknown", 8),
+            (422, "domain_unverified", 8),
+            (422, "recipient_suppressed", 8),
+            (429, "rate_limited", 8),
+            (429, "quota_exceeded", 8),
+            (431, "headers_too_large", 8),
+            (500, "internal", 1),
+            (503, "storage_full", 1),
+            (503, "storage_failed", 1),
+            (503, "overloaded", 1),
+            (503, "shutting_down", 4),
+            (301, "", 1),
+        ] {
+            assert_eq!(Exit::of_answer(status, code).code(), exit, "{status} {code}");
+        }
+    }
+}

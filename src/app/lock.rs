@@ -1,0 +1,94 @@
+//! One daemon for each data directory (contract 8 "Running"): a locked file that names the process that has it.
+//!
+//! A second daemon leaves at once where the first lives. A lock without a living holder, left for a moment by a killed
+//! process, is waited for.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::exit::Exit;
+use super::trouble::Trouble;
+
+const FILE: &str = "postrider.pid";
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The right to be the daemon of a data directory, as long as the process lives.
+pub struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Takes the lock of `directory`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// Another daemon lives there, or the directory can't be used.
+    pub fn take(directory: &Path) -> Result<Self, Trouble> {
+        let unusable = |error: io::Error| {
+            let what = format!("cannot use the data directory {}", directory.display());
+            Trouble::new(Exit::Failed, what, error.to_string(), "Name a directory that this user may write to.")
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(unusable)?;
+        let path = directory.join(FILE);
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).read(true).write(true).mode(0o600);
+        let mut file = options.open(&path).map_err(unusable)?;
+        let until = Instant::now() + PATIENCE;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            let holder = holder(&mut file);
+            if holder.is_some_and(is_alive) || Instant::now() >= until {
+                return Err(taken(directory, holder));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
+        Ok(Self { _file: file })
+    }
+}
+
+fn taken(directory: &Path, holder: Option<u32>) -> Trouble {
+    let why = match holder {
+        Some(pid) => format!("process {pid} is running on it"),
+        None => "another process has locked it".to_owned(),
+    };
+    let what = format!("the data directory {} is in use", directory.display());
+    Trouble::new(Exit::Conflict, what, why, "Stop that process first, or name another data directory.")
+}
+
+fn holder(file: &mut File) -> Option<u32> {
+    use std::io::Seek;
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.read_to_string(&mut text).ok()?;
+    file.rewind().ok()?;
+    text.trim().parse().ok()
+}
+
+/// Whether the process runs: one that was killed and not yet buried does not.
+fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
+    !matches!(state, None | Some('Z' | 'X'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_has_one_daemon_and_the_second_is_told_at_once_who_has_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let first = DirectoryLock::take(directory.path()).unwrap();
+        let began = Instant::now();
+        let Err(trouble) = DirectoryLock::take(directory.path()) else { panic!("two daemons on one directory") };
+        assert_eq!(trouble.exit(), Exit::Conflict);
+        assert!(trouble.to_string().contains(&std::process::id().to_string()));
+        assert!(began.elapsed() < PATIENCE);
+        drop(first);
+        assert!(DirectoryLock::take(directory.path()).is_ok());
+    }
+}

@@ -1,0 +1,16 @@
+//! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
+
+pub mod admin_client;
+#[cfg(test)]
+mod canned;
+pub mod cli;
+pub mod config;
+pub mod daemon;
+pub mod dev;
+pub mod environment;
+pub mod exit;
+mod lock;
+mod logging;
+mod runtime;
+pub mod serve;
+pub mod trouble;

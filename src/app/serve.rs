@@ -1,0 +1,51 @@
+//! `postrider serve`: the service, as a supervisor runs it. Prints nothing on stdout.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use super::config::Config;
+use super::daemon::{Daemon, Ground};
+use super::exit::Exit;
+use super::lock::DirectoryLock;
+use super::trouble::Trouble;
+use super::{logging, runtime};
+use crate::net::clock::SystemClock;
+
+/// Runs the service of `config` until it is told to stop. Once it accepts connections, a newline is written to the
+/// descriptor `ready_fd`, and systemd is told.
+///
+/// # Errors
+/// What is in the way, for the operator.
+pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
+    config.fit_to_serve()?;
+    logging::start(&config.log);
+    for warning in config.unbuilt() {
+        tracing::warn!("{warning}");
+    }
+    // The lock first: it may be waited for, and nothing else may be touched before.
+    let lock = DirectoryLock::take(&config.data_dir)?;
+    runtime::build()?.block_on(async {
+        let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()))?;
+        let daemon = Daemon::start(config, ground, None).await?;
+        tracing::info!(listen = ?daemon.http_addresses, "serving");
+        tell_ready(ready_fd)?;
+        Ok(daemon.run().await)
+    })
+}
+
+fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {
+    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
+        tracing::warn!(%error, "systemd could not be told that the service is ready");
+    }
+    let Some(descriptor) = ready_fd else { return Ok(()) };
+    write_newline(descriptor).map_err(|error| {
+        let what = format!("cannot write to descriptor {descriptor}");
+        Trouble::new(Exit::Usage, what, error.to_string(), "Give --ready-fd a descriptor that is open for writing.")
+    })
+}
+
+/// The descriptor is reached by its name, since taking it by number would need unsafe code.
+fn write_newline(descriptor: i32) -> io::Result<()> {
+    OpenOptions::new().write(true).open(format!("/dev/fd/{descriptor}"))?.write_all(b"\n")
+}

@@ -1,0 +1,66 @@
+//! What an operator reads when a command fails: what could not be done, why, and what to do about it, a line each.
+//!
+//! The one form of all errors that the program prints; the exit code belongs to it.
+
+use std::fmt;
+
+use super::exit::Exit;
+
+/// A failure to tell the operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    exit: Exit,
+    what: String,
+    why: Vec<String>,
+    remedy: String,
+}
+
+impl Trouble {
+    /// A failure that ends the program with `exit`: what, why, and what to do.
+    pub fn new(exit: Exit, what: impl Into<String>, why: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { exit, what: what.into(), why: vec![why.into()], remedy: remedy.into() }
+    }
+
+    /// A failure with several reasons at once, a line for each.
+    pub fn with_reasons(
+        exit: Exit,
+        what: impl Into<String>,
+        why: impl IntoIterator<Item = String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { exit, what: what.into(), why: why.into_iter().collect(), remedy: remedy.into() }
+    }
+
+    /// The exit code that goes with it.
+    pub const fn exit(&self) -> Exit {
+        self.exit
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "postrider: {}", self.what)?;
+        for line in self.why.iter().chain([&self.remedy]).filter(|line| !line.is_empty()) {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Trouble {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trouble_says_what_why_and_what_to_do_a_line_each() {
+        let trouble =
+            Trouble::new(Exit::NotFound, "cannot show the domain", "there is none of that name", "Look again.");
+        assert_eq!(
+            trouble.to_string(),
+            "postrider: cannot show the domain\n  there is none of that name\n  Look again."
+        );
+        assert_eq!(trouble.exit(), Exit::NotFound);
+    }
+}

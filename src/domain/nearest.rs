@@ -1,0 +1,50 @@
+//! The known name nearest to a misspelt one: the hint beside an unknown field, parameter or configuration key.
+
+/// Longer names are no slip of the keys, and the table below would cost what the caller chose.
+const LONGEST: usize = 64;
+
+/// The one of `known` that `name` probably meant: at most a third of it differs, case aside.
+pub fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    if name.len() > LONGEST {
+        return None;
+    }
+    let lower = name.to_lowercase();
+    let (differing, candidate) = known.iter().map(|known| (distance(&lower, known), *known)).min()?;
+    (differing <= (candidate.len() / 3).max(1)).then_some(candidate)
+}
+
+/// Slips between two texts: characters inserted, left out, replaced, or swapped with their neighbour.
+fn distance(left: &str, right: &str) -> usize {
+    let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut row: Vec<usize> = (0..=right.len()).collect();
+    for i in 0..left.len() {
+        let mut next = vec![i + 1];
+        for j in 0..right.len() {
+            let replaced = row[j] + usize::from(left[i] != right[j]);
+            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && left[i] == right[j - 1] && left[i - 1] == right[j] {
+                least = least.min(before[j - 1] + 1);
+            }
+            next.push(least);
+        }
+        before = std::mem::replace(&mut row, next);
+    }
+    row[right.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_finds_its_name_and_a_strange_word_finds_none() {
+        let known = ["from", "from_name", "unsubscribe_url", "text", "to"];
+        assert_eq!(nearest("unsubscribe_ur", &known), Some("unsubscribe_url"));
+        assert_eq!(nearest("From", &known), Some("from"));
+        assert_eq!(nearest("form", &known), Some("from"));
+        assert_eq!(nearest("txet", &known), Some("text"));
+        assert_eq!(nearest("attachments", &known), None);
+        assert_eq!(nearest(&"a".repeat(65), &known), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! Accounts and their API keys: making and listing them, and who it is that shows a key.
+
+use std::sync::{Arc, PoisonError};
+
+use subtle::ConstantTimeEq as _;
+
+use super::listing::{self, Page, PageRequest};
+use super::{Caller, Engine};
+use crate::base::id::{AccountId, KeyId};
+use crate::base::time::Timestamp;
+use crate::domain::account::{Account, AccountName};
+use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
+use crate::domain::stream::Stream;
+use crate::machine::quota::{Quota, QuotaView};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::account::{CreateAccount, CreateKey, CreateKeyRefusal, TouchKey, key_by_hash};
+use crate::store::read::Read as _;
+use crate::store::schema;
+
+/// What a new key is to be.
+#[derive(Clone, Debug)]
+pub struct NewKey {
+    /// Its name.
+    pub name: String,
+    /// The only stream that it may send on; both where absent.
+    pub stream: Option<Stream>,
+    /// What it may do.
+    pub scopes: Scopes,
+    /// When it ceases to be valid.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Why a key is not made.
+#[derive(Debug)]
+pub enum NewKeyRefusal {
+    /// The key that asks lacks this scope.
+    Scope(Scope),
+    /// The key that asks is limited to this stream.
+    Stream(Stream),
+    /// There is no such account.
+    NoSuchAccount,
+}
+
+impl Engine {
+    /// Makes an account with the configuration's quota and the contract's default settings.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn create_account(&self, name: AccountName) -> Result<Account, StoreError> {
+        let account = Account::new(AccountId::default(), name, self.settings.quota, self.clock.now());
+        self.store.commit(CreateAccount { account }).await.map_err(|stop| match stop {
+            Stop::Failed(error) => error,
+            Stop::Refused(never) => match never {},
+        })
+    }
+
+    /// An account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn account(&self, id: AccountId) -> Result<Option<Account>, StoreError> {
+        self.store.snapshot()?.row(id.as_bytes())
+    }
+
+    /// A page of all accounts.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn accounts(&self, page: PageRequest) -> Result<Page<Account>, StoreError> {
+        let Page { rows, next } = listing::rows(&self.store.snapshot()?, &[], page)?;
+        Ok(Page { rows: rows.into_iter().map(|(_, account)| account).collect(), next })
+    }
+
+    /// How much of the account's quota is used now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn quota(&self, account: &Account) -> Result<QuotaView, StoreError> {
+        let quota: Option<Quota> = self.store.snapshot()?.row(account.id.as_bytes())?;
+        Ok(quota.unwrap_or_default().view(account.quota, self.clock.now()))
+    }
+
+    /// Makes a key that may do no more than the one of `caller` (contract 2). The secret is given out this once.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn create_key(&self, caller: &Caller, new: NewKey) -> Result<(ApiKey, KeySecret), Stop<NewKeyRefusal>> {
+        if let Some(own) = &caller.key {
+            check_not_more(own, &new).map_err(Stop::Refused)?;
+        }
+        let secret = KeySecret::generate(&*self.entropy);
+        let key = ApiKey {
+            id: KeyId::default(),
+            name: new.name,
+            prefix: secret.prefix(),
+            hash: secret.hash(),
+            stream: new.stream,
+            scopes: new.scopes,
+            created_at: self.clock.now(),
+            last_used_at: None,
+            expires_at: new.expires_at,
+            revoked_at: None,
+        };
+        match self.store.commit(CreateKey { account: caller.account, key }).await {
+            Ok(key) => Ok((key, secret)),
+            Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount)) => Err(Stop::Refused(NewKeyRefusal::NoSuchAccount)),
+            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+        }
+    }
+
+    /// A key of the account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn key(&self, account: AccountId, id: KeyId) -> Result<Option<ApiKey>, StoreError> {
+        self.store.snapshot()?.row(&schema::api_key(account, id))
+    }
+
+    /// A page of the account's keys, revoked ones too.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn keys(&self, account: AccountId, page: PageRequest) -> Result<Page<ApiKey>, StoreError> {
+        let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
+        Ok(Page { rows: rows.into_iter().map(|(_, key)| key).collect(), next })
+    }
+
+    /// The caller that shows this text as its key; none where it is unknown, revoked or expired.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn authenticate(&self, text: &str) -> Result<Option<Caller>, StoreError> {
+        let Ok(secret) = text.parse::<KeySecret>() else { return Ok(None) };
+        let hash = secret.hash();
+        let Some((account, key)) = key_by_hash(&self.store.snapshot()?, &hash)? else { return Ok(None) };
+        let now = self.clock.now();
+        // The index compares in its own time; what it found is compared again in constant time.
+        if !bool::from(key.hash.ct_eq(&hash)) || !key.is_live(now) {
+            return Ok(None);
+        }
+        if key.needs_use_stamp(now) {
+            self.stamp_use(account, key.id, now);
+        }
+        Ok(Some(Caller { account, key: Some(Arc::new(key)) }))
+    }
+
+    /// Has the key's use written down without waiting for it: an answer never waits for a stamp.
+    fn stamp_use(&self, account: AccountId, key: KeyId, at: Timestamp) {
+        if !self.being_stamped.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
+            return;
+        }
+        let being_stamped = Arc::clone(&self.being_stamped);
+        self.store.post(TouchKey { account, key, at }, move |_written| {
+            // Unwritten, the next use tries again.
+            being_stamped.lock().unwrap_or_else(PoisonError::into_inner).remove(&key);
+        });
+    }
+}
+
+/// Holds a new key to what the asking one may do itself.
+fn check_not_more(own: &ApiKey, new: &NewKey) -> Result<(), NewKeyRefusal> {
+    if let Some(lacking) = new.scopes.as_list().into_iter().find(|scope| !own.scopes.contains(*scope)) {
+        return Err(NewKeyRefusal::Scope(lacking));
+    }
+    match own.stream {
+        Some(stream) if new.stream != Some(stream) => Err(NewKeyRefusal::Stream(stream)),
+        Some(_) | None => Ok(()),
+    }
+}

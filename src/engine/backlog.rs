@@ -1,0 +1,49 @@
+//! How much due work is held in memory: bounded, so that a backlog of millions stays in the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+/// Transfers and deliveries in memory at most, waiting or on the wire.
+const MAX: usize = 16_384;
+
+/// A count of work in memory.
+#[derive(Clone, Default)]
+pub(super) struct Backlog(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    held: AtomicUsize,
+    freed: Notify,
+}
+
+/// One piece of work in memory; dropped when it is settled.
+pub(super) struct Held(Arc<Shared>);
+
+impl Backlog {
+    /// How many more pieces of work may be taken.
+    pub(super) fn room(&self) -> usize {
+        MAX.saturating_sub(self.0.held.load(Ordering::Acquire))
+    }
+
+    /// Counts one piece of work.
+    pub(super) fn hold(&self) -> Held {
+        self.0.held.fetch_add(1, Ordering::AcqRel);
+        Held(Arc::clone(&self.0))
+    }
+
+    /// Resolves when there is room again after there was none.
+    pub(super) fn freed(&self) -> Notified<'_> {
+        self.0.freed.notified()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.0.held.fetch_sub(1, Ordering::AcqRel) == MAX {
+            self.0.freed.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! A panic inside one piece of work becomes a value, so that its owner can settle it.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+/// The work panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the work panicked")]
+pub struct Crashed;
+
+/// Runs `work` to its end. What it left half done is only its own: shared state is behind the store.
+///
+/// # Errors
+/// [`Crashed`] where it panicked.
+pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Crashed> {
+    let mut work = pin!(work);
+    std::future::poll_fn(|cx| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(cx))) {
+        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(_) => Poll::Ready(Err(Crashed)),
+    })
+    .await
+}

@@ -1,0 +1,322 @@
+//! Sending domains: registering one with its keys, the records that it should publish, and looking whether it does
+//! (contract 2).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use super::Engine;
+use super::listing::{self, Page, PageRequest};
+use super::ports::{LookupFailure, Resolve};
+use super::settings::Settings;
+use crate::base::entropy;
+use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::domain::hostname::DomainName;
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::domain::stream::Stream;
+use crate::mail::dkim_key;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, dkim_name};
+use crate::store::read::Read as _;
+use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
+use crate::store::schema;
+
+/// How soon a new domain is looked at for the first time: time enough to copy a record.
+const FIRST_CHECK: Duration = Duration::from_secs(120);
+
+/// The type of a DNS record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RecordType {
+    /// Text.
+    Txt,
+    /// An alias.
+    Cname,
+}
+
+impl RecordType {
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Txt => "TXT",
+            Self::Cname => "CNAME",
+        }
+    }
+}
+
+/// A record that a domain should publish.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ExpectedRecord {
+    /// What it is for.
+    pub purpose: RecordPurpose,
+    /// Its type.
+    pub kind: RecordType,
+    /// Where it stands.
+    pub name: String,
+    /// What it says.
+    pub value: String,
+    /// Whether nothing can be sent without it.
+    pub required: bool,
+}
+
+impl Engine {
+    /// Registers a domain of the account: pending, with new keys.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn create_domain(
+        &self,
+        account: AccountId,
+        name: DomainName,
+        stream: Stream,
+    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+        let (id, mut row) = self.new_domain(name, stream, DkimState::Pending).await?;
+        row.next_check_at = Some(row.created_at + FIRST_CHECK);
+        let row = self.store.commit(CreateDomain { account, id, row }).await?;
+        Ok((id, row))
+    }
+
+    /// Registers a domain that counts as verified from the start and is never looked at: those of `postrider dev`.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn create_verified_domain(
+        &self,
+        account: AccountId,
+        name: DomainName,
+        stream: Stream,
+    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+        let (id, mut row) = self.new_domain(name, stream, DkimState::Active).await?;
+        row.status = DomainStatus::Verified;
+        row.verified_at = Some(row.created_at);
+        let row = self.store.commit(CreateDomain { account, id, row }).await?;
+        Ok((id, row))
+    }
+
+    async fn new_domain(
+        &self,
+        name: DomainName,
+        stream: Stream,
+        state: DkimState,
+    ) -> Result<(DomainId, DomainRow), StoreError> {
+        let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
+        let id = DomainId(Ulid::new(now, entropy::bytes(&*entropy)));
+        // An RSA key takes some 100 ms: neither an async worker nor a signing thread waits for it.
+        let made = tokio::task::spawn_blocking(move || {
+            let keys = [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].map(|algorithm| {
+                let key = dkim_key::generate(algorithm, &*entropy)?;
+                let selector = selector(id, algorithm, 1);
+                let context = DkimKeyRow::context(id, &selector);
+                let private_key = store.master_key().seal(&context, key.pkcs8.expose(), &*entropy);
+                Ok(DkimKeyRow { selector, algorithm, state, created_at: now, record: key.record, private_key })
+            });
+            keys.into_iter().collect::<Result<Vec<_>, dkim_key::GenerationFailed>>()
+        });
+        let keys = made.await.map_err(|_| StoreError::Panicked)?;
+        let dkim = keys.map_err(|error| {
+            tracing::error!(%error, "a domain's keys");
+            StoreError::Panicked
+        })?;
+        let row = DomainRow {
+            name,
+            stream,
+            status: DomainStatus::Pending,
+            created_at: now,
+            verified_at: None,
+            last_checked_at: None,
+            last_seen_at: None,
+            next_check_at: None,
+            checks: 0,
+            dkim,
+            return_path_seen: false,
+            findings: Vec::new(),
+        };
+        Ok((id, row))
+    }
+
+    /// A domain of the account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn domain(&self, account: AccountId, id: DomainId) -> Result<Option<DomainRow>, StoreError> {
+        self.store.snapshot()?.row(&schema::domain(account, id))
+    }
+
+    /// A page of the account's domains.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn domains(&self, account: AccountId, page: PageRequest) -> Result<Page<(DomainId, DomainRow)>, StoreError> {
+        let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
+        Ok(Page { rows: rows.into_iter().map(|(id, row)| (DomainId(id), row)).collect(), next })
+    }
+
+    /// Looks for the domain's records now, past every cache, and records what was found.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn check_domain(&self, account: AccountId, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        // A domain that is never re-checked is verified by decree; no look could find its records.
+        if row.next_check_at.is_none() {
+            return Ok(row);
+        }
+        let findings = self.look(expected_records(&row, &self.settings)).await;
+        self.store.commit(RecordDomainCheck { account, domain: id, findings }).await
+    }
+
+    /// All look-ups at once; each is bounded in time by the resolver.
+    async fn look(&self, expected: Vec<ExpectedRecord>) -> Vec<Finding> {
+        let mut looks = JoinSet::new();
+        for (place, record) in expected.into_iter().enumerate() {
+            let (resolver, host) = (Arc::clone(&self.resolver), self.settings.hostname.clone());
+            looks.spawn(async move { (place, find(&*resolver, record, &host).await) });
+        }
+        let mut found = BTreeMap::new();
+        while let Some(look) = looks.join_next().await {
+            // A look that panicked is one that was not taken: its record stays unchecked.
+            if let Ok((place, finding)) = look {
+                found.insert(place, finding);
+            }
+        }
+        found.into_values().collect()
+    }
+}
+
+/// A selector that is the domain's own: two accounts that register the same name publish side by side.
+fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
+    let text = domain.to_string().to_ascii_lowercase();
+    let tail = &text[text.len() - 6..];
+    let kind = match algorithm {
+        DkimAlgorithm::RsaSha256 => 'r',
+        DkimAlgorithm::Ed25519Sha256 => 'e',
+    };
+    format!("pr-{tail}-{kind}{number}")
+}
+
+/// The records that the domain should publish, in the order in which they are shown.
+pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRecord> {
+    let keys = row.dkim.iter().map(|key| ExpectedRecord {
+        purpose: RecordPurpose::Dkim,
+        kind: RecordType::Txt,
+        name: dkim_name(row, &key.selector),
+        value: key.record.clone(),
+        required: key.algorithm == DkimAlgorithm::RsaSha256 && key.state != DkimState::Retiring,
+    });
+    let mut records: Vec<_> = keys.collect();
+    let mut add = |purpose, kind, name: String, value: String| {
+        records.push(ExpectedRecord { purpose, kind, name, value, required: false });
+    };
+    let name = &row.name;
+    add(RecordPurpose::ReturnPath, RecordType::Cname, format!("rp.{name}"), settings.bounce_host.clone());
+    add(RecordPurpose::Spf, RecordType::Txt, name.to_string(), format!("v=spf1 a:{} ~all", settings.hostname));
+    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), "v=DMARC1; p=none".to_owned());
+    records
+}
+
+async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &str) -> Finding {
+    let answer = match record.kind {
+        RecordType::Txt => resolver.txt_now(&record.name).await,
+        RecordType::Cname => resolver.cname_now(&record.name).await.map(|target| vec![target]),
+    };
+    let (status, found) = match answer {
+        Ok(found) => judge(&record, found, host),
+        Err(LookupFailure::Absent) => (RecordStatus::Missing, Vec::new()),
+        Err(LookupFailure::Temporary(_)) => (RecordStatus::Unchecked, Vec::new()),
+    };
+    Finding { purpose: record.purpose, name: record.name, status, found }
+}
+
+/// What the values found at a record's name mean, and which of them concern it: a name may carry TXT records of others.
+fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (RecordStatus, Vec<String>) {
+    let is_ok: Box<dyn Fn(&String) -> bool> = match record.purpose {
+        RecordPurpose::Dkim => {
+            let wanted = public_key(&record.value);
+            Box::new(move |text| wanted.is_some() && public_key(text) == wanted)
+        }
+        RecordPurpose::ReturnPath => Box::new(|target| same_host(target, &record.value)),
+        RecordPurpose::Spf => {
+            found.retain(|text| begins_with_word(text, "v=spf1"));
+            Box::new(|text| names_host(text, host))
+        }
+        RecordPurpose::Dmarc => {
+            found.retain(|text| begins_with_word(text, "v=DMARC1"));
+            Box::new(|_| true)
+        }
+    };
+    let status = match found.as_slice() {
+        [] => RecordStatus::Missing,
+        _ if found.iter().any(&*is_ok) => RecordStatus::Ok,
+        _ => RecordStatus::Mismatch,
+    };
+    drop(is_ok);
+    (status, found)
+}
+
+/// The `p=` of a key record (RFC 6376 3.6.1), without the white space that may stand in it.
+fn public_key(record: &str) -> Option<String> {
+    let tags = record.split(';').filter_map(|tag| tag.split_once('='));
+    let key = tags.into_iter().find(|(name, _)| name.trim() == "p").map(|(_, value)| value)?;
+    let key: String = key.chars().filter(|c| !c.is_ascii_whitespace()).collect();
+    // An empty one is a key that was revoked.
+    (!key.is_empty()).then_some(key)
+}
+
+fn begins_with_word(text: &str, word: &str) -> bool {
+    let text = text.trim_start();
+    let Some((head, rest)) = text.split_at_checked(word.len()) else { return false };
+    head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())
+}
+
+/// Whether an SPF record has a mechanism that names our host (RFC 7208 5).
+fn names_host(record: &str, host: &str) -> bool {
+    record.split_ascii_whitespace().skip(1).any(|term| {
+        let Some((mechanism, target)) = term.split_once(':') else { return false };
+        let target = target.split('/').next().unwrap_or_default();
+        ["a", "+a", "include", "+include"].iter().any(|name| mechanism.eq_ignore_ascii_case(name))
+            && same_host(target, host)
+    })
+}
+
+fn same_host(found: &str, wanted: &str) -> bool {
+    let bare = |name: &str| name.trim().trim_end_matches('.').to_ascii_lowercase();
+    bare(found) == bare(wanted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(purpose: RecordPurpose, value: &str) -> ExpectedRecord {
+        ExpectedRecord { purpose, kind: RecordType::Txt, name: String::new(), value: value.to_owned(), required: false }
+    }
+
+    fn status(purpose: RecordPurpose, value: &str, found: &[&str]) -> RecordStatus {
+        let found = found.iter().map(|text| (*text).to_owned()).collect();
+        judge(&expected(purpose, value), found, "mail.example.com").0
+    }
+
+    #[test]
+    fn a_key_record_counts_by_its_key_whatever_its_spaces_and_order() {
+        let value = "v=DKIM1; k=rsa; p=AbCd";
+        let judged = |found: &[&str]| status(RecordPurpose::Dkim, value, found);
+        assert_eq!(judged(&["p=Ab Cd;k=rsa ; v=DKIM1"]), RecordStatus::Ok);
+        assert_eq!(judged(&["unrelated", "v=DKIM1; k=rsa; p=AbCd"]), RecordStatus::Ok);
+        assert_eq!(judged(&["v=DKIM1; k=rsa; p=abcd"]), RecordStatus::Mismatch);
+        assert_eq!(judged(&["v=DKIM1; p="]), RecordStatus::Mismatch);
+        assert_eq!(judged(&[]), RecordStatus::Missing);
+    }
+
+    #[test]
+    fn spf_names_our_host_and_dmarc_is_there_at_all() {
+        let spf = |found: &[&str]| status(RecordPurpose::Spf, "v=spf1 a:mail.example.com ~all", found);
+        assert_eq!(spf(&["v=spf1 mx a:Mail.Example.com. -all"]), RecordStatus::Ok);
+        assert_eq!(spf(&["v=spf1 include:mail.example.com -all"]), RecordStatus::Ok);
+        assert_eq!(spf(&["v=spf1 -a:mail.example.com -all"]), RecordStatus::Mismatch);
+        assert_eq!(spf(&["google-site-verification=x"]), RecordStatus::Missing);
+        let dmarc = |found: &[&str]| status(RecordPurpose::Dmarc, "v=DMARC1; p=none", found);
+        assert_eq!(dmarc(&["v=DMARC1;p=reject"]), RecordStatus::Ok);
+        assert_eq!(dmarc(&["v=DMARC12"]), RecordStatus::Missing);
+    }
+}

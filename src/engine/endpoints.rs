@@ -1,0 +1,167 @@
+//! Webhook endpoints and what is owed to them: registering, changing and looking (contract 5).
+
+use super::Engine;
+use super::listing::{self, Page, PageRequest};
+use crate::base::entropy;
+use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
+use crate::base::secret::Secret;
+use crate::base::signature::webhook_secret;
+use crate::domain::event::EventType;
+use crate::domain::webhook_url::WebhookUrl;
+use crate::machine::delivery::ATTEMPTS_MAX;
+use crate::machine::endpoint;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::endpoint::{CreateEndpoint, EndpointRefusal, UpdateEndpoint};
+use crate::store::read::Read;
+use crate::store::row::delivery::{AttemptRow, DeliveryRow};
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::schema::{self, Table};
+
+/// What a new endpoint is to be.
+#[derive(Clone, Debug)]
+pub struct NewEndpoint {
+    /// Where events are posted.
+    pub url: WebhookUrl,
+    /// Which events; all where absent.
+    pub events: Option<Vec<EventType>>,
+    /// The account's own words.
+    pub description: Option<String>,
+}
+
+/// What is to change of an endpoint; absent members stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct EndpointChange {
+    /// Where events are posted.
+    pub url: Option<WebhookUrl>,
+    /// Which events; all where it is set to none.
+    pub events: Option<Option<Vec<EventType>>>,
+    /// The account's own words.
+    pub description: Option<Option<String>>,
+    /// Whether it may be attempted.
+    pub enabled: Option<bool>,
+}
+
+/// A delivery with what its record shows beside its row.
+#[derive(Clone, Debug)]
+pub struct DeliveryRecord {
+    /// Its identifier.
+    pub id: DeliveryId,
+    /// Its row.
+    pub row: DeliveryRow,
+    /// Whether its endpoint is enabled: while it isn't, what waits is held.
+    pub endpoint_enabled: bool,
+}
+
+impl Engine {
+    /// Registers an endpoint with a new secret, which is given out this once.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn create_endpoint(
+        &self,
+        account: AccountId,
+        new: NewEndpoint,
+    ) -> Result<(EndpointId, EndpointRow, Secret), Stop<EndpointRefusal>> {
+        let now = self.clock.now();
+        let id = EndpointId(Ulid::new(now, entropy::bytes(&*self.entropy)));
+        let secret = webhook_secret(&entropy::bytes(&*self.entropy));
+        let sealed = self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy);
+        let row = EndpointRow {
+            url: new.url.into(),
+            events: new.events,
+            description: new.description,
+            secret: sealed,
+            state: endpoint::State::default(),
+            last_success_at: None,
+            last_failure_at: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let row = self.store.commit(CreateEndpoint { account, id, row }).await?;
+        Ok((id, row, secret))
+    }
+
+    /// Changes an endpoint.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn update_endpoint(
+        &self,
+        account: AccountId,
+        endpoint: EndpointId,
+        change: EndpointChange,
+    ) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+        let EndpointChange { url, events, description, enabled } = change;
+        let url = url.map(String::from);
+        self.store.commit(UpdateEndpoint { account, endpoint, url, events, description, enabled }).await
+    }
+
+    /// An endpoint of the account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn endpoint(&self, account: AccountId, id: EndpointId) -> Result<Option<EndpointRow>, StoreError> {
+        self.store.snapshot()?.row(&schema::endpoint(account, id))
+    }
+
+    /// A page of the account's endpoints.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn endpoints(
+        &self,
+        account: AccountId,
+        page: PageRequest,
+    ) -> Result<Page<(EndpointId, EndpointRow)>, StoreError> {
+        let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
+        Ok(Page { rows: rows.into_iter().map(|(id, row)| (EndpointId(id), row)).collect(), next })
+    }
+
+    /// A delivery of the account, with its attempts by number.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn delivery(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+    ) -> Result<Option<(DeliveryRecord, Vec<(u8, AttemptRow)>)>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let key = schema::delivery(account, id);
+        let Some(row) = snapshot.row::<DeliveryRow>(&key)? else { return Ok(None) };
+        let attempts = snapshot.rows::<AttemptRow>(&key, usize::from(ATTEMPTS_MAX))?;
+        let attempts = attempts.into_iter().filter_map(|(key, row)| Some((*key.last()?, row))).collect();
+        let endpoint_enabled = is_enabled(&snapshot, account, row.endpoint)?;
+        Ok(Some((DeliveryRecord { id, row, endpoint_enabled }, attempts)))
+    }
+
+    /// A page of the deliveries of an endpoint; none where there is no such endpoint.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn deliveries(
+        &self,
+        account: AccountId,
+        endpoint: EndpointId,
+        page: PageRequest,
+    ) -> Result<Option<Page<DeliveryRecord>>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let prefix = schema::endpoint(account, endpoint);
+        let Some(of) = snapshot.row::<EndpointRow>(&prefix)? else { return Ok(None) };
+        let endpoint_enabled = of.state.is_enabled();
+        let Page { rows: ids, next } = listing::ids(&snapshot, Table::DeliveriesByEndpoint, &prefix, page)?;
+        let mut rows = Vec::with_capacity(ids.len());
+        for id in ids.into_iter().map(DeliveryId) {
+            if let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, id))? {
+                rows.push(DeliveryRecord { id, row, endpoint_enabled });
+            }
+        }
+        Ok(Some(Page { rows, next }))
+    }
+}
+
+/// Whether the endpoint is there and enabled.
+fn is_enabled(read: &impl Read, account: AccountId, id: EndpointId) -> Result<bool, StoreError> {
+    let row = read.row::<EndpointRow>(&schema::endpoint(account, id))?;
+    Ok(row.is_some_and(|row| row.state.is_enabled()))
+}

@@ -1,0 +1,91 @@
+//! The pump: takes the timers that are due and hands each to whoever serves it. No message, delivery or timer has a task
+//! of its own; what waits, waits as a row.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::backlog::Backlog;
+use super::deliver::Deliveries;
+use super::ports::{Post, Transmit};
+use super::sweep::Sweeper;
+use super::transfer::Transfers;
+use super::{Engine, Ways};
+use crate::store::error::StoreError;
+use crate::store::timer::TimerKind;
+
+/// How many timers are handed out at most before the clock is looked at again.
+const BATCH: usize = 512;
+
+/// The pump and its workers.
+pub struct Pump {
+    engine: Arc<Engine>,
+    backlog: Backlog,
+    transfers: Transfers,
+    deliveries: Deliveries,
+    sweeper: Sweeper,
+}
+
+impl Pump {
+    /// The pump of `engine`, sending through these ports.
+    pub fn new(engine: Arc<Engine>, transmit: Arc<dyn Transmit>, post: Arc<dyn Post>, ways: Ways) -> Self {
+        let backlog = Backlog::default();
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, backlog.clone());
+        let deliveries = Deliveries::new(Arc::clone(&engine), post, backlog.clone());
+        let sweeper = Sweeper::new(Arc::clone(&engine));
+        Self { engine, backlog, transfers, deliveries, sweeper }
+    }
+
+    /// Runs until `stop` says so; then nothing new is begun, and what is on the wire ends on its own.
+    ///
+    /// # Errors
+    /// The store's failure, which is fatal.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
+        while !*stop.borrow() {
+            let room = self.backlog.room();
+            let changed = self.engine.store.near().changed();
+            let freed = self.backlog.freed();
+            let now = self.engine.clock.now();
+            let due = self.engine.store.near().take_due(now, BATCH.min(room));
+            if due.is_dry {
+                self.engine.store.near().refill(now, || self.engine.store.snapshot())?;
+                self.hand_out(due.timers)?;
+                continue;
+            }
+            if !due.timers.is_empty() {
+                self.hand_out(due.timers)?;
+                // Whoever was handed work gets to begin it.
+                tokio::task::yield_now().await;
+                continue;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = freed, if room == 0 => {}
+                () = self.engine.clock.sleep_until(due.next), if room > 0 => {}
+                _ = stop.changed() => {}
+            }
+        }
+        self.transfers.finish().await;
+        self.deliveries.finish().await;
+        Ok(())
+    }
+
+    fn hand_out(&self, timers: Vec<crate::store::timer::Timer>) -> Result<(), StoreError> {
+        if timers.is_empty() {
+            return Ok(());
+        }
+        let snapshot = self.engine.store.snapshot()?;
+        for timer in timers {
+            match timer.kind {
+                TimerKind::Transfer => self.transfers.take(timer, &snapshot)?,
+                TimerKind::Delivery => self.deliveries.take(timer, &snapshot)?,
+                TimerKind::Unpark
+                | TimerKind::DomainCheck
+                | TimerKind::Idempotency
+                | TimerKind::Content
+                | TimerKind::EventLog => self.sweeper.take(timer),
+            }
+        }
+        Ok(())
+    }
+}

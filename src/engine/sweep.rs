@@ -1,0 +1,90 @@
+//! The housekeeping timers: domain checks, parked deliveries, and what is past its time.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::crash::caught;
+use crate::base::id::{DomainId, EndpointId};
+use crate::store::error::Stop;
+use crate::store::op::domain::PostponeDomainCheck;
+use crate::store::op::settle_delivery::Unpark;
+use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIdempotency};
+use crate::store::timer::{Timer, TimerKind};
+
+/// Domain checks at once: they wait for the DNS.
+const AT_ONCE: usize = 8;
+
+/// Serves housekeeping timers.
+pub(super) struct Sweeper {
+    engine: Arc<Engine>,
+    permits: Arc<tokio::sync::Semaphore>,
+}
+
+impl Sweeper {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, permits: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Serves `timer`, which stays taken until its operation is committed.
+    pub(super) fn take(&self, timer: Timer) {
+        let engine = Arc::clone(&self.engine);
+        let permits = Arc::clone(&self.permits);
+        tokio::spawn(async move {
+            let _permit = permits.acquire_owned().await;
+            let served = caught(serve(&engine, timer)).await;
+            let fault = match served {
+                Ok(Ok(())) => return,
+                Ok(Err(fault)) => fault,
+                Err(crashed) => crashed.to_string(),
+            };
+            // The timer's row stays, so the next start serves it again.
+            tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed");
+            engine.store.near().forget(&timer);
+        });
+    }
+}
+
+async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
+    let store = &engine.store;
+    let due = timer.due;
+    match timer.kind {
+        TimerKind::Idempotency => told(store.commit(SweepIdempotency { due }).await),
+        TimerKind::EventLog => told(store.commit(SweepEvents { due }).await),
+        TimerKind::Unpark => {
+            told(store.commit(Unpark { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
+        }
+        TimerKind::Content => destroy_content(engine, timer).await,
+        TimerKind::DomainCheck => check_domain(engine, timer).await,
+        TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),
+    }
+}
+
+fn told<T, R>(answer: Result<T, Stop<R>>) -> Result<(), String> {
+    match answer {
+        Ok(_) => Ok(()),
+        Err(Stop::Refused(_)) => Err("the operation was refused".to_owned()),
+        Err(Stop::Failed(error)) => Err(error.to_string()),
+    }
+}
+
+/// The bytes first, then the timer: a crash in between repeats the destruction, which is then empty.
+async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
+    let content = Arc::clone(engine.store.content());
+    let bucket = timer.due;
+    let destroyed = tokio::task::spawn_blocking(move || content.destroy(bucket)).await;
+    destroyed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    told(engine.store.commit(ContentDestroyed { bucket }).await)
+}
+
+async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
+    let (account, domain) = (timer.account, DomainId(timer.id));
+    match engine.check_domain(account, domain).await {
+        // Where the look moved the timer, this one is gone; where it was stale, it goes now.
+        Ok(row) if row.next_check_at == Some(timer.due) => Err("the domain's timer did not move".to_owned()),
+        Ok(_) => told(engine.store.commit(DropTimer { timer }).await),
+        Err(Stop::Refused(_)) => {
+            told(engine.store.commit(PostponeDomainCheck { account, domain, due: timer.due }).await)
+        }
+        Err(Stop::Failed(error)) => Err(error.to_string()),
+    }
+}

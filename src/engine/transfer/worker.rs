@@ -1,0 +1,159 @@
+//! A worker of a lane: one kept connection, one message after the other. It goes on to the next message while the
+//! last one's outcome is being committed; its lease lasts until then.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::{Attempt, Kept, attempt};
+use super::lane::{Lane, Next};
+use super::{Job, Shared};
+use crate::base::entropy;
+use crate::domain::event::AttemptFacts;
+use crate::engine::crash::caught;
+use crate::engine::lease::Lease;
+use crate::smtp::finding;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::read::Read;
+use crate::store::row::message::TransferRow;
+use crate::store::schema::{self, Table};
+
+/// How long a connection is kept without a message.
+const IDLE: Duration = Duration::from_secs(5);
+
+/// Serves `lane` until nothing is due.
+pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>) {
+    loop {
+        serve(&shared, &lane).await;
+        if !lane.leave() {
+            return;
+        }
+    }
+}
+
+async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>) {
+    let Ok(_connection) = Arc::clone(&shared.connections).acquire_owned().await else { return };
+    let mut kept = None;
+    loop {
+        match lane.next(shared.engine.clock.now()) {
+            Next::Job(job) => {
+                let (back, end) = transfer(shared, lane, *job, kept.take()).await;
+                kept = back;
+                if matches!(end, Progress::Succeeded) {
+                    lane.succeeded();
+                    if lane.grow() {
+                        shared.start_worker(Arc::clone(lane));
+                    }
+                }
+            }
+            Next::Held(job, until) => {
+                let end = TransferEnd::Postponed { until };
+                settle(shared, *job, None, end, AttemptFacts::default());
+            }
+            Next::Nothing => {
+                if kept.is_none() || tokio::time::timeout(IDLE, lane.wait()).await.is_err() {
+                    break;
+                }
+            }
+            Next::Stop => break,
+        }
+    }
+    if let Some(Kept { session, .. }) = kept {
+        session.quit().await;
+    }
+}
+
+/// Whether the site took a message, for the window.
+enum Progress {
+    Succeeded,
+    Other,
+}
+
+async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option<Kept>) -> (Option<Kept>, Progress) {
+    let Some(lease) = shared.leases.take(job.id()) else {
+        // Whoever has it decides; the timer is looked at again when they are done.
+        shared.engine.store.near().forget(&job.timer);
+        return (kept, Progress::Other);
+    };
+    match before_the_wire(shared, &job) {
+        Ok(Ready::Send(message)) => {
+            let tried = caught(attempt(shared, lane, &job.message, message, kept)).await;
+            let Attempt { kept, end, facts } = tried.unwrap_or_else(|crashed| {
+                tracing::error!(message = %job.id(), %crashed, "an attempt crashed");
+                Attempt { kept: None, end: TransferEnd::Crashed, facts: AttemptFacts::default() }
+            });
+            let progress = match end {
+                TransferEnd::Delivered => Progress::Succeeded,
+                _ => Progress::Other,
+            };
+            settle(shared, job, Some(lease), end, facts);
+            (kept, progress)
+        }
+        Ok(Ready::Settle(end)) => {
+            settle(shared, job, Some(lease), end, AttemptFacts::default());
+            (kept, Progress::Other)
+        }
+        Ok(Ready::Stale) => {
+            shared.engine.store.near().forget(&job.timer);
+            (kept, Progress::Other)
+        }
+        Err(error) => {
+            tracing::error!(message = %job.id(), %error, "a message could not be read");
+            settle(shared, job, Some(lease), TransferEnd::Crashed, AttemptFacts::default());
+            (kept, Progress::Other)
+        }
+    }
+}
+
+enum Ready {
+    /// The signed message.
+    Send(Vec<u8>),
+    /// It ends without an attempt.
+    Settle(TransferEnd),
+    /// The timer serves nothing any more.
+    Stale,
+}
+
+/// What the rows say now that the message is leased: whether there is still something to send.
+fn before_the_wire(shared: &Shared, job: &Job) -> Result<Ready, StoreError> {
+    let engine = &shared.engine;
+    let snapshot = engine.store.snapshot()?;
+    let transfer = snapshot.row::<TransferRow>(&schema::message(job.account(), job.id()))?;
+    if transfer.is_none_or(|transfer| transfer.due != Some(job.timer.due)) {
+        return Ok(Ready::Stale);
+    }
+    let suppression = schema::named(job.account(), job.message.to.match_key().as_bytes());
+    if snapshot.get(Table::Suppressions, &suppression)?.is_some() {
+        return Ok(Ready::Settle(TransferEnd::Suppressed));
+    }
+    if engine.clock.now() >= job.message.give_up_at {
+        return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
+    }
+    match engine.store.content().read(job.message.place, job.id()) {
+        Ok(message) => Ok(Ready::Send(message)),
+        Err(crate::store::content::Unreadable::Gone) => Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired()))),
+        Err(crate::store::content::Unreadable::Failed(error)) => Err(error),
+    }
+}
+
+/// Commits the outcome without waiting for it; the lease lasts until it is committed.
+fn settle(shared: &Arc<Shared>, job: Job, lease: Option<Lease>, end: TransferEnd, facts: AttemptFacts) {
+    let store = &shared.engine.store;
+    let op = SettleTransfer {
+        account: job.account(),
+        message: job.id(),
+        due: job.timer.due,
+        end,
+        facts,
+        chance: entropy::bytes(&*shared.engine.entropy),
+    };
+    let engine = Arc::clone(&shared.engine);
+    let timer = job.timer;
+    store.post(op, move |answer| {
+        if let Err(Stop::Failed(error)) = answer {
+            tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
+            engine.store.near().forget(&timer);
+        }
+        drop((job, lease));
+    });
+}

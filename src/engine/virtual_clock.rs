@@ -1,0 +1,157 @@
+//! The virtual clock of `dev --virtual-clock` (contract 8): wall time stands still until it is advanced, step by step in
+//! due order, and an advance is over when everything that came due has been settled.
+//!
+//! It starts at real time, persists beside the store, stands still while the daemon is down and never goes back.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, Notify};
+
+use super::ports::{BoxFuture, Clock};
+use crate::base::time::Timestamp;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read};
+use crate::store::schema::Table;
+use crate::store::timer::Timer;
+
+const FILE: &str = "virtual-clock";
+
+/// Wall time that only moves when it is told to.
+pub struct VirtualClock {
+    now: AtomicU64,
+    started: Timestamp,
+    moved: Notify,
+    file: PathBuf,
+    /// Advances are served one after the other.
+    advancing: Mutex<()>,
+}
+
+/// What an advance did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advanced {
+    /// The time now.
+    pub now: Timestamp,
+    /// How many timers fired.
+    pub fired: u64,
+}
+
+/// Why an advance stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum AdvanceError {
+    /// The clock's file.
+    #[error("the virtual clock could not be kept: {0}")]
+    File(#[from] io::Error),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl VirtualClock {
+    /// The clock of `directory`: where it stood, or at `real` when it is new.
+    ///
+    /// # Errors
+    /// Those of the file system; a file that holds no time.
+    pub fn open(directory: &Path, real: Timestamp) -> io::Result<Self> {
+        let file = directory.join(FILE);
+        let now = match fs::read_to_string(&file) {
+            Ok(text) => {
+                text.trim().parse().map_err(|fault| io::Error::new(io::ErrorKind::InvalidData, format!("{fault}")))?
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => real,
+            Err(error) => return Err(error),
+        };
+        let clock = Self {
+            now: AtomicU64::new(now.as_millis()),
+            started: now,
+            moved: Notify::new(),
+            file,
+            advancing: Mutex::new(()),
+        };
+        clock.keep(now)?;
+        Ok(clock)
+    }
+
+    /// Moves time on by `by`, stopping at each moment at which a timer of `store` is due until all that it causes is
+    /// settled. What is due already is settled first, even where `by` is zero.
+    ///
+    /// # Errors
+    /// Those of the store or the clock's file; time stays where it had come to.
+    pub async fn advance(&self, by: Duration, store: &Arc<Store>) -> Result<Advanced, AdvanceError> {
+        let _turn = self.advancing.lock().await;
+        let fired = store.near().fired();
+        let goal = self.now() + by;
+        self.settled(store).await?;
+        while let Some(due) = next_due(store, self.now(), goal)? {
+            self.set(due)?;
+            self.settled(store).await?;
+        }
+        self.set(goal)?;
+        self.settled(store).await?;
+        Ok(Advanced { now: self.now(), fired: store.near().fired() - fired })
+    }
+
+    fn set(&self, now: Timestamp) -> io::Result<()> {
+        // Kept before anything can be stamped with it, so that time never goes back.
+        self.keep(now)?;
+        self.now.store(now.as_millis(), Ordering::Release);
+        self.moved.notify_waiters();
+        Ok(())
+    }
+
+    fn keep(&self, now: Timestamp) -> io::Result<()> {
+        let half_made = self.file.with_extension("new");
+        fs::write(&half_made, now.to_string())?;
+        fs::rename(&half_made, &self.file)
+    }
+
+    async fn settled(&self, store: &Store) -> Result<(), StoreError> {
+        loop {
+            let changed = store.near().changed();
+            if let Some(failure) = store.health().failure() {
+                return Err(failure.clone());
+            }
+            if store.near().is_settled(self.now()) {
+                return Ok(());
+            }
+            tokio::select! {
+                () = changed => {}
+                failure = store.health().failed() => return Err(failure),
+            }
+        }
+    }
+}
+
+/// The first moment after `now`, up to `goal`, at which a timer is due.
+fn next_due(store: &Store, now: Timestamp, goal: Timestamp) -> Result<Option<Timestamp>, StoreError> {
+    let (from, to) = (Timer::first_after(now), Timer::first_after(goal));
+    let keys = store.snapshot()?.keys(Table::Timers, &from, &to, Order::Ascending, 1)?;
+    Ok(keys.first().and_then(|key| Timer::decode(key)).map(|timer| timer.due))
+}
+
+impl Clock for VirtualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now.load(Ordering::Acquire))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.now().since(self.started)
+    }
+
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            loop {
+                let moved = self.moved.notified();
+                if self.now() >= at {
+                    return;
+                }
+                moved.await;
+            }
+        })
+    }
+}

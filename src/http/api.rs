@@ -1,0 +1,51 @@
+//! THE route table: every address of the API, who may come to it, and what answers.
+
+use hyper::Method;
+
+use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages};
+use super::route::{Access, Route};
+use super::state::Api;
+use crate::domain::api_key::Scope::{Manage, Read, Send};
+
+/// A handler as the table holds it.
+macro_rules! run {
+    ($handler:path) => {
+        |state, call| Box::pin($handler(state, call))
+    };
+}
+
+/// The rows of the API. The operator's socket serves the same table.
+pub fn routes() -> Vec<Route<Api>> {
+    let (get, post, patch) = (Method::GET, Method::POST, Method::PATCH);
+    let operator =
+        |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
+    let scoped =
+        |method: &Method, path, name, scope, handler| Route::scoped(method.clone(), path, name, scope, handler);
+    vec![
+        Route::open(get.clone(), "/healthz", "health", run!(health::lives)),
+        Route::open(get.clone(), "/readyz", "ready", run!(health::ready)),
+        Route::key(get.clone(), "/v1/me", "me", run!(me::show)),
+        scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)),
+        scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
+        scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
+        scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
+        scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
+        scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
+        scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
+        scoped(&get, "/v1/keys/{id}", "keys.show", Read, run!(keys::show)),
+        scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
+        scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
+        scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
+        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify))
+            .with_body(super::route::BodyRule::Ignored),
+        scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
+        scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
+        scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
+        scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
+        scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
+        scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
+        operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
+        operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
+        operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
+    ]
+}

@@ -1,0 +1,66 @@
+//! Sending domains (contract 2).
+
+use hyper::StatusCode;
+
+use super::listing::Listing;
+use super::{id, no_query};
+use crate::base::id::DomainId;
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::domain::DomainView;
+use crate::store::error::Stop;
+use crate::store::op::domain::DomainRefusal;
+
+/// `POST /v1/domains`.
+pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let name = fields.required_text("name").and_then(|text| fields.check("name", text.parse()));
+    let stream = fields.required_text("stream").and_then(|text| fields.check("stream", text.parse()));
+    fields.finish();
+    let (name, stream) = violations.or(|| name.zip(stream))?;
+    let (id, row) = api.engine.create_domain(call.caller.account, name, stream).await.map_err(refused)?;
+    let answer = Answer::json(StatusCode::CREATED, &DomainView::new(id, &row, &api.engine.settings));
+    Ok(answer.with_location(&format!("/v1/domains/{id}")))
+}
+
+/// `GET /v1/domains`.
+pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let listing = Listing::plain(&call, "domains", call.caller.account)?;
+    let Page { rows, next } = api.engine.domains(call.caller.account, listing.page)?;
+    let settings = &api.engine.settings;
+    listing.answer_of(rows.iter().map(|(id, row)| DomainView::new(*id, row, settings)), next)
+}
+
+/// `GET /v1/domains/{id}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let id: DomainId = id(&call)?;
+    let row = api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+}
+
+/// `POST /v1/domains/{id}/verify`.
+pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let id: DomainId = id(&call)?;
+    let row = api.engine.check_domain(call.caller.account, id).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+}
+
+fn refused(stop: Stop<DomainRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),
+        Stop::Refused(DomainRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(DomainRefusal::Taken) => {
+            ApiError::Conflict("Another account has verified this domain; it must be removed there first.".to_owned())
+        }
+        Stop::Failed(error) => error.into(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Webhook endpoints and their deliveries (spec 4.5 and 4.6, contract 5).
+
+use hyper::StatusCode;
+
+use super::listing::Listing;
+use super::{id, label, no_query, texts};
+use crate::base::id::EndpointId;
+use crate::domain::event::EventType;
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::domain::webhook_url::WebhookUrl;
+use crate::engine::Caller;
+use crate::engine::endpoints::{EndpointChange, NewEndpoint};
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::endpoint::{DeliveryView, EndpointView};
+use crate::net::guard::Guard;
+use crate::store::error::Stop;
+use crate::store::op::endpoint::EndpointRefusal;
+use crate::store::op::event::ENDPOINTS_MAX;
+
+/// `POST /v1/webhooks`.
+pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let text = fields.required_text("url");
+    let url = url(&mut fields, text, &api.guard);
+    let events = event_types(&mut fields);
+    let description = description(&mut fields);
+    fields.finish();
+    let new = violations.or(|| Some(NewEndpoint { url: url?, events, description }))?;
+    let (id, row, secret) = api.engine.create_endpoint(call.caller.account, new).await.map_err(refused)?;
+    let answer = Answer::json(StatusCode::CREATED, &EndpointView::with_secret(id, &row, secret.expose_text()));
+    Ok(answer.with_location(&format!("/v1/webhooks/{id}")))
+}
+
+/// `PATCH /v1/webhooks/{id}`. Members that are not given stay; `events` and `description` may be set to null.
+pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let id: EndpointId = id(&call)?;
+    // An endpoint that is not there is a 404 whatever the body says.
+    api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    let object = call.json()?;
+    let is_given = |name: &str| object.contains_key(name);
+    let (sets_events, sets_description) = (is_given("events"), is_given("description"));
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let text = fields.text("url");
+    let url = url(&mut fields, text, &api.guard);
+    let events = event_types(&mut fields);
+    let description = description(&mut fields);
+    let enabled = fields.boolean("enabled");
+    fields.finish();
+    let (events, description) = (sets_events.then_some(events), sets_description.then_some(description));
+    let change = violations.or(|| Some(EndpointChange { url, events, description, enabled }))?;
+    let row = api.engine.update_endpoint(call.caller.account, id, change).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &EndpointView::new(id, &row)))
+}
+
+fn url(fields: &mut Fields<'_>, text: Option<String>, guard: &Guard) -> Option<WebhookUrl> {
+    fields.check("url", WebhookUrl::parse(&text?, |address| guard.permits(address)))
+}
+
+/// The types in the contract's order, each once.
+fn event_types(fields: &mut Fields<'_>) -> Option<Vec<EventType>> {
+    let names = texts(fields, "events")?;
+    if names.is_empty() {
+        fields.fault("events", "must name at least one event type; leave it out to receive all");
+    }
+    let mut named = Vec::with_capacity(names.len());
+    for (place, name) in names.into_iter().enumerate() {
+        named.extend(fields.check::<EventType, _>(&format!("events.{place}"), name.parse()));
+    }
+    Some(EventType::ALL.into_iter().filter(|kind| named.contains(kind)).collect())
+}
+
+fn description(fields: &mut Fields<'_>) -> Option<String> {
+    let text = fields.text("description").filter(|text| !text.is_empty());
+    label(fields, "description", text)
+}
+
+fn refused(stop: Stop<EndpointRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(EndpointRefusal::TooMany) => ApiError::Conflict(format!(
+            "An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them."
+        )),
+        Stop::Refused(EndpointRefusal::NotFound) => ApiError::NotFound,
+        Stop::Failed(error) => error.into(),
+    }
+}
+
+/// `GET /v1/webhooks`.
+pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let listing = Listing::plain(&call, "webhooks", call.caller.account)?;
+    let Page { rows, next } = api.engine.endpoints(call.caller.account, listing.page)?;
+    listing.answer_of(rows.iter().map(|(id, row)| EndpointView::new(*id, row)), next)
+}
+
+/// `GET /v1/webhooks/{id}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let id: EndpointId = id(&call)?;
+    let row = api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &EndpointView::new(id, &row)))
+}
+
+/// `GET /v1/webhooks/{id}/deliveries`.
+pub(in crate::http) async fn deliveries(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
+    let listing = Listing::plain(&call, format!("deliveries of {id}"), account)?;
+    let Page { rows, next } = api.engine.deliveries(account, id, listing.page)?.ok_or(ApiError::NotFound)?;
+    listing.answer_of(rows.iter().map(DeliveryView::new), next)
+}
+
+/// `GET /v1/webhook-deliveries/{id}`.
+pub(in crate::http) async fn delivery(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let found = api.engine.delivery(call.caller.account, id(&call)?)?;
+    let (record, attempts) = found.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &DeliveryView::with_attempts(&record, &attempts)))
+}

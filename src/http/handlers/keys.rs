@@ -1,0 +1,79 @@
+//! API keys (contract 2).
+
+use hyper::StatusCode;
+
+use super::listing::Listing;
+use super::{id, label, no_query, stream, texts};
+use crate::base::time::Timestamp;
+use crate::domain::api_key::Scopes;
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::accounts::{NewKey, NewKeyRefusal};
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::account::KeyView;
+use crate::store::error::Stop;
+
+/// `POST /v1/keys`.
+pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let new = read(&call, api.engine.clock.now())?;
+    let (key, secret) = api.engine.create_key(&call.caller, new).await.map_err(refused)?;
+    let answer = Answer::json(StatusCode::CREATED, &KeyView::with_secret(&key, secret.expose()));
+    Ok(answer.with_location(&format!("/v1/keys/{}", key.id)))
+}
+
+fn read(call: &Call<Caller>, now: Timestamp) -> Result<NewKey, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let name = fields.required_text("name");
+    let name = label(&mut fields, "name", name);
+    let stream = stream(&mut fields);
+    let scopes = texts(&mut fields, "scopes").map(|names| Scopes::parse("scopes", &names));
+    let expires_at = expires_at(&mut fields, now);
+    fields.finish();
+    let scopes = match scopes {
+        Some(Ok(scopes)) => scopes,
+        Some(Err(faults)) => {
+            violations.absorb(faults);
+            Scopes::ALL
+        }
+        None => Scopes::ALL,
+    };
+    Ok(violations.or(|| Some(NewKey { name: name?, stream, scopes, expires_at }))?)
+}
+
+fn expires_at(fields: &mut Fields<'_>, now: Timestamp) -> Option<Timestamp> {
+    let text = fields.text("expires_at")?;
+    let at: Timestamp = fields.check("expires_at", text.parse())?;
+    if at <= now {
+        fields.fault("expires_at", "must lie ahead");
+    }
+    Some(at)
+}
+
+fn refused(stop: Stop<NewKeyRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(NewKeyRefusal::Scope(scope)) => ApiError::ScopeForbidden(scope),
+        Stop::Refused(NewKeyRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
+        Stop::Refused(NewKeyRefusal::NoSuchAccount) => ApiError::NotFound,
+        Stop::Failed(error) => error.into(),
+    }
+}
+
+/// `GET /v1/keys`.
+pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let listing = Listing::plain(&call, "keys", call.caller.account)?;
+    let Page { rows, next } = api.engine.keys(call.caller.account, listing.page)?;
+    listing.answer_of(rows.iter().map(KeyView::new), next)
+}
+
+/// `GET /v1/keys/{id}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let key = api.engine.key(call.caller.account, id(&call)?)?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &KeyView::new(&key)))
+}

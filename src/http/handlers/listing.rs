@@ -1,0 +1,93 @@
+//! Which page of which list is asked for, and the answer that holds it (contract 1). A cursor carries its filters, so it
+//! may be given alone.
+
+use serde::Serialize;
+
+use crate::base::cursor::Cursor;
+use crate::base::id::{AccountId, Ulid};
+use crate::domain::violation::Violations;
+use crate::engine::listing::PageRequest;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+
+/// Filters that a list may have at most.
+const PARAMETERS: [&str; 2] = ["limit", "cursor"];
+
+/// One request for a page.
+pub(super) struct Listing {
+    list: String,
+    account: AccountId,
+    path: String,
+    filters: Vec<(String, String)>,
+    pub(super) page: PageRequest,
+}
+
+impl Listing {
+    /// Reads the query of a list that may be filtered by `known`; what is wrong goes to `violations`.
+    pub(super) fn read<C>(
+        call: &Call<C>,
+        list: impl Into<String>,
+        account: AccountId,
+        known: &[&'static str],
+        violations: &mut Violations,
+    ) -> Self {
+        let list = list.into();
+        let query = call.query(&[&PARAMETERS, known].concat(), violations);
+        let asked = query.page(violations);
+        let given = |name: &&str| query.get(name).map(|value| ((*name).to_owned(), value.to_owned()));
+        let mut filters: Vec<_> = known.iter().filter_map(given).collect();
+        filters.sort_unstable();
+        let mut before = None;
+        if let Some(text) = &asked.cursor
+            && let Some(cursor) = violations.check("cursor", Cursor::decode(text, &list, account, &filters))
+        {
+            before = Some(cursor.before);
+            filters = cursor.filters;
+        }
+        let page = PageRequest { before, limit: asked.limit };
+        Self { list, account, path: call.path().to_owned(), filters, page }
+    }
+
+    /// The same for a list without filters.
+    pub(super) fn plain<C>(call: &Call<C>, list: impl Into<String>, account: AccountId) -> Result<Self, ApiError> {
+        let mut violations = Violations::new();
+        let listing = Self::read(call, list, account, &[], &mut violations);
+        Ok(violations.or(|| Some(listing))?)
+    }
+
+    /// The value of a filter, given now or carried by the cursor.
+    pub(super) fn filter(&self, name: &str) -> Option<&str> {
+        self.filters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a filter, parsed.
+    pub(super) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
+        &self,
+        name: &str,
+        violations: &mut Violations,
+    ) -> Option<T> {
+        violations.check(name, self.filter(name)?.parse())
+    }
+
+    /// The answer with rows that are already written.
+    pub(super) fn answer<R: AsRef<[u8]>>(self, rows: &[R], next: Option<Ulid>) -> Answer {
+        let Self { list, account, path, filters, page } = self;
+        let cursor = next.map(|before| Cursor::new(&list, account, before, filters).encode());
+        Answer::page(&path, page.limit, rows, cursor.as_deref())
+    }
+
+    /// The answer with rows to be written.
+    pub(super) fn answer_of<T: Serialize>(
+        self,
+        rows: impl Iterator<Item = T>,
+        next: Option<Ulid>,
+    ) -> Result<Answer, ApiError> {
+        let rows: Result<Vec<_>, _> = rows.map(|row| serde_json::to_vec(&row)).collect();
+        let rows = rows.map_err(|error| {
+            tracing::error!(%error, "a list can't be written as JSON");
+            ApiError::Internal
+        })?;
+        Ok(self.answer(&rows, next))
+    }
+}

@@ -1,0 +1,29 @@
+//! `GET /v1/me`: the account, its quota and the key that asks.
+
+use hyper::StatusCode;
+
+use super::no_query;
+use crate::engine::Caller;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::account::MeView;
+use crate::machine::rate::RateView;
+
+/// `GET /v1/me`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let engine = &api.engine;
+    let account = api.account_of(&call.caller)?;
+    let quota = engine.quota(&account)?;
+    let limit = engine.settings.requests_per_minute;
+    let key = call.caller.key.as_deref();
+    let rate = match key {
+        Some(key) => engine.rates.view(key.id, limit, engine.clock.monotonic()),
+        None => RateView { limit, remaining: limit, reset_secs: 0 },
+    };
+    let now = engine.clock.now();
+    let view = MeView::new(&account, key, quota, rate, now, &engine.settings, api.body_bytes);
+    Ok(Answer::json(StatusCode::OK, &view))
+}

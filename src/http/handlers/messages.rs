@@ -1,0 +1,227 @@
+//! Messages: sending one (spec 4.1), looking at one, and listing them (contract 3).
+
+use hyper::StatusCode;
+use hyper::header::{HeaderMap, HeaderName};
+use sha2::{Digest as _, Sha256};
+
+use super::listing::Listing;
+use super::{id, no_query};
+use crate::base::id::MessageId;
+use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::listing::Page;
+use crate::engine::messages::{MessageFilter, MessageRecord};
+use crate::engine::submit::SubmitError;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::json::canonical_hash;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::message::{ContentView, MessageView};
+use crate::machine::quota::{QuotaExhausted, QuotaView};
+use crate::mail::read::ListFields;
+use crate::store::op::admission::{IdempotencyClaim, Refusal};
+use crate::store::read::Read as _;
+use crate::store::row::suppression::SuppressionRow;
+use crate::store::schema;
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
+const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
+const QUOTA_WINDOW: HeaderName = HeaderName::from_static("x-service-quota-window");
+const QUOTA_LIMIT: HeaderName = HeaderName::from_static("x-service-quota-limit");
+const QUOTA_REMAINING: HeaderName = HeaderName::from_static("x-service-quota-remaining");
+const QUOTA_RESET: HeaderName = HeaderName::from_static("x-service-quota-reset");
+
+/// `POST /v1/messages`.
+pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (submission, claim) = read(api, &call)?;
+    let (from, to) = (submission.from.clone(), submission.to.clone());
+    let accepted = match api.engine.submit(&call.caller, submission, claim).await {
+        Ok(accepted) => accepted,
+        Err(SubmitError::Refused(Refusal::QuotaExhausted(exhausted))) => {
+            return quota_exceeded(api, &call.caller, exhausted);
+        }
+        Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => {
+            return Err(ApiError::RecipientSuppressed(suppression_reason(api, &call.caller, &to.match_key())?));
+        }
+        Err(error) => return Err(refused(error, &call.caller, from.domain().as_str())),
+    };
+    let location = location(&accepted.answer);
+    let mut answer = Answer::json_bytes(StatusCode::ACCEPTED, accepted.answer);
+    if let Some(location) = location {
+        answer = answer.with_location(&location);
+    }
+    answer = with_quota(answer, &accepted.quota);
+    Ok(if accepted.is_replay { answer.with_header(IDEMPOTENT_REPLAY, "true") } else { answer })
+}
+
+/// The body and the Idempotency-Key, whose faults are told together.
+fn read(api: &Api, call: &Call<Caller>) -> Result<(Submission, Option<IdempotencyClaim>), ApiError> {
+    let body = call.json()?;
+    let mut violations = Violations::new();
+    let key_hash = idempotency_key(&call.headers, &mut violations);
+    let claim = key_hash.map(|key_hash| IdempotencyClaim { key_hash, body_hash: canonical_hash(&body) });
+    let engine = &api.engine;
+    let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
+    let submission = match Submission::lift(body, engine.clock.now(), limits) {
+        Ok(submission) => Some(submission),
+        Err(faults) => {
+            violations.absorb(faults);
+            None
+        }
+    };
+    Ok(violations.or(|| Some((submission?, claim)))?)
+}
+
+/// The SHA-256 of the key, where there is one: 1 to 255 printable ASCII characters, given once.
+fn idempotency_key(headers: &HeaderMap, violations: &mut Violations) -> Option<[u8; 32]> {
+    let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
+    let key = given.next()?.as_bytes();
+    let fits = (1..=IDEMPOTENCY_KEY_CHARACTERS).contains(&key.len()) && key.iter().all(|c| matches!(c, b' '..=b'~'));
+    if !fits {
+        let fault = format!("must be 1 to {IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters");
+        violations.add("Idempotency-Key", fault);
+    }
+    if given.next().is_some() {
+        violations.add("Idempotency-Key", "is given more than once");
+    }
+    Some(Sha256::digest(key).into())
+}
+
+/// Where the message is: its identifier stands in the answer, which for a replay is that of the first request.
+fn location(answer: &[u8]) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named<'a> {
+        id: &'a str,
+    }
+    let named: Named<'_> = serde_json::from_slice(answer).ok()?;
+    Some(format!("/v1/messages/{}", named.id))
+}
+
+/// The quota headers of spec 8.
+fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
+    let (window, view) = quota.tightest();
+    answer
+        .with_header(QUOTA_WINDOW, window.as_str())
+        .with_header(QUOTA_LIMIT, &view.limit.to_string())
+        .with_header(QUOTA_REMAINING, &view.remaining.to_string())
+        .with_header(QUOTA_RESET, &view.reset.to_string())
+}
+
+fn quota_exceeded(api: &Api, caller: &Caller, exhausted: QuotaExhausted) -> Result<Answer, ApiError> {
+    let quota = api.engine.quota(&api.account_of(caller)?)?;
+    let error = ApiError::QuotaExceeded(exhausted.window.as_str(), exhausted.retry_after_secs);
+    Ok(with_quota(error.answer(), &quota))
+}
+
+/// Why an address is suppressed, in one word.
+fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
+    let key = schema::named(caller.account, match_key.as_bytes());
+    let row: Option<SuppressionRow> = api.engine.store.snapshot()?.row(&key)?;
+    let word = row.and_then(|row| serde_json::to_value(row.reason).ok());
+    Ok(word.as_ref().and_then(|word| word.as_str()).unwrap_or("listed").to_owned())
+}
+
+fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
+    let refusal = match error {
+        SubmitError::Invalid(violations) => return violations.into(),
+        SubmitError::InProgress => return ApiError::IdempotencyInProgress,
+        SubmitError::Full => return ApiError::StorageFull,
+        SubmitError::Failed(error) => return error.into(),
+        SubmitError::Refused(refusal) => refusal,
+    };
+    match refusal {
+        Refusal::IdempotencyMismatch => ApiError::IdempotencyMismatch,
+        Refusal::DomainUnknown => ApiError::DomainUnknown(domain.to_owned()),
+        Refusal::StreamForbidden { .. } => {
+            let own = caller.key.as_ref().and_then(|key| key.stream);
+            ApiError::StreamForbidden(own.map(|stream| stream.to_string()).unwrap_or_default())
+        }
+        Refusal::UnsubscribeUrlMissing => {
+            Violations::of("unsubscribe_url", "is required on the marketing stream").into()
+        }
+        Refusal::DomainUnverified => ApiError::DomainUnverified(domain.to_owned()),
+        Refusal::RecipientSuppressed => ApiError::RecipientSuppressed("listed".to_owned()),
+        Refusal::QuotaExhausted(exhausted) => {
+            ApiError::QuotaExceeded(exhausted.window.as_str(), exhausted.retry_after_secs)
+        }
+        // Its domain was changed under the message again and again: worth another try.
+        Refusal::DomainChanged => ApiError::Overloaded,
+    }
+}
+
+/// `GET /v1/messages/{id}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let record = find(api, &call)?;
+    let is_raw = record.row.is_raw;
+    let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
+    let read = move |signed| ContentView::of(signed, is_raw, list_fields);
+    let content = api.engine.content(&record, read).await?;
+    let events = api.engine.timeline(call.caller.account, record.id)?;
+    let view = MessageView::alone(&record, content.as_ref(), api.engine.clock.now());
+    let json = view.with_events(&events).map_err(|error| {
+        tracing::error!(%error, "a message can't be written as JSON");
+        ApiError::Internal
+    })?;
+    Ok(Answer::json_bytes(StatusCode::OK, json))
+}
+
+/// `GET /v1/messages/{id}/raw`.
+pub(in crate::http) async fn raw(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
+    let record = find(api, &call)?;
+    let signed = api.engine.content(&record, |signed| signed).await?.ok_or(ApiError::ContentGone)?;
+    Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed))
+}
+
+fn find(api: &Api, call: &Call<Caller>) -> Result<MessageRecord, ApiError> {
+    api.engine.message(call.caller.account, id(call)?)?.ok_or(ApiError::NotFound)
+}
+
+/// What a list of messages may be filtered by.
+const FILTERS: [&str; 8] = ["to", "from", "subject", "message_id_header", "status", "stream", "after", "before"];
+
+/// `GET /v1/messages`.
+pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let account = call.caller.account;
+    let mut violations = Violations::new();
+    let listing = Listing::read(&call, "messages", account, &FILTERS, &mut violations);
+    let id = listing.filter("message_id_header").map(named_id);
+    let words = listing.filter("subject").unwrap_or_default().to_lowercase();
+    let filter = MessageFilter {
+        to: listing.parsed("to", &mut violations),
+        from: listing.parsed("from", &mut violations),
+        subject_words: words.split_whitespace().map(str::to_owned).collect(),
+        id: id.flatten(),
+        status: listing.parsed("status", &mut violations),
+        stream: listing.parsed("stream", &mut violations),
+        after: listing.parsed("after", &mut violations),
+        before: listing.parsed("before", &mut violations),
+    };
+    violations.or(|| Some(()))?;
+    if id == Some(None) {
+        // A Message-ID that is none of ours names no message.
+        return Ok(listing.answer::<&[u8]>(&[], None));
+    }
+    let header = listing.filter("message_id_header").map(bare).map(str::to_owned);
+    let Page { mut rows, next } = api.engine.messages(account, filter, listing.page).await?;
+    rows.retain(|record| {
+        header.as_deref().is_none_or(|header| bare(&record.row.message_id_header(record.id)) == header)
+    });
+    let now = api.engine.clock.now();
+    listing.answer_of(rows.iter().map(|record| MessageView::in_list(record, now)), next)
+}
+
+/// A Message-ID without its angle brackets, which people leave off.
+fn bare(header: &str) -> &str {
+    let header = header.trim();
+    header.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(header)
+}
+
+/// The message that a Message-ID names: its left side is the identifier (spec 2.2).
+fn named_id(header: &str) -> Option<MessageId> {
+    bare(header).split_once('@')?.0.parse().ok()
+}

@@ -1,0 +1,66 @@
+//! The handlers: each reads what was asked, has the engine do it, and shows what came of it. What they share stands here.
+
+pub(super) mod accounts;
+pub(super) mod domains;
+pub(super) mod endpoints;
+pub(super) mod events;
+pub(super) mod health;
+pub(super) mod keys;
+mod listing;
+pub(super) mod me;
+pub(super) mod messages;
+
+use std::str::FromStr;
+
+use super::error::ApiError;
+use super::route::Call;
+use crate::domain::fields::Fields;
+use crate::domain::stream::Stream;
+use crate::domain::text::{has_control, is_longer};
+use crate::domain::violation::Violations;
+
+/// Characters of a name or a description that an account gives.
+const LABEL_CHARACTERS: usize = 255;
+
+/// The identifier in the path. One that is malformed is as unknown as any other (contract 1).
+fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
+    call.param("id").parse().map_err(|_| ApiError::NotFound)
+}
+
+/// Refuses any query parameter: none is known here.
+fn no_query<C>(call: &Call<C>) -> Result<(), ApiError> {
+    let mut violations = Violations::new();
+    call.query(&[], &mut violations);
+    Ok(violations.or(|| Some(()))?)
+}
+
+/// A name, where it can be shown.
+fn label(fields: &mut Fields<'_>, name: &'static str, text: Option<String>) -> Option<String> {
+    let text = text?;
+    if text.trim().is_empty() || is_longer(&text, LABEL_CHARACTERS) || has_control(&text) {
+        fields.fault(
+            name,
+            format!("must have 1 to {LABEL_CHARACTERS} characters, not all white space, and no control characters"),
+        );
+    }
+    Some(text)
+}
+
+/// A stream, where one is given.
+fn stream(fields: &mut Fields<'_>) -> Option<Stream> {
+    let text = fields.text("stream")?;
+    fields.check("stream", text.parse())
+}
+
+/// The texts of an array; what is no text is a fault under its place.
+fn texts(fields: &mut Fields<'_>, name: &'static str) -> Option<Vec<String>> {
+    let values = fields.array(name)?;
+    let mut texts = Vec::with_capacity(values.len());
+    for (place, value) in values.into_iter().enumerate() {
+        match value {
+            serde_json::Value::String(text) => texts.push(text),
+            _ => fields.fault(&format!("{name}.{place}"), "must be a string"),
+        }
+    }
+    Some(texts)
+}

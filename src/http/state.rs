@@ -1,0 +1,109 @@
+//! What the handlers share: the engine, and the numbers of the configuration that only the interface needs. As a
+//! [`Gate`] it says who is at the door.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use super::dev::Dev;
+use super::error::ApiError;
+use super::service::{Admission, Gate};
+use crate::base::id::AccountId;
+use crate::domain::account::Account;
+use crate::domain::api_key::Scope;
+use crate::domain::violation::Violations;
+use crate::engine::listing::PageRequest;
+use crate::engine::{Caller, Engine};
+use crate::net::guard::Guard;
+
+/// The state of the API.
+pub struct Api {
+    /// Everything that handlers call.
+    pub engine: Arc<Engine>,
+    /// Which addresses a webhook's URL may name.
+    pub guard: Arc<Guard>,
+    /// What `dev` adds; nothing in `serve`.
+    pub dev: Option<Arc<Dev>>,
+    /// The most bytes of a request's body (`limits.body_bytes`).
+    pub body_bytes: usize,
+    is_shutting_down: AtomicBool,
+}
+
+impl Api {
+    /// The state over an engine.
+    pub const fn new(engine: Arc<Engine>, guard: Arc<Guard>, body_bytes: usize, dev: Option<Arc<Dev>>) -> Self {
+        Self { engine, guard, dev, body_bytes, is_shutting_down: AtomicBool::new(false) }
+    }
+
+    /// Has `/readyz` say from now on that the service is going.
+    pub fn shut_down(&self) {
+        self.is_shutting_down.store(true, Relaxed);
+    }
+
+    /// Whether new work is taken.
+    ///
+    /// # Errors
+    /// The 503 that says why not.
+    pub(super) fn check_ready(&self) -> Result<(), ApiError> {
+        if self.is_shutting_down.load(Relaxed) {
+            return Err(ApiError::ShuttingDown);
+        }
+        let store = &self.engine.store;
+        if store.health().failure().is_some() {
+            return Err(ApiError::StorageFailed);
+        }
+        if store.free_octets()? < self.engine.settings.min_free_octets {
+            return Err(ApiError::StorageFull);
+        }
+        Ok(())
+    }
+
+    /// The account of a caller; it is there, since its key or its name was found.
+    pub(super) fn account_of(&self, caller: &Caller) -> Result<Account, ApiError> {
+        self.engine.account(caller.account)?.ok_or(ApiError::Internal)
+    }
+
+    /// The only account, for commands that name none.
+    fn only_account(&self) -> Result<AccountId, ApiError> {
+        let accounts = self.engine.accounts(PageRequest { before: None, limit: 2 })?.rows;
+        match accounts.as_slice() {
+            [only] => Ok(only.id),
+            [] => Err(Violations::of("account", "there is none yet; add one first").into()),
+            _ => Err(Violations::of("account", "name one, for there are several").into()),
+        }
+    }
+}
+
+impl Gate for Api {
+    type Caller = Caller;
+
+    async fn authenticate(&self, key: &str) -> Result<Option<Caller>, ApiError> {
+        Ok(self.engine.authenticate(key)?)
+    }
+
+    async fn operator(&self, account: Option<&str>) -> Result<Caller, ApiError> {
+        let account = match account {
+            Some(named) => {
+                let id = named.parse().map_err(|_| ApiError::NotFound)?;
+                self.engine.account(id)?.ok_or(ApiError::NotFound)?.id
+            }
+            None => self.only_account()?,
+        };
+        Ok(Caller { account, key: None })
+    }
+
+    fn may(&self, caller: &Caller, scope: Scope) -> bool {
+        caller.key.as_ref().is_none_or(|key| key.scopes.contains(scope))
+    }
+
+    fn admit(&self, caller: &Caller) -> Admission {
+        let engine = &self.engine;
+        let limit = engine.settings.requests_per_minute;
+        let now = engine.clock.monotonic();
+        let Some(key) = &caller.key else { return Admission { left: limit.into(), reset_s: 0, refused: None } };
+        let (view, refused) = match engine.rates.admit(key.id, limit, now) {
+            Ok(view) => (view, None),
+            Err(limited) => (limited.view, Some(limited.retry_after_secs)),
+        };
+        Admission { left: view.remaining.into(), reset_s: view.reset_secs, refused }
+    }
+}

@@ -1,0 +1,178 @@
+//! An account, its keys, and what `GET /v1/me` tells (contract 2, contract 8 `account show`).
+
+use serde::Serialize;
+
+use crate::base::id::{self, AccountId, KeyId};
+use crate::base::time::{Timestamp, iso};
+use crate::domain::account::Account;
+use crate::domain::api_key::{ApiKey, Scope};
+use crate::domain::limits;
+use crate::domain::stream::Stream;
+use crate::engine::settings::Settings;
+use crate::machine::quota::QuotaView;
+use crate::machine::rate::RateView;
+use crate::store::op::event::ENDPOINTS_MAX;
+
+/// An account as its operator sees it.
+#[derive(Serialize)]
+pub(in crate::http) struct AccountView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: AccountId,
+    name: &'a str,
+    time_zone: &'a str,
+    content_retention_days: u16,
+    hosted_unsubscribe: bool,
+    quota: crate::domain::account::QuotaLimits,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+}
+
+impl<'a> AccountView<'a> {
+    pub(in crate::http) fn new(account: &'a Account) -> Self {
+        Self {
+            id: account.id,
+            name: account.name.as_str(),
+            time_zone: account.time_zone.as_str(),
+            content_retention_days: account.content_retention_days.get(),
+            hosted_unsubscribe: account.hosted_unsubscribe,
+            quota: account.quota,
+            created_at: account.created_at,
+        }
+    }
+}
+
+/// An API key; its secret only in the answer that makes it.
+#[derive(Serialize)]
+pub(in crate::http) struct KeyView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: KeyId,
+    name: &'a str,
+    prefix: &'a str,
+    stream: Option<Stream>,
+    scopes: Vec<Scope>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "iso::option::serialize")]
+    last_used_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::option::serialize")]
+    expires_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::option::serialize")]
+    revoked_at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<&'a str>,
+}
+
+impl<'a> KeyView<'a> {
+    pub(in crate::http) fn new(key: &'a ApiKey) -> Self {
+        Self {
+            id: key.id,
+            name: &key.name,
+            prefix: &key.prefix,
+            stream: key.stream,
+            scopes: key.scopes.as_list(),
+            created_at: key.created_at,
+            last_used_at: key.last_used_at,
+            expires_at: key.expires_at,
+            revoked_at: key.revoked_at,
+            key: None,
+        }
+    }
+
+    pub(in crate::http) fn with_secret(key: &'a ApiKey, secret: &'a str) -> Self {
+        Self { key: Some(secret), ..Self::new(key) }
+    }
+}
+
+/// What `GET /v1/me` tells.
+#[derive(Serialize)]
+pub(in crate::http) struct MeView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: AccountId,
+    name: &'a str,
+    time_zone: &'a str,
+    content_retention_days: u16,
+    key: Option<OwnKeyView<'a>>,
+    quota: QuotaView,
+    rate_limit: RateLimitView,
+    limits: LimitsView,
+    version: &'static str,
+}
+
+/// The key that asks; null for the operator.
+#[derive(Serialize)]
+struct OwnKeyView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: KeyId,
+    name: &'a str,
+    prefix: &'a str,
+    stream: Option<Stream>,
+    scopes: Vec<Scope>,
+}
+
+/// The key's request rate.
+#[derive(Serialize)]
+struct RateLimitView {
+    limit: u32,
+    remaining: u32,
+    /// Seconds since the epoch.
+    reset: u64,
+}
+
+/// The limits that a client may want to know before it sends.
+#[derive(Serialize)]
+struct LimitsView {
+    request_bytes: usize,
+    message_bytes: usize,
+    body_bytes: usize,
+    subject_characters: usize,
+    headers: usize,
+    attachments: usize,
+    metadata_pairs: usize,
+    queue_lifetime_seconds: u64,
+    webhooks: usize,
+}
+
+impl<'a> MeView<'a> {
+    pub(in crate::http) fn new(
+        account: &'a Account,
+        key: Option<&'a ApiKey>,
+        quota: QuotaView,
+        rate: RateView,
+        now: Timestamp,
+        settings: &Settings,
+        request_bytes: usize,
+    ) -> Self {
+        let key = key.map(|key| OwnKeyView {
+            id: key.id,
+            name: &key.name,
+            prefix: &key.prefix,
+            stream: key.stream,
+            scopes: key.scopes.as_list(),
+        });
+        Self {
+            id: account.id,
+            name: account.name.as_str(),
+            time_zone: account.time_zone.as_str(),
+            content_retention_days: account.content_retention_days.get(),
+            key,
+            quota,
+            rate_limit: RateLimitView {
+                limit: rate.limit,
+                remaining: rate.remaining,
+                reset: now.as_millis().div_ceil(1000) + rate.reset_secs,
+            },
+            limits: LimitsView {
+                request_bytes,
+                message_bytes: limits::MESSAGE_OCTETS,
+                body_bytes: limits::BODY_OCTETS,
+                subject_characters: limits::SUBJECT_CHARACTERS,
+                headers: limits::HEADERS_COUNT,
+                attachments: limits::ATTACHMENTS_COUNT,
+                metadata_pairs: limits::METADATA_COUNT,
+                queue_lifetime_seconds: settings.queue_lifetime.as_secs(),
+                webhooks: ENDPOINTS_MAX,
+            },
+            version: env!("CARGO_PKG_VERSION"),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! A sending domain with its keys and the records that it should publish (contract 2).
+
+use serde::Serialize;
+
+use crate::base::id::{self, DomainId};
+use crate::base::time::{Timestamp, iso};
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::domain::stream::Stream;
+use crate::engine::domains::{ExpectedRecord, expected_records};
+use crate::engine::settings::Settings;
+use crate::store::row::domain::{DkimKeyRow, DomainRow};
+
+/// A sending domain.
+#[derive(Serialize)]
+pub(in crate::http) struct DomainView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: DomainId,
+    name: &'a str,
+    stream: Stream,
+    status: DomainStatus,
+    #[serde(serialize_with = "iso::option::serialize")]
+    verified_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::option::serialize")]
+    last_checked_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::option::serialize")]
+    next_check_at: Option<Timestamp>,
+    dkim: Vec<DkimView<'a>>,
+    records: Vec<RecordView<'a>>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+}
+
+#[derive(Serialize)]
+struct DkimView<'a> {
+    selector: &'a str,
+    algorithm: DkimAlgorithm,
+    state: DkimState,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+}
+
+#[derive(Serialize)]
+struct RecordView<'a> {
+    purpose: RecordPurpose,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    name: String,
+    value: String,
+    required: bool,
+    status: RecordStatus,
+    found: &'a [String],
+}
+
+impl<'a> DomainView<'a> {
+    pub(in crate::http) fn new(id: DomainId, row: &'a DomainRow, settings: &Settings) -> Self {
+        let records = expected_records(row, settings);
+        Self {
+            id,
+            name: row.name.as_str(),
+            stream: row.stream,
+            status: row.status,
+            verified_at: row.verified_at,
+            last_checked_at: row.last_checked_at,
+            next_check_at: row.next_check_at,
+            dkim: row.dkim.iter().map(DkimView::new).collect(),
+            records: records.into_iter().map(|record| RecordView::new(record, row)).collect(),
+            created_at: row.created_at,
+        }
+    }
+}
+
+impl<'a> DkimView<'a> {
+    fn new(key: &'a DkimKeyRow) -> Self {
+        Self { selector: &key.selector, algorithm: key.algorithm, state: key.state, created_at: key.created_at }
+    }
+}
+
+impl<'a> RecordView<'a> {
+    fn new(record: ExpectedRecord, row: &'a DomainRow) -> Self {
+        let same = |purpose, name: &str| purpose == record.purpose && *name == record.name;
+        let finding = row.findings.iter().find(|finding| same(finding.purpose, &finding.name));
+        Self {
+            status: finding.map_or(RecordStatus::Unchecked, |finding| finding.status),
+            found: finding.map_or(&[], |finding| &finding.found),
+            purpose: record.purpose,
+            kind: record.kind.as_str(),
+            name: record.name,
+            value: record.value,
+            required: record.required,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! A webhook endpoint, and its deliveries with their attempts (contract 5).
+
+use serde::Serialize;
+
+use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId, MessageId};
+use crate::base::time::{Timestamp, iso};
+use crate::domain::event::EventType;
+use crate::engine::endpoints::DeliveryRecord;
+use crate::machine::delivery::{Stage, Status};
+use crate::store::row::delivery::AttemptRow;
+use crate::store::row::endpoint::EndpointRow;
+
+/// An endpoint; its secret only in the answer that makes it.
+#[derive(Serialize)]
+pub(in crate::http) struct EndpointView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: EndpointId,
+    url: &'a str,
+    events: Option<&'a [EventType]>,
+    description: Option<&'a str>,
+    enabled: bool,
+    #[serde(serialize_with = "iso::option::serialize")]
+    disabled_at: Option<Timestamp>,
+    disabled_reason: Option<&'static str>,
+    consecutive_failures: u8,
+    #[serde(serialize_with = "iso::option::serialize")]
+    last_success_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::option::serialize")]
+    last_failure_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+    #[serde(serialize_with = "iso::serialize")]
+    updated_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    secret: Option<&'a str>,
+}
+
+impl<'a> EndpointView<'a> {
+    pub(in crate::http) fn new(id: EndpointId, row: &'a EndpointRow) -> Self {
+        Self {
+            id,
+            url: &row.url,
+            events: row.events.as_deref(),
+            description: row.description.as_deref(),
+            enabled: row.state.is_enabled(),
+            disabled_at: row.state.disabled_at(),
+            disabled_reason: row.state.disabled_reason(),
+            consecutive_failures: row.state.consecutive_failures(),
+            last_success_at: row.last_success_at,
+            last_failure_at: row.last_failure_at,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            secret: None,
+        }
+    }
+
+    pub(in crate::http) fn with_secret(id: EndpointId, row: &'a EndpointRow, secret: &'a str) -> Self {
+        Self { secret: Some(secret), ..Self::new(id, row) }
+    }
+}
+
+/// A delivery; its attempts only where it is looked at alone.
+#[derive(Serialize)]
+pub(in crate::http) struct DeliveryView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: DeliveryId,
+    #[serde(serialize_with = "id::as_text")]
+    webhook_id: EndpointId,
+    #[serde(serialize_with = "id::as_text")]
+    event_id: EventId,
+    event_type: EventType,
+    #[serde(serialize_with = "id::as_text")]
+    message_id: MessageId,
+    status: Status,
+    attempt: u8,
+    #[serde(serialize_with = "iso::option::serialize")]
+    next_attempt_at: Option<Timestamp>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempts: Option<Vec<AttemptView<'a>>>,
+}
+
+#[derive(Serialize)]
+struct AttemptView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: AttemptId,
+    attempt: u8,
+    #[serde(serialize_with = "iso::serialize")]
+    at: Timestamp,
+    status: Option<u16>,
+    error: Option<&'a str>,
+    duration_ms: u64,
+    response_body: Option<&'a str>,
+}
+
+impl<'a> DeliveryView<'a> {
+    pub(in crate::http) fn new(record: &DeliveryRecord) -> Self {
+        let DeliveryRecord { id, row, endpoint_enabled } = record;
+        let status = row.state.status(*endpoint_enabled);
+        // What is held waits for its endpoint, not for a time.
+        let next_attempt_at = match (status, row.state.stage) {
+            (Status::Pending, Stage::Pending { due }) => Some(due),
+            (Status::Pending | Status::Held | Status::Delivered | Status::Failed, _) => None,
+        };
+        Self {
+            id: *id,
+            webhook_id: row.endpoint,
+            event_id: row.event,
+            event_type: row.kind,
+            message_id: row.message,
+            status,
+            attempt: row.state.attempts,
+            next_attempt_at,
+            created_at: row.state.created_at,
+            attempts: None,
+        }
+    }
+
+    pub(in crate::http) fn with_attempts(record: &DeliveryRecord, attempts: &'a [(u8, AttemptRow)]) -> Self {
+        let attempts = attempts.iter().map(|(number, row)| AttemptView {
+            id: row.id,
+            attempt: *number,
+            at: row.at,
+            status: row.status,
+            error: row.error.as_deref(),
+            duration_ms: row.duration_ms,
+            response_body: row.response_body.as_deref(),
+        });
+        Self { attempts: Some(attempts.collect()), ..Self::new(record) }
+    }
+}

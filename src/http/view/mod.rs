@@ -1,0 +1,7 @@
+//! The JSON of the API's records: structs whose fields are exactly the contract's, in its order. They borrow rows and
+//! are serialised at once.
+
+pub(super) mod account;
+pub(super) mod domain;
+pub(super) mod endpoint;
+pub(super) mod message;

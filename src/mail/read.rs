@@ -1,0 +1,212 @@
+//! A stored message taken apart again for its owner: texts, custom fields, and what was attached (contract 3, message
+//! record). The reverse of `compose`, up to what composing does not keep: the kind of line ends and the last one.
+
+use std::collections::BTreeMap;
+
+use mail_parser::{Encoding, Message, MessageParser, MessagePart, MimeHeaders as _, PartType};
+use serde::Serialize;
+
+use super::section::{self, Field};
+
+/// Fields that we write or sign ourselves, in lower case.
+const OWN_FIELDS: [&str; 7] = ["from", "to", "subject", "date", "message-id", "mime-version", "dkim-signature"];
+/// Fields that are ours where an unsubscribe URL was given.
+const LIST_FIELDS: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
+
+/// Whether the message has list fields of our own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ListFields {
+    /// We wrote them for an unsubscribe URL.
+    Ours,
+    /// Any there are, the caller wrote.
+    Callers,
+}
+
+/// What a message is made of.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Parts {
+    /// The plain text.
+    pub text: Option<String>,
+    /// The HTML.
+    pub html: Option<String>,
+    /// The caller's own fields, decoded; values of a name that occurs again stand on lines of their own.
+    pub headers: BTreeMap<String, String>,
+    /// The files.
+    pub attachments: Vec<AttachedFile>,
+}
+
+/// A file in a message.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct AttachedFile {
+    /// Its name, where it has one.
+    pub filename: Option<String>,
+    /// Its media type with parameters, as the message has it.
+    pub content_type: String,
+    /// Its octets, decoded.
+    pub size: usize,
+}
+
+/// Takes `message` apart. What can't be read is left out: raw messages are their sender's own.
+pub fn parts_of(message: &[u8], list_fields: ListFields) -> Parts {
+    let (fields, _) = section::split(message);
+    let headers = custom_fields(&fields, list_fields);
+    let Some(parsed) = MessageParser::default().parse(message) else {
+        return Parts { headers, ..Parts::default() };
+    };
+    let mut parts = Parts { headers, ..Parts::default() };
+    for (place, part) in parsed.parts.iter().enumerate() {
+        match &part.body {
+            PartType::Multipart(_) => {}
+            PartType::Text(text) if is_body(&parsed, place, part) && parts.text.is_none() => {
+                parts.text = Some(shown(text));
+            }
+            PartType::Html(html) if is_body(&parsed, place, part) && parts.html.is_none() => {
+                parts.html = Some(shown(html));
+            }
+            PartType::Text(_)
+            | PartType::Html(_)
+            | PartType::Binary(_)
+            | PartType::InlineBinary(_)
+            | PartType::Message(_) => parts.attachments.push(attached(message, part)),
+        }
+    }
+    parts
+}
+
+/// Whether the part is one that a reader shows as the message itself.
+fn is_body(message: &Message<'_>, place: usize, part: &MessagePart<'_>) -> bool {
+    let listed = |list: &[u32]| list.iter().any(|id| usize::try_from(*id) == Ok(place));
+    part.attachment_name().is_none() && (listed(&message.text_body) || listed(&message.html_body))
+}
+
+/// The text with LF line ends and without the last, which composing adds wherever it is missing.
+fn shown(text: &str) -> String {
+    let mut text = text.replace("\r\n", "\n");
+    if text.ends_with('\n') {
+        text.pop();
+    }
+    text
+}
+
+fn attached(message: &[u8], part: &MessagePart<'_>) -> AttachedFile {
+    let slice = |from: u32, to: u32| message.get(from as usize..to as usize).unwrap_or_default();
+    let kind = part.headers.iter().find(|header| header.name.as_str().eq_ignore_ascii_case("Content-Type"));
+    let content_type = kind.map(|header| unfolded(slice(header.offset_start, header.offset_end)));
+    let size = match part.encoding {
+        // Of text the parser keeps its own UTF-8 form, so its octets are counted where they are written.
+        Encoding::Base64 => base64_octets(slice(part.offset_body, part.offset_end)),
+        Encoding::None | Encoding::QuotedPrintable => part.len(),
+    };
+    AttachedFile {
+        filename: part.attachment_name().map(str::to_owned),
+        content_type: content_type.unwrap_or_else(|| "text/plain".to_owned()),
+        size,
+    }
+}
+
+fn base64_octets(text: &[u8]) -> usize {
+    text.iter().filter(|c| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/')).count() * 3 / 4
+}
+
+fn unfolded(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).replace("\r\n", "").trim().to_owned()
+}
+
+fn custom_fields(fields: &[Field<'_>], list_fields: ListFields) -> BTreeMap<String, String> {
+    let mut custom = BTreeMap::<String, String>::new();
+    for field in fields {
+        let name = String::from_utf8_lossy(field.name).into_owned();
+        let lower = name.to_ascii_lowercase();
+        let own = OWN_FIELDS.contains(&lower.as_str())
+            || lower.starts_with("content-")
+            || (list_fields == ListFields::Ours && LIST_FIELDS.contains(&lower.as_str()));
+        if own || field.value.is_none() {
+            continue;
+        }
+        let value = decoded(field);
+        let twice = custom.get_mut(&name);
+        match twice {
+            Some(first) => {
+                first.push('\n');
+                first.push_str(&value);
+            }
+            None => drop(custom.insert(name, value)),
+        }
+    }
+    custom
+}
+
+/// The value as its sender meant it: encoded words (RFC 2047) decoded, and all else as it stands.
+fn decoded(field: &Field<'_>) -> String {
+    let plain = field.unfolded();
+    if !plain.contains("=?") {
+        return plain;
+    }
+    // The parser decodes an unstructured field under a name that it knows as one.
+    let line = [b"Subject:", field.value.unwrap_or_default()].concat();
+    let parsed = MessageParser::default().parse_headers(&line);
+    let text = parsed.as_ref().and_then(|message| message.subject()).map(str::to_owned);
+    text.unwrap_or(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::MessageId;
+    use crate::base::time::Timestamp;
+    use crate::domain::stream::Stream;
+    use crate::domain::submission::{Submission, SubmissionLimits};
+    use crate::mail::compose::{ComposeFacts, compose};
+
+    /// What comes out of a submission that was composed.
+    fn round(mut json: serde_json::Value) -> Parts {
+        json["from"] = "a@example.com".into();
+        json["to"] = "b@example.net".into();
+        let serde_json::Value::Object(object) = json else { panic!("no object") };
+        let limits = SubmissionLimits { queue_lifetime: std::time::Duration::from_secs(172_800) };
+        let submission = Submission::lift(object, Timestamp::ZERO, limits).unwrap();
+        let facts =
+            ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO, stream: Stream::Transactional };
+        parts_of(&compose(&submission, &facts).unwrap().bytes, ListFields::Ours)
+    }
+
+    #[test]
+    fn what_was_composed_is_read_back() {
+        for text in ["hello", "one\n\ntwo", "größe\nweiß", "漢字漢字漢字\n漢字"] {
+            assert_eq!(round(serde_json::json!({ "text": text })).text.as_deref(), Some(text));
+            let both = round(serde_json::json!({ "text": text, "html": format!("<p>{text}</p>") }));
+            assert_eq!((both.text.as_deref(), both.html), (Some(text), Some(format!("<p>{text}</p>"))));
+        }
+        let html = round(serde_json::json!({ "html": "<p>x</p>" }));
+        assert_eq!((html.text, html.html.as_deref()), (None, Some("<p>x</p>")));
+    }
+
+    #[test]
+    fn custom_fields_are_told_and_ours_are_not() {
+        let parts = round(serde_json::json!({
+            "text": "x", "subject": "s", "unsubscribe_url": "https://example.com/u",
+            "headers": { "X-Tag": "a  b", "X-Long": "word ".repeat(60).trim_end(), "X-Name": "Grüße aus Wien",
+                         "Reply-To": "c@example.com" },
+        }));
+        let names: Vec<_> = parts.headers.keys().map(String::as_str).collect();
+        assert_eq!(names, ["Reply-To", "X-Long", "X-Name", "X-Tag"]);
+        assert_eq!((parts.headers["X-Tag"].as_str(), parts.headers["X-Name"].as_str()), ("a  b", "Grüße aus Wien"));
+        assert_eq!(parts.headers["X-Long"], "word ".repeat(60).trim_end());
+    }
+
+    #[test]
+    fn files_are_told_with_their_decoded_size() {
+        let parts = round(serde_json::json!({
+            "text": "see there", "html": "<img src=\"cid:logo\">",
+            "attachments": [
+                { "filename": "ä.csv", "content": "w6TDtg==", "content_type": "text/csv" },
+                { "filename": "logo.png", "content": "iVBORw==", "content_type": "image/png", "content_id": "logo" },
+            ],
+        }));
+        assert_eq!(parts.text.as_deref(), Some("see there"));
+        let mut files: Vec<_> = parts.attachments.iter().map(|f| (f.filename.as_deref(), f.size)).collect();
+        files.sort_unstable();
+        assert_eq!(files, [(Some("logo.png"), 4), (Some("ä.csv"), 4)]);
+        assert!(parts.attachments.iter().any(|file| file.content_type.starts_with("image/png")));
+    }
+}

@@ -1,0 +1,91 @@
+//! What a POST is answered, and what the answer promises.
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::support::Dev;
+
+#[tokio::test]
+async fn the_202_has_exactly_the_specifications_fields_and_the_quota() {
+    let dev = Dev::start();
+    let body = json!({"from": "hello@example.test", "to": "You@Example.ORG", "subject": "Hello", "text": "x"});
+    let answer = dev.post("/v1/messages", body).await.expect(202);
+    let accepted = answer.json();
+    let mut fields: Vec<_> = accepted.as_object().unwrap().keys().map(String::as_str).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, ["created_at", "from", "id", "message_id_header", "status", "stream", "subject", "to"]);
+    assert_eq!(accepted["to"], "You@Example.ORG");
+    assert_eq!(accepted["message_id_header"], format!("<{}@example.test>", accepted["id"].as_str().unwrap()));
+    assert_eq!(answer.header("x-service-quota-window"), "hour");
+    assert_eq!(answer.header("x-service-quota-remaining"), "9999");
+    assert_eq!(answer.header("location"), format!("/v1/messages/{}", accepted["id"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_key_is_bound_for_24_hours_to_the_second_and_replays_the_same_bytes_after_a_crash() {
+    let directory = tempfile::tempdir().unwrap();
+    let dev = Dev::on(directory.path(), &["--virtual-clock"]);
+    let body = json!({"from": "hello@example.test", "to": "you@example.org", "text": "once"});
+    let key = [("idempotency-key", "order-1")];
+    let first = dev.call_with(Method::POST, "/v1/messages", Some(body.clone()), &key).await.expect(202);
+    dev.kill();
+
+    let dev = Dev::on(directory.path(), &["--virtual-clock"]);
+    let replay = dev.call_with(Method::POST, "/v1/messages", Some(body.clone()), &key).await.expect(202);
+    assert_eq!(replay.bytes, first.bytes);
+    assert_eq!(replay.header("idempotent-replay"), "true");
+    let other = json!({"from": "hello@example.test", "to": "you@example.org", "text": "twice"});
+    let mismatch = dev.call_with(Method::POST, "/v1/messages", Some(other.clone()), &key).await.expect(409);
+    assert_eq!(mismatch.json()["code"], "idempotency_mismatch");
+    dev.advance(24 * 3600 - 1).await;
+    dev.call_with(Method::POST, "/v1/messages", Some(other.clone()), &key).await.expect(409);
+    dev.advance(1).await;
+    dev.call_with(Method::POST, "/v1/messages", Some(other), &key).await.expect(202);
+}
+
+#[tokio::test]
+async fn a_kept_directory_keeps_its_account_its_messages_and_its_time() {
+    let directory = tempfile::tempdir().unwrap();
+    let dev = Dev::on(directory.path(), &["--virtual-clock"]);
+    let id = dev.send("you@example.org").await;
+    let moved = dev.advance(3600).await;
+    let before = (dev.announcement["api_key"].clone(), dev.announcement["account_id"].clone());
+    dev.kill();
+    let dev = Dev::on(directory.path(), &["--virtual-clock"]);
+    assert_eq!((dev.announcement["api_key"].clone(), dev.announcement["account_id"].clone()), before);
+    assert_eq!(dev.message(&id).await["status"], "delivered");
+    assert_eq!(dev.get("/dev/clock").await.json()["now"], moved["now"]);
+    assert!(dev.data_dir().join("dev.json").exists());
+}
+
+#[tokio::test]
+async fn marketing_mail_needs_its_own_stream_and_an_unsubscribe_url() {
+    let dev = Dev::start();
+    let marketing = format!("Bearer {}", dev.announcement["marketing_api_key"].as_str().unwrap());
+    let headers = [("authorization", marketing.as_str())];
+    let wrong = json!({"from": "a@example.test", "to": "you@example.org", "text": "x"});
+    let refused = dev.call_with(Method::POST, "/v1/messages", Some(wrong), &headers).await.expect(403);
+    assert_eq!(refused.json()["code"], "stream_forbidden");
+    let bare = json!({"from": "a@news.example.test", "to": "you@example.org", "text": "x"});
+    let refused = dev.call_with(Method::POST, "/v1/messages", Some(bare), &headers).await.expect(422).json();
+    assert_eq!(refused["code"], "validation_failed");
+    assert!(refused["errors"]["unsubscribe_url"].is_array());
+    let whole = json!({"from": "a@news.example.test", "to": "you@example.org", "text": "x",
+        "unsubscribe_url": "https://example.test/u/1"});
+    let accepted = dev.call_with(Method::POST, "/v1/messages", Some(whole), &headers).await.expect(202).json();
+    assert_eq!(accepted["stream"], "marketing");
+}
+
+#[tokio::test]
+async fn every_fault_of_a_body_is_told_at_once() {
+    let dev = Dev::start();
+    let body = json!({"from": "nobody", "to": "a@[127.0.0.1]", "subject": "a\nb", "unsubscribe_ulr": "x",
+        "headers": {"X-A\r\nB": "c", "To": "x@y.z"}});
+    let refused = dev.post("/v1/messages", body).await.expect(422).json();
+    let errors = refused["errors"].as_object().unwrap();
+    for field in ["from", "to", "subject", "text", "unsubscribe_ulr", "headers.To"] {
+        assert!(errors.contains_key(field), "{field} is not in {errors:?}");
+    }
+    assert_eq!(errors["unsubscribe_ulr"], json!(["unknown field"]));
+    assert!(refused["message"].as_str().unwrap().contains("unsubscribe_url"), "{}", refused["message"]);
+}

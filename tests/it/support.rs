@@ -1,0 +1,145 @@
+//! A running `postrider dev`, and a client for it.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use reqwest::{Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+/// A running `dev`, killed when it is dropped.
+pub struct Dev {
+    child: Child,
+    client: reqwest::Client,
+    /// The line that it printed.
+    pub announcement: Value,
+    _directory: Option<tempfile::TempDir>,
+}
+
+/// An answer, read whole.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: reqwest::header::HeaderMap,
+    pub bytes: Vec<u8>,
+}
+
+impl Answer {
+    async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status(), response.headers().clone());
+        Self { status, headers, bytes: response.bytes().await.unwrap().to_vec() }
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.bytes)
+            .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&self.bytes)))
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).unwrap_or_else(|| panic!("no header {name}")).to_str().unwrap()
+    }
+
+    /// The answer, which must have this status.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{}", String::from_utf8_lossy(&self.bytes));
+        self
+    }
+}
+
+impl Dev {
+    /// `dev` with a virtual clock, on a temporary directory.
+    pub fn start() -> Self {
+        Self::with(&["--virtual-clock"])
+    }
+
+    /// `dev` with these arguments, on a temporary directory.
+    pub fn with(arguments: &[&str]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        let mut dev = Self::on(&path, arguments);
+        dev._directory = Some(directory);
+        dev
+    }
+
+    /// `dev` with these arguments, on a directory that is kept.
+    pub fn on(directory: &std::path::Path, arguments: &[&str]) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(["dev", "--json", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory).args(arguments);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let announcement = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Self { child, client: reqwest::Client::new(), announcement, _directory: None }
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.announcement["data_dir"].as_str().unwrap().into()
+    }
+
+    /// Ends it as power loss would.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// A request with the account's key.
+    pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
+        self.call_with(method, path, body, &[]).await
+    }
+
+    /// A request with the account's key and further headers.
+    pub async fn call_with(&self, method: Method, path: &str, body: Option<Value>, headers: &[(&str, &str)]) -> Answer {
+        let url = format!("{}{path}", self.announcement["url"].as_str().unwrap());
+        let mut request = self.client.request(method, url);
+        if !headers.iter().any(|(name, _)| *name == "authorization") {
+            request =
+                request.header("authorization", format!("Bearer {}", self.announcement["api_key"].as_str().unwrap()));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        if let Some(body) = body {
+            request = request.header("content-type", "application/json").body(body.to_string());
+        }
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.call(Method::GET, path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// Sends a plain message to `to` and gives its identifier.
+    pub async fn send(&self, to: &str) -> String {
+        let body = json!({"from": "hello@example.test", "to": to, "subject": "Hello", "text": "It works.\n"});
+        let answer = self.post("/v1/messages", body).await.expect(202);
+        answer.json()["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The record of a message.
+    pub async fn message(&self, id: &str) -> Value {
+        self.get(&format!("/v1/messages/{id}")).await.expect(200).json()
+    }
+
+    /// Moves time, and waits until all that came due is settled.
+    pub async fn advance(&self, seconds: u64) -> Value {
+        self.post("/dev/clock", json!({"advance_seconds": seconds})).await.expect(200).json()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // Already gone where a story killed it.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// The types of a message's events, oldest first.
+pub fn types(message: &Value) -> Vec<&str> {
+    message["events"].as_array().unwrap().iter().map(|event| event["type"].as_str().unwrap()).collect()
+}

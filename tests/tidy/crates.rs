@@ -40,7 +40,7 @@ const CRATES: &[(&str, Place, &str)] = &[
         Only(&["base", "domain", "mail", "smtp", "engine", "net", "http", "panel", "app"]),
         "MIME, cursors, secrets",
     ),
-    ("subtle", Only(&["base", "domain", "http", "panel"]), "compares secrets in constant time"),
+    ("subtle", Only(&["base", "domain", "engine", "http", "panel"]), "compares secrets in constant time"),
     ("zeroize", Only(&["base", "domain", "mail", "store", "net", "app"]), "wipes secrets"),
     ("getrandom", Only(&["net"]), "the system's chance; everyone else is handed an `Entropy`"),
     // The store.

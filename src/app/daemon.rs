@@ -110,6 +110,9 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
             Trouble::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
         }
         OpenError::Newer { .. } => Trouble::new(Exit::Failed, what, error.to_string(), ""),
+        OpenError::WrongMasterKey => {
+            Trouble::new(Exit::Failed, what, error.to_string(), "Put back the master.key that was made with the store.")
+        }
         OpenError::Io { .. } | OpenError::Failed(_) => Trouble::new(
             Exit::Failed,
             what,

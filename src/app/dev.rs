@@ -213,7 +213,8 @@ fn words(url: &str, made: &Credentials, directory: &Path, deliver: bool) -> Stri
          Send a message (it is {mail}):\n\
          \n\
          curl {url}/v1/messages -H 'Authorization: Bearer {}' -H 'Content-Type: application/json' \\\n  \
-         -d '{{\"from\": \"hello@example.test\", \"to\": \"you@example.org\", \"subject\": \"Hello\", \"text\": \"It works.\"}}'\n\
+         -d '{{\"from\": \"hello@example.test\", \"to\": \"you@example.org\", \"subject\": \"Hello\", \
+         \"text\": \"It works.\"}}'\n\
          \n\
          Captured mail: curl {url}/dev/mail",
         made.api_key,

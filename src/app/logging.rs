@@ -1,4 +1,5 @@
-//! The log: lines on stderr, for the journal or a person. Addresses, subjects and bodies never stand in it above `debug`.
+//! The log: lines on stderr, for the journal or a person. Addresses, subjects and bodies never stand in it above
+//! `debug`.
 
 use std::io;
 

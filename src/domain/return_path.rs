@@ -9,7 +9,8 @@
 //! Mail servers may change the case of a local part, so all of it is base 32: two whole identifiers would be 52
 //! characters and leave 10, too few for the 80 bits of MAC that the contract asks for. The message is carried whole; of
 //! the account, 40 bits of a hash only find the rows to try (and tell receivers nothing of the identifier). The MAC
-//! covers the whole account, so neither a chance collision nor a choice of identifiers can pass one account for another.
+//! covers the whole account, so neither a chance collision nor a choice of identifiers can pass one account for
+//! another.
 
 use std::fmt;
 

@@ -14,6 +14,6 @@ pub fn has_control(text: &str) -> bool {
 /// Whether `character` ends a line or turns the direction of what follows: U+2028, U+2029 and the bidirectional
 /// controls of UAX #9. In an address they only serve to deceive.
 pub const fn is_deceptive(character: char) -> bool {
-    matches!(character,
-        '\u{2028}' | '\u{2029}' | '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    matches!(character, '\u{2028}' | '\u{2029}' | '\u{061c}' | '\u{200e}' | '\u{200f}')
+        || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -160,11 +160,12 @@ impl Shared {
 
     async fn attempt(&self, (account, id): Key, endpoint: &EndpointRow, job: &Job) -> Result<DeliveryEnd, StoreError> {
         let next = job.row.state.step(Input::CameDue, self.engine.clock.now());
-        let number = next.effects.iter().find_map(|effect| match effect {
-            Effect::StartAttempt(number) => Some(*number),
-            Effect::Schedule(_) | Effect::Settle => None,
-        });
-        let Some(number) = number else { return Ok(DeliveryEnd::Abandoned) };
+        let number = match next.effects.first() {
+            Some(Effect::StartAttempt(number)) => *number,
+            // Not due yet, because the clock stepped back: parking with an enabled endpoint arms its timer again.
+            Some(Effect::Schedule(_)) => return Ok(DeliveryEnd::Parked),
+            Some(Effect::Settle) | None => return Ok(DeliveryEnd::Abandoned),
+        };
         let Ok(_permit) = self.requests.acquire().await else { return Ok(DeliveryEnd::Parked) };
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let at = self.engine.clock.now();

@@ -1,5 +1,5 @@
-//! Pages of a list, newest first. A page ends at an identifier, and the next begins strictly before it, so rows that come or
-//! go between two pages are neither repeated nor make others skipped (spec 4.3).
+//! Pages of a list, newest first. A page ends at an identifier, and the next begins strictly before it, so rows that
+//! come or go between two pages are neither repeated nor make others skipped (spec 4.3).
 
 use std::ops::ControlFlow;
 
@@ -28,7 +28,8 @@ pub struct Page<T> {
 }
 
 impl<T> Page<T> {
-    /// A page of `rows`, each with its identifier, of which there is one more than asked for where another page follows.
+    /// A page of `rows`, each with its identifier, of which there is one more than asked for where another page
+    /// follows.
     pub(super) fn cut(mut rows: Vec<(Ulid, T)>, limit: usize) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);

@@ -1,7 +1,7 @@
 //! Floor 5: the workers between the store and the world, and the ports through which they see it.
 //!
-//! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store through
-//! operations alone.
+//! [`Engine`] is what the API, the panel and the admin socket call; [`pump`] serves the timers. Both change the store
+//! through operations alone.
 
 pub mod accounts;
 mod backlog;

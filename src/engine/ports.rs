@@ -23,8 +23,8 @@ pub trait Clock: Send + Sync {
     /// Time since some fixed moment, which never goes back: for the request rate and cache lifetimes.
     fn monotonic(&self) -> Duration;
 
-    /// Resolves when `at` has come, or somewhat earlier: callers look at the clock again. Never later than a second after
-    /// wall time was set forward.
+    /// Resolves when `at` has come, or somewhat earlier: callers look at the clock again. Never later than a second
+    /// after wall time was set forward.
     fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
         let wait = at.since(self.now()).min(WALL_TIME_RESYNC);
         Box::pin(tokio::time::sleep(wait))

@@ -1,5 +1,5 @@
-//! The pump: takes the timers that are due and hands each to whoever serves it. No message, delivery or timer has a task
-//! of its own; what waits, waits as a row.
+//! The pump: takes the timers that are due and hands each to whoever serves it. No message, delivery or timer has a
+//! task of its own; what waits, waits as a row.
 
 use std::sync::Arc;
 

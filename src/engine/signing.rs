@@ -53,7 +53,8 @@ impl SigningPool {
     /// [`Crashed`] where it panicked.
     pub(super) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Crashed> {
         let (sender, receiver) = oneshot::channel();
-        // A send blocks only while a thousand jobs wait: then the whole process has more than it can do, and waiting is right.
+        // A send blocks only while a thousand jobs wait: then the whole process has more than it can do, and waiting is
+        // right.
         let queued = self.work.send(Box::new(move || drop(sender.send(job()))));
         if queued.is_err() {
             return Err(Crashed);

@@ -1,7 +1,7 @@
 //! From a checked submission to a durable, signed message: the way to a 202.
 //!
-//! One job on a signing thread composes the message, asks a snapshot whether it may be accepted, signs and seals it; then
-//! the accepting operation asks again, where the answer counts. Nothing is answered before its sync.
+//! One job on a signing thread composes the message, asks a snapshot whether it may be accepted, signs and seals it;
+//! then the accepting operation asks again, where the answer counts. Nothing is answered before its sync.
 
 use std::sync::{Arc, PoisonError};
 

@@ -1,5 +1,5 @@
-//! The virtual clock of `dev --virtual-clock` (contract 8): wall time stands still until it is advanced, step by step in
-//! due order, and an advance is over when everything that came due has been settled.
+//! The virtual clock of `dev --virtual-clock` (contract 8): wall time stands still until it is advanced, step by step
+//! in due order, and an advance is over when everything that came due has been settled.
 //!
 //! It starts at real time, persists beside the store, stands still while the daemon is down and never goes back.
 

@@ -1,5 +1,5 @@
-//! Every way in which the API refuses or fails: the table of contract 1, "Errors", as a type. One total match each gives
-//! the status, the code, the sentence and the headers.
+//! Every way in which the API refuses or fails: the table of contract 1, "Errors", as a type. One total match each
+//! gives the status, the code, the sentence and the headers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

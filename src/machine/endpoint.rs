@@ -1,4 +1,5 @@
-//! A webhook endpoint's standing: enabled, or disabled by hand or by ten failures in a row (spec 3.2 and 6.4, contract 5).
+//! A webhook endpoint's standing: enabled, or disabled by hand or by ten failures in a row (spec 3.2 and 6.4, contract
+//! 5).
 //!
 //! ```text
 //!              AttemptFailed 1 to 9: count + 1; AttemptSucceeded: count = 0

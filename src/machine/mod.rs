@@ -2,7 +2,8 @@
 //!
 //! A machine reads no clock, rolls no dice, logs nothing and waits for nothing. Inputs are facts that have happened;
 //! effects are what the Op that asked must write. Every machine is total: an input that makes no sense in a state
-//! leaves it as it was. All pairs are printed to `tests/golden/machines.txt`, to be laid beside section 3 of the specification.
+//! leaves it as it was. All pairs are printed to `tests/golden/machines.txt`, to be laid beside section 3 of the
+//! specification.
 
 pub mod delivery;
 pub mod endpoint;

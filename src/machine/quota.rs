@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A clock that steps back gives nothing away: over one boundary the newest window stays the one that counts; further
-//! back the count moves along into the present window, so that one jump into the far future does not close it for years.
+//! back the count moves along into the present window, so that one jump into the far future does not close it for
+//! years.
 
 use serde::{Deserialize, Serialize};
 

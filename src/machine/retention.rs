@@ -6,9 +6,9 @@
 //!    created_at + days          nothing reads it             its key is gone; row and timeline stay
 //! ```
 //!
-//! Bodies lie in segments by bucket; a bucket's key is destroyed at its end, which is at or after the deadline of all that is in it:
-//! by less than an hour up to 30 days of retention, by less than a day beyond. From the deadline on content is refused,
-//! whether its bytes are gone yet or not.
+//! Bodies lie in segments by bucket; a bucket's key is destroyed at its end, which is at or after the deadline of all
+//! that is in it: by less than an hour up to 30 days of retention, by less than a day beyond. From the deadline on
+//! content is refused, whether its bytes are gone yet or not.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The status of one message (contract 3 "Status"): what its attempts, its sender and its receivers' reports make of it.
+//! The status of one message (contract 3 "Status"): what its attempts, its sender and its receivers' reports make of
+//! it.
 //!
 //! ```text
 //!                                 .-- AttemptDeferred --.
@@ -17,8 +18,8 @@
 //!                 '--- ReportedComplaint --------------> complained   rank 3   (downwards from any status)
 //! ```
 //!
-//! Reports arrive in any order, so the status is the highest rank heard of, complained > bounced > delivered > the rest,
-//! while the timeline gets every fact once. A report that is heard twice changes nothing.
+//! Reports arrive in any order, so the status is the highest rank heard of, complained > bounced > delivered > the
+//! rest, while the timeline gets every fact once. A report that is heard twice changes nothing.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! The mail servers whose TLS was found broken: for an hour they are spoken to in clear, for the policy is opportunistic.
+//! The mail servers whose TLS was found broken: for an hour they are spoken to in clear, for the policy is
+//! opportunistic.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

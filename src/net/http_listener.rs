@@ -174,7 +174,8 @@ impl Door for TcpDoor {
     ) -> impl Future<Output = ()> + Send + 'static {
         let tls = self.tls.clone();
         async move {
-            // Answers are written whole; waiting for more (Nagle) would only delay them. A dead socket shows itself later.
+            // Answers are written whole; waiting for more (Nagle) would only delay them. A dead socket shows itself
+            // later.
             let _set = stream.set_nodelay(true);
             match tls {
                 Some(tls) => shared.serve_tls(stream, tls, peer).await,

@@ -1,8 +1,8 @@
 //! The sending side of an SMTP session without a socket: bytes in, bytes out, deadlines out (RFC 5321, 2920, 3207).
 //!
-//! The driver does what [`Client::want`] says and reports what came of it, until [`Client::take_outcome`] has the end of
-//! a try or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered only by a 2xx
-//! that came after the whole message and its final dot were written.
+//! The driver does what [`Client::want`] says and reports what came of it, until [`Client::take_outcome`] has the end
+//! of a try or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered only by a
+//! 2xx that came after the whole message and its final dot were written.
 
 use std::net::IpAddr;
 use std::sync::Arc;

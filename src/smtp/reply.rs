@@ -1,7 +1,7 @@
 //! One reply of an SMTP server (RFC 5321 4.2), kept as received, and the parser that reads it off the wire.
 //!
-//! The parser takes every legal shape and those that merely exist (571, `250` without text, bare LF, Latin-1, codes that
-//! differ from line to line); its caps hold before a newline arrives, so no server can make it grow.
+//! The parser takes every legal shape and those that merely exist (571, `250` without text, bare LF, Latin-1, codes
+//! that differ from line to line); its caps hold before a newline arrives, so no server can make it grow.
 
 use std::fmt;
 
@@ -59,8 +59,8 @@ impl Reply {
         words
     }
 
-    /// The enhanced code (RFC 3463): the last line's, else the first that any line has; a class other than 2, 4 and 5 is
-    /// none.
+    /// The enhanced code (RFC 3463): the last line's, else the first that any line has; a class other than 2, 4 and 5
+    /// is none.
     pub fn enhanced(&self) -> Option<EnhancedCode> {
         let of = |line: &Vec<u8>| EnhancedCode::find(&String::from_utf8_lossy(line.get(4..)?));
         self.lines.last().and_then(of).or_else(|| self.lines.iter().find_map(of))
@@ -74,7 +74,8 @@ impl Reply {
     }
 }
 
-/// The words of a refusal that came by other ways than a reply, such as a DSN's diagnostic, as [`Reply::words`] has them.
+/// The words of a refusal that came by other ways than a reply, such as a DSN's diagnostic, as [`Reply::words`] has
+/// them.
 pub fn words_of(text: &str) -> String {
     let mut words = String::new();
     push_words(text, &mut words);

@@ -43,6 +43,12 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
                 self.answer = Some(Err(Stop::Refused(refusal)));
                 Ok(None)
             }
+            // A row that does not decode is the fault of the operations that need it, not the end of the process.
+            Err(Stop::Failed(error @ StoreError::Row { .. })) => {
+                tracing::error!(%error, "an operation of the store was dropped whole");
+                self.answer = Some(Err(Stop::Failed(error)));
+                Ok(None)
+            }
             Err(Stop::Failed(error)) => Err(error),
         }
     }

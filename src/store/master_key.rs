@@ -4,7 +4,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
@@ -13,23 +13,35 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 
 const FILE: &str = "master.key";
+const PROOF_CONTEXT: &[u8] = b"master key proof";
 
-/// Reads the master key of `directory`, or makes it where there is none yet.
+/// Reads the master key of `directory`, or makes it for a new store, which has no `proof` yet.
 ///
 /// # Errors
-/// A key that can't be read or written, or of the wrong length.
-pub fn load_or_create(directory: &Path, entropy: &dyn Entropy) -> Result<MasterKey, OpenError> {
-    if let Some(credentials) = std::env::var_os("CREDENTIALS_DIRECTORY") {
-        let credential = Path::new(&credentials).join(FILE);
-        if credential.exists() {
-            return read(&credential);
+/// A key that can't be read or written, of the wrong length, or not the one that made `proof`.
+pub fn of_store(directory: &Path, proof: Option<&[u8]>, entropy: &dyn Entropy) -> Result<MasterKey, OpenError> {
+    let path = place(directory);
+    let Some(proof) = proof else {
+        if !path.exists() {
+            create(&path, directory, entropy)?;
         }
-    }
-    let path = directory.join(FILE);
-    if !path.exists() {
-        create(&path, directory, entropy)?;
-    }
-    read(&path)
+        return read(&path);
+    };
+    // What is sealed in an existing store would be lost under a new key, so none is made.
+    let key = read(&path)?;
+    key.open(PROOF_CONTEXT, proof).map_err(|_| OpenError::WrongMasterKey)?;
+    Ok(key)
+}
+
+/// What only this key opens, to know it again.
+pub fn proof(key: &MasterKey, entropy: &dyn Entropy) -> Vec<u8> {
+    key.seal(PROOF_CONTEXT, b"", entropy).0
+}
+
+/// Where the key stands: with systemd's credentials, else in the data directory.
+fn place(directory: &Path) -> PathBuf {
+    let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(|credentials| Path::new(&credentials).join(FILE));
+    credentials.filter(|credential| credential.exists()).unwrap_or_else(|| directory.join(FILE))
 }
 
 fn create(path: &Path, directory: &Path, entropy: &dyn Entropy) -> Result<(), OpenError> {

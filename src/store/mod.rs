@@ -1,5 +1,6 @@
-//! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run by the
-//! one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows redb.
+//! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run
+//! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
+//! redb.
 
 pub mod content;
 pub mod error;
@@ -14,6 +15,8 @@ pub mod row;
 pub mod schema;
 pub mod snapshot;
 pub mod tables;
+#[cfg(test)]
+pub(crate) mod testing;
 pub mod timer;
 mod writer;
 

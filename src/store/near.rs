@@ -38,10 +38,10 @@ pub struct NearTimers {
 struct State {
     waiting: BTreeSet<Timer>,
     taken: HashSet<Timer>,
-    /// Whether the table is being read, so that `horizon` promises more than is listed yet.
-    is_refilling: bool,
     /// All persisted timers strictly before this one are in `waiting` or `taken`.
     horizon: Timer,
+    /// Whether what is before the horizon is only just being read.
+    is_refilling: bool,
 }
 
 /// What a pump learns from [`NearTimers::take_due`].
@@ -77,8 +77,8 @@ impl NearTimers {
         let state = State {
             waiting: BTreeSet::new(),
             taken: HashSet::new(),
-            is_refilling: false,
             horizon: before(Timestamp::ZERO),
+            is_refilling: false,
         };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
@@ -88,7 +88,7 @@ impl NearTimers {
     }
 
     /// Called by the writer after a commit.
-    pub(super) fn committed(&self, armed: &[Timer], disarmed: &[Timer]) {
+    pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) {
         let mut state = self.state();
         let mut news = false;
         for timer in disarmed {
@@ -150,15 +150,19 @@ impl NearTimers {
             state.is_refilling = true;
             from
         };
-        let keys = snapshot()?.keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)?;
-        let full = keys.len() == REFILL;
+        let read = snapshot().and_then(|snapshot| {
+            snapshot.keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)
+        });
         let mut state = self.state();
         state.is_refilling = false;
+        let keys = read.inspect_err(|_| state.horizon = state.horizon.min(from))?;
+        let full = keys.len() == REFILL;
         let timers: Vec<_> = keys.iter().filter_map(|key| Timer::decode(key)).collect();
         if full && let Some(last) = timers.last() {
             let beyond = state.waiting.split_off(last);
             drop(beyond);
-            state.horizon = *last;
+            // Commits may have filled memory meanwhile, and drawn the horizon nearer than this.
+            state.horizon = state.horizon.min(*last);
         }
         for timer in timers {
             if timer < state.horizon && !state.taken.contains(&timer) {
@@ -205,7 +209,7 @@ impl NearTimers {
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
         let first_due = state.waiting.first().is_some_and(|timer| timer.due <= now);
-        state.taken.is_empty() && !first_due && !state.is_refilling && state.horizon.due > now
+        state.taken.is_empty() && !first_due && state.horizon.due > now && !state.is_refilling
     }
 
     /// Resolves at the next change.
@@ -213,3 +217,6 @@ impl NearTimers {
         self.changed.notified()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,8 @@ use super::tables::Batch;
 use super::writer::{Writer, last_id};
 use super::{Doors, Store, master_key};
 use crate::base::entropy::Entropy;
+use crate::base::id::Ulid;
+use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
 /// The database's file in the data directory.
@@ -44,6 +46,9 @@ pub enum OpenError {
         /// The format found.
         found: u32,
     },
+    /// What is sealed in the store was sealed with another master key.
+    #[error("the master key is not the one that this store was made with")]
+    WrongMasterKey,
     /// The directory or the master key.
     #[error("{what}: {error}")]
     Io {
@@ -71,12 +76,21 @@ impl Store {
     /// # Errors
     /// [`OpenError`] says what is in the way.
     pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
+        Self::open_within(directory, surroundings, LOCK_PATIENCE)
+    }
+
+    /// The same, with its own patience for another process's lock.
+    pub(super) fn open_within(
+        directory: &Path,
+        surroundings: Surroundings,
+        patience: Duration,
+    ) -> Result<Self, OpenError> {
         let Surroundings { now, entropy } = surroundings;
         make_directory(directory)?;
-        let database = Arc::new(open_database(&directory.join(FILE))?);
-        let master = Arc::new(master_key::load_or_create(directory, &*entropy)?);
+        let database = Arc::new(open_database(&directory.join(FILE), patience)?);
+        let Prepared { last, last_message, master } = prepare(&database, directory, &*entropy)?;
+        let master = Arc::new(master);
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
-        let (last, last_message) = prepare(&database)?;
         let near = Arc::new(NearTimers::new());
         let health = Arc::new(Health::default());
 
@@ -124,8 +138,8 @@ fn make_directory(directory: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn open_database(path: &Path) -> Result<Database, OpenError> {
-    let patience = Instant::now() + LOCK_PATIENCE;
+fn open_database(path: &Path, patience: Duration) -> Result<Database, OpenError> {
+    let patience = Instant::now() + patience;
     loop {
         match Database::builder().set_cache_size(CACHE_OCTETS).create(path) {
             Ok(database) => {
@@ -142,17 +156,30 @@ fn open_database(path: &Path) -> Result<Database, OpenError> {
     }
 }
 
-/// Checks the format, makes every table, and reads the last identifiers.
-fn prepare(database: &Database) -> Result<(crate::base::id::Ulid, crate::base::id::Ulid), OpenError> {
+/// What opening learns from the tables.
+struct Prepared {
+    last: Ulid,
+    last_message: Ulid,
+    master: MasterKey,
+}
+
+/// Checks format and master key, makes every table, and reads the last identifiers.
+fn prepare(database: &Database, directory: &Path, entropy: &dyn Entropy) -> Result<Prepared, OpenError> {
     let mut transaction = database.begin_write().map_err(StoreError::from)?;
     transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
     let mut batch = Batch::new(&transaction);
     batch.create_all()?;
     batch.put(Table::Meta, meta::FORMAT, Some(&checked_format(&batch)?.to_be_bytes()))?;
+    let proof = batch.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
+    let master = master_key::of_store(directory, proof.as_deref(), entropy)?;
+    if proof.is_none() {
+        batch.put(Table::Meta, meta::MASTER_KEY_PROOF, Some(&master_key::proof(&master, entropy)))?;
+    }
     drop(batch);
-    let last = (last_id(&transaction, meta::LAST_ID)?, last_id(&transaction, meta::LAST_MESSAGE_ID)?);
+    let last = last_id(&transaction, meta::LAST_ID)?;
+    let last_message = last_id(&transaction, meta::LAST_MESSAGE_ID)?;
     transaction.commit().map_err(StoreError::from)?;
-    Ok(last)
+    Ok(Prepared { last, last_message, master })
 }
 
 fn checked_format(batch: &Batch<'_>) -> Result<u32, OpenError> {
@@ -160,3 +187,6 @@ fn checked_format(batch: &Batch<'_>) -> Result<u32, OpenError> {
     let found = stored.and_then(|bytes| bytes.try_into().ok()).map_or(FORMAT, u32::from_be_bytes);
     if found > FORMAT { Err(OpenError::Newer { found }) } else { Ok(FORMAT) }
 }
+
+#[cfg(test)]
+mod tests;

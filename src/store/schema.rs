@@ -91,6 +91,8 @@ impl Table {
 pub mod meta {
     /// The store's format, four bytes.
     pub const FORMAT: &[u8] = b"format";
+    /// Something that only the store's own master key opens.
+    pub const MASTER_KEY_PROOF: &[u8] = b"master_key_proof";
     /// The last identifier that the writer gave out.
     pub const LAST_ID: &[u8] = b"last_id";
     /// The greatest message identifier accepted.

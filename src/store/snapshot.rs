@@ -45,6 +45,9 @@ impl Read for Snapshot {
         order: Order,
         each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
         let mut range = self.table(table)?.range::<&[u8]>(from..to)?;
         loop {
             let next = match order {

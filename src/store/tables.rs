@@ -136,6 +136,7 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
     /// Disarms `timer`, fired or not.
     pub fn disarm(&mut self, timer: Timer) {
         self.remove(Table::Timers, &timer.encode());
+        self.armed.retain(|armed| *armed != timer);
         self.disarmed.push(timer);
     }
 
@@ -165,6 +166,9 @@ impl Read for Tables<'_, '_> {
         order: Order,
         each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
         let changed: Vec<_> = self
             .changes
             .range((table, from.to_vec())..(table, to.to_vec()))
@@ -237,3 +241,6 @@ impl<'a> Turn<'a> {
         self.entries.pop()
     }
 }
+
+#[cfg(test)]
+mod tests;

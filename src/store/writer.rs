@@ -1,6 +1,7 @@
 //! The writer: the one thread that changes the database. It applies whatever operations wait, commits them with one
 //! sync, and only then releases the answers. While it syncs, the next batch gathers; there is no artificial delay.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -34,7 +35,8 @@ pub(super) struct Writer {
 /// What a batch changed beside rows.
 #[derive(Default)]
 struct Effects {
-    armed: Vec<Timer>,
+    /// Without what a later operation of the batch disarmed.
+    armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
 }
 
@@ -84,7 +86,10 @@ impl Writer {
         };
         if let Some(mut applied) = applied? {
             self.last_id = applied.last_id;
-            effects.armed.append(&mut applied.armed);
+            for timer in &applied.disarmed {
+                effects.armed.remove(timer);
+            }
+            effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
         }
         Ok(())
@@ -97,3 +102,6 @@ pub(super) fn last_id(transaction: &WriteTransaction, key: &[u8]) -> Result<Ulid
     let stored = table.get(key)?;
     Ok(stored.and_then(|bytes| bytes.value().try_into().ok()).map(Ulid).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,8 +1,8 @@
 //! The configuration: what belongs to the process, in one TOML file (contract 8). Accounts, keys, domains and webhooks
 //! live in the store and nowhere else.
 //!
-//! Read once at start and at a reload; whoever holds a [`Config`] holds checked values. Every fault is told at once, with
-//! its line and column or the environment variable that it stands in.
+//! Read once at start and at a reload; whoever holds a [`Config`] holds checked values. Every fault is told at once,
+//! with its line and column or the environment variable that it stands in.
 
 mod delivery;
 mod fault;

@@ -17,8 +17,8 @@ use crate::domain::stream::Stream;
 /// Workers of a fresh lane, and at most.
 const WINDOW_START: usize = 2;
 const WINDOW_MAX: usize = 10;
-/// How long a site is held back after its first, second, ... failure in a row. The first is shorter than any message's first
-/// retry, so that a lone message keeps to its own schedule.
+/// How long a site is held back after its first, second, ... failure in a row. The first is shorter than any message's
+/// first retry, so that a lone message keeps to its own schedule.
 const HOLD_SECS: [u64; 6] = [50, 120, 300, 900, 1800, 1800];
 
 /// The due messages for one place.

@@ -1,5 +1,5 @@
-//! Which page of which list is asked for, and the answer that holds it (contract 1). A cursor carries its filters, so it
-//! may be given alone.
+//! Which page of which list is asked for, and the answer that holds it (contract 1). A cursor carries its filters, so
+//! it may be given alone.
 
 use serde::Serialize;
 

@@ -1,4 +1,5 @@
-//! The handlers: each reads what was asked, has the engine do it, and shows what came of it. What they share stands here.
+//! The handlers: each reads what was asked, has the engine do it, and shows what came of it. What they share stands
+//! here.
 
 pub(super) mod accounts;
 pub(super) mod domains;

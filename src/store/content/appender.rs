@@ -1,5 +1,6 @@
 //! The appender: the one thread that writes bodies. It syncs a batch, then passes its operations on to the writer, so
-//! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are written.
+//! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are
+//! written.
 
 use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
@@ -75,8 +76,12 @@ impl Appender {
     }
 
     fn create(&self, segment: &Segment) -> Result<(), StoreError> {
-        let file = segment.create(&self.content.directory)?;
-        self.content.keys.put(segment)?;
+        let created = segment.create(&self.content.directory);
+        let file =
+            created.and_then(|file| self.content.keys.put(segment).map(|()| file)).map_err(|error| match error {
+                StoreError::Full => StoreError::Full,
+                error => self.health.fail(&error),
+            })?;
         // Only this thread sets it.
         drop(segment.file.set(file));
         Ok(())
@@ -87,7 +92,8 @@ impl Appender {
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
         for file in segments.iter().filter_map(|segment| segment.file.get()) {
-            // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this process.
+            // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
+            // process.
             file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
         Ok(())

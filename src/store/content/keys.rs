@@ -1,8 +1,8 @@
 //! The key slots: one small file of fixed slots, each a segment's key sealed under the master key.
 //!
 //! Slots are overwritten in place and reused, never appended to, so that a destroyed key leaves nothing behind in the
-//! file. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that no key
-//! is reachable through the file system.)
+//! file. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that
+//! no key is reachable through the file system.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -90,8 +90,10 @@ impl KeySlots {
             state.slots += 1;
             state.slots - 1
         });
-        self.write(place, &bytes)?;
-        self.sync()?;
+        if let Err(error) = self.write(place, &bytes).and_then(|()| self.sync()) {
+            state.free.insert(place);
+            return Err(error);
+        }
         let key = Arc::new(MasterKey::new(&segment.key_bytes));
         state.keys.insert((segment.bucket, segment.number), (place, key));
         Ok(())

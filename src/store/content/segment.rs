@@ -41,8 +41,10 @@ impl Segment {
             fs::create_dir(&bucket).map_err(|error| failed("create", &bucket, &error))?;
             sync_directory(directory)?;
         }
+        // The number is this process's alone; a file that is there is what a full disk left of an earlier try.
         let file = OpenOptions::new()
-            .create_new(true)
+            .create(true)
+            .truncate(true)
             .write(true)
             .mode(0o600)
             .open(&path)

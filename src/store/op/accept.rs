@@ -111,3 +111,6 @@ impl Accept {
         tables.arm(Timer::new(sweep_at, TimerKind::Idempotency, AccountId::default(), Ulid::default()));
     }
 }
+
+#[cfg(test)]
+mod tests;

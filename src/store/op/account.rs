@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::domain::api_key::ApiKey;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::Read;
+use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -27,9 +27,11 @@ impl Op for CreateAccount {
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<Never>> {
         let id: AccountId = tables.next_id();
         let account = Account { id, created_at: tables.now(), ..self.account.clone() };
+        // The event log's sweep runs for ever from the first account on, and once for all of them.
+        if tables.keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 1)?.is_empty() {
+            tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
+        }
         tables.put(id.as_bytes(), &account);
-        // The event log's sweep runs for ever from the first account on.
-        tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
         Ok(account)
     }
 }

@@ -1,7 +1,7 @@
 //! May this message be accepted? The account's side of the order of checks in contract 1, from idempotency to quota.
 //!
-//! Asked twice with the same words: of a snapshot, before work is spent on composing and signing, and inside the accepting
-//! operation, where the answer counts.
+//! Asked twice with the same words: of a snapshot, before work is spent on composing and signing, and inside the
+//! accepting operation, where the answer counts.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,8 @@
 //! Operations: every change of the store, as plain data with a deterministic `apply`.
 //!
-//! An operation loads rows, asks a pure machine, saves rows, appends events, fans out deliveries and arms timers. It checks everything
-//! before it writes; a refusal leaves the shared transaction untouched. It carries all that is not in the
-//! tables: sealed secrets, random bytes, the outcome it records.
+//! An operation loads rows, asks a pure machine, saves rows, appends events, fans out deliveries and arms timers. It
+//! checks everything before it writes; a refusal leaves the shared transaction untouched. It carries all that is not in
+//! the tables: sealed secrets, random bytes, the outcome it records.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -1,5 +1,5 @@
-//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged, the next timer armed, in
-//! one transaction.
+//! Settling a webhook attempt: the delivery and its endpoint step together, the attempt is logged, the next timer
+//! armed, in one transaction.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +76,10 @@ impl Op for SettleDelivery {
         let key = schema::delivery(self.account, self.delivery);
         let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(EndpointChange::None) };
         let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(EndpointChange::None) };
+        if due != self.due {
+            // A delivery has one timer: what is decided now is decided for it too.
+            tables.disarm(self.timer(due));
+        }
         let input = match &self.end {
             DeliveryEnd::Parked => return self.park(tables, &row, due),
             DeliveryEnd::Abandoned => delivery::Input::EndpointDeleted,
@@ -219,3 +223,6 @@ pub fn unpark(tables: &mut Tables<'_, '_>, account: AccountId, endpoint: Endpoin
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

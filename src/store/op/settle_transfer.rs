@@ -176,7 +176,8 @@ impl SettleTransfer {
             TransferEnd::Deferred { not_before, .. } => *not_before,
             _ => None,
         };
-        due.max(not_before).map_or(message.give_up_at, |due| due.min(message.give_up_at))
+        // Where no further attempt fits, what the server asked for brings none back.
+        due.map(|due| Some(due).max(not_before).unwrap_or(due).min(message.give_up_at)).unwrap_or(message.give_up_at)
     }
 
     fn record(
@@ -224,3 +225,6 @@ impl SettleTransfer {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Stories of content: a body is there until its bucket's end, for its own message alone, and then nowhere.
+
+use std::io::Write;
+
+use super::*;
+use crate::store::error::Stop;
+use crate::store::op::Op;
+use crate::store::tables::Tables;
+use crate::store::testing::{START, TestStore};
+
+/// Answers the place of the body that it was committed with.
+#[derive(Serialize, Deserialize)]
+struct Keep(Place);
+
+impl Op for Keep {
+    type Reply = Place;
+    type Refusal = ();
+
+    fn apply(&self, _tables: &mut Tables<'_, '_>) -> Result<Place, Stop<()>> {
+        Ok(self.0)
+    }
+}
+
+fn bucket(number: u64) -> Timestamp {
+    START + std::time::Duration::from_secs(3600 * (1 + number))
+}
+
+fn message(number: u8) -> MessageId {
+    MessageId(crate::base::id::Ulid([number; 16]))
+}
+
+fn commit(test: &TestStore, body: SealedBody) -> Place {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let Ok(place) = runtime.block_on(test.store().commit_with_body(body, Keep)) else {
+        panic!("the body was not kept")
+    };
+    place
+}
+
+fn keep(test: &TestStore, bucket: Timestamp, message: MessageId, body: &[u8]) -> Place {
+    commit(test, test.store().content().seal(bucket, message, body))
+}
+
+fn read(test: &TestStore, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
+    test.store().content().read(place, message)
+}
+
+fn files_of(test: &TestStore, bucket: Timestamp) -> Vec<PathBuf> {
+    let directory = test.directory().join("content").join(format!("{:013}", bucket.as_millis()));
+    std::fs::read_dir(directory).map_or(Vec::new(), |entries| entries.map(|entry| entry.unwrap().path()).collect())
+}
+
+fn key_file(test: &TestStore) -> Vec<u8> {
+    std::fs::read(test.directory().join("content/keys")).unwrap()
+}
+
+#[test]
+fn a_body_is_read_back_before_and_after_reopening() {
+    let mut test = TestStore::new();
+    let long = vec![b'a'; 2_000_000];
+    let bodies: [&[u8]; 4] = [b"From: a\r\n\r\nhello", b"", &long, b"last"];
+    let places = [0, 1, 2, 3].map(|n| keep(&test, bucket(0), message(n), bodies[usize::from(n)]));
+    for round in 0..2 {
+        for (number, body) in (0..).zip(bodies) {
+            assert_eq!(read(&test, places[usize::from(number)], message(number)).unwrap(), body, "{number} {round}");
+        }
+        test.reopen();
+    }
+    assert!(places[2].length < 10_000, "bodies are compressed");
+}
+
+#[test]
+fn a_body_opens_for_its_own_message_alone() {
+    let test = TestStore::new();
+    let place = keep(&test, bucket(0), message(1), b"for one");
+    assert!(matches!(read(&test, place, message(2)), Err(Unreadable::Failed(StoreError::Content(_)))));
+    let elsewhere = Place { offset: place.offset + 1, ..place };
+    assert!(matches!(read(&test, elsewhere, message(1)), Err(Unreadable::Failed(_))));
+}
+
+#[test]
+fn nothing_is_readable_in_the_files() {
+    let test = TestStore::new();
+    keep(&test, bucket(0), message(1), b"a canary of some length that would be seen");
+    for file in files_of(&test, bucket(0)) {
+        let bytes = std::fs::read(file).unwrap();
+        assert!(!bytes.windows(6).any(|window| window == b"canary"));
+    }
+}
+
+#[test]
+fn a_torn_tail_is_never_appended_to() {
+    let mut test = TestStore::new();
+    let first = keep(&test, bucket(0), message(1), b"whole");
+    test.close();
+    let [file] = &files_of(&test, bucket(0))[..] else { panic!("one segment") };
+    std::fs::OpenOptions::new().append(true).open(file).unwrap().write_all(b"half a bod").unwrap();
+    test.open().unwrap();
+    let second = keep(&test, bucket(0), message(2), b"after");
+    assert_ne!(first.segment, second.segment);
+    assert_eq!(read(&test, first, message(1)).unwrap(), b"whole");
+    assert_eq!(read(&test, second, message(2)).unwrap(), b"after");
+}
+
+#[test]
+fn what_a_full_disk_left_behind_does_not_stand_in_the_way() {
+    let test = TestStore::new();
+    let body = test.store().content().seal(bucket(0), message(1), b"late");
+    let directory = test.directory().join("content").join(format!("{:013}", bucket(0).as_millis()));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::write(directory.join("000000.segment"), b"from the earlier try").unwrap();
+    let place = commit(&test, body);
+    assert_eq!(read(&test, place, message(1)).unwrap(), b"late");
+}
+
+#[test]
+fn a_destroyed_bucket_leaves_neither_key_nor_file() {
+    let mut test = TestStore::new();
+    let mine = keep(&test, bucket(0), message(1), b"doomed");
+    test.reopen();
+    keep(&test, bucket(0), message(2), b"doomed too");
+    let other = keep(&test, bucket(1), message(3), b"kept");
+    let before = key_file(&test);
+    test.store().content().destroy(bucket(0)).unwrap();
+    test.store().content().destroy(bucket(0)).unwrap();
+    assert!(matches!(read(&test, mine, message(1)), Err(Unreadable::Gone)));
+    assert!(files_of(&test, bucket(0)).is_empty());
+    let after = key_file(&test);
+    let wiped = after.chunks(128).filter(|slot| slot.iter().all(|byte| *byte == 0)).count();
+    assert_eq!((after.len(), wiped), (before.len(), 2));
+    test.reopen();
+    assert!(matches!(read(&test, mine, message(1)), Err(Unreadable::Gone)));
+    assert_eq!(read(&test, other, message(3)).unwrap(), b"kept");
+}
+
+#[test]
+fn slots_of_destroyed_keys_are_used_again() {
+    let mut test = TestStore::new();
+    for number in 0..6 {
+        keep(&test, bucket(number), message(1), b"hourly");
+        test.store().content().destroy(bucket(number)).unwrap();
+        if number == 3 {
+            test.reopen();
+        }
+    }
+    assert_eq!(key_file(&test).len(), 128);
+}
+
+#[test]
+fn a_torn_slot_is_free() {
+    let mut test = TestStore::new();
+    let place = keep(&test, bucket(0), message(1), b"whole");
+    test.close();
+    let path = test.directory().join("content/keys");
+    std::fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(&key_file(&test)[..40]).unwrap();
+    test.open().unwrap();
+    assert_eq!(read(&test, place, message(1)).unwrap(), b"whole");
+    let next = keep(&test, bucket(1), message(2), b"next");
+    assert_eq!(key_file(&test).len(), 256);
+    test.reopen();
+    assert_eq!(read(&test, next, message(2)).unwrap(), b"next");
+}

@@ -1,0 +1,229 @@
+//! Stories of webhook deliveries: the exact schedule, the tenth failure, and what waits for an endpoint's return.
+
+use std::time::Duration;
+
+use super::*;
+use crate::base::id::Ulid;
+use crate::domain::event::EventType;
+use crate::machine::delivery::Stage;
+use crate::store::op::endpoint::UpdateEndpoint;
+use crate::store::testing::{Sender, TestStore};
+
+const TOOK: Duration = Duration::from_millis(1234);
+
+/// One endpoint that takes `queued` events, and somebody whose messages make them.
+struct Story<'a> {
+    test: &'a TestStore,
+    sender: Sender<'a>,
+    endpoint: EndpointId,
+}
+
+impl<'a> Story<'a> {
+    fn of(test: &'a TestStore) -> Self {
+        let sender = test.sender();
+        Self { test, sender, endpoint: test.endpoint(sender.account, Some(&[EventType::Queued])) }
+    }
+
+    /// Makes an event, and the delivery that is owed for it.
+    fn delivery(&self) -> DeliveryId {
+        self.sender.accept("b@example.net");
+        DeliveryId(Ulid(*self.test.keys(Table::Deliveries, &[]).pop().unwrap().last_chunk::<16>().unwrap()))
+    }
+
+    fn row(&self, delivery: DeliveryId) -> DeliveryRow {
+        self.test.row(&schema::delivery(self.sender.account, delivery))
+    }
+
+    fn due(&self, delivery: DeliveryId) -> Timestamp {
+        self.row(delivery).state.due(Timestamp::ZERO).unwrap()
+    }
+
+    fn endpoint(&self) -> EndpointRow {
+        self.test.row(&schema::endpoint(self.sender.account, self.endpoint))
+    }
+
+    /// Serves the delivery's timer, at its time.
+    fn settle(&self, delivery: DeliveryId, end: DeliveryEnd) -> EndpointChange {
+        let due = self.due(delivery);
+        self.test.done(SettleDelivery { account: self.sender.account, delivery, due, end })
+    }
+
+    fn fail(&self, delivery: DeliveryId) -> EndpointChange {
+        self.attempt(delivery, Some(503), Some("status"))
+    }
+
+    fn succeed(&self, delivery: DeliveryId) -> EndpointChange {
+        self.attempt(delivery, Some(204), None)
+    }
+
+    fn attempt(&self, delivery: DeliveryId, status: Option<u16>, error: Option<&str>) -> EndpointChange {
+        let at = self.due(delivery).max(self.test.now());
+        let ended_at = at + TOOK;
+        self.test.set_now(ended_at + Duration::from_millis(5));
+        let error = error.map(str::to_owned);
+        let attempt = Attempt { at, ended_at, status, error, duration_ms: 1234, peer: None, response_body: None };
+        self.settle(delivery, DeliveryEnd::Attempted(attempt))
+    }
+
+    fn enable(&self, enabled: bool) {
+        let (account, endpoint) = (self.sender.account, self.endpoint);
+        let (url, events, description) = (None, None, None);
+        self.test.done(UpdateEndpoint { account, endpoint, url, events, description, enabled: Some(enabled) });
+    }
+
+    fn timers(&self) -> Vec<(Timestamp, Ulid)> {
+        self.test.timers(TimerKind::Delivery).iter().map(|timer| (timer.due, timer.id)).collect()
+    }
+}
+
+#[test]
+fn retries_follow_the_schedule_to_the_millisecond_and_end_after_the_seventh() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let delivery = story.delivery();
+    for (number, delay) in (1..).zip([60, 300, 1800, 7200, 21_600, 86_400]) {
+        let began = story.due(delivery);
+        assert_eq!(story.fail(delivery), EndpointChange::None);
+        let due = began + TOOK + Duration::from_secs(delay);
+        assert_eq!(story.row(delivery).state.attempts, number);
+        assert_eq!(story.timers(), [(due, delivery.0)], "measured from the attempt's end, and only one timer");
+    }
+    story.fail(delivery);
+    assert_eq!(story.row(delivery).state.stage, Stage::Failed);
+    assert!(story.timers().is_empty());
+    let attempts = test.keys(Table::Attempts, &schema::delivery(story.sender.account, delivery));
+    assert_eq!(attempts.len(), 7);
+    let last: AttemptRow = test.row(&attempts[6]);
+    assert_eq!((last.status, last.error.as_deref(), last.duration_ms), (Some(503), Some("status"), 1234));
+    assert_eq!(story.endpoint().state.consecutive_failures(), 7);
+}
+
+#[test]
+fn a_2xx_ends_the_delivery_and_the_count_of_failures() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let delivery = story.delivery();
+    story.fail(delivery);
+    story.succeed(delivery);
+    assert_eq!((story.row(delivery).state.stage, story.row(delivery).state.attempts), (Stage::Delivered, 2));
+    assert!(story.timers().is_empty());
+    let endpoint = story.endpoint();
+    assert_eq!(endpoint.state.consecutive_failures(), 0);
+    assert_eq!(
+        endpoint.last_success_at.unwrap().since(endpoint.last_failure_at.unwrap()),
+        Duration::from_secs(60) + TOOK
+    );
+}
+
+#[test]
+fn the_tenth_failure_in_a_row_disables_and_no_other() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let first = story.delivery();
+    (0..5).for_each(|_| assert_eq!(story.fail(first), EndpointChange::None));
+    let second = story.delivery();
+    (0..4).for_each(|_| assert_eq!(story.fail(second), EndpointChange::None));
+    assert!(story.endpoint().state.is_enabled());
+    assert_eq!(story.fail(first), EndpointChange::Disabled(story.endpoint));
+    let endpoint = story.endpoint();
+    assert_eq!(endpoint.state.disabled_at(), Some(test.now()));
+    assert_eq!(endpoint.state.disabled_reason(), Some("Disabled after repeated failures"));
+    // What was still on the wire changes nothing any more.
+    story.succeed(second);
+    assert!(!story.endpoint().state.is_enabled());
+}
+
+#[test]
+fn a_delivery_of_a_disabled_endpoint_is_parked_and_comes_back_with_its_count_and_time() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let (overdue, scheduled) = (story.delivery(), story.delivery());
+    (0..3).for_each(|_| assert_eq!(story.fail(scheduled), EndpointChange::None));
+    let due = story.due(scheduled);
+    story.enable(false);
+    story.settle(overdue, DeliveryEnd::Parked);
+    story.settle(scheduled, DeliveryEnd::Parked);
+    assert!(story.timers().is_empty());
+    assert_eq!(test.count(Table::Parked, &[]), 2);
+    let fresh = story.delivery();
+    assert_eq!(test.count(Table::Parked, &[]), 3, "what happens meanwhile is held likewise");
+
+    test.pass(Duration::from_secs(60));
+    story.enable(true);
+    assert_eq!(test.count(Table::Parked, &[]), 0);
+    assert!(due > test.now());
+    assert_eq!(story.timers(), [(test.now(), overdue.0), (test.now(), fresh.0), (due, scheduled.0)]);
+    assert_eq!(story.row(scheduled).state.attempts, 3);
+    assert_eq!(story.due(overdue), test.now());
+    story.succeed(overdue);
+    assert_eq!(story.row(overdue).state.stage, Stage::Delivered);
+}
+
+#[test]
+fn a_delivery_parked_too_late_stays_due() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let delivery = story.delivery();
+    story.enable(false);
+    story.enable(true);
+    story.settle(delivery, DeliveryEnd::Parked);
+    assert_eq!(test.count(Table::Parked, &[]), 0);
+    assert_eq!(story.timers(), [(story.due(delivery), delivery.0)]);
+}
+
+#[test]
+fn many_parked_deliveries_come_back_in_slices_oldest_first() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.enable(false);
+    let count = UNPARK_SLICE + 10;
+    for _ in 0..count {
+        story.sender.accept("b@example.net");
+    }
+    story.enable(true);
+    let [more] = test.timers(TimerKind::Unpark)[..] else { panic!("a timer for the rest") };
+    let first = test.keys(Table::Deliveries, &[]);
+    let oldest = first[..UNPARK_SLICE].iter().map(|key| Ulid(*key.last_chunk::<16>().unwrap()));
+    assert!(story.timers().iter().map(|(_, id)| *id).eq(oldest));
+    test.done(Unpark { account: story.sender.account, endpoint: story.endpoint, due: more.due });
+    assert_eq!((story.timers().len(), test.count(Table::Parked, &[])), (count, 0));
+    assert!(test.timers(TimerKind::Unpark).is_empty());
+}
+
+#[test]
+fn parked_deliveries_stay_where_their_endpoint_is_disabled_again() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.enable(false);
+    let delivery = story.delivery();
+    test.done(Unpark { account: story.sender.account, endpoint: story.endpoint, due: test.now() });
+    assert_eq!((story.timers().len(), test.count(Table::Parked, &[])), (0, 1));
+    assert!(matches!(story.row(delivery).state.stage, Stage::Pending { .. }));
+}
+
+#[test]
+fn an_abandoned_delivery_fails_without_an_attempt() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let delivery = story.delivery();
+    story.settle(delivery, DeliveryEnd::Abandoned);
+    assert_eq!((story.row(delivery).state.stage, story.row(delivery).state.attempts), (Stage::Failed, 0));
+    assert!(story.timers().is_empty());
+    assert_eq!(story.endpoint().state.consecutive_failures(), 0);
+}
+
+#[test]
+fn a_timer_that_was_served_late_leaves_the_delivery_one_timer() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let delivery = story.delivery();
+    let stale = story.due(delivery);
+    story.fail(delivery);
+    let (account, end) = (story.sender.account, DeliveryEnd::Parked);
+    test.done(SettleDelivery { account, delivery, due: stale, end });
+    assert_eq!(story.timers(), [(story.due(delivery), delivery.0)]);
+    story.succeed(delivery);
+    let end = DeliveryEnd::Abandoned;
+    test.done(SettleDelivery { account, delivery, due: stale, end });
+    assert_eq!(story.row(delivery).state.stage, Stage::Delivered, "what has ended stays as it ended");
+}

@@ -1,0 +1,228 @@
+//! Stories of settling an attempt: what became of it is recorded once, and what follows is armed with it.
+
+use std::time::Duration;
+
+use super::*;
+use crate::domain::event::{BounceKind, BounceSource};
+use crate::store::op::admission::Refusal;
+use crate::store::testing::{Sender, TestStore};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn bounce(suppressed: bool) -> Bounce {
+    Bounce {
+        kind: BounceKind::Hard,
+        category: "invalid_recipient".into(),
+        status: Some("5.1.1".into()),
+        source: BounceSource::Smtp,
+        rule: "enhanced-5.1.1".into(),
+        advice: "Correct the address.".into(),
+        suppressed,
+    }
+}
+
+fn facts(code: u16) -> AttemptFacts {
+    AttemptFacts { smtp_code: Some(code), smtp_response: Some(format!("{code} said so")), ..AttemptFacts::default() }
+}
+
+fn deferred() -> TransferEnd {
+    TransferEnd::Deferred { bounce: None, not_before: None }
+}
+
+/// One message and what is done to it.
+struct Story<'a> {
+    test: &'a TestStore,
+    sender: Sender<'a>,
+    message: MessageId,
+}
+
+impl<'a> Story<'a> {
+    fn of(test: &'a TestStore) -> Self {
+        let sender = test.sender();
+        Self { test, sender, message: sender.accept("B@example.net") }
+    }
+
+    fn transfer(&self) -> TransferRow {
+        self.test.row(&self.sender.key(self.message))
+    }
+
+    fn status(&self) -> &'static str {
+        self.transfer().state.status().as_str()
+    }
+
+    /// Serves the message's timer, at its time.
+    fn settle(&self, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
+        let due = self.transfer().due.unwrap_or_default();
+        self.test.set_now(due.max(self.test.now()));
+        self.settle_timer(due, end, facts, chance)
+    }
+
+    fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
+        let (account, message) = (self.sender.account, self.message);
+        self.test.done(SettleTransfer { account, message, due, end, facts, chance })
+    }
+
+    fn events(&self) -> Vec<serde_json::Value> {
+        let snapshot = self.test.snapshot();
+        let keys = self.test.keys(Table::Timeline, &self.sender.key(self.message));
+        let bytes = keys.iter().map(|key| snapshot.get(Table::Timeline, key).unwrap().unwrap());
+        bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap()).collect()
+    }
+
+    fn last_event(&self) -> serde_json::Value {
+        self.events().pop().unwrap()
+    }
+
+    fn due_timers(&self) -> Vec<Timestamp> {
+        self.test.timers(TimerKind::Transfer).iter().map(|timer| timer.due).collect()
+    }
+}
+
+#[test]
+fn a_delivered_message_is_done() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    test.pass(MINUTE);
+    assert_eq!(story.settle(TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
+    let transfer = story.transfer();
+    assert_eq!(story.status(), "delivered");
+    assert_eq!((transfer.attempts, transfer.due, transfer.delivered_at), (1, None, Some(test.now())));
+    assert_eq!((transfer.status_at, transfer.last.smtp_code), (test.now(), Some(250)));
+    assert!(story.due_timers().is_empty());
+    let event = story.last_event();
+    assert_eq!((event["type"].as_str(), event["attempt"].as_u64()), (Some("delivered"), Some(1)));
+    assert_eq!(event["smtp_response"], "250 said so");
+    assert!(event["next_attempt_at"].is_null());
+}
+
+#[test]
+fn a_deferred_message_is_tried_again_by_the_schedule_give_or_take_a_tenth() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let chances = [[0; 4], [255; 4], [128, 0, 0, 0], [0; 4], [255; 4], [0; 4], [0; 4], [0; 4]];
+    for ((attempt, minutes), chance) in (1..).zip([1, 2, 4, 8, 15, 30, 60, 60]).zip(chances) {
+        assert_eq!(story.settle(deferred(), facts(451), chance), Settled::Recorded);
+        let transfer = story.transfer();
+        let due = transfer.due.unwrap();
+        let wait = due.since(test.now());
+        assert!(wait >= minutes * MINUTE * 9 / 10 && wait <= minutes * MINUTE * 11 / 10, "{attempt}: {wait:?}");
+        assert_eq!((story.status(), transfer.attempts), ("deferred", attempt));
+        assert_eq!(story.due_timers(), [due], "exactly one timer");
+        let event = story.last_event();
+        assert_eq!(event["next_attempt_at"], due.to_string());
+        assert_eq!(event["attempt"], attempt);
+    }
+    assert_eq!(story.events().len(), 9, "queued, and eight deferrals");
+}
+
+#[test]
+fn what_the_site_asks_for_is_waited_for_and_brings_nothing_forward() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let until = |time| TransferEnd::Deferred { bounce: None, not_before: Some(time) };
+    let late = test.now() + 10 * MINUTE;
+    story.settle(until(late), facts(421), [0; 4]);
+    assert_eq!(story.transfer().due, Some(late));
+    story.settle(until(test.now()), facts(421), [0; 4]);
+    assert_eq!(story.transfer().due, Some(late + 2 * MINUTE * 9 / 10));
+}
+
+#[test]
+fn a_message_without_time_for_a_further_attempt_waits_for_its_end() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let mut accept = sender.message("b@example.net");
+    let end = test.now() + MINUTE / 2;
+    accept.message.give_up_at = end;
+    let story = Story { test: &test, sender, message: accept.id };
+    assert!(!test.done(accept).is_replay);
+    let not_before = Some(test.now() + MINUTE / 4);
+    story.settle(TransferEnd::Deferred { bounce: None, not_before }, facts(451), [0; 4]);
+    assert_eq!((story.status(), story.transfer().due), ("deferred", Some(end)));
+    assert!(story.last_event()["next_attempt_at"].is_null(), "what is due then is no attempt");
+    story.settle(TransferEnd::GaveUp(bounce(false)), AttemptFacts::default(), [0; 4]);
+    assert_eq!((story.status(), story.transfer().attempts), ("failed", 1));
+    assert!(story.due_timers().is_empty());
+    assert!(story.last_event()["attempt"].is_null());
+    assert_eq!(test.count(Table::Suppressions, &[]), 0, "giving up never suppresses");
+}
+
+#[test]
+fn a_bounce_suppresses_where_its_rule_says_so() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.settle(TransferEnd::Bounced(bounce(true)), facts(550), [0; 4]);
+    assert_eq!((story.status(), story.due_timers()), ("bounced", Vec::new()));
+    assert_eq!(story.last_event()["bounce"]["suppressed"], true);
+    let row: SuppressionRow = test.row(&schema::named(story.sender.account, b"b@example.net"));
+    assert_eq!((row.reason, row.message), (SuppressionReason::Bounce, Some(story.message)));
+    assert_eq!((row.email.as_str(), row.smtp_code), ("B@example.net", Some(550)));
+    let again = story.sender.message("b@EXAMPLE.net");
+    assert_eq!(test.answer_of(again).unwrap_err(), Refusal::RecipientSuppressed);
+    assert!(test.answer_of(story.sender.message("b+x@example.net")).is_ok(), "no folding of addresses");
+}
+
+#[test]
+fn a_bounce_that_is_not_the_addresss_fault_suppresses_nothing() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.settle(TransferEnd::Bounced(bounce(false)), facts(554), [0; 4]);
+    assert_eq!((story.status(), test.count(Table::Suppressions, &[])), ("bounced", 0));
+}
+
+#[test]
+fn a_message_whose_address_became_suppressed_ends_so_without_an_attempt() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.settle(TransferEnd::Suppressed, AttemptFacts::default(), [0; 4]);
+    assert_eq!((story.status(), story.transfer().attempts), ("suppressed", 0));
+    assert_eq!(story.last_event()["type"], "suppressed");
+}
+
+#[test]
+fn a_stale_timer_changes_nothing_and_goes() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let first = story.transfer().due.unwrap();
+    story.settle(deferred(), facts(451), [0; 4]);
+    let before = story.transfer();
+    let settled = story.settle_timer(first, TransferEnd::Delivered, facts(250), [0; 4]);
+    assert_eq!(settled, Settled::Stale);
+    let after = story.transfer();
+    assert_eq!((after.state, after.attempts, after.due), (before.state, before.attempts, before.due));
+    assert_eq!((story.events().len(), story.due_timers()), (2, vec![before.due.unwrap()]));
+}
+
+#[test]
+fn an_outcome_that_is_recorded_twice_counts_once() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let due = story.transfer().due.unwrap();
+    assert_eq!(story.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Recorded);
+    assert_eq!(story.settle_timer(due, TransferEnd::Delivered, facts(250), [0; 4]), Settled::Stale);
+    assert_eq!((story.events().len(), story.transfer().attempts), (2, 1));
+}
+
+#[test]
+fn a_postponed_message_gains_no_attempt_and_no_event() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let until = test.now() + 5 * MINUTE;
+    story.settle(TransferEnd::Postponed { until }, AttemptFacts::default(), [0; 4]);
+    assert_eq!((story.status(), story.transfer().attempts, story.due_timers()), ("queued", 0, vec![until]));
+    assert_eq!(story.events().len(), 1);
+    story.settle(TransferEnd::Postponed { until: Timestamp::MAX }, AttemptFacts::default(), [0; 4]);
+    let message: MessageRow = test.row(&story.sender.key(story.message));
+    assert_eq!(story.due_timers(), [message.give_up_at], "never past the message's end");
+}
+
+#[test]
+fn a_message_that_crashes_three_times_is_set_aside_with_an_event() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    for status in ["deferred", "deferred", "failed"] {
+        story.settle(TransferEnd::Crashed, AttemptFacts::default(), [0; 4]);
+        assert_eq!((story.status(), story.last_event()["type"].as_str()), (status, Some(status)));
+    }
+    assert!(story.due_timers().is_empty());
+}

@@ -1,0 +1,85 @@
+//! Stories of opening: one process at a time, no store of a later program, no master key but its own.
+
+use std::os::unix::fs::PermissionsExt;
+
+use super::*;
+use crate::store::testing::TestStore;
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn what_is_made_is_for_its_owner_alone() {
+    let mut test = TestStore::new();
+    let inner = test.directory().join("made/deep");
+    let store = Store::open_within(&inner, test.surroundings(), Duration::ZERO).unwrap();
+    store.close();
+    assert_eq!(mode(&inner), 0o700);
+    for file in [FILE, "master.key", "content/keys"] {
+        assert_eq!(mode(&inner.join(file)), 0o600, "{file}");
+    }
+    assert_eq!(fs::read(inner.join("master.key")).unwrap().len(), MasterKey::LENGTH);
+}
+
+#[test]
+fn a_directory_that_is_open_is_locked_and_left_unharmed() {
+    let mut test = TestStore::new();
+    let surroundings = test.surroundings();
+    let second = Store::open_within(test.directory(), surroundings, Duration::ZERO);
+    assert!(matches!(second, Err(OpenError::Locked)));
+    test.sender().accept("b@example.net");
+    test.reopen();
+    assert_eq!(test.count(Table::Messages, &[]), 1);
+}
+
+#[test]
+fn the_lock_of_a_process_that_just_ended_is_waited_for() {
+    let mut test = TestStore::new();
+    let surroundings = test.surroundings();
+    let directory = test.directory().to_owned();
+    let waiting = thread::spawn(move || Store::open_within(&directory, surroundings, LOCK_PATIENCE).map(|_| ()));
+    test.close();
+    assert!(waiting.join().unwrap().is_ok());
+}
+
+#[test]
+fn a_store_of_a_later_format_is_refused_and_not_touched() {
+    let mut test = TestStore::new();
+    test.close();
+    let path = test.directory().join(FILE);
+    let database = Database::open(&path).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut batch = Batch::new(&transaction);
+    batch.put(Table::Meta, meta::FORMAT, Some(&(FORMAT + 1).to_be_bytes())).unwrap();
+    drop(batch);
+    transaction.commit().unwrap();
+    drop(database);
+    for _ in 0..2 {
+        assert!(matches!(test.open(), Err(OpenError::Newer { found }) if found == FORMAT + 1));
+    }
+}
+
+#[test]
+fn another_master_key_is_refused_even_where_no_body_is_kept() {
+    let mut test = TestStore::new();
+    test.close();
+    let path = test.directory().join("master.key");
+    let own = fs::read(&path).unwrap();
+    fs::write(&path, [9; MasterKey::LENGTH]).unwrap();
+    assert!(matches!(test.open(), Err(OpenError::WrongMasterKey)));
+    fs::write(&path, [9; 31]).unwrap();
+    assert!(matches!(test.open(), Err(OpenError::Io { .. })));
+    fs::write(&path, own).unwrap();
+    assert!(test.open().is_ok());
+}
+
+#[test]
+fn a_lost_master_key_is_not_replaced() {
+    let mut test = TestStore::new();
+    test.close();
+    let path = test.directory().join("master.key");
+    fs::remove_file(&path).unwrap();
+    assert!(matches!(test.open(), Err(OpenError::Io { .. })));
+    assert!(!path.exists());
+}

@@ -1,0 +1,144 @@
+//! Stories of the overlay: what an operation reads is what it will leave behind, whatever stands beneath.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use redb::Database;
+use redb::backends::InMemoryBackend;
+
+use super::*;
+
+const TABLE: Table = Table::Suppressions;
+
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A change of one key: a value, or that it is removed.
+type Change = (Vec<u8>, Option<Vec<u8>>);
+
+fn with_tables<T>(stored: &[Change], use_them: impl FnOnce(&mut Tables<'_, '_>) -> T) -> T {
+    let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let mut batch = Batch::new(&transaction);
+    for (key, value) in stored {
+        batch.put(TABLE, key, value.as_deref()).unwrap();
+    }
+    let moment = Moment { now: Timestamp::from_millis(1_700_000_000_000), chance: [7; 10] };
+    use_them(&mut Tables::new(&mut batch, moment, Ulid::default()))
+}
+
+fn change(tables: &mut Tables<'_, '_>, (key, value): &Change) {
+    match value {
+        Some(value) => tables.put_bytes(TABLE, key, value.clone()),
+        None => tables.remove(TABLE, key),
+    }
+}
+
+fn scanned(tables: &Tables<'_, '_>, from: &[u8], to: &[u8], order: Order, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let mut each = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        Ok(if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    };
+    tables.scan(TABLE, from, to, order, &mut each).unwrap();
+    rows
+}
+
+#[test]
+fn a_removed_row_is_gone_and_a_new_one_there_in_either_order() {
+    let row = |key: &[u8], value: &[u8]| (key.to_vec(), Some(value.to_vec()));
+    with_tables(&[row(b"a", b"1"), row(b"b", b"2"), row(b"d", b"4")], |tables| {
+        tables.remove(TABLE, b"b");
+        tables.remove(TABLE, b"x");
+        tables.put_bytes(TABLE, b"c", b"3".to_vec());
+        tables.put_bytes(TABLE, b"d", b"5".to_vec());
+        let mut keys = tables.keys(TABLE, b"a", b"z", Order::Ascending, 9).unwrap();
+        assert_eq!(keys, [b"a", b"c", b"d"]);
+        keys.reverse();
+        assert_eq!(tables.keys(TABLE, b"a", b"z", Order::Descending, 9).unwrap(), keys);
+        assert_eq!(tables.keys(TABLE, b"b", b"d", Order::Ascending, 9).unwrap(), [b"c"]);
+        assert_eq!(tables.get(TABLE, b"b").unwrap(), None);
+        assert_eq!(tables.get(TABLE, b"d").unwrap(), Some(b"5".to_vec()));
+    });
+}
+
+#[test]
+fn a_scan_that_ends_before_it_begins_finds_nothing() {
+    with_tables(&[(b"m".to_vec(), Some(Vec::new()))], |tables| {
+        assert!(tables.keys(TABLE, b"z", b"a", Order::Ascending, 9).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_change_of_one_table_shows_in_no_other() {
+    with_tables(&[], |tables| {
+        tables.put_bytes(Table::Quotas, b"a", Vec::new());
+        tables.put_bytes(Table::Timers, b"a", Vec::new());
+        assert!(tables.keys(TABLE, b"", b"z", Order::Ascending, 9).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_timer_that_an_operation_arms_and_disarms_is_not_armed() {
+    let timer = Timer::of_store(Timestamp::from_millis(1), super::super::timer::TimerKind::EventLog);
+    with_tables(&[], |tables| {
+        tables.arm(timer);
+        tables.disarm(timer);
+        assert!(tables.armed.is_empty());
+        tables.arm(timer);
+        assert_eq!(tables.armed, [timer]);
+    });
+}
+
+fn keys() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(0_u8..3, 0..3)
+}
+
+fn changes() -> impl Strategy<Value = Vec<Change>> {
+    let value = proptest::option::of(proptest::collection::vec(any::<u8>(), 0..2));
+    proptest::collection::vec((keys(), value), 0..16)
+}
+
+proptest! {
+    #[test]
+    fn reading_through_the_overlay_is_reading_one_map(
+        stored in changes(), changed in changes(), from in keys(), to in keys(), down: bool, limit in 1_usize..6,
+    ) {
+        let mut model = Rows::new();
+        for (key, value) in stored.iter().chain(&changed) {
+            match value {
+                Some(value) => model.insert(key.clone(), value.clone()),
+                None => model.remove(key),
+            };
+        }
+        let inside = model.iter().filter(|(key, _)| **key >= from && **key < to);
+        let mut wanted: Vec<_> = inside.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if down {
+            wanted.reverse();
+        }
+        wanted.truncate(limit);
+        let order = if down { Order::Descending } else { Order::Ascending };
+        let (rows, single) = with_tables(&stored, |tables| {
+            changed.iter().for_each(|one| change(tables, one));
+            (scanned(tables, &from, &to, order, limit), tables.get(TABLE, &from).unwrap())
+        });
+        prop_assert_eq!(rows, wanted);
+        prop_assert_eq!(single.as_ref(), model.get(&from));
+    }
+
+    #[test]
+    fn what_was_read_is_what_is_left_behind(stored in changes(), changed in changes()) {
+        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
+        let transaction = database.begin_write().unwrap();
+        let mut batch = Batch::new(&transaction);
+        for (key, value) in &stored {
+            batch.put(TABLE, key, value.as_deref()).unwrap();
+        }
+        let moment = Moment { now: Timestamp::ZERO, chance: [0; 10] };
+        let mut tables = Tables::new(&mut batch, moment, Ulid::default());
+        changed.iter().for_each(|one| change(&mut tables, one));
+        let before = scanned(&tables, b"", &[9], Order::Ascending, usize::MAX);
+        tables.flush().unwrap();
+        let after = scanned(&Tables::new(&mut batch, moment, Ulid::default()), b"", &[9], Order::Ascending, usize::MAX);
+        prop_assert_eq!(before, after);
+    }
+}

@@ -1,0 +1,281 @@
+//! What stories about the store need: one in a temporary directory, with a clock that is set and chance that repeats.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use super::content::Place;
+use super::error::Stop;
+use super::job::Answer;
+use super::op::Op;
+use super::op::accept::{Accept, Accepted};
+use super::op::account::CreateAccount;
+use super::op::admission::{IdempotencyClaim, Refusal};
+use super::op::domain::CreateDomain;
+use super::op::endpoint::CreateEndpoint;
+use super::open::{OpenError, Surroundings};
+use super::read::Read;
+use super::row::Row;
+use super::row::domain::DomainRow;
+use super::row::endpoint::EndpointRow;
+use super::row::message::MessageRow;
+use super::schema::{self, Table};
+use super::snapshot::Snapshot;
+use super::{Store, timer};
+use crate::base::entropy::{self, SeededEntropy};
+use crate::base::id::{AccountId, DomainId, EndpointId, MessageId, Ulid};
+use crate::base::secret::Sealed;
+use crate::base::time::Timestamp;
+use crate::domain::account::{Account, QuotaLimits};
+use crate::domain::event::EventType;
+use crate::domain::sending_domain::DomainStatus;
+use crate::domain::stream::Stream;
+use crate::machine::{endpoint, retention};
+
+/// When every story begins: at the start of a UTC hour.
+pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000 / 3_600_000 * 3_600_000);
+
+/// A store of its own.
+pub(crate) struct TestStore {
+    store: Option<Store>,
+    now: Arc<AtomicU64>,
+    seed: u64,
+    directory: tempfile::TempDir,
+}
+
+impl TestStore {
+    pub(crate) fn new() -> Self {
+        let now = Arc::new(AtomicU64::new(START.as_millis()));
+        let directory = tempfile::tempdir().unwrap();
+        let mut made = Self { store: None, now, seed: 0, directory };
+        made.open().unwrap();
+        made
+    }
+
+    /// What the store is given; never the chance of an earlier opening.
+    pub(super) fn surroundings(&mut self) -> Surroundings {
+        self.seed += 1;
+        let now = Arc::clone(&self.now);
+        Surroundings {
+            now: Arc::new(move || Timestamp::from_millis(now.load(Ordering::SeqCst))),
+            entropy: Arc::new(SeededEntropy::new(self.seed)),
+        }
+    }
+
+    pub(super) fn open(&mut self) -> Result<(), OpenError> {
+        let surroundings = self.surroundings();
+        self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO)?);
+        Ok(())
+    }
+
+    /// Stops the process's part and lets the directory go.
+    pub(super) fn close(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.close();
+        }
+    }
+
+    pub(super) fn reopen(&mut self) {
+        self.close();
+        self.open().unwrap();
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        self.store.as_ref().unwrap()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.now.load(Ordering::SeqCst))
+    }
+
+    pub(crate) fn set_now(&self, now: Timestamp) {
+        self.now.store(now.as_millis(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn pass(&self, time: Duration) {
+        self.set_now(self.now() + time);
+    }
+
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.store().snapshot().unwrap()
+    }
+
+    pub(crate) fn row<R: Row>(&self, key: &[u8]) -> R {
+        self.snapshot().row(key).unwrap().unwrap()
+    }
+
+    /// How many keys begin with `prefix`.
+    pub(crate) fn count(&self, table: Table, prefix: &[u8]) -> usize {
+        self.keys(table, prefix).len()
+    }
+
+    pub(crate) fn keys(&self, table: Table, prefix: &[u8]) -> Vec<Vec<u8>> {
+        let end = super::read::after_prefix(prefix);
+        self.snapshot().keys(table, prefix, &end, super::read::Order::Ascending, usize::MAX).unwrap()
+    }
+
+    /// The timers of one kind in the table.
+    pub(crate) fn timers(&self, kind: timer::TimerKind) -> Vec<timer::Timer> {
+        let timers = self.keys(Table::Timers, &[]).into_iter().filter_map(|key| timer::Timer::decode(&key));
+        timers.filter(|timer| timer.kind == kind).collect()
+    }
+
+    /// Commits `op` and waits for its answer.
+    pub(crate) fn commit<O: Op>(&self, op: O) -> Answer<O> {
+        let (sender, receiver) = mpsc::channel();
+        self.store().post(op, move |answer| drop(sender.send(answer)));
+        receiver.recv().unwrap()
+    }
+
+    /// Commits what must not be refused.
+    pub(crate) fn done<O: Op>(&self, op: O) -> O::Reply {
+        match self.commit(op) {
+            Ok(reply) => reply,
+            Err(Stop::Refused(_)) => panic!("the operation was refused"),
+            Err(Stop::Failed(error)) => panic!("the store failed: {error}"),
+        }
+    }
+
+    pub(crate) fn account(&self, quota: QuotaLimits) -> AccountId {
+        let account = Account::new(AccountId::default(), "Example".parse().unwrap(), quota, START);
+        self.done(CreateAccount { account }).id
+    }
+
+    pub(crate) fn domain(&self, account: AccountId, name: &str, stream: Stream, status: DomainStatus) -> DomainId {
+        let id = DomainId(self.fresh_id());
+        let row = DomainRow {
+            name: name.parse().unwrap(),
+            stream,
+            status,
+            created_at: START,
+            verified_at: None,
+            last_checked_at: None,
+            last_seen_at: None,
+            next_check_at: None,
+            checks: 0,
+            dkim: Vec::new(),
+            return_path_seen: false,
+            findings: Vec::new(),
+        };
+        self.done(CreateDomain { account, id, row });
+        id
+    }
+
+    pub(crate) fn endpoint(&self, account: AccountId, events: Option<&[EventType]>) -> EndpointId {
+        let id = EndpointId(self.fresh_id());
+        let row = EndpointRow {
+            url: "https://hooks.example/".to_owned(),
+            events: events.map(<[EventType]>::to_vec),
+            description: None,
+            secret: Sealed(Vec::new()),
+            state: endpoint::State::default(),
+            last_success_at: None,
+            last_failure_at: None,
+            created_at: START,
+            updated_at: START,
+        };
+        self.done(CreateEndpoint { account, id, row });
+        id
+    }
+
+    fn fresh_id(&self) -> Ulid {
+        Ulid::new(self.now(), entropy::bytes(&**self.store().entropy()))
+    }
+
+    /// An account with a verified transactional domain `example.com`.
+    pub(crate) fn sender(&self) -> Sender<'_> {
+        self.sender_with(QuotaLimits::default())
+    }
+
+    pub(crate) fn sender_with(&self, quota: QuotaLimits) -> Sender<'_> {
+        let account = self.account(quota);
+        let domain = self.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);
+        Sender { test: self, account, domain }
+    }
+}
+
+impl Drop for TestStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Somebody who may send.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    test: &'a TestStore,
+    pub(crate) account: AccountId,
+    pub(crate) domain: DomainId,
+}
+
+impl<'a> Sender<'a> {
+    /// Whoever sends for `account` from `domain`.
+    pub(crate) const fn of(test: &'a TestStore, account: AccountId, domain: DomainId) -> Self {
+        Self { test, account, domain }
+    }
+
+    /// The operation that accepts a message from `a@example.com`. No body is written for it.
+    pub(crate) fn message(&self, to: &str) -> Accept {
+        let now = self.test.now();
+        let id = self.test.store().reserve_message_id(now);
+        let day = Duration::from_secs(24 * 3600);
+        let message = MessageRow {
+            domain: self.domain,
+            stream: Stream::Transactional,
+            from: "a@example.com".parse().unwrap(),
+            from_name: None,
+            to: to.parse().unwrap(),
+            subject: Some("Grüße".to_owned()),
+            metadata: BTreeMap::from([("order".to_owned(), "42".to_owned())]),
+            unsubscribe_url: None,
+            created_at: now,
+            expires_at: None,
+            give_up_at: now + 2 * day,
+            content_expires_at: now + 30 * day,
+            size_octets: 1000,
+            place: Place::unknown(retention::Bucket { end: now + 30 * day }.end),
+            return_path: "b+x@bounces.example".to_owned(),
+            eight_bit: false,
+            smtputf8: false,
+            is_raw: false,
+        };
+        let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
+        Accept { account: self.account, key_stream: None, id, message, answer, idempotency: None }
+    }
+
+    /// Accepts a message.
+    pub(crate) fn accept(&self, to: &str) -> MessageId {
+        let accept = self.message(to);
+        let id = accept.id;
+        assert!(!self.test.done(accept).is_replay);
+        id
+    }
+
+    /// Accepts one with an idempotency key.
+    pub(crate) fn accept_once(&self, to: &str, key: u8, body: u8) -> Result<Accepted, Refusal> {
+        let claim = IdempotencyClaim { key_hash: [key; 32], body_hash: [body; 32] };
+        self.test.answer_of(Accept { idempotency: Some(claim), ..self.message(to) })
+    }
+
+    /// The key of a message's rows.
+    pub(crate) fn key(&self, message: MessageId) -> [u8; 32] {
+        schema::message(self.account, message)
+    }
+}
+
+impl TestStore {
+    /// What accepting came to, where the store did not fail.
+    pub(crate) fn answer_of(&self, accept: Accept) -> Result<Accepted, Refusal> {
+        self.commit(accept).map_err(|stop| match stop {
+            Stop::Refused(refusal) => refusal,
+            Stop::Failed(error) => panic!("the store failed: {error}"),
+        })
+    }
+}

@@ -1,0 +1,189 @@
+//! Stories of the writer: a batch is as whole as its operations, answers come after the sync, identifiers only grow.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::id::{EventId, Ulid};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Op;
+use crate::store::read::Read;
+use crate::store::row::Row;
+use crate::store::row::suppression::SuppressionRow;
+use crate::store::schema::Table;
+use crate::store::tables::Tables;
+use crate::store::testing::TestStore;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Writes one key, makes some identifiers, and ends as it is told.
+#[derive(Debug, Serialize, Deserialize)]
+struct Write {
+    key: Vec<u8>,
+    ids: usize,
+    end: End,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum End {
+    Commit,
+    Refuse,
+    Panic,
+    ReadDamagedRow,
+}
+
+impl Op for Write {
+    type Reply = Vec<Ulid>;
+    type Refusal = End;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Vec<Ulid>, Stop<End>> {
+        tables.put_bytes(Table::Suppressions, &self.key, b"no row".to_vec());
+        tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
+        let ids = (0..self.ids).map(|_| tables.next_id::<EventId>().0).collect();
+        match self.end {
+            End::Commit => Ok(ids),
+            End::Refuse => Err(Stop::Refused(End::Refuse)),
+            End::Panic => panic!("as it was told"),
+            End::ReadDamagedRow => {
+                tables.row::<SuppressionRow>(&self.key)?;
+                Ok(ids)
+            }
+        }
+    }
+}
+
+fn write(key: &str, end: End) -> Write {
+    Write { key: key.as_bytes().to_vec(), ids: 1, end }
+}
+
+/// Holds the writer up after a commit, so that what is posted meanwhile becomes one batch.
+fn hold_up(test: &TestStore) -> mpsc::Sender<()> {
+    let (release, held) = mpsc::channel();
+    test.store().post(write("first", End::Commit), move |_| held.recv().unwrap());
+    release
+}
+
+#[test]
+fn what_is_refused_or_panics_leaves_its_batch_whole() {
+    let test = TestStore::new();
+    let (answers, told) = mpsc::channel();
+    let release = hold_up(&test);
+    let ends = [End::Commit, End::Refuse, End::Panic, End::ReadDamagedRow, End::Commit];
+    for (number, end) in ends.into_iter().enumerate() {
+        let answers = answers.clone();
+        test.store().post(write(&format!("key {number}"), end), move |answer| answers.send(answer).unwrap());
+    }
+    release.send(()).unwrap();
+    let told: Vec<_> = told.iter().take(ends.len()).collect();
+    assert!(matches!(
+        told.as_slice(),
+        [
+            Ok(_),
+            Err(Stop::Refused(End::Refuse)),
+            Err(Stop::Failed(StoreError::Panicked)),
+            Err(Stop::Failed(StoreError::Row { .. })),
+            Ok(_)
+        ]
+    ));
+    assert_eq!(test.keys(Table::Suppressions, b"key"), [b"key 0", b"key 4"]);
+    assert!(test.store().health().failure().is_none());
+    test.done(write("and on", End::Commit));
+}
+
+#[test]
+fn an_answer_comes_when_a_snapshot_sees_the_row() {
+    let test = TestStore::new();
+    for number in 0..20 {
+        let key = format!("key {number}");
+        test.done(write(&key, End::Commit));
+        assert!(test.snapshot().get(Table::Suppressions, key.as_bytes()).unwrap().is_some());
+        let timers = test.store().near().take_due(test.now(), 9).timers;
+        // Nothing is near before the first refill: the table knows it.
+        assert!(timers.is_empty() && !test.timers(TimerKind::EventLog).is_empty());
+    }
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was() {
+    let test = TestStore::new();
+    let before = test.snapshot();
+    test.done(write("key", End::Commit));
+    assert_eq!(before.get(Table::Suppressions, b"key").unwrap(), None);
+}
+
+#[test]
+fn identifiers_grow_across_refusals_reopening_and_a_clock_that_steps_back() {
+    let mut test = TestStore::new();
+    let mut given = Vec::new();
+    let mut messages = Vec::new();
+    for round in 0..4 {
+        let ids = |end| Write { key: vec![round], ids: 3, end };
+        given.extend(test.done(ids(End::Commit)));
+        assert!(test.commit(ids(End::Refuse)).is_err());
+        given.extend(test.done(ids(End::Commit)));
+        messages.extend((0..3).map(|_| test.store().reserve_message_id(test.now())));
+        match round {
+            0 => test.set_now(test.now() - Duration::from_secs(3600)),
+            1 => test.reopen(),
+            _ => test.pass(Duration::from_secs(7200)),
+        }
+    }
+    assert!(given.is_sorted_by(|one, next| one < next), "{given:?}");
+    assert_eq!(given.len(), 24);
+    assert!(messages[..6].is_sorted_by(|one, next| one < next), "{messages:?}");
+}
+
+#[test]
+fn message_identifiers_grow_past_the_last_one_accepted_before() {
+    let mut test = TestStore::new();
+    let last = test.sender().accept("b@example.net");
+    test.set_now(test.now() - Duration::from_secs(24 * 3600));
+    test.reopen();
+    assert!(test.store().reserve_message_id(test.now()) > last);
+}
+
+#[test]
+fn a_timer_disarmed_later_in_its_batch_is_not_near() {
+    #[derive(Serialize, Deserialize)]
+    struct Disarm;
+    impl Op for Disarm {
+        type Reply = ();
+        type Refusal = ();
+        fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<()>> {
+            tables.disarm(Timer::of_store(tables.now(), TimerKind::EventLog));
+            Ok(())
+        }
+    }
+    let test = TestStore::new();
+    test.store().near().refill(test.now(), || test.store().snapshot()).unwrap();
+    let release = hold_up(&test);
+    let (answers, told) = mpsc::channel();
+    test.store().post(write("key", End::Commit), |_| ());
+    test.store().post(Disarm, move |answer| answers.send(answer.is_ok()).unwrap());
+    release.send(()).unwrap();
+    assert!(told.recv().unwrap());
+    assert!(test.store().near().take_due(test.now(), 9).timers.is_empty());
+    assert!(test.timers(TimerKind::EventLog).is_empty());
+}
+
+#[test]
+fn a_closed_store_commits_what_was_on_its_way_and_says_that_it_is_closed() {
+    let test = TestStore::new();
+    let (answers, told) = mpsc::channel();
+    for number in 0..50 {
+        let answers = answers.clone();
+        test.store().post(write(&format!("key {number}"), End::Commit), move |answer| {
+            answers.send(answer.is_ok()).unwrap();
+        });
+    }
+    test.store().close();
+    assert_eq!(told.try_iter().filter(|is_ok| *is_ok).count(), 50);
+    assert!(matches!(test.commit(write("late", End::Commit)), Err(Stop::Failed(StoreError::Closed))));
+}
+
+#[test]
+fn a_row_of_a_later_version_is_not_guessed_at() {
+    let bytes = [SuppressionRow::VERSION + 1, 0, 0];
+    assert!(matches!(SuppressionRow::decode(&bytes), Err(StoreError::Row { .. })));
+    assert!(SuppressionRow::decode(&[]).is_err());
+}

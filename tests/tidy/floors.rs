@@ -1,0 +1,146 @@
+//! Imports point down: a file may name what stands on its own part of a floor, or on a lower floor.
+
+use super::Finding;
+use super::lexer::Kind;
+use super::source::SourceFile;
+
+/// The folders under `src` and their floors.
+const FLOORS: [(&str, u8); 11] = [
+    ("base", 0),
+    ("domain", 1),
+    ("machine", 2),
+    ("mail", 3),
+    ("smtp", 3),
+    ("store", 4),
+    ("engine", 5),
+    ("net", 6),
+    ("http", 7),
+    ("panel", 7),
+    ("app", 8),
+];
+
+/// Neighbours on one floor that may be imported all the same.
+const NEIGHBOURS: [(&str, &str, &str); 1] =
+    [("panel", "http", "its pages are rows of the one route table, and its forms are checked as the API's bodies are")];
+
+/// The folder under `src` that a file belongs to; none for `lib.rs` and `main.rs`, which stand above all.
+pub(crate) fn folder(file: &str) -> Option<&str> {
+    Some(file.strip_prefix("src/")?.split_once('/')?.0)
+}
+
+fn floor(folder: &str) -> Option<u8> {
+    FLOORS.iter().find(|(name, _)| *name == folder).map(|(_, floor)| *floor)
+}
+
+/// Where `source` names a higher floor, or a neighbour.
+pub(crate) fn upward_imports(source: &SourceFile) -> Vec<Finding> {
+    let Some(own) = folder(&source.name) else { return Vec::new() };
+    let Some(own_floor) = floor(own) else {
+        return vec![Finding::new(&source.name, 1, format!("give the folder {own} its floor in tests/tidy/floors.rs"))];
+    };
+    let modules = Modules::of(source);
+    let wrong = |target: &str| match floor(target) {
+        Some(floor) if floor > own_floor => Some(format!(
+            "{own} (floor {own_floor}) imports {target} (floor {floor}): move what is shared down, or hand it in"
+        )),
+        Some(floor) if floor == own_floor && target != own && !is_neighbour(own, target) => Some(format!(
+            "{own} imports {target}, its neighbour: move what is shared down, or let a higher floor join them"
+        )),
+        Some(_) | None => None,
+    };
+    let named = source.paths.iter().filter_map(|path| Some((path.line, modules.target(&path.segments, path.token)?)));
+    named.filter_map(|(line, target)| Some(Finding::new(&source.name, line, wrong(&target)?))).collect()
+}
+
+fn is_neighbour(own: &str, target: &str) -> bool {
+    NEIGHBOURS.iter().any(|(from, to, _)| (*from, *to) == (own, target))
+}
+
+/// The modules of a file: its own path, and those inside it by where they begin and end among the tokens.
+struct Modules {
+    own: Vec<String>,
+    inner: Vec<(usize, usize)>,
+}
+
+impl Modules {
+    fn of(source: &SourceFile) -> Self {
+        let path = source.name.trim_start_matches("src/").trim_end_matches(".rs");
+        let own = path.split('/').filter(|part| *part != "mod").map(str::to_owned).collect();
+        let is_inner = |at: &usize| {
+            source.word(*at) == Some("mod")
+                && source.word(at + 1).is_some()
+                && source.tokens.get(at + 2).is_some_and(|token| token.kind == Kind::Mark('{'))
+        };
+        let inner = (0..source.tokens.len()).filter(is_inner).map(|at| (at, closing_brace(source, at + 2))).collect();
+        Self { own, inner }
+    }
+
+    /// The folder under `src` that a path leads to; none where it begins with neither `crate` nor `super`.
+    fn target(&self, segments: &[String], token: usize) -> Option<String> {
+        let supers = segments.iter().take_while(|segment| *segment == "super").count();
+        if segments.first()? == "crate" {
+            return segments.get(1).cloned();
+        }
+        let depth = self.own.len() + self.inner.iter().filter(|(from, to)| (*from..*to).contains(&token)).count();
+        match depth.checked_sub(supers)? {
+            _ if supers == 0 => None,
+            0 => segments.get(supers).cloned(),
+            _ => self.own.first().cloned(),
+        }
+    }
+}
+
+fn closing_brace(source: &SourceFile, open: usize) -> usize {
+    let mut depth = 0_usize;
+    for (at, token) in source.tokens.iter().enumerate().skip(open) {
+        match token.kind {
+            Kind::Mark('{') => depth += 1,
+            Kind::Mark('}') if depth <= 1 => return at,
+            Kind::Mark('}') => depth -= 1,
+            Kind::Mark(_) | Kind::Word(_) | Kind::Text(_) | Kind::PathSeparator => {}
+        }
+    }
+    source.tokens.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(file: &str, text: &str) -> Vec<String> {
+        upward_imports(&SourceFile::new(file, text)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_import_of_a_higher_floor_is_found_wherever_it_stands() {
+        let text =
+            "use crate::base::id::Ulid;\n// use crate::app;\nfn a() { let b = crate::net::dns(\"crate::app::x\"); }";
+        assert_eq!(
+            found("src/machine/rate.rs", text),
+            ["src/machine/rate.rs:3: machine (floor 2) imports net (floor 6): move what is shared down, or hand it in"]
+        );
+        assert_eq!(found("src/store/op/x.rs", "use crate::{base::id, http::{error, body}};").len(), 2);
+    }
+
+    #[test]
+    fn a_way_up_through_super_is_followed() {
+        assert_eq!(found("src/store/op/x.rs", "use super::super::super::engine::ports;").len(), 1);
+        assert_eq!(found("src/store/op/x.rs", "use super::super::row::Row; use super::Op;").len(), 0);
+        assert_eq!(found("src/store/op/mod.rs", "use super::super::http::error;").len(), 1);
+        assert_eq!(found("src/store/x.rs", "mod a { use super::super::super::app::b; }").len(), 1);
+        assert_eq!(found("src/store/x.rs", "mod a { use super::super::engine; }").len(), 0);
+    }
+
+    #[test]
+    fn neighbours_do_not_import_each_other_unless_it_is_said_why() {
+        assert_eq!(found("src/mail/x.rs", "use crate::smtp::reply::Reply;").len(), 1);
+        assert_eq!(found("src/panel/x.rs", "use crate::http::route::Route;").len(), 0);
+        assert_eq!(found("src/http/x.rs", "use crate::panel::page;").len(), 1);
+    }
+
+    #[test]
+    fn a_folder_without_a_floor_is_told() {
+        assert_eq!(found("src/misc/x.rs", "").len(), 1);
+        assert_eq!(found("src/main.rs", "use crate::app;").len(), 0);
+    }
+}

@@ -1,0 +1,120 @@
+//! Taste that a test enforces: imports point down, outside crates stay on their floors, clocks and sockets at the edge,
+//! and every file is one that a stranger can read. Each finding says where it is and what to do about it.
+//!
+//! Sources are read as tokens, without a parser of the whole language: a path is a path wherever it stands, and
+//! comments and strings are none. Where a rule has an honest exception, it stands in a table with its reason.
+
+mod crates;
+mod floors;
+mod lexer;
+mod paths;
+mod source;
+mod taste;
+mod world;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use source::SourceFile;
+
+/// Something to put right.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// The file, from the repository's root.
+    file: String,
+    /// The line, from 1.
+    line: usize,
+    /// What is wrong and what to do.
+    what: String,
+}
+
+impl Finding {
+    fn new(file: &str, line: usize, what: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, what: what.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.what)
+    }
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Files below `folder` for which `wanted` holds, in order, named from the root.
+fn files(folder: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut open = vec![root().join(folder)];
+    let mut found = Vec::new();
+    while let Some(directory) = open.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+        let paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        for path in paths {
+            let Some(name) = path.strip_prefix(root()).ok().and_then(Path::to_str).map(str::to_owned) else { continue };
+            let skipped = ["target", ".git", "node_modules", "__pycache__"].iter().any(|skip| name.ends_with(skip));
+            match (path.is_dir(), skipped) {
+                (true, false) => open.push(path),
+                (false, false) if wanted(&name) => found.push(name),
+                (true | false, _) => {}
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(file: &str) -> String {
+    // What is no text is nobody's to read.
+    String::from_utf8(std::fs::read(root().join(file)).unwrap_or_default()).unwrap_or_default()
+}
+
+fn rust(folder: &str) -> Vec<SourceFile> {
+    let names = files(folder, |name| name.ends_with(".rs"));
+    let mut sources: Vec<_> = names.iter().map(|name| SourceFile::new(name, &read(name))).collect();
+    source::mark_test_files(&mut sources);
+    sources
+}
+
+#[track_caller]
+fn nothing_of(findings: Vec<Finding>) {
+    let list: String = findings.iter().map(|finding| format!("\n{finding}")).collect();
+    assert!(findings.is_empty(), "{} to put right:{list}", findings.len());
+}
+
+#[test]
+fn imports_point_down() {
+    let sources = rust("src");
+    assert!(sources.len() > 50, "the sources were not found");
+    nothing_of(sources.iter().flat_map(floors::upward_imports).collect());
+}
+
+#[test]
+fn outside_crates_stay_on_their_floors() {
+    nothing_of(rust("src").iter().flat_map(crates::crates_out_of_place).collect());
+}
+
+#[test]
+fn every_dependency_has_a_reason() {
+    nothing_of(crates::unlisted_dependencies("Cargo.toml", &read("Cargo.toml")));
+}
+
+#[test]
+fn clocks_sockets_and_terminals_are_touched_at_the_edge_alone() {
+    let sources = rust("src");
+    nothing_of(sources.iter().flat_map(world::touches_of_the_world).collect());
+    nothing_of(world::exceptions_without_use(&sources));
+}
+
+#[test]
+fn every_rust_file_can_be_read_at_a_sitting() {
+    let sources = ["src", "tests", "benches"].into_iter().flat_map(rust);
+    nothing_of(sources.flat_map(|source| taste::faults_of_taste(&source)).collect());
+}
+
+#[test]
+fn the_repository_speaks_of_the_product_alone() {
+    let texts = files("", |name| name != "Cargo.lock");
+    nothing_of(texts.iter().flat_map(|name| taste::workplace_words(name, &read(name))).collect());
+}

@@ -1,0 +1,154 @@
+//! One Rust file: its lines, its tokens, its paths, and which of it is only there for tests.
+
+use super::lexer::{self, Kind, Token};
+use super::paths::{self, SourcePath};
+
+/// A Rust file.
+pub(crate) struct SourceFile {
+    /// Its name from the repository's root.
+    pub(crate) name: String,
+    /// Its lines.
+    pub(crate) lines: Vec<String>,
+    /// Its tokens.
+    pub(crate) tokens: Vec<Token>,
+    /// Its paths.
+    pub(crate) paths: Vec<SourcePath>,
+    /// Whether all of it is compiled for tests alone.
+    pub(crate) is_test: bool,
+    /// Ranges of tokens that are compiled for tests alone.
+    test_ranges: Vec<(usize, usize)>,
+    /// Files and folders of modules that are compiled for tests alone.
+    test_modules: Vec<String>,
+}
+
+impl SourceFile {
+    /// The file `name` with this text.
+    pub(crate) fn new(name: &str, text: &str) -> Self {
+        let tokens = lexer::tokens(text);
+        let paths = paths::paths(&tokens);
+        let mut source = Self {
+            name: name.to_owned(),
+            lines: text.lines().map(str::to_owned).collect(),
+            tokens,
+            paths,
+            is_test: !name.starts_with("src/"),
+            test_ranges: Vec::new(),
+            test_modules: Vec::new(),
+        };
+        source.find_tests();
+        source
+    }
+
+    /// Whether the token at this place is compiled for tests alone.
+    pub(crate) fn is_test_at(&self, token: usize) -> bool {
+        self.is_test || self.test_ranges.iter().any(|(from, to)| (*from..*to).contains(&token))
+    }
+
+    /// Whether the line is compiled for tests and measurements alone.
+    pub(crate) fn is_test_line(&self, line: usize) -> bool {
+        let line_of = |at: usize| self.tokens.get(at).map_or(usize::MAX, |token| token.line);
+        let mut ranges = self.test_ranges.iter();
+        self.is_test || ranges.any(|(from, to)| (line_of(*from)..=line_of(to.saturating_sub(1))).contains(&line))
+    }
+
+    /// The word at a place among the tokens.
+    pub(crate) fn word(&self, at: usize) -> Option<&str> {
+        match &self.tokens.get(at)?.kind {
+            Kind::Word(word) => Some(word),
+            Kind::Text(_) | Kind::PathSeparator | Kind::Mark(_) => None,
+        }
+    }
+
+    /// Whether these single-character marks and words stand at a place among the tokens.
+    fn has(&self, at: usize, wanted: &[&str]) -> bool {
+        wanted.iter().enumerate().all(|(offset, wanted)| match self.tokens.get(at + offset).map(|token| &token.kind) {
+            Some(Kind::Word(word)) => word == wanted,
+            Some(Kind::Mark(mark)) => wanted.chars().eq([*mark]),
+            Some(Kind::Text(_) | Kind::PathSeparator) | None => false,
+        })
+    }
+
+    fn find_tests(&mut self) {
+        for at in 0..self.tokens.len() {
+            if !self.has(at, &["#", "[", "cfg", "(", "test", ")", "]"]) {
+                continue;
+            }
+            let end = self.item_end(at);
+            self.test_ranges.push((at, end));
+            let is_declaration = end.checked_sub(1).is_some_and(|last| self.has(last, &[";"]));
+            if let (true, Some(module)) = (is_declaration, (at..end).find(|at| self.has(*at, &["mod"]))) {
+                self.note_test_module(at, module);
+            }
+        }
+    }
+
+    /// Behind the item that begins at `at`: its semicolon, or the brace that closes its body.
+    fn item_end(&self, at: usize) -> usize {
+        let mut depth = 0_usize;
+        for (place, token) in self.tokens.iter().enumerate().skip(at) {
+            match token.kind {
+                Kind::Mark('{') => depth += 1,
+                Kind::Mark('}') if depth == 1 => return place + 1,
+                Kind::Mark('}') => depth = depth.saturating_sub(1),
+                Kind::Mark(';') if depth == 0 => return place + 1,
+                Kind::Mark(_) | Kind::Word(_) | Kind::Text(_) | Kind::PathSeparator => {}
+            }
+        }
+        self.tokens.len()
+    }
+
+    fn note_test_module(&mut self, from: usize, module: usize) {
+        let named = self.tokens[from..module].iter().find_map(|token| match &token.kind {
+            Kind::Text(text) => Some(text.clone()),
+            Kind::Word(_) | Kind::PathSeparator | Kind::Mark(_) => None,
+        });
+        let (folder, file) = self.name.rsplit_once('/').unwrap_or(("", &self.name));
+        let own = match file {
+            "mod.rs" | "lib.rs" | "main.rs" => folder.to_owned(),
+            _ => self.name.trim_end_matches(".rs").to_owned(),
+        };
+        let Some(word) = self.word(module + 1) else { return };
+        let added = match named {
+            Some(path) => vec![format!("{folder}/{path}")],
+            None => vec![format!("{own}/{word}.rs"), format!("{own}/{word}/")],
+        };
+        self.test_modules.extend(added);
+    }
+}
+
+/// Marks the files that are modules of tests, as their parents declare them.
+pub(crate) fn mark_test_files(sources: &mut [SourceFile]) {
+    let modules: Vec<String> = sources.iter().flat_map(|source| source.test_modules.clone()).collect();
+    for source in sources {
+        source.is_test |= modules.iter().any(|module| {
+            if module.ends_with('/') { source.name.starts_with(module.as_str()) } else { source.name == *module }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_test_module_ends_with_its_brace() {
+        let source = SourceFile::new("src/net/a.rs", "use a::b; #[cfg(test)] mod tests { fn c() { d::e } } use f::g;");
+        let marked: Vec<_> = source.paths.iter().map(|path| source.is_test_at(path.token)).collect();
+        assert_eq!(marked, [false, true, false]);
+    }
+
+    #[test]
+    fn a_file_is_a_test_where_its_parent_declares_it_so() {
+        let mut sources = vec![
+            SourceFile::new("src/net/mod.rs", "pub mod dns;"),
+            SourceFile::new("src/net/dns.rs", "#[cfg(test)]\nmod zone;\n#[cfg(test)] #[path = \"x.rs\"] mod y;"),
+            SourceFile::new("src/net/dns/zone.rs", ""),
+            SourceFile::new("src/net/dns/zone/part.rs", ""),
+            SourceFile::new("src/net/x.rs", ""),
+            SourceFile::new("src/net/zone.rs", ""),
+        ];
+        mark_test_files(&mut sources);
+        let marked: Vec<_> = sources.iter().map(|source| source.is_test).collect();
+        assert_eq!(marked, [false, false, true, true, true, false]);
+    }
+}

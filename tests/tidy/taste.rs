@@ -1,0 +1,100 @@
+//! Faults of taste that need no judge: a file without a header or too long to read, a line too wide, work left undone,
+//! and words that belong to some workplace and not to the product.
+
+use super::Finding;
+use super::lexer::Kind;
+use super::source::SourceFile;
+
+/// Lines of a file at most.
+const LINES_MAX: usize = 400;
+/// Columns of a line at most, as rustfmt is told.
+const COLUMNS_MAX: usize = 120;
+
+/// What is wrong with a Rust file.
+pub(crate) fn faults_of_taste(source: &SourceFile) -> Vec<Finding> {
+    let finding = |line, what: &str| Finding::new(&source.name, line, what);
+    let mut findings = Vec::new();
+    let first = source.lines.first().map_or("", String::as_str);
+    if !first.starts_with("//!") && !first.starts_with("#![doc = include_str!") {
+        findings.push(finding(1, "begin with `//!`: what the file is, who calls it, what it must never do"));
+    }
+    if source.lines.len() > LINES_MAX {
+        findings.push(finding(LINES_MAX + 1, "split the file: over 400 lines it holds more than one noun"));
+    }
+    for (line, text) in (1..).zip(&source.lines) {
+        // What tests compare may be wider, byte for byte as it is; their comments may not.
+        let is_data = !text.trim_start().starts_with("//") && source.is_test_line(line);
+        if text.chars().count() > COLUMNS_MAX && !is_data {
+            findings.push(finding(line, "break the line: it has over 120 columns"));
+        }
+    }
+    for (at, pair) in source.tokens.windows(2).enumerate() {
+        let is_unfinished = source.word(at).is_some_and(|word| ["todo", "unimplemented", "dbg"].contains(&word));
+        if is_unfinished && pair[1].kind == Kind::Mark('!') {
+            findings.push(finding(pair[0].line, "finish it: no `todo!`, `unimplemented!` or `dbg!` is committed"));
+        }
+    }
+    findings
+}
+
+/// Where a text speaks of the place where it was written, or of where its parts are fetched.
+pub(crate) fn workplace_words(file: &str, text: &str) -> Vec<Finding> {
+    // In two halves each, so that this file does not contain them.
+    let words = [
+        ("crates", ".io"),
+        ("/wo", "rk/"),
+        ("/ro", "ot/"),
+        ("pypi", ".org"),
+        ("npmjs", ".org"),
+        ("deb.debian", ".org"),
+    ];
+    let words = words.map(|(front, back)| format!("{front}{back}"));
+    let mut findings = Vec::new();
+    for (line, text) in (1..).zip(text.lines()) {
+        for word in words.iter().filter(|word| text.contains(*word)) {
+            findings.push(Finding::new(
+                file,
+                line,
+                format!("say it without `{word}`: the repository is of the product alone"),
+            ));
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<usize> {
+        faults_of_taste(&SourceFile::new("src/a.rs", text)).iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn a_file_begins_with_its_header() {
+        assert_eq!(found("//! A noun.\n\nuse a::b;\n"), [0; 0]);
+        assert_eq!(found("use a::b;\n"), [1]);
+        assert_eq!(found(""), [1]);
+    }
+
+    #[test]
+    fn length_and_width_are_bounded() {
+        assert_eq!(found(&"//!\n".repeat(LINES_MAX)), [0; 0]);
+        assert_eq!(found(&"//!\n".repeat(LINES_MAX + 1)), [LINES_MAX + 1]);
+        assert_eq!(found(&format!("//! {}\n//! {}", "ä".repeat(116), "ä".repeat(117))), [2]);
+        let wide = format!("const A: &str = \"{}\";", "a".repeat(120));
+        assert_eq!(found(&format!("//!\n{wide}\n#[cfg(test)]\nmod tests {{\n{wide}\n}}")), [2]);
+    }
+
+    #[test]
+    fn unfinished_work_is_found_and_talk_about_it_is_not() {
+        assert_eq!(found("//! No `todo!` here.\nfn a() {\n    todo!()\n}\nfn b() { dbg!(\"todo!()\") }"), [3, 5]);
+    }
+
+    #[test]
+    fn words_of_a_workplace_are_found() {
+        let home = ["/wo", "rk/here"].concat();
+        assert_eq!(workplace_words("README.md", &format!("a\nsee {home}\n")).len(), 1);
+        assert_eq!(workplace_words("README.md", "work/here and crates of apples").len(), 0);
+    }
+}

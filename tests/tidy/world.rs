@@ -1,0 +1,139 @@
+//! The edge: only floor net reads clocks and opens sockets, and only app speaks to a terminal.
+
+use super::Finding;
+use super::floors::folder;
+use super::lexer::Kind;
+use super::source::SourceFile;
+
+/// What of the world is touched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Touch {
+    /// A clock is read.
+    Clock,
+    /// A socket is opened or listened on.
+    Socket,
+    /// Something is printed.
+    Terminal,
+}
+
+/// Files that may touch what their floor may not.
+const EXCEPTIONS: &[(&str, Touch, &str)] = &[
+    (
+        "src/engine/transfer/attempt.rs",
+        Touch::Clock,
+        "holds an attempt to its time and measures it, in the machine's time like every network deadline",
+    ),
+    (
+        "src/store/open.rs",
+        Touch::Clock,
+        "waits for a dead process's lock, in the machine's time: there is no program yet",
+    ),
+    ("src/http/body.rs", Touch::Clock, "holds a body to its rate, in the machine's time like every network deadline"),
+    ("src/http/service.rs", Touch::Clock, "measures how long an answer took, for the access log"),
+];
+
+impl Touch {
+    fn is_allowed_in(self, folder: Option<&str>) -> bool {
+        match (self, folder) {
+            (Self::Clock | Self::Socket, Some(folder)) => folder == "net" || folder == "app",
+            (Self::Terminal, Some(folder)) => folder == "app",
+            // main.rs
+            (Self::Clock | Self::Socket | Self::Terminal, None) => true,
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Clock => "reads a clock: take `now` as an argument, or ask `engine::ports::Clock`",
+            Self::Socket => "opens a socket: only net does; ask through a port of engine",
+            Self::Terminal => "prints: log it with tracing, or return it to app",
+        }
+    }
+}
+
+/// Where `source` touches the world without leave.
+pub(crate) fn touches_of_the_world(source: &SourceFile) -> Vec<Finding> {
+    let touches = touches(source).into_iter();
+    let wrong = touches.filter(|(_, touch)| !touch.is_allowed_in(folder(&source.name)) && !is_excepted(source, *touch));
+    wrong.map(|(line, touch)| Finding::new(&source.name, line, touch.remedy())).collect()
+}
+
+/// Exceptions that no file needs any more.
+pub(crate) fn exceptions_without_use(sources: &[SourceFile]) -> Vec<Finding> {
+    let is_needed = |file: &str, touch: Touch| {
+        let source = sources.iter().find(|source| source.name == file);
+        source.is_some_and(|source| touches(source).iter().any(|(_, seen)| *seen == touch))
+    };
+    let unneeded = EXCEPTIONS.iter().filter(|(file, touch, _)| !is_needed(file, *touch));
+    unneeded.map(|(file, ..)| Finding::new(file, 1, "take its exception out of tests/tidy/world.rs")).collect()
+}
+
+fn is_excepted(source: &SourceFile, touch: Touch) -> bool {
+    EXCEPTIONS.iter().any(|(file, excepted, _)| *file == source.name && *excepted == touch)
+}
+
+/// Every touch outside of tests, with its line. Tests may open sockets on loopback and read real clocks.
+fn touches(source: &SourceFile) -> Vec<(usize, Touch)> {
+    let paths = source.paths.iter().filter(|path| !source.is_test_at(path.token));
+    let mut found: Vec<_> = paths.filter_map(|path| Some((path.line, touch_of(path)?))).collect();
+    for (at, pair) in source.tokens.windows(2).enumerate() {
+        let is_macro = pair[1].kind == Kind::Mark('!') && !source.is_test_at(at);
+        let prints = ["print", "println", "eprint", "eprintln"];
+        if is_macro && source.word(at).is_some_and(|word| prints.contains(&word)) {
+            found.push((pair[0].line, Touch::Terminal));
+        }
+    }
+    found
+}
+
+fn touch_of(path: &super::paths::SourcePath) -> Option<Touch> {
+    const SOCKETS: [&str; 4] = ["TcpStream", "TcpListener", "UdpSocket", "*"];
+    if path.ends_with(&["Instant", "now"]) || path.ends_with(&["SystemTime", "now"]) {
+        return Some(Touch::Clock);
+    }
+    let is_std = path.begins_with(&["std", "net"]);
+    let is_std_socket = path.segments.get(2).is_none_or(|name| SOCKETS.contains(&name.as_str()));
+    let is_socket = (is_std && is_std_socket)
+        || path.begins_with(&["std", "os", "unix", "net"])
+        || path.begins_with(&["tokio", "net"]);
+    is_socket.then_some(Touch::Socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(file: &str, text: &str) -> usize {
+        touches_of_the_world(&SourceFile::new(file, text)).len()
+    }
+
+    #[test]
+    fn a_clock_is_read_at_the_edge_alone() {
+        assert_eq!(found("src/engine/pump.rs", "use std::time::Instant; fn a() { Instant::now() }"), 1);
+        assert_eq!(found("src/engine/pump.rs", "let a = std::time::SystemTime::now(); // Instant::now()"), 1);
+        assert_eq!(found("src/net/clock.rs", "let a = std::time::SystemTime::now();"), 0);
+        assert_eq!(found("src/engine/pump.rs", "#[cfg(test)] mod tests { fn a() { Instant::now() } }"), 0);
+    }
+
+    #[test]
+    fn a_socket_is_opened_at_the_edge_alone_and_addresses_are_free() {
+        assert_eq!(found("src/engine/x.rs", "use std::net::{IpAddr, TcpStream};"), 1);
+        assert_eq!(found("src/engine/x.rs", "use std::net::{IpAddr, SocketAddr};"), 0);
+        assert_eq!(found("src/engine/x.rs", "use std::net;"), 1);
+        assert_eq!(found("src/http/x.rs", "tokio::net::TcpListener::bind(a).await"), 1);
+        assert_eq!(found("src/app/x.rs", "std::os::unix::net::UnixStream::connect(a)"), 0);
+    }
+
+    #[test]
+    fn only_app_prints() {
+        assert_eq!(found("src/net/x.rs", "println!(\"a\"); eprintln!(\"b\"); writeln!(c, \"println!(d)\");"), 2);
+        assert_eq!(found("src/app/x.rs", "println!(\"a\");"), 0);
+    }
+
+    #[test]
+    fn an_exception_that_nobody_needs_is_told() {
+        assert_eq!(exceptions_without_use(&[]).len(), EXCEPTIONS.len());
+        let source = SourceFile::new(EXCEPTIONS[0].0, "Instant::now()");
+        assert_eq!(exceptions_without_use(&[source]).len(), EXCEPTIONS.len() - 1);
+    }
+}

@@ -11,8 +11,7 @@ use super::Engine;
 use super::listing::{self, Page, PageRequest};
 use super::ports::{LookupFailure, Resolve};
 use super::settings::Settings;
-use crate::base::entropy;
-use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::base::id::{AccountId, DomainId};
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
@@ -101,7 +100,7 @@ impl Engine {
         state: DkimState,
     ) -> Result<(DomainId, DomainRow), StoreError> {
         let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
-        let id = DomainId(Ulid::new(now, entropy::bytes(&*entropy)));
+        let id: DomainId = self.store.reserve_id(now);
         // An RSA key takes some 100 ms: neither an async worker nor a signing thread waits for it.
         let made = tokio::task::spawn_blocking(move || {
             let keys = [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].map(|algorithm| {

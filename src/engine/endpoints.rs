@@ -3,7 +3,7 @@
 use super::Engine;
 use super::listing::{self, Page, PageRequest};
 use crate::base::entropy;
-use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
+use crate::base::id::{AccountId, DeliveryId, EndpointId};
 use crate::base::secret::Secret;
 use crate::base::signature::webhook_secret;
 use crate::domain::event::EventType;
@@ -63,7 +63,7 @@ impl Engine {
         new: NewEndpoint,
     ) -> Result<(EndpointId, EndpointRow, Secret), Stop<EndpointRefusal>> {
         let now = self.clock.now();
-        let id = EndpointId(Ulid::new(now, entropy::bytes(&*self.entropy)));
+        let id: EndpointId = self.store.reserve_id(now);
         let secret = webhook_secret(&entropy::bytes(&*self.entropy));
         let sealed = self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy);
         let row = EndpointRow {

@@ -278,8 +278,8 @@ impl<S: Gate> Serve for HttpService<S> {
             Err(ApiError::Internal)
         });
         let answer = outcome.unwrap_or_else(|error| error.answer_for(&request_id));
-        // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since a line
-        // for every message would cost more than routing it.
+        // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since
+        // a line for every message would cost more than routing it.
         tracing::debug!(
             method = method.as_str(),
             route,

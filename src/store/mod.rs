@@ -113,10 +113,15 @@ impl Store {
     /// Reserves the identifier of a message about to be composed, greater than every one before it: its Message-ID and
     /// return path contain it, so it must be known before the writer sees the message.
     pub fn reserve_message_id(&self, now: Timestamp) -> MessageId {
+        self.reserve_id(now)
+    }
+
+    /// Reserves an identifier that what is committed has to contain already, as the context of a sealed secret say.
+    pub fn reserve_id<T: From<Ulid>>(&self, now: Timestamp) -> T {
         let wanted = Ulid::new(now, entropy::bytes(&*self.entropy));
         let mut last = self.last_message.lock().unwrap_or_else(PoisonError::into_inner);
         *last = wanted.max(last.next());
-        MessageId(*last)
+        T::from(*last)
     }
 
     /// Commits `op` and answers after the sync.

@@ -245,6 +245,8 @@ impl<'a> Sender<'a> {
             eight_bit: false,
             smtputf8: false,
             is_raw: false,
+            text_ends_line: false,
+            html_ends_line: false,
         };
         let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
         Accept { account: self.account, key_stream: None, id, message, answer, idempotency: None }

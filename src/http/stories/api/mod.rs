@@ -30,7 +30,6 @@ use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
 use crate::http::state::Api;
-use crate::net::guard::Guard;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
@@ -126,7 +125,7 @@ impl World {
         };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
         let engine = Arc::new(engine);
-        let api = Arc::new(Api::new(Arc::clone(&engine), Guard::default(), 26_214_400));
+        let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
         let router = Router::new(routes()).unwrap();
         let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
         let mut server = HttpServer::new(Arc::new(service), HttpLimits::default());

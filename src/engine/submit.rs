@@ -102,13 +102,14 @@ impl Engine {
         };
         let submission = Arc::new(submission);
         for _ in 0..TRIES {
+            let announcement = self.store.announce();
             let prepared = self.prepare(caller, &submission, idempotency).await?;
             let Ready { body, accept } = match prepared {
                 Prepared::Replay(accepted) => return Ok(accepted),
                 Prepared::Message(ready) => *ready,
             };
             let placed = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
-            match self.store.commit_with_body(body, placed).await {
+            match self.store.commit_with_body(announcement, body, placed).await {
                 Err(Stop::Refused(Refusal::DomainChanged)) => {}
                 answer => return Ok(answer?),
             }

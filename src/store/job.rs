@@ -8,10 +8,22 @@ use crate::base::id::Ulid;
 /// What a finished operation answers.
 pub(super) type Answer<O> = Result<<O as Op>::Reply, Stop<<O as Op>::Refusal>>;
 
+/// Whether somebody waits for an operation's answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Urgency {
+    /// A caller does.
+    Awaited,
+    /// Nobody does: it may wait for company.
+    Patient,
+}
+
 /// An operation with its type forgotten.
 pub(super) trait Job: Send {
     /// Applies the operation to the batch. What it did is returned where it succeeded; a refusal changes nothing.
     fn apply(&mut self, batch: &mut Batch<'_>, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError>;
+
+    /// Whether somebody waits.
+    fn urgency(&self) -> Urgency;
 
     /// Answers the caller: after the commit's sync, or with the reason why there was none.
     fn release(self: Box<Self>, committed: Result<(), StoreError>);
@@ -20,13 +32,14 @@ pub(super) trait Job: Send {
 /// A job of operation `O`.
 pub(super) struct Pending<O: Op, F: FnOnce(Answer<O>) + Send> {
     op: O,
+    urgency: Urgency,
     answer: Option<Answer<O>>,
     done: F,
 }
 
 impl<O: Op, F: FnOnce(Answer<O>) + Send> Pending<O, F> {
-    pub(super) const fn new(op: O, done: F) -> Self {
-        Self { op, answer: None, done }
+    pub(super) const fn new(op: O, urgency: Urgency, done: F) -> Self {
+        Self { op, urgency, answer: None, done }
     }
 }
 
@@ -51,6 +64,10 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
             }
             Err(Stop::Failed(error)) => Err(error),
         }
+    }
+
+    fn urgency(&self) -> Urgency {
+        self.urgency
     }
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>) {

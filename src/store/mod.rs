@@ -4,6 +4,7 @@
 
 pub mod content;
 pub mod error;
+mod gather;
 pub mod health;
 mod job;
 pub mod master_key;
@@ -29,8 +30,9 @@ use redb::{Database, ReadableDatabase};
 
 use content::{Append, Content, Place, PlacedJob, SealedBody};
 use error::{Stop, StoreError};
+use gather::{Announced, Announcement};
 use health::Health;
-use job::{Answer, Job, Pending};
+use job::{Answer, Job, Pending, Urgency};
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
@@ -49,6 +51,7 @@ pub struct Store {
     health: Arc<Health>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
+    announced: Announced,
     last_message: Mutex<Ulid>,
     /// Gone once the store is closed.
     doors: Mutex<Option<Doors>>,
@@ -130,13 +133,17 @@ impl Store {
     /// The operation's refusal, or the store's failure.
     pub async fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        self.post(op, move |answer| drop(sender.send(answer)));
+        self.enqueue(Box::new(Pending::new(op, Urgency::Awaited, move |answer| drop(sender.send(answer)))));
         receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
-    /// Commits `op`; `done` is called on the writer's thread after the sync, and must be quick.
+    /// Commits `op`, which nobody waits for, within some milliseconds; `done` is called on the writer's thread after the
+    /// sync, and must be quick.
     pub fn post<O: Op>(&self, op: O, done: impl FnOnce(Answer<O>) + Send + 'static) {
-        let pending: Box<dyn Job> = Box::new(Pending::new(op, done));
+        self.enqueue(Box::new(Pending::new(op, Urgency::Patient, done)));
+    }
+
+    fn enqueue(&self, pending: Box<dyn Job>) {
         let refused = match self.doors() {
             Some(doors) => doors.writer.send(pending).err().map(|error| error.0),
             None => Some(pending),
@@ -146,23 +153,33 @@ impl Store {
         }
     }
 
+    /// Announces that a body is about to come, so that the bodies before it may wait for it and share a sync.
+    pub fn announce(&self) -> Announcement {
+        self.announced.announce()
+    }
+
     /// Appends `body`, syncs it, and then commits the operation that names its place. Answers after the commit's sync.
     ///
     /// # Errors
     /// The operation's refusal, or the store's failure; [`StoreError::Full`] where the body found no room.
     pub async fn commit_with_body<O: Op>(
         &self,
+        announcement: Announcement,
         body: SealedBody,
         op: impl FnOnce(Place) -> O + Send + 'static,
     ) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let job: PlacedJob = Box::new(move |place| match place {
-            Ok(place) => Some(Box::new(Pending::new(op(place), move |answer| drop(sender.send(answer))))),
+            Ok(place) => {
+                let done = move |answer| drop(sender.send(answer));
+                Some(Box::new(Pending::new(op(place), Urgency::Awaited, done)))
+            }
             Err(error) => {
                 drop(sender.send(Err(Stop::Failed(error))));
                 None
             }
         });
+        drop(announcement);
         if let Some(doors) = self.doors() {
             // A closed channel drops the job, and with it the sender: the caller hears that the store is closed.
             drop(doors.appender.send(Append { body, job }));

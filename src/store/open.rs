@@ -12,6 +12,7 @@ use redb::{Database, DatabaseError, Durability};
 
 use super::content::{Appender, Content};
 use super::error::StoreError;
+use super::gather::Announced;
 use super::health::Health;
 use super::near::NearTimers;
 use super::schema::{FORMAT, Table, meta};
@@ -94,6 +95,7 @@ impl Store {
         let near = Arc::new(NearTimers::new());
         let health = Arc::new(Health::default());
 
+        let announced = Announced::default();
         let (to_writer, writer_inbox) = sync_channel(QUEUE);
         let (to_appender, appender_inbox) = sync_channel(QUEUE);
         let writer = Writer {
@@ -104,7 +106,7 @@ impl Store {
             entropy: Arc::clone(&entropy),
             last_id: last,
         };
-        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health));
+        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), announced.clone());
         let after_append = to_writer.clone();
         let threads = vec![
             spawn("appender", move || appender.run(&appender_inbox, &after_append))?,
@@ -118,6 +120,7 @@ impl Store {
             health,
             master,
             entropy,
+            announced,
             last_message: Mutex::new(last_message),
             doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
             threads: Mutex::new(threads),

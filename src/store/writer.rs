@@ -5,12 +5,14 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::Duration;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
+use super::gather::gather;
 use super::health::Health;
-use super::job::Job;
+use super::job::{Job, Urgency};
 use super::near::NearTimers;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
@@ -21,6 +23,13 @@ use crate::base::time::Timestamp;
 
 /// How many operations share a sync at most: bounds the wait of the first.
 const BATCH_MAX: usize = 512;
+
+/// How long operations that nobody waits for gather.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+fn patience(batch: &[Box<dyn Job>]) -> Duration {
+    if batch.iter().all(|job| job.urgency() == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
+}
 
 /// The writing thread's state.
 pub(super) struct Writer {
@@ -44,7 +53,7 @@ impl Writer {
     /// Runs until every sender is gone, or the database fails.
     pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
         while let Ok(first) = inbox.recv() {
-            let mut batch: Vec<_> = std::iter::once(first).chain(inbox.try_iter().take(BATCH_MAX - 1)).collect();
+            let mut batch = gather(inbox, first, BATCH_MAX, patience);
             let committed = match self.health.failure() {
                 Some(_) => Err(StoreError::Closed),
                 None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),

@@ -24,6 +24,11 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "holds an attempt to its time and measures it, in the machine's time like every network deadline",
     ),
     (
+        "src/store/gather.rs",
+        Touch::Clock,
+        "lets a batch wait some milliseconds for company, in the machine's time: no row depends on it",
+    ),
+    (
         "src/store/open.rs",
         Touch::Clock,
         "waits for a dead process's lock, in the machine's time: there is no program yet",

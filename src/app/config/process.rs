@@ -86,11 +86,7 @@ const RATE_MAX: i64 = u32::MAX as i64;
 impl Limits {
     pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
         let limits = Self {
-            requests_per_minute: section.value(
-                "requests_per_minute",
-                base.requests_per_minute,
-                number(1..=RATE_MAX),
-            ),
+            requests_per_minute: section.value("requests_per_minute", base.requests_per_minute, number(1..=RATE_MAX)),
             body_bytes: section.value("body_bytes", base.body_bytes, number(1..=BODY_BYTES_MAX)),
             min_free_bytes: section.value("min_free_bytes", base.min_free_bytes, number(0..=i64::MAX)),
         };

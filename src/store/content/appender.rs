@@ -6,15 +6,20 @@ use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::time::Duration;
 
 use super::segment::Segment;
 use super::{Content, Place, SealedBody, failed};
 use crate::store::error::StoreError;
+use crate::store::gather::{Announced, gather};
 use crate::store::health::Health;
 use crate::store::job::Job;
 
 /// How many bodies are synced together at most.
 const BATCH_MAX: usize = 256;
+
+/// How long bodies wait for those that are being signed.
+const PATIENCE: Duration = Duration::from_millis(2);
 
 /// A body to append, and what to commit when it is durable.
 pub(in crate::store) struct Append {
@@ -29,19 +34,21 @@ pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Place, StoreError>) 
 pub(in crate::store) struct Appender {
     content: Arc<Content>,
     health: Arc<Health>,
+    announced: Announced,
     /// Where the next body of a segment goes.
     ends: HashMap<(u64, u32), u64>,
 }
 
 impl Appender {
-    pub(in crate::store) fn new(content: Arc<Content>, health: Arc<Health>) -> Self {
-        Self { content, health, ends: HashMap::new() }
+    pub(in crate::store) fn new(content: Arc<Content>, health: Arc<Health>, announced: Announced) -> Self {
+        Self { content, health, announced, ends: HashMap::new() }
     }
 
     /// Runs until every sender is gone.
     pub(in crate::store) fn run(mut self, inbox: &Receiver<Append>, writer: &SyncSender<Box<dyn Job>>) {
         while let Ok(first) = inbox.recv() {
-            let batch = std::iter::once(first).chain(inbox.try_iter().take(BATCH_MAX - 1)).collect();
+            let batch =
+                gather(inbox, first, BATCH_MAX, |_| if self.announced.any() { PATIENCE } else { Duration::ZERO });
             for job in self.append(batch) {
                 if writer.send(job).is_err() {
                     return;

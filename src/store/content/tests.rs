@@ -31,7 +31,7 @@ fn message(number: u8) -> MessageId {
 
 fn commit(test: &TestStore, body: SealedBody) -> Place {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let Ok(place) = runtime.block_on(test.store().commit_with_body(body, Keep)) else {
+    let Ok(place) = runtime.block_on(test.store().commit_with_body(test.store().announce(), body, Keep)) else {
         panic!("the body was not kept")
     };
     place

@@ -42,7 +42,37 @@ impl fmt::Debug for Secret {
 
 /// What [`MasterKey::seal`] made: nonce, ciphertext and tag. Safe to store, useless without the master key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Sealed(pub Vec<u8>);
+pub struct Sealed(#[serde(with = "octets")] pub Vec<u8>);
+
+/// Bytes written and read as a whole: serde takes a plain vector byte by byte, and DKIM keys are read for every message.
+mod octets {
+    use std::fmt;
+
+    use serde::de::{Error, Visitor};
+    use serde::{Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(bytes)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        from.deserialize_byte_buf(Octets)
+    }
+
+    struct Octets;
+
+    impl Visitor<'_> for Octets {
+        type Value = Vec<u8>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("bytes")
+        }
+
+        fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+            Ok(bytes.to_vec())
+        }
+    }
+}
 
 impl fmt::Debug for Sealed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@
 //! `seal` runs where messages are signed; `Appender` is the one thread that writes; `read` serves everyone.
 
 mod appender;
+mod compression;
 mod keys;
 mod segment;
 
@@ -29,10 +30,6 @@ use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
-/// Fast, and most of what zstd can do with HTML.
-const COMPRESSION_LEVEL: i32 = 1;
-/// What a body may grow to when it is decompressed: the largest message and some room.
-const BODY_OCTETS_MAX: usize = 32 * 1024 * 1024;
 /// How many segment files are kept open for reading.
 const OPEN_FILES_MAX: usize = 64;
 
@@ -99,8 +96,7 @@ impl Content {
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
     pub fn seal(&self, bucket: Timestamp, message: MessageId, body: &[u8]) -> SealedBody {
         let segment = self.segment_for(bucket);
-        let compressed = zstd::bulk::compress(body, COMPRESSION_LEVEL)
-            .unwrap_or_else(|error| unreachable!("zstd compresses any bytes: {error}"));
+        let compressed = compression::compress(body);
         let bytes = segment.key.seal(message.as_bytes(), &compressed, &*self.entropy).0;
         SealedBody { segment, bytes }
     }
@@ -127,8 +123,7 @@ impl Content {
         file.read_exact_at(&mut sealed, place.offset).map_err(|error| failed("read", &self.directory, &error))?;
         let compressed =
             key.open(message.as_bytes(), &sealed).map_err(|error| StoreError::Content(error.to_string()))?;
-        let length = zstd::bulk::Decompressor::upper_bound(compressed.expose()).unwrap_or(BODY_OCTETS_MAX);
-        zstd::bulk::decompress(compressed.expose(), length.min(BODY_OCTETS_MAX))
+        compression::decompress(compressed.expose())
             .map_err(|error| Unreadable::Failed(failed("decompress", &self.directory, &error)))
     }
 

@@ -1,0 +1,56 @@
+//! Bodies under zstd. Each thread keeps its contexts, whose making costs as much as compressing a small message.
+
+use std::cell::RefCell;
+use std::io;
+
+use zstd::bulk::{Compressor, Decompressor};
+
+/// Fast, and most of what zstd can do with HTML.
+const LEVEL: i32 = 1;
+/// What a body may grow to when it is decompressed: the largest message and some room.
+const BODY_OCTETS_MAX: usize = 32 * 1024 * 1024;
+
+thread_local! {
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
+/// `body`, compressed.
+pub(super) fn compress(body: &[u8]) -> Vec<u8> {
+    COMPRESSOR.with_borrow_mut(|kept| {
+        let fresh = || Compressor::new(LEVEL).unwrap_or_else(|error| unreachable!("level 1 is a level: {error}"));
+        let compressor = kept.get_or_insert_with(fresh);
+        compressor.compress(body).unwrap_or_else(|error| unreachable!("zstd compresses any bytes: {error}"))
+    })
+}
+
+/// What [`compress`] was given.
+///
+/// # Errors
+/// The bytes are damaged, or would grow beyond any message.
+pub(super) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
+    let length = Decompressor::upper_bound(compressed).unwrap_or(BODY_OCTETS_MAX).min(BODY_OCTETS_MAX);
+    DECOMPRESSOR.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::new()?),
+        };
+        decompressor.decompress(compressed, length)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_comes_back_and_damage_is_an_error() {
+        let body = b"<p>Hello</p>".repeat(100);
+        let mut compressed = compress(&body);
+        assert!(compressed.len() < body.len() / 4);
+        assert_eq!(decompress(&compressed).unwrap(), body);
+        assert_eq!(decompress(&compress(b"")).unwrap(), b"");
+        compressed.truncate(compressed.len() / 2);
+        assert!(decompress(&compressed).is_err());
+    }
+}

@@ -141,7 +141,6 @@ impl Daemon {
         let (in_house, dev_routes) = dev.map(|parts| (parts.in_house, parts.routes)).unzip();
         let (stop, stopped) = watch::channel(false);
         let pump = pump(config, &engine, resolver, &guard, in_house)?;
-        let pump = tokio::spawn(pump.run(stopped));
         let mut table = api::routes();
         if dev_routes.is_some() {
             table.extend(dev::routes());
@@ -149,27 +148,12 @@ impl Daemon {
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
         let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
-        let http = HttpServer::new(Arc::new(service), HttpLimits::default());
-        let mut daemon =
-            Self { engine, api, http_addresses: Vec::new(), http, pump, stop, certificate: None, _lock: lock };
-        daemon.listen(config).await?;
-        Ok(daemon)
-    }
-
-    async fn listen(&mut self, config: &Config) -> Result<(), Trouble> {
-        self.certificate = certificate(config)?;
-        let tls = self.certificate.as_ref().map(|certificate| Arc::clone(&certificate.settings));
-        for address in &config.http.listen {
-            let bound = self.http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
-                let what = format!("cannot listen on {address}");
-                Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
-            })?;
-            self.http_addresses.push(bound);
-        }
-        let directory = self.engine.store.directory();
-        let socket = directory.join(ADMIN_SOCKET);
-        self.http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
-        write_addresses(directory, &self.http_addresses).map_err(|error| broken(ADDRESSES, &error))
+        let mut http = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let certificate = certificate(config)?;
+        let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
+        // Last, so that nothing is on the wire when something above is in the way.
+        let pump = tokio::spawn(pump.run(stopped));
+        Ok(Self { engine, api, http_addresses, http, pump, stop, certificate, _lock: lock })
     }
 
     /// Whether HTTP is served over TLS.
@@ -178,10 +162,10 @@ impl Daemon {
     }
 
     /// Serves until a signal says stop, or the store fails; then ends in order.
-    pub async fn run(self) -> Exit {
-        let reason = self.reason_to_stop().await;
-        let exit = match &reason {
+    pub async fn run(mut self) -> Exit {
+        let exit = match self.reason_to_stop().await {
             Reason::Signal => Exit::Done,
+            Reason::PumpEnded => Exit::Failed,
             Reason::StoreFailed | Reason::NoSignals => {
                 // Whoever waits for an answer hears 503 before the process ends.
                 tokio::time::sleep(LAST_WORDS).await;
@@ -192,7 +176,7 @@ impl Daemon {
         exit
     }
 
-    async fn reason_to_stop(&self) -> Reason {
+    async fn reason_to_stop(&mut self) -> Reason {
         let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
         let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else { return Reason::NoSignals };
         loop {
@@ -201,6 +185,10 @@ impl Daemon {
                 _ = interrupt.recv() => return Reason::Signal,
                 _ = hangup.recv() => self.reload(),
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
+                ended = &mut self.pump => {
+                    tracing::error!(?ended, "the pump ended: nothing would be sent any more");
+                    return Reason::PumpEnded;
+                }
             }
         }
     }
@@ -222,11 +210,13 @@ impl Daemon {
         api.shut_down();
         stop.send_replace(true);
         let wire = async {
-            let (finished, pumped) = tokio::join!(http.shutdown(GRACE), pump);
+            // A pump that has ended is not asked again.
+            let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
+            let (finished, pumped) = tokio::join!(http.shutdown(GRACE), pumped);
             if !finished {
                 tracing::warn!("connections were cut off after the grace period");
             }
-            if let Ok(Err(error)) = pumped {
+            if let Some(Ok(Err(error))) = pumped {
                 tracing::error!(%error, "the pump ended early");
             }
         };
@@ -243,7 +233,29 @@ impl Daemon {
 enum Reason {
     Signal,
     StoreFailed,
+    PumpEnded,
     NoSignals,
+}
+
+/// Listens where the configuration says, and tells the bound addresses.
+async fn listen(
+    http: &mut HttpServer<HttpService<Api>>,
+    config: &Config,
+    certificate: Option<&Certificate>,
+    directory: &Path,
+) -> Result<Vec<SocketAddr>, Trouble> {
+    let tls = certificate.map(|certificate| Arc::clone(&certificate.settings));
+    let mut bound = Vec::new();
+    for address in &config.http.listen {
+        bound.push(http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
+            let what = format!("cannot listen on {address}");
+            Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
+        })?);
+    }
+    let socket = directory.join(ADMIN_SOCKET);
+    http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
+    write_addresses(directory, &bound).map_err(|error| broken(ADDRESSES, &error))?;
+    Ok(bound)
 }
 
 fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {

@@ -8,7 +8,7 @@ use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId};
 use crate::base::time::Timestamp;
-use crate::domain::account::{Account, AccountName};
+use crate::domain::account::{Account, AccountName, QuotaLimits, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
@@ -46,8 +46,14 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn create_account(&self, name: AccountName) -> Result<Account, StoreError> {
-        let account = Account::new(AccountId::default(), name, self.settings.quota, self.clock.now());
+    pub async fn create_account(
+        &self,
+        name: AccountName,
+        time_zone: Option<TimeZoneName>,
+        quota: QuotaLimits,
+    ) -> Result<Account, StoreError> {
+        let mut account = Account::new(AccountId::default(), name, quota, self.clock.now());
+        account.time_zone = time_zone.unwrap_or(account.time_zone);
         self.store.commit(CreateAccount { account }).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},

@@ -29,7 +29,7 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 
 /// Requests of all endpoints at once.
-const REQUESTS_MAX: usize = 64;
+const REQUESTS_MAX: usize = 512;
 /// How long stopping waits for what is on the wire: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
 const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
@@ -84,11 +84,15 @@ impl Deliveries {
         self.shared.start(lane)
     }
 
-    /// Waits until what is on the wire has ended; what waits stays in the store.
-    pub(super) async fn finish(&self) {
+    /// Lets nothing new begin; what waits stays in the store.
+    pub(super) fn close(&self) {
         for lane in self.shared.lanes().values_mut() {
             lane.is_closed = true;
         }
+    }
+
+    /// Waits until what is on the wire has ended.
+    pub(super) async fn finish(&self) {
         let mut running = std::mem::take(&mut *self.shared.running.lock().unwrap_or_else(PoisonError::into_inner));
         let all_done = async { while running.join_next().await.is_some() {} };
         if tokio::time::timeout(GRACE, all_done).await.is_err() {
@@ -159,6 +163,10 @@ impl Shared {
     }
 
     async fn attempt(&self, (account, id): Key, endpoint: &EndpointRow, job: &Job) -> Result<DeliveryEnd, StoreError> {
+        // What is told now could not be recorded, and would be told again.
+        if let Some(failure) = self.engine.store.health().failure() {
+            return Err(failure.clone());
+        }
         let next = job.row.state.step(Input::CameDue, self.engine.clock.now());
         let number = match next.effects.first() {
             Some(Effect::StartAttempt(number)) => *number,

@@ -49,9 +49,9 @@ impl Pump {
     /// The store's failure, which is fatal.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
         while !*stop.borrow() {
-            let room = self.backlog.room();
             let changed = self.engine.store.near().changed();
             let freed = self.backlog.freed();
+            let room = self.backlog.room();
             let now = self.engine.clock.now();
             let due = self.engine.store.near().take_due(now, BATCH.min(room));
             if due.is_dry {
@@ -72,8 +72,9 @@ impl Pump {
                 _ = stop.changed() => {}
             }
         }
-        self.transfers.finish().await;
-        self.deliveries.finish().await;
+        self.transfers.close();
+        self.deliveries.close();
+        tokio::join!(self.transfers.finish(), self.deliveries.finish());
         Ok(())
     }
 
@@ -83,14 +84,25 @@ impl Pump {
         }
         let snapshot = self.engine.store.snapshot()?;
         for timer in timers {
-            match timer.kind {
-                TimerKind::Transfer => self.transfers.take(timer, &snapshot)?,
-                TimerKind::Delivery => self.deliveries.take(timer, &snapshot)?,
+            let handed = match timer.kind {
+                TimerKind::Transfer => self.transfers.take(timer, &snapshot),
+                TimerKind::Delivery => self.deliveries.take(timer, &snapshot),
                 TimerKind::Unpark
                 | TimerKind::DomainCheck
                 | TimerKind::Idempotency
                 | TimerKind::Content
-                | TimerKind::EventLog => self.sweeper.take(timer),
+                | TimerKind::EventLog => {
+                    self.sweeper.take(timer);
+                    Ok(())
+                }
+            };
+            match handed {
+                // One damaged row must not stop everything else; its timer waits for a repaired store.
+                Err(error @ StoreError::Row { .. }) => {
+                    tracing::error!(%error, "a due row can't be read");
+                    self.engine.store.near().forget(&timer);
+                }
+                handed => handed?,
             }
         }
         Ok(())

@@ -11,11 +11,13 @@ use super::{Caller, Engine};
 use crate::base::id::{self, AccountId, MessageId};
 use crate::base::secret::MasterKey;
 use crate::base::time::{Timestamp, iso};
+use crate::domain::account::Account;
 use crate::domain::limits::RECEIVED_HEADERS_COUNT;
 use crate::domain::return_path;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Submission};
 use crate::domain::violation::Violations;
+use crate::machine::quota::Quota;
 use crate::machine::{retention, retry};
 use crate::mail::compose::{ComposeFacts, Composed, compose};
 use crate::mail::dkim;
@@ -25,6 +27,7 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, Refusal};
 use crate::store::op::domain::domain_by_name;
+use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
 use super::settings::Settings;
@@ -95,11 +98,15 @@ impl Engine {
         submission: Submission,
         idempotency: Option<IdempotencyClaim>,
     ) -> Result<Accepted, SubmitError> {
-        self.check_free_space()?;
         let _running = match &idempotency {
-            Some(claim) => Some(Running::begin(self, caller.account, claim.key_hash)?),
+            Some(claim) => match Running::begin(self, caller.account, claim.key_hash) {
+                Ok(running) => Some(running),
+                // It may be a repetition that runs beside this one, or the first request on its last step.
+                Err(in_progress) => return self.replay(caller.account, claim)?.ok_or(in_progress),
+            },
             None => None,
         };
+        self.check_free_space()?;
         let submission = Arc::new(submission);
         for _ in 0..TRIES {
             let announcement = self.store.announce();
@@ -115,6 +122,22 @@ impl Engine {
             }
         }
         Err(SubmitError::Refused(Refusal::DomainChanged))
+    }
+
+    /// What a key that is bound already is answered, where the body is the one that it is bound to. Asked before the
+    /// body is looked at, for what was valid then may be too late now; a repetition needs neither room nor a signature.
+    ///
+    /// # Errors
+    /// The key is bound to another body; the store failed.
+    pub fn replay(&self, account: AccountId, claim: &IdempotencyClaim) -> Result<Option<Accepted>, SubmitError> {
+        let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
+        let now = self.clock.now();
+        let Some(answer) = admission::replay(&snapshot, account, claim, now)? else { return Ok(None) };
+        let row: Option<Account> = snapshot.row(account.as_bytes()).map_err(SubmitError::Failed)?;
+        let limits = row.map_or(self.settings.quota, |account| account.quota);
+        let quota: Option<Quota> = snapshot.row(account.as_bytes()).map_err(SubmitError::Failed)?;
+        let quota = quota.unwrap_or_default().view(limits, now);
+        Ok(Some(Accepted { answer, quota, is_replay: true }))
     }
 
     fn check_free_space(&self) -> Result<(), SubmitError> {

@@ -1,6 +1,7 @@
 //! The housekeeping timers: domain checks, parked deliveries, and what is past its time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Engine;
 use super::crash::caught;
@@ -13,6 +14,9 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Domain checks at once: they wait for the DNS.
 const AT_ONCE: usize = 8;
+
+/// How long what failed waits, in the machine's own time.
+const AGAIN: Duration = Duration::from_secs(60);
 
 /// Serves housekeeping timers.
 pub(super) struct Sweeper {
@@ -30,16 +34,20 @@ impl Sweeper {
         let engine = Arc::clone(&self.engine);
         let permits = Arc::clone(&self.permits);
         tokio::spawn(async move {
-            let _permit = permits.acquire_owned().await;
+            // Only what waits for the DNS takes turns.
+            let _permit = match timer.kind {
+                TimerKind::DomainCheck => permits.acquire_owned().await.ok(),
+                _ => None,
+            };
             let served = caught(serve(&engine, timer)).await;
             let fault = match served {
                 Ok(Ok(())) => return,
                 Ok(Err(fault)) => fault,
                 Err(crashed) => crashed.to_string(),
             };
-            // The timer's row stays, so the next start serves it again.
-            tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed");
-            engine.store.near().forget(&timer);
+            tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; it is tried again in a minute");
+            tokio::time::sleep(AGAIN).await;
+            engine.store.near().give_back(timer);
         });
     }
 }
@@ -71,7 +79,10 @@ fn told<T, R>(answer: Result<T, Stop<R>>) -> Result<(), String> {
 async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let content = Arc::clone(engine.store.content());
     let bucket = timer.due;
-    let destroyed = tokio::task::spawn_blocking(move || content.destroy(bucket)).await;
+    let destroyed = tokio::task::spawn_blocking(move || {
+        content.buckets_until(bucket)?.into_iter().try_for_each(|over| content.destroy(over))
+    })
+    .await;
     destroyed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
     told(engine.store.commit(ContentDestroyed { bucket }).await)
 }

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// `first`, what waits behind it, and what comes while `patience`, asked again after each arrival, lasts. At most `most`.
+/// `first`, what waits behind it, and what comes while `patience`, asked again after each arrival, lasts. At most
+/// `most`.
 pub(super) fn gather<T>(inbox: &Receiver<T>, first: T, most: usize, patience: impl Fn(&[T]) -> Duration) -> Vec<T> {
     let began = Instant::now();
     let mut batch = vec![first];
@@ -61,7 +62,7 @@ mod tests {
         let (sender, inbox) = channel();
         (1..10).for_each(|number| sender.send(number).unwrap());
         assert_eq!(gather(&inbox, 0, 4, |_| Duration::ZERO), [0, 1, 2, 3]);
-        assert_eq!(gather(&inbox, 4, 100, |_| Duration::ZERO), [4, 5, 6, 7, 8, 9]);
+        assert_eq!(gather(&inbox, 0, 100, |_| Duration::ZERO), [0, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]

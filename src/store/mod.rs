@@ -137,8 +137,8 @@ impl Store {
         receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
-    /// Commits `op`, which nobody waits for, within some milliseconds; `done` is called on the writer's thread after the
-    /// sync, and must be quick.
+    /// Commits `op`, which nobody waits for, within some milliseconds; `done` is called on the writer's thread after
+    /// the sync, and must be quick.
     pub fn post<O: Op>(&self, op: O, done: impl FnOnce(Answer<O>) + Send + 'static) {
         self.enqueue(Box::new(Pending::new(op, Urgency::Patient, done)));
     }

@@ -91,6 +91,10 @@ impl Store {
         let database = Arc::new(open_database(&directory.join(FILE), patience)?);
         let Prepared { last, last_message, master } = prepare(&database, directory, &*entropy)?;
         let master = Arc::new(master);
+        // The names of the directory and of the database are as durable as what will be promised on them.
+        fs::File::open(directory)
+            .and_then(|handle| handle.sync_all())
+            .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new());
         let health = Arc::new(Health::default());

@@ -96,3 +96,17 @@ async fn a_silent_server_costs_one_attempt() {
     assert_eq!(types(&message), ["queued", "deferred"]);
     assert_eq!(message["smtp_code"], json!(null));
 }
+
+#[tokio::test]
+async fn a_message_whose_time_is_over_ends_though_its_site_is_held_back() {
+    let dev = Dev::start();
+    let expires_at = dev.time_in(70).await;
+    let body =
+        json!({"from": "hello@example.test", "to": "timeout@simulator.test", "text": "x", "expires_at": expires_at});
+    let id = dev.post("/v1/messages", body).await.expect(202).json()["id"].as_str().unwrap().to_owned();
+    dev.advance(69).await;
+    let message = dev.message(&id).await;
+    assert_eq!(types(&message), ["queued", "deferred", "deferred"], "the second holds the site back past the end");
+    dev.advance(1).await;
+    assert_eq!(dev.message(&id).await["status"], "failed");
+}

@@ -131,6 +131,13 @@ impl Dev {
         self.get(&format!("/v1/messages/{id}")).await.expect(200).json()
     }
 
+    /// The time that many seconds from now, as the API takes it.
+    pub(crate) async fn time_in(&self, seconds: i64) -> String {
+        let now = self.get("/dev/clock").await.expect(200).json();
+        let now: jiff::Timestamp = now["now"].as_str().unwrap().parse().unwrap();
+        (now + jiff::SignedDuration::from_secs(seconds)).to_string()
+    }
+
     /// Moves time, and waits until all that came due is settled.
     pub(crate) async fn advance(&self, seconds: u64) -> Value {
         self.post("/dev/clock", json!({"advance_seconds": seconds})).await.expect(200).json()

@@ -17,9 +17,11 @@ use crate::domain::stream::Stream;
 /// Workers of a fresh lane, and at most.
 const WINDOW_START: usize = 2;
 const WINDOW_MAX: usize = 10;
-/// How long a site is held back after its first, second, ... failure in a row. The first is shorter than any message's
-/// first retry, so that a lone message keeps to its own schedule.
-const HOLD_SECS: [u64; 6] = [50, 120, 300, 900, 1800, 1800];
+/// Jobs that wait in one lane at most.
+const JOBS_MAX: usize = 512;
+/// How long a site is held back after its first, second, ... failure in a row: each time shorter than the delay of a
+/// lone message's retry (contract 6, less 10 %), so that such a message keeps to its own schedule.
+const HOLD_SECS: [u64; 6] = [50, 100, 210, 420, 800, 1600];
 
 /// The due messages for one place.
 pub(super) struct Lane {
@@ -100,14 +102,21 @@ impl Lane {
         }
         let Some(job) = state.pop() else { return Next::Nothing };
         match state.held_until {
-            Some(until) if until > now => Next::Held(Box::new(job), until),
+            // What is over never needs the wire: it ends now, held back or not.
+            Some(until) if until > now && job.message.give_up_at > now => Next::Held(Box::new(job), until),
             Some(_) | None => Next::Job(Box::new(job)),
         }
     }
 
     /// Resolves when there may be a job, for a worker that has found none.
     pub(super) async fn wait(&self) {
-        self.state().waiting += 1;
+        {
+            let mut state = self.state();
+            if state.is_closed || !state.is_empty() {
+                return;
+            }
+            state.waiting += 1;
+        }
         let waiting = Waiting(self);
         self.pushed.notified().await;
         drop(waiting);
@@ -121,7 +130,26 @@ impl Lane {
         if again {
             state.workers += 1;
         }
+        let left_behind = !again && state.waiting > 0 && !state.is_empty();
+        drop(state);
+        if left_behind {
+            // The call that brought this worker here was meant for whoever can still serve it.
+            self.pushed.notify_one();
+        }
         again
+    }
+
+    /// Whether so many jobs wait that another must look again later, so that one site can't fill all memory.
+    pub(super) fn is_full(&self) -> bool {
+        let state = self.state();
+        state.transactional.len() + state.marketing.len() >= JOBS_MAX
+    }
+
+    /// The site answered for a message: it is there, whatever it said.
+    pub(super) fn answered(&self) {
+        let mut state = self.state();
+        state.failures = 0;
+        state.held_until = None;
     }
 
     /// The site took a message.

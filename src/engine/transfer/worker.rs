@@ -1,6 +1,7 @@
 //! A worker of a lane: one kept connection, one message after the other. It goes on to the next message while the
 //! last one's outcome is being committed; its lease lasts until then.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use super::attempt::{Attempt, Kept, attempt};
 use super::lane::{Lane, Next};
 use super::{Job, Shared};
 use crate::base::entropy;
-use crate::domain::event::AttemptFacts;
+use crate::domain::event::{AttemptFacts, BounceSource};
 use crate::engine::crash::caught;
 use crate::engine::lease::Lease;
 use crate::smtp::finding;
@@ -20,6 +21,8 @@ use crate::store::schema::{self, Table};
 
 /// How long a connection is kept without a message.
 const IDLE: Duration = Duration::from_secs(5);
+/// When a message is looked at again that could not be read.
+const UNREADABLE: Duration = Duration::from_secs(60);
 
 /// Serves `lane` until nothing is due.
 pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>) {
@@ -75,15 +78,21 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option
         shared.engine.store.near().give_back(job.timer);
         return (kept, Progress::Other);
     };
-    match before_the_wire(shared, &job) {
+    match std::panic::catch_unwind(AssertUnwindSafe(|| before_the_wire(shared, &job)))
+        .unwrap_or(Err(StoreError::Panicked))
+    {
         Ok(Ready::Send(message)) => {
             let tried = caught(attempt(shared, lane, &job.message, message, kept)).await;
             let Attempt { kept, end, facts } = tried.unwrap_or_else(|crashed| {
                 tracing::error!(message = %job.id(), %crashed, "an attempt crashed");
                 Attempt { kept: None, end: TransferEnd::Crashed, facts: AttemptFacts::default() }
             });
-            let progress = match end {
+            let progress = match &end {
                 TransferEnd::Delivered => Progress::Succeeded,
+                TransferEnd::Bounced(bounce) if bounce.source == BounceSource::Smtp => {
+                    lane.answered();
+                    Progress::Other
+                }
                 _ => Progress::Other,
             };
             settle(shared, job, Some(lease), end, facts);
@@ -97,9 +106,16 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option
             shared.engine.store.near().forget(&job.timer);
             (kept, Progress::Other)
         }
-        Err(error) => {
+        // A damaged row stays damaged; anything else may pass, and is no attempt.
+        Err(error @ (StoreError::Row { .. } | StoreError::Panicked)) => {
             tracing::error!(message = %job.id(), %error, "a message could not be read");
             settle(shared, job, Some(lease), TransferEnd::Crashed, AttemptFacts::default());
+            (kept, Progress::Other)
+        }
+        Err(error) => {
+            tracing::error!(message = %job.id(), %error, "a message could not be read now; a minute later again");
+            drop(lease);
+            postpone(shared, job, UNREADABLE);
             (kept, Progress::Other)
         }
     }
@@ -117,6 +133,10 @@ enum Ready {
 /// What the rows say now that the message is leased: whether there is still something to send.
 fn before_the_wire(shared: &Shared, job: &Job) -> Result<Ready, StoreError> {
     let engine = &shared.engine;
+    // What is sent now could not be recorded, and would be sent again.
+    if let Some(failure) = engine.store.health().failure() {
+        return Err(failure.clone());
+    }
     let snapshot = engine.store.snapshot()?;
     let transfer = snapshot.row::<TransferRow>(&schema::message(job.account(), job.id()))?;
     if transfer.is_none_or(|transfer| transfer.due != Some(job.timer.due)) {
@@ -134,6 +154,12 @@ fn before_the_wire(shared: &Shared, job: &Job) -> Result<Ready, StoreError> {
         Err(crate::store::content::Unreadable::Gone) => Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired()))),
         Err(crate::store::content::Unreadable::Failed(error)) => Err(error),
     }
+}
+
+/// Has the message looked at again after `wait`, without an attempt.
+pub(super) fn postpone(shared: &Arc<Shared>, job: Job, wait: Duration) {
+    let until = shared.engine.clock.now() + wait;
+    settle(shared, job, None, TransferEnd::Postponed { until }, AttemptFacts::default());
 }
 
 /// Commits the outcome without waiting for it; the lease lasts until it is committed.

@@ -105,6 +105,12 @@ impl KeySlots {
         state.keys.get(&(bucket, number)).map(|(_, key)| Arc::clone(key))
     }
 
+    /// The buckets that have a key.
+    pub(super) fn buckets(&self) -> BTreeSet<Timestamp> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.keys.keys().map(|(bucket, _)| *bucket).collect()
+    }
+
     /// Overwrites every key of `bucket`, durably, then frees the slots.
     pub(super) fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

@@ -11,7 +11,7 @@ mod compression;
 mod keys;
 mod segment;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -30,7 +30,7 @@ use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
-/// How many segment files are kept open for reading.
+/// How many segment files are kept open for reading, and how many for writing.
 const OPEN_FILES_MAX: usize = 64;
 
 /// Where a body stands.
@@ -105,6 +105,10 @@ impl Content {
     /// the first body in it can be named.
     fn segment_for(&self, bucket: Timestamp) -> Arc<Segment> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        if writing.len() >= OPEN_FILES_MAX && !writing.contains_key(&bucket) {
+            // Hours that are over are appended to no more; one that is not begins a further segment.
+            writing.clear();
+        }
         Arc::clone(writing.entry(bucket).or_insert_with(|| {
             // Never one of an earlier process: its tail may be torn.
             let number = self.keys.reserve_number(bucket);
@@ -139,6 +143,18 @@ impl Content {
         }
         open.insert((bucket, number), Arc::clone(&file));
         Ok(file)
+    }
+
+    /// The buckets with a key or a file that end at `now` at the latest: also those that no message names, because the
+    /// process died, or the message was refused, between its body and its commit.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn buckets_until(&self, now: Timestamp) -> Result<BTreeSet<Timestamp>, StoreError> {
+        let mut buckets = segment::buckets(&self.directory)?;
+        buckets.append(&mut self.keys.buckets());
+        buckets.retain(|bucket| *bucket <= now);
+        Ok(buckets)
     }
 
     /// Makes everything in `bucket` unrecoverable: its keys first, then its files. May be repeated.

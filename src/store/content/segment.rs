@@ -1,5 +1,6 @@
 //! One segment: a file of sealed bodies, one after the other, under one key. Appended to by one process only.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -67,6 +68,13 @@ pub(super) fn path(directory: &Path, bucket: Timestamp, number: u32) -> PathBuf 
 pub(super) fn greatest_number(directory: &Path, bucket: Timestamp) -> Option<u32> {
     let names = fs::read_dir(bucket_directory(directory, bucket)).ok()?;
     names.filter_map(|entry| entry.ok()?.path().file_stem()?.to_str()?.parse().ok()).max()
+}
+
+/// The buckets that have a directory.
+pub(super) fn buckets(directory: &Path) -> Result<BTreeSet<Timestamp>, StoreError> {
+    let names = fs::read_dir(directory).map_err(|error| failed("list", directory, &error))?;
+    let millis = names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(millis.map(Timestamp::from_millis).collect())
 }
 
 /// Unlinks a bucket's files and makes that durable. A bucket that is not there is done.

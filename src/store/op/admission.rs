@@ -108,12 +108,9 @@ pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Resul
     let quota = read.row::<Quota>(question.account.as_bytes())?.unwrap_or_default();
     let limits = account.quota;
     if let Some(claim) = question.idempotency
-        && let Some(bound) = bound(read, question.account, claim, now)?
+        && let Some(answer) = replay(read, question.account, claim, now)?
     {
-        return match bound {
-            Ok(answer) => Ok(Admission::Replay { answer, quota: quota.view(limits, now) }),
-            Err(refusal) => Err(Stop::Refused(refusal)),
-        };
+        return Ok(Admission::Replay { answer, quota: quota.view(limits, now) });
     }
     let (domain_id, domain) = sending_domain(read, question)?;
     if read.get(Table::Suppressions, &schema::named(question.account, question.to.match_key().as_bytes()))?.is_some() {
@@ -124,20 +121,23 @@ pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Resul
     Ok(Admission::Admitted(Box::new(Admitted { account, domain_id, domain, quota, quota_view })))
 }
 
-/// What a bound key answers: the stored bytes, or that the body is another one. None where the key is free.
-fn bound(
+/// What a bound key answers to the body that it is bound to. None where the key is free.
+///
+/// # Errors
+/// The key is bound to another body; the store's failure.
+pub fn replay(
     read: &impl Read,
     account: AccountId,
     claim: &IdempotencyClaim,
     now: Timestamp,
-) -> Result<Option<Result<Vec<u8>, Refusal>>, StoreError> {
+) -> Result<Option<Vec<u8>>, Stop<Refusal>> {
     let Some(row) = read.row::<IdempotencyRow>(&schema::named(account, &claim.key_hash))? else { return Ok(None) };
     // That another request with the key is running is known in memory alone, above the store.
-    Ok(match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, now) {
-        Effect::Process | Effect::InProgress => None,
-        Effect::Replay => Some(Ok(row.answer)),
-        Effect::Mismatch => Some(Err(Refusal::IdempotencyMismatch)),
-    })
+    match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, now) {
+        Effect::Process | Effect::InProgress => Ok(None),
+        Effect::Replay => Ok(Some(row.answer)),
+        Effect::Mismatch => Err(Stop::Refused(Refusal::IdempotencyMismatch)),
+    }
 }
 
 /// The sending domain, where the key may send from it.

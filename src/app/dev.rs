@@ -143,7 +143,7 @@ async fn furnish(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
     let accounts = engine.accounts(all).map_err(|error| furnishing(&error))?;
     let account = match accounts.rows.into_iter().find(|account| account.name == name) {
         Some(account) => account.id,
-        None => engine.create_account(name).await.map_err(|error| furnishing(&error))?.id,
+        None => engine.create_account(name, None, engine.settings.quota).await.map_err(|error| furnishing(&error))?.id,
     };
     let mut secrets = Vec::new();
     for (name, stream) in [("dev", None), ("dev marketing", Some(Stream::Marketing))] {

@@ -44,7 +44,8 @@ impl fmt::Debug for Secret {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed(#[serde(with = "octets")] pub Vec<u8>);
 
-/// Bytes written and read as a whole: serde takes a plain vector byte by byte, and DKIM keys are read for every message.
+/// Bytes written and read as a whole: serde takes a plain vector byte by byte, and DKIM keys are read for every
+/// message.
 mod octets {
     use std::fmt;
 

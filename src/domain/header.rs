@@ -31,7 +31,7 @@ const REFUSED_NAMES: [&str; 16] = [
     "cfbl-feedback-id",
 ];
 /// Beginnings of names that are refused likewise.
-const REFUSED_PREFIXES: [&str; 4] = ["content-", "arc-", "x-service-", "resent-"];
+const REFUSED_PREFIXES: [&str; 3] = ["content-", "arc-", "x-service-"];
 /// Names that `unsubscribe_url` sets.
 const UNSUBSCRIBE_NAMES: [&str; 2] = ["list-unsubscribe", "list-unsubscribe-post"];
 
@@ -194,7 +194,6 @@ mod tests {
             "Return-Path",
             "Authentication-Results",
             "X-Service-Event",
-            "Resent-From",
             "Feedback-ID",
             "CFBL-Address",
         ] {

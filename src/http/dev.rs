@@ -60,7 +60,8 @@ struct MailList {
     data: Vec<CapturedMail>,
 }
 
-async fn list(api: &Api, _call: Call<()>) -> Result<Answer, ApiError> {
+async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    call.no_query()?;
     Ok(Answer::json(StatusCode::OK, &MailList { data: dev(api)?.capture.list() }))
 }
 
@@ -72,6 +73,7 @@ struct Mail {
 }
 
 async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    call.no_query()?;
     let id: MessageId = call.param("id").parse().map_err(|_| ApiError::NotFound)?;
     let capture = Arc::clone(&dev(api)?.capture);
     let found = blocking(move || capture.get(id)).await?;
@@ -79,7 +81,8 @@ async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     Ok(Answer::json(StatusCode::OK, &Mail { mail, raw: STANDARD.encode(raw) }))
 }
 
-async fn clear(api: &Api, _call: Call<()>) -> Result<Answer, ApiError> {
+async fn clear(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    call.no_query()?;
     let capture = Arc::clone(&dev(api)?.capture);
     blocking(move || capture.clear()).await?;
     Ok(Answer::no_content())
@@ -101,7 +104,8 @@ struct Now {
     now: Timestamp,
 }
 
-async fn clock(api: &Api, _call: Call<()>) -> Result<Answer, ApiError> {
+async fn clock(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    call.no_query()?;
     dev(api)?;
     Ok(Answer::json(StatusCode::OK, &Now { now: api.engine.clock.now() }))
 }

@@ -146,9 +146,20 @@ impl<C> Call<C> {
     /// The body as a strict JSON object.
     ///
     /// # Errors
-    /// [`ApiError::InvalidJson`].
+    /// [`ApiError::InvalidJson`]; a query, which no request with a body takes (contract 1: unknown query parameters).
     pub fn json(&self) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
+        self.no_query()?;
         json::parse_object(self.body())
+    }
+
+    /// Refuses a query.
+    ///
+    /// # Errors
+    /// A fault for each of its parameters.
+    pub fn no_query(&self) -> Result<(), ApiError> {
+        let mut violations = Violations::new();
+        self.query(&[], &mut violations);
+        Ok(violations.or(|| Some(()))?)
     }
 
     /// The text of a header that is given once and is visible ASCII.

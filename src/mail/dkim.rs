@@ -163,6 +163,7 @@ impl Selection {
         }
         for name in other_list_names(fields) {
             selection.take(&name, fields);
+            selection.names.push(name);
         }
         selection
     }

@@ -89,3 +89,46 @@ async fn every_fault_of_a_body_is_told_at_once() {
     assert_eq!(errors["unsubscribe_ulr"], json!(["unknown field"]));
     assert!(refused["message"].as_str().unwrap().contains("unsubscribe_url"), "{}", refused["message"]);
 }
+
+#[tokio::test]
+async fn a_repetition_is_answered_though_what_was_valid_then_would_be_too_late_now() {
+    let dev = Dev::start();
+    let expires_at = dev.time_in(60).await;
+    let body = json!({"from": "hello@example.test", "to": "you@example.org", "text": "x", "expires_at": expires_at});
+    let key = [("idempotency-key", "late")];
+    let first = dev.call_with(Method::POST, "/v1/messages", Some(body.clone()), &key).await.expect(202);
+    dev.advance(30).await;
+    let again = (0..8).map(|_| dev.call_with(Method::POST, "/v1/messages", Some(body.clone()), &key));
+    for answer in join_all(again).await {
+        assert_eq!(answer.expect(202).bytes, first.bytes);
+    }
+    dev.call(Method::POST, "/v1/messages", Some(body)).await.expect(422);
+}
+
+/// All of them at once.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(cx) {
+                *output = Some(value);
+            }
+        }
+        if running.iter().all(|(_, output)| output.is_some()) {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+    running.into_iter().filter_map(|(_, output)| output).collect()
+}
+
+#[tokio::test]
+async fn a_query_is_no_place_for_what_belongs_into_the_body() {
+    let dev = Dev::start();
+    let body = json!({"from": "hello@example.test", "to": "you@example.org", "text": "x"});
+    let refused = dev.post("/v1/messages?dry_run=true", body).await.expect(422).json();
+    assert!(refused["errors"]["dry_run"].is_array());
+    dev.get("/dev/mail?limit=1").await.expect(422);
+}

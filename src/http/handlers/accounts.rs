@@ -2,9 +2,10 @@
 
 use hyper::StatusCode;
 
+use super::id;
 use super::listing::Listing;
-use super::{id, no_query};
 use crate::base::id::AccountId;
+use crate::domain::account::QuotaLimits;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::listing::Page;
@@ -19,11 +20,24 @@ pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer,
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
     let name = fields.required_text("name").and_then(|text| fields.check("name", text.parse()));
+    let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
+    let usual = api.engine.settings.quota;
+    let per_hour = count(&mut fields, "quota_per_hour").unwrap_or(usual.per_hour);
+    let per_day = count(&mut fields, "quota_per_day").unwrap_or(usual.per_day);
     fields.finish();
     let name = violations.or(|| name)?;
-    let account = api.engine.create_account(name).await?;
+    let account = api.engine.create_account(name, time_zone, QuotaLimits { per_hour, per_day }).await?;
     let answer = Answer::json(StatusCode::CREATED, &AccountView::new(&account));
     Ok(answer.with_location(&format!("/v1/accounts/{}", account.id)))
+}
+
+fn count(fields: &mut Fields<'_>, name: &'static str) -> Option<u64> {
+    let value = fields.value(name)?;
+    let count = value.as_u64();
+    if count.is_none() {
+        fields.fault(name, "must be a whole number, 0 or more");
+    }
+    count
 }
 
 /// `GET /v1/accounts`.
@@ -35,7 +49,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
 
 /// `GET /v1/accounts/{id}`.
 pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let account = api.engine.account(id(&call)?)?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account)))
 }

@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 
+use super::id;
 use super::listing::Listing;
-use super::{id, no_query};
 use crate::base::id::DomainId;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
@@ -40,7 +40,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `GET /v1/domains/{id}`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let id: DomainId = id(&call)?;
     let row = api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
@@ -48,7 +48,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `POST /v1/domains/{id}/verify`.
 pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let id: DomainId = id(&call)?;
     let row = api.engine.check_domain(call.caller.account, id).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))

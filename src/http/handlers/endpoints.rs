@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 use super::listing::Listing;
-use super::{id, label, no_query, texts};
+use super::{id, label, texts};
 use crate::base::id::EndpointId;
 use crate::domain::event::EventType;
 use crate::domain::fields::Fields;
@@ -63,7 +63,7 @@ fn url(fields: &mut Fields<'_>, text: Option<String>, guard: &Guard) -> Option<W
     fields.check("url", WebhookUrl::parse(&text?, |address| guard.permits(address)))
 }
 
-/// The types in the contract's order, each once.
+/// The types in the caller's order, each once.
 fn event_types(fields: &mut Fields<'_>) -> Option<Vec<EventType>> {
     let names = texts(fields, "events")?;
     if names.is_empty() {
@@ -71,9 +71,10 @@ fn event_types(fields: &mut Fields<'_>) -> Option<Vec<EventType>> {
     }
     let mut named = Vec::with_capacity(names.len());
     for (place, name) in names.into_iter().enumerate() {
-        named.extend(fields.check::<EventType, _>(&format!("events.{place}"), name.parse()));
+        let kind = fields.check::<EventType, _>(&format!("events.{place}"), name.parse());
+        named.extend(kind.filter(|kind| !named.contains(kind)));
     }
-    Some(EventType::ALL.into_iter().filter(|kind| named.contains(kind)).collect())
+    Some(named)
 }
 
 fn description(fields: &mut Fields<'_>) -> Option<String> {
@@ -100,7 +101,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `GET /v1/webhooks/{id}`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let id: EndpointId = id(&call)?;
     let row = api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &EndpointView::new(id, &row)))
@@ -116,7 +117,7 @@ pub(in crate::http) async fn deliveries(api: &Api, call: Call<Caller>) -> Result
 
 /// `GET /v1/webhook-deliveries/{id}`.
 pub(in crate::http) async fn delivery(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let found = api.engine.delivery(call.caller.account, id(&call)?)?;
     let (record, attempts) = found.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &DeliveryView::with_attempts(&record, &attempts)))

@@ -3,7 +3,7 @@
 use hyper::StatusCode;
 
 use super::listing::Listing;
-use super::{id, label, no_query, stream, texts};
+use super::{id, label, stream, texts};
 use crate::base::time::Timestamp;
 use crate::domain::api_key::Scopes;
 use crate::domain::fields::Fields;
@@ -73,7 +73,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `GET /v1/keys/{id}`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let key = api.engine.key(call.caller.account, id(&call)?)?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &KeyView::new(&key)))
 }

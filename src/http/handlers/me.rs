@@ -2,7 +2,6 @@
 
 use hyper::StatusCode;
 
-use super::no_query;
 use crate::engine::Caller;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -13,7 +12,7 @@ use crate::machine::rate::RateView;
 
 /// `GET /v1/me`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let engine = &api.engine;
     let account = api.account_of(&call.caller)?;
     let quota = engine.quota(&account)?;

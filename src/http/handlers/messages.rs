@@ -4,8 +4,8 @@ use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
 use sha2::{Digest as _, Sha256};
 
+use super::id;
 use super::listing::Listing;
-use super::{id, no_query};
 use crate::base::id::MessageId;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
@@ -21,6 +21,7 @@ use crate::http::state::Api;
 use crate::http::view::message::{ContentView, MessageView};
 use crate::machine::quota::{QuotaExhausted, QuotaView};
 use crate::mail::read::ListFields;
+use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::read::Read as _;
 use crate::store::row::suppression::SuppressionRow;
@@ -36,7 +37,10 @@ const QUOTA_RESET: HeaderName = HeaderName::from_static("x-service-quota-reset")
 
 /// `POST /v1/messages`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let (submission, claim) = read(api, &call)?;
+    let (submission, claim) = match read(api, &call)? {
+        Asked::Before(accepted) => return Ok(accepted_answer(accepted)),
+        Asked::Now(submission, claim) => (*submission, claim),
+    };
     let (from, to) = (submission.from.clone(), submission.to.clone());
     let accepted = match api.engine.submit(&call.caller, submission, claim).await {
         Ok(accepted) => accepted,
@@ -48,22 +52,40 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
         }
         Err(error) => return Err(refused(error, &call.caller, from.domain().as_str())),
     };
+    Ok(accepted_answer(accepted))
+}
+
+/// The 202, of this message or of the one that was accepted before.
+fn accepted_answer(accepted: Accepted) -> Answer {
     let location = location(&accepted.answer);
     let mut answer = Answer::json_bytes(StatusCode::ACCEPTED, accepted.answer);
     if let Some(location) = location {
         answer = answer.with_location(&location);
     }
     answer = with_quota(answer, &accepted.quota);
-    Ok(if accepted.is_replay { answer.with_header(IDEMPOTENT_REPLAY, "true") } else { answer })
+    if accepted.is_replay { answer.with_header(IDEMPOTENT_REPLAY, "true") } else { answer }
+}
+
+/// What a request asks for.
+enum Asked {
+    /// What was accepted already, with this key and this body.
+    Before(Accepted),
+    /// A new message.
+    Now(Box<Submission>, Option<IdempotencyClaim>),
 }
 
 /// The body and the Idempotency-Key, whose faults are told together.
-fn read(api: &Api, call: &Call<Caller>) -> Result<(Submission, Option<IdempotencyClaim>), ApiError> {
+fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
     let body = call.json()?;
     let mut violations = Violations::new();
     let key_hash = idempotency_key(&call.headers, &mut violations);
     let claim = key_hash.map(|key_hash| IdempotencyClaim { key_hash, body_hash: canonical_hash(&body) });
     let engine = &api.engine;
+    if let Some(claim) = claim.as_ref().filter(|_| violations.is_empty())
+        && let Ok(Some(accepted)) = engine.replay(call.caller.account, claim)
+    {
+        return Ok(Asked::Before(accepted));
+    }
     let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
     let submission = match Submission::lift(body, engine.clock.now(), limits) {
         Ok(submission) => Some(submission),
@@ -72,7 +94,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<(Submission, Option<Idempotenc
             None
         }
     };
-    Ok(violations.or(|| Some((submission?, claim)))?)
+    Ok(violations.or(|| Some(Asked::Now(Box::new(submission?), claim)))?)
 }
 
 /// The SHA-256 of the key, where there is one: 1 to 255 printable ASCII characters, given once.
@@ -154,7 +176,7 @@ fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
 
 /// `GET /v1/messages/{id}`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let record = find(api, &call)?;
     let row = record.row.clone();
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
@@ -171,7 +193,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `GET /v1/messages/{id}/raw`.
 pub(in crate::http) async fn raw(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    no_query(&call)?;
+    call.no_query()?;
     let record = find(api, &call)?;
     let signed = api.engine.content(&record, |signed| signed).await?.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed))

@@ -18,7 +18,6 @@ use super::route::Call;
 use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::text::{has_control, is_longer};
-use crate::domain::violation::Violations;
 
 /// Characters of a name or a description that an account gives.
 const LABEL_CHARACTERS: usize = 255;
@@ -26,13 +25,6 @@ const LABEL_CHARACTERS: usize = 255;
 /// The identifier in the path. One that is malformed is as unknown as any other (contract 1).
 fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
     call.param("id").parse().map_err(|_| ApiError::NotFound)
-}
-
-/// Refuses any query parameter: none is known here.
-fn no_query<C>(call: &Call<C>) -> Result<(), ApiError> {
-    let mut violations = Violations::new();
-    call.query(&[], &mut violations);
-    Ok(violations.or(|| Some(()))?)
 }
 
 /// A name, where it can be shown.

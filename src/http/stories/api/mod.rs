@@ -132,7 +132,7 @@ impl World {
         let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
         server.listen_unix(&directory.path().join("admin.sock")).unwrap();
         let client = Client::open(address).await;
-        let account = engine.create_account("Acme".parse().unwrap()).await.unwrap().id;
+        let account = engine.create_account("Acme".parse().unwrap(), None, engine.settings.quota).await.unwrap().id;
         let key = String::new();
         let mut world = Self { client, engine, clock, names, account, key, _server: server, directory };
         world.key = world.new_key(account, None, Scopes::ALL).await;
@@ -150,7 +150,8 @@ impl World {
 
     /// A second account, and its key.
     async fn stranger(&self) -> (AccountId, String) {
-        let account = self.engine.create_account("Other".parse().unwrap()).await.unwrap().id;
+        let account =
+            self.engine.create_account("Other".parse().unwrap(), None, self.engine.settings.quota).await.unwrap().id;
         (account, self.new_key(account, None, Scopes::ALL).await)
     }
 

@@ -37,7 +37,7 @@ async fn an_endpoint_shows_its_secret_once_and_is_changed_by_what_is_given() {
     let change =
         serde_json::json!({ "enabled": false, "events": ["bounced", "delivered", "bounced"], "description": "x" });
     let changed = world.patch(&path, change).await.json();
-    assert_eq!(changed["events"], serde_json::json!(["delivered", "bounced"]));
+    assert_eq!(changed["events"], serde_json::json!(["bounced", "delivered"]), "as given, each once");
     assert_eq!((&changed["enabled"], &changed["disabled_at"]), (&false.into(), &Value::Null));
     let changed = world.patch(&path, serde_json::json!({ "enabled": true, "events": null })).await;
     assert_eq!(members(&changed.body), FIELDS);

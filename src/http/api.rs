@@ -2,7 +2,7 @@
 
 use hyper::Method;
 
-use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages};
+use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, settings};
 use super::route::{Access, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
@@ -16,7 +16,7 @@ macro_rules! run {
 
 /// The rows of the API. The operator's socket serves the same table.
 pub fn routes() -> Vec<Route<Api>> {
-    let (get, post, patch) = (Method::GET, Method::POST, Method::PATCH);
+    let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
     let operator =
         |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
     let scoped =
@@ -33,6 +33,10 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
         scoped(&get, "/v1/keys/{id}", "keys.show", Read, run!(keys::show)),
+        scoped(&patch, "/v1/keys/{id}", "keys.update", Manage, run!(keys::update)),
+        scoped(&delete, "/v1/keys/{id}", "keys.delete", Manage, run!(keys::delete)),
+        scoped(&get, "/v1/settings", "settings.show", Read, run!(settings::show)),
+        scoped(&patch, "/v1/settings", "settings.update", Manage, run!(settings::update)),
         scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),

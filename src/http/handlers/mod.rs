@@ -10,6 +10,7 @@ pub(super) mod keys;
 mod listing;
 pub(super) mod me;
 pub(super) mod messages;
+pub(super) mod settings;
 
 use std::str::FromStr;
 
@@ -19,6 +20,8 @@ use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::text::{has_control, is_longer};
 use crate::domain::violation::Violations;
+use crate::store::error::Stop;
+use crate::store::op::account::NotThere;
 
 /// Characters of a name or a description that an account gives.
 const LABEL_CHARACTERS: usize = 255;
@@ -33,6 +36,14 @@ fn no_query<C>(call: &Call<C>) -> Result<(), ApiError> {
     let mut violations = Violations::new();
     call.query(&[], &mut violations);
     Ok(violations.or(|| Some(()))?)
+}
+
+/// A change of what is not there.
+fn not_there(stop: Stop<NotThere>) -> ApiError {
+    match stop {
+        Stop::Refused(NotThere) => ApiError::NotFound,
+        Stop::Failed(error) => error.into(),
+    }
 }
 
 /// A name, where it can be shown.

@@ -13,8 +13,9 @@ use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
 use crate::store::error::{Stop, StoreError};
+use crate::store::op::NotThere;
 use crate::store::op::account::{
-    CreateAccount, CreateKey, CreateKeyRefusal, NotThere, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
+    CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
 };
 use crate::store::read::Read as _;
 use crate::store::schema;

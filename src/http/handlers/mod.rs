@@ -11,6 +11,8 @@ mod listing;
 pub(super) mod me;
 pub(super) mod messages;
 pub(super) mod settings;
+mod suppression_list;
+pub(super) mod suppressions;
 
 use std::str::FromStr;
 
@@ -21,7 +23,7 @@ use crate::domain::stream::Stream;
 use crate::domain::text::{has_control, is_longer};
 use crate::domain::violation::Violations;
 use crate::store::error::Stop;
-use crate::store::op::account::NotThere;
+use crate::store::op::NotThere;
 
 /// Characters of a name or a description that an account gives.
 const LABEL_CHARACTERS: usize = 255;

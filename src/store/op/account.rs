@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Never, NotThere, Op};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, RetentionDays, TimeZoneName};
@@ -50,10 +50,6 @@ pub struct UpdateAccount {
     /// Whether messages without an unsubscribe URL of their own get the hosted one.
     pub hosted_unsubscribe: Option<bool>,
 }
-
-/// There is no such account, or no such key of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NotThere;
 
 impl Op for UpdateAccount {
     type Reply = Account;

@@ -7,6 +7,7 @@ mod lists;
 mod records;
 mod sending;
 mod settings;
+mod suppressions;
 mod webhooks;
 
 use std::collections::HashMap;

@@ -58,6 +58,9 @@ pub(super) fn read(body: &[u8], form: Form, now: Timestamp) -> Result<Vec<Suppre
         Form::Csv => reading.csv(text),
         Form::JsonLines => reading.json_lines(text),
     }
+    if reading.is_over() {
+        reading.violations.hint(format!("The list was not read on after {FAULTY_LINES_MAX} faulty lines."));
+    }
     if reading.faulty.is_empty() {
         Ok(reading.list)
     } else {
@@ -193,4 +196,25 @@ pub(super) fn head() -> String {
 pub(super) fn write(text: &mut String, row: &SuppressionRow) {
     let (created_at, note) = (row.created_at.to_string(), row.note.as_deref().unwrap_or_default());
     write_record(text, &[&row.email, row.reason.as_str(), &created_at, note]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_list_is_not_read_to_its_end() {
+        let list = format!("email\n{}", "nobody\n".repeat(FAULTY_LINES_MAX + 1));
+        let Err(FaultyList::Lines(violations, lines)) = read(list.as_bytes(), Form::Csv, Timestamp::ZERO) else {
+            panic!("taken");
+        };
+        assert_eq!((lines.len(), lines[0].line), (FAULTY_LINES_MAX, 2));
+        assert_eq!(violations.hints(), ["The list was not read on after 1000 faulty lines."]);
+    }
+
+    #[test]
+    fn what_is_no_utf_8_is_refused_as_a_whole() {
+        let refused = read(b"email\n\xff", Form::Csv, Timestamp::ZERO);
+        assert!(matches!(refused, Err(FaultyList::Unreadable(ApiError::Invalid(_)))));
+    }
 }

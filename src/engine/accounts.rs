@@ -8,12 +8,15 @@ use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId};
 use crate::base::time::Timestamp;
-use crate::domain::account::{Account, AccountName, QuotaLimits, TimeZoneName};
+use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::account::{CreateAccount, CreateKey, CreateKeyRefusal, TouchKey, key_by_hash};
+use crate::store::op::NotThere;
+use crate::store::op::account::{
+    CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
+};
 use crate::store::read::Read as _;
 use crate::store::schema;
 
@@ -28,6 +31,19 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// When it ceases to be valid.
     pub expires_at: Option<Timestamp>,
+}
+
+/// What is to change of an account's settings; absent members stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct SettingsChange {
+    /// The account's name.
+    pub name: Option<AccountName>,
+    /// The zone in which the panel shows times.
+    pub time_zone: Option<TimeZoneName>,
+    /// Days for which a new message's content is kept.
+    pub content_retention_days: Option<RetentionDays>,
+    /// Whether messages without an unsubscribe URL of their own get the hosted one.
+    pub hosted_unsubscribe: Option<bool>,
 }
 
 /// Why a key is not made.
@@ -75,6 +91,16 @@ impl Engine {
     pub fn accounts(&self, page: PageRequest) -> Result<Page<Account>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, &[], page)?;
         Ok(Page { rows: rows.into_iter().map(|(_, account)| account).collect(), next })
+    }
+
+    /// Changes an account's settings.
+    ///
+    /// # Errors
+    /// [`NotThere`], or the store's failure.
+    pub async fn change_settings(&self, account: AccountId, change: SettingsChange) -> Result<Account, Stop<NotThere>> {
+        let SettingsChange { name, time_zone, content_retention_days, hosted_unsubscribe } = change;
+        let op = UpdateAccount { account, name, time_zone, content_retention_days, hosted_unsubscribe };
+        self.store.commit(op).await
     }
 
     /// How much of the account's quota is used now.
@@ -129,6 +155,27 @@ impl Engine {
     pub fn keys(&self, account: AccountId, page: PageRequest) -> Result<Page<ApiKey>, StoreError> {
         let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
         Ok(Page { rows: rows.into_iter().map(|(_, key)| key).collect(), next })
+    }
+
+    /// Gives a key of the account another name, where one is given.
+    ///
+    /// # Errors
+    /// [`NotThere`], or the store's failure.
+    pub async fn rename_key(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        name: Option<String>,
+    ) -> Result<ApiKey, Stop<NotThere>> {
+        self.store.commit(RenameKey { account, key, name }).await
+    }
+
+    /// Revokes a key of the account, at once and for good.
+    ///
+    /// # Errors
+    /// [`NotThere`], or the store's failure.
+    pub async fn revoke_key(&self, account: AccountId, key: KeyId) -> Result<(), Stop<NotThere>> {
+        self.store.commit(RevokeKey { account, key }).await
     }
 
     /// The caller that shows this text as its key; none where it is unknown, revoked or expired.

@@ -19,6 +19,7 @@ pub mod rates;
 pub mod settings;
 pub mod signing;
 pub mod submit;
+pub mod suppressions;
 mod sweep;
 mod transfer;
 pub use transfer::way::{InHouse, Ways};

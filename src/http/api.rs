@@ -2,8 +2,8 @@
 
 use hyper::Method;
 
-use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages};
-use super::route::{Access, Route};
+use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions};
+use super::route::{Access, BodyRule, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
 
@@ -16,7 +16,7 @@ macro_rules! run {
 
 /// The rows of the API. The operator's socket serves the same table.
 pub fn routes() -> Vec<Route<Api>> {
-    let (get, post, patch) = (Method::GET, Method::POST, Method::PATCH);
+    let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
     let operator =
         |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
     let scoped =
@@ -33,17 +33,28 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
         scoped(&get, "/v1/keys/{id}", "keys.show", Read, run!(keys::show)),
+        scoped(&patch, "/v1/keys/{id}", "keys.update", Manage, run!(keys::update)),
+        scoped(&delete, "/v1/keys/{id}", "keys.delete", Manage, run!(keys::delete)),
+        scoped(&get, "/v1/settings", "settings.show", Read, run!(settings::show)),
+        scoped(&patch, "/v1/settings", "settings.update", Manage, run!(settings::update)),
         scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
         scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify))
-            .with_body(super::route::BodyRule::Ignored),
+            .with_body(BodyRule::Ignored),
         scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
         scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
         scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
         scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
+        scoped(&post, "/v1/suppressions", "suppressions.create", Manage, run!(suppressions::create)),
+        scoped(&get, "/v1/suppressions", "suppressions.list", Read, run!(suppressions::list)),
+        scoped(&post, "/v1/suppressions/import", "suppressions.import", Manage, run!(suppressions::import))
+            .with_body(BodyRule::Of(&[suppressions::CSV, suppressions::NDJSON])),
+        scoped(&get, "/v1/suppressions/export", "suppressions.export", Read, run!(suppressions::export)),
+        scoped(&get, "/v1/suppressions/{name}", "suppressions.show", Read, run!(suppressions::show)),
+        scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),

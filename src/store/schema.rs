@@ -6,7 +6,7 @@
 
 use redb::TableDefinition;
 
-use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, Ulid};
+use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 
@@ -76,6 +76,8 @@ tables! {
     Quotas = "quotas";
     /// account, address in matching form → suppression.
     Suppressions = "suppressions";
+    /// account, suppression → address in matching form: the list, newest last.
+    SuppressionsById = "suppressions_by_id";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
     Timers = "timers";
 }
@@ -184,6 +186,11 @@ pub fn parked(account: AccountId, endpoint: EndpointId, due: Timestamp, delivery
     key[32..40].copy_from_slice(&due.as_millis().to_be_bytes());
     key[40..].copy_from_slice(delivery.as_bytes());
     key
+}
+
+/// Key of [`Table::SuppressionsById`].
+pub fn suppression(account: AccountId, suppression: SuppressionId) -> [u8; 32] {
+    owned(account, suppression.as_bytes())
 }
 
 /// Key of [`Table::IdempotencyByExpiry`].

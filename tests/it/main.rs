@@ -4,5 +4,6 @@
 mod accepting;
 mod delivering;
 mod support;
+mod suppressing;
 mod telling;
 mod time;

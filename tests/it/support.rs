@@ -119,6 +119,14 @@ impl Dev {
         self.call(Method::POST, path, Some(body)).await
     }
 
+    /// Posts a text of another type than JSON.
+    pub(crate) async fn upload(&self, path: &str, kind: &str, text: &str) -> Answer {
+        let url = format!("{}{path}", self.announcement["url"].as_str().unwrap());
+        let key = self.announcement["api_key"].as_str().unwrap();
+        let request = self.client.post(url).bearer_auth(key).header("content-type", kind).body(text.to_owned());
+        Answer::of(request.send().await.unwrap()).await
+    }
+
     /// Sends a plain message to `to` and gives its identifier.
     pub(crate) async fn send(&self, to: &str) -> String {
         let body = json!({"from": "hello@example.test", "to": to, "subject": "Hello", "text": "It works.\n"});

@@ -3,7 +3,8 @@
 use hyper::StatusCode;
 
 use super::listing::Listing;
-use super::{id, label, stream, texts};
+use super::{id, label, not_there, stream, texts};
+use crate::base::id::KeyId;
 use crate::base::time::Timestamp;
 use crate::domain::api_key::Scopes;
 use crate::domain::fields::Fields;
@@ -76,4 +77,26 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     call.no_query()?;
     let key = api.engine.key(call.caller.account, id(&call)?)?.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &KeyView::new(&key)))
+}
+
+/// `PATCH /v1/keys/{id}`: the name alone can change.
+pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (account, id): (_, KeyId) = (call.caller.account, id(&call)?);
+    // A key that is not there is a 404 whatever the body says.
+    api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let name = fields.text("name");
+    let name = label(&mut fields, "name", name);
+    fields.finish();
+    let name = violations.or(|| Some(name))?;
+    let key = api.engine.rename_key(account, id, name).await.map_err(not_there)?;
+    Ok(Answer::json(StatusCode::OK, &KeyView::new(&key)))
+}
+
+/// `DELETE /v1/keys/{id}`: revokes. The next request with the key is refused.
+pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    api.engine.revoke_key(call.caller.account, id(&call)?).await.map_err(not_there)?;
+    Ok(Answer::no_content())
 }

@@ -142,8 +142,7 @@ fn quota_exceeded(api: &Api, caller: &Caller, exhausted: QuotaExhausted) -> Resu
 fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
     let key = schema::named(caller.account, match_key.as_bytes());
     let row: Option<SuppressionRow> = api.engine.store.snapshot()?.row(&key)?;
-    let word = row.and_then(|row| serde_json::to_value(row.reason).ok());
-    Ok(word.as_ref().and_then(|word| word.as_str()).unwrap_or("listed").to_owned())
+    Ok(row.map_or("listed", |row| row.reason.as_str()).to_owned())
 }
 
 fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {

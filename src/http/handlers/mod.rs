@@ -10,6 +10,9 @@ pub(super) mod keys;
 mod listing;
 pub(super) mod me;
 pub(super) mod messages;
+pub(super) mod settings;
+mod suppression_list;
+pub(super) mod suppressions;
 
 use std::str::FromStr;
 
@@ -18,6 +21,8 @@ use super::route::Call;
 use crate::domain::fields::Fields;
 use crate::domain::stream::Stream;
 use crate::domain::text::{has_control, is_longer};
+use crate::store::error::Stop;
+use crate::store::op::NotThere;
 
 /// Characters of a name or a description that an account gives.
 const LABEL_CHARACTERS: usize = 255;
@@ -25,6 +30,14 @@ const LABEL_CHARACTERS: usize = 255;
 /// The identifier in the path. One that is malformed is as unknown as any other (contract 1).
 fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
     call.param("id").parse().map_err(|_| ApiError::NotFound)
+}
+
+/// A change of what is not there.
+fn not_there(stop: Stop<NotThere>) -> ApiError {
+    match stop {
+        Stop::Refused(NotThere) => ApiError::NotFound,
+        Stop::Failed(error) => error.into(),
+    }
 }
 
 /// A name, where it can be shown.

@@ -41,6 +41,26 @@ impl<'a> AccountView<'a> {
     }
 }
 
+/// An account's settings, as its own keys see and change them.
+#[derive(Serialize)]
+pub(in crate::http) struct SettingsView<'a> {
+    name: &'a str,
+    time_zone: &'a str,
+    content_retention_days: u16,
+    hosted_unsubscribe: bool,
+}
+
+impl<'a> SettingsView<'a> {
+    pub(in crate::http) fn new(account: &'a Account) -> Self {
+        Self {
+            name: account.name.as_str(),
+            time_zone: account.time_zone.as_str(),
+            content_retention_days: account.content_retention_days.get(),
+            hosted_unsubscribe: account.hosted_unsubscribe,
+        }
+    }
+}
+
 /// An API key; its secret only in the answer that makes it.
 #[derive(Serialize)]
 pub(in crate::http) struct KeyView<'a> {

@@ -5,3 +5,4 @@ pub(super) mod account;
 pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;
+pub(super) mod suppression;

@@ -2,10 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Never, NotThere, Op};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
-use crate::domain::account::Account;
+use crate::domain::account::{Account, AccountName, RetentionDays, TimeZoneName};
 use crate::domain::api_key::ApiKey;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
@@ -32,6 +32,39 @@ impl Op for CreateAccount {
             tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
         }
         tables.put(id.as_bytes(), &account);
+        Ok(account)
+    }
+}
+
+/// Changes an account's settings; absent members stay as they are. No existing message is touched (contract 2).
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UpdateAccount {
+    /// The account.
+    pub account: AccountId,
+    /// Its name.
+    pub name: Option<AccountName>,
+    /// The zone in which the panel shows times.
+    pub time_zone: Option<TimeZoneName>,
+    /// Days for which a new message's content is kept.
+    pub content_retention_days: Option<RetentionDays>,
+    /// Whether messages without an unsubscribe URL of their own get the hosted one.
+    pub hosted_unsubscribe: Option<bool>,
+}
+
+impl Op for UpdateAccount {
+    type Reply = Account;
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<NotThere>> {
+        let Some(old) = tables.row::<Account>(self.account.as_bytes())? else { return Err(Stop::Refused(NotThere)) };
+        let account = Account {
+            name: self.name.clone().unwrap_or(old.name),
+            time_zone: self.time_zone.clone().unwrap_or(old.time_zone),
+            content_retention_days: self.content_retention_days.unwrap_or(old.content_retention_days),
+            hosted_unsubscribe: self.hosted_unsubscribe.unwrap_or(old.hosted_unsubscribe),
+            ..old
+        };
+        tables.put(self.account.as_bytes(), &account);
         Ok(account)
     }
 }
@@ -88,6 +121,52 @@ impl Op for TouchKey {
         if let Some(key) = tables.row::<ApiKey>(&row_key)? {
             tables.put(&row_key, &ApiKey { last_used_at: Some(self.at), ..key });
         }
+        Ok(())
+    }
+}
+
+/// Gives a key another name.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RenameKey {
+    /// The account.
+    pub account: AccountId,
+    /// The key.
+    pub key: KeyId,
+    /// Its name from now on; the one it has where absent.
+    pub name: Option<String>,
+}
+
+impl Op for RenameKey {
+    type Reply = ApiKey;
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<ApiKey, Stop<NotThere>> {
+        let row_key = schema::api_key(self.account, self.key);
+        let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
+        let key = ApiKey { name: self.name.clone().unwrap_or(old.name), ..old };
+        tables.put(&row_key, &key);
+        Ok(key)
+    }
+}
+
+/// Revokes a key: it opens nothing from this transaction on, and stays listed. Doing so again changes nothing.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RevokeKey {
+    /// The account.
+    pub account: AccountId,
+    /// The key.
+    pub key: KeyId,
+}
+
+impl Op for RevokeKey {
+    type Reply = ();
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+        let row_key = schema::api_key(self.account, self.key);
+        let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
+        let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));
+        tables.put(&row_key, &ApiKey { revoked_at, ..old });
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ pub mod endpoint;
 pub mod event;
 pub mod settle_delivery;
 pub mod settle_transfer;
+pub mod suppression;
 pub mod sweep;
 
 /// A change of the store.
@@ -37,3 +38,7 @@ pub trait Op: Serialize + DeserializeOwned + Send + 'static {
 /// For operations that nothing can refuse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Never {}
+
+/// What the operation is about is not there, or another account's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotThere;

@@ -3,8 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::{self, Happening, Subject};
+use super::suppression::{self, Suppression};
 use super::{Never, Op};
-use crate::base::id::{AccountId, MessageId, SuppressionId};
+use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, EventType};
 use crate::machine::retry;
@@ -12,8 +13,8 @@ use crate::machine::transfer::{self, Effect, Input};
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
-use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
-use crate::store::schema::{self, Table};
+use crate::store::row::suppression::SuppressionReason;
+use crate::store::schema;
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
@@ -207,22 +208,13 @@ impl SettleTransfer {
     }
 
     fn suppress(&self, tables: &mut Tables<'_, '_>, message: &MessageRow) -> Result<(), StoreError> {
-        let key = schema::named(self.account, message.to.match_key().as_bytes());
-        if tables.get(Table::Suppressions, &key)?.is_some() {
-            return Ok(());
-        }
-        let row = SuppressionRow {
-            id: tables.next_id::<SuppressionId>(),
-            email: message.to.as_given().to_owned(),
-            reason: SuppressionReason::Bounce,
+        let new = Suppression {
             message: Some(self.message),
             smtp_code: self.facts.smtp_code,
             smtp_response: self.facts.smtp_response.clone(),
-            note: None,
-            created_at: tables.now(),
+            ..Suppression::of(message.to.clone(), SuppressionReason::Bounce)
         };
-        tables.put(&key, &row);
-        Ok(())
+        suppression::add(tables, self.account, &new).map(drop)
     }
 }
 

@@ -1,5 +1,7 @@
 //! A suppressed address (contract 6).
 
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
 use super::Row;
@@ -21,6 +23,34 @@ pub enum SuppressionReason {
     Manual,
     /// It was imported.
     Import,
+}
+
+/// The text is no reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of bounce, complaint, unsubscribe, manual, import")]
+pub struct InvalidSuppressionReason;
+
+impl SuppressionReason {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 5] = [Self::Bounce, Self::Complaint, Self::Unsubscribe, Self::Manual, Self::Import];
+
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bounce => "bounce",
+            Self::Complaint => "complaint",
+            Self::Unsubscribe => "unsubscribe",
+            Self::Manual => "manual",
+            Self::Import => "import",
+        }
+    }
+}
+
+impl FromStr for SuppressionReason {
+    type Err = InvalidSuppressionReason;
+    fn from_str(text: &str) -> Result<Self, InvalidSuppressionReason> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text).ok_or(InvalidSuppressionReason)
+    }
 }
 
 /// A suppression; its key names account and address.

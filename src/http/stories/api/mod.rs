@@ -6,6 +6,8 @@ mod domains;
 mod lists;
 mod records;
 mod sending;
+mod settings;
+mod suppressions;
 mod webhooks;
 
 use std::collections::HashMap;
@@ -176,6 +178,11 @@ impl World {
     async fn patch(&mut self, path: &str, body: Value) -> Reply {
         let key = self.key.clone();
         self.ask_as(&key, &format!("PATCH {path}"), "", &body).await
+    }
+
+    async fn delete(&mut self, path: &str) -> Reply {
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("DELETE {path}"), "", &Value::Null).await
     }
 
     /// Sends `message` with these header lines beside it.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use super::*;
 use crate::domain::event::{BounceKind, BounceSource};
 use crate::store::op::admission::Refusal;
+use crate::store::row::suppression::SuppressionRow;
+use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -156,6 +158,9 @@ fn a_bounce_suppresses_where_its_rule_says_so() {
     assert_eq!(story.last_event()["bounce"]["suppressed"], true);
     let row: SuppressionRow = test.row(&schema::named(story.sender.account, b"b@example.net"));
     assert_eq!((row.reason, row.message), (SuppressionReason::Bounce, Some(story.message)));
+    let found =
+        test.snapshot().get(Table::SuppressionsById, &schema::suppression(story.sender.account, row.id)).unwrap();
+    assert_eq!(found.as_deref(), Some(b"b@example.net".as_slice()));
     assert_eq!((row.email.as_str(), row.smtp_code), ("B@example.net", Some(550)));
     let again = story.sender.message("b@EXAMPLE.net");
     assert_eq!(test.answer_of(again).unwrap_err(), Refusal::RecipientSuppressed);

@@ -1,0 +1,189 @@
+//! The account's suppressions: adding, lifting, looking, and whole lists in and out (contract 6).
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use super::Engine;
+use super::listing::{Page, PageRequest, last_id, range, until};
+use crate::base::id::{AccountId, Ulid};
+use crate::domain::address::Address;
+use crate::store::Store;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::suppression::{Added, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
+use crate::store::op::{Never, NotThere};
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::Row as _;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+use crate::store::schema::{self, Table};
+
+/// Rows that one page of a filtered list looks at; then it ends, full or not, with a cursor to go on from.
+const SCAN_MAX: usize = 20_000;
+
+/// Which suppressions are asked for. Absent members ask for nothing; the others hold together.
+#[derive(Clone, Debug, Default)]
+pub struct SuppressionFilter {
+    /// The address.
+    pub address: Option<Address>,
+    /// Why.
+    pub reason: Option<SuppressionReason>,
+}
+
+impl SuppressionFilter {
+    fn takes(&self, row: &SuppressionRow) -> bool {
+        self.reason.is_none_or(|reason| row.reason == reason)
+    }
+}
+
+/// What an import did, or would do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Imported {
+    /// Addresses that were not suppressed before.
+    pub imported: usize,
+    /// Addresses that were, or that the list names again.
+    pub skipped: usize,
+}
+
+impl Engine {
+    /// Suppresses an address because the account says so.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn suppress(&self, account: AccountId, suppression: Suppression) -> Result<Added, StoreError> {
+        self.store.commit(Suppress { account, suppression }).await.map_err(failure)
+    }
+
+    /// Lifts a suppression.
+    ///
+    /// # Errors
+    /// [`NotThere`], or the store's failure.
+    pub async fn unsuppress(&self, account: AccountId, name: Name) -> Result<(), Stop<NotThere>> {
+        self.store.commit(Unsuppress { account, name }).await
+    }
+
+    /// A suppression of the account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn suppression(&self, account: AccountId, name: &Name) -> Result<Option<SuppressionRow>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let Some(key) = name.row_key(&snapshot, account)? else { return Ok(None) };
+        snapshot.row(&key)
+    }
+
+    /// A page of the account's suppressions. Where few match it may hold less than was asked for and still name a next
+    /// one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn suppressions(
+        &self,
+        account: AccountId,
+        filter: SuppressionFilter,
+        page: PageRequest,
+    ) -> Result<Page<SuppressionRow>, StoreError> {
+        self.off_thread(move |store| search(&store.snapshot()?, account, &filter, page)).await
+    }
+
+    /// Suppresses a whole list, in slices. Whoever gives up in between finds a part of it done, and doing it again
+    /// does the rest.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn import_suppressions(
+        &self,
+        account: AccountId,
+        list: Vec<Suppression>,
+    ) -> Result<Imported, StoreError> {
+        let (count, mut imported) = (list.len(), 0);
+        for slice in ImportSuppressions::slices(account, list) {
+            imported += self.store.commit(slice).await.map_err(failure)?;
+        }
+        Ok(Imported { imported, skipped: count - imported })
+    }
+
+    /// What importing the list would do now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn preview_import(&self, account: AccountId, list: Vec<Suppression>) -> Result<Imported, StoreError> {
+        self.off_thread(move |store| {
+            let snapshot = store.snapshot()?;
+            let (count, mut new) = (list.len(), HashSet::new());
+            for suppression in list {
+                let key = schema::named(account, suppression.address.match_key().as_bytes());
+                if snapshot.get(Table::Suppressions, &key)?.is_none() {
+                    new.insert(key);
+                }
+            }
+            Ok(Imported { imported: new.len(), skipped: count - new.len() })
+        })
+        .await
+    }
+
+    /// Gathers all of the account's suppressions, in the order of their addresses, into `into`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn gather_suppressions<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        mut into: T,
+        each: fn(&mut T, &SuppressionRow),
+    ) -> Result<T, StoreError> {
+        self.off_thread(move |store| {
+            let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+            store.snapshot()?.scan(Table::Suppressions, from, &to, Order::Ascending, &mut |_, bytes| {
+                each(&mut into, &SuppressionRow::decode(bytes)?);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(into)
+        })
+        .await
+    }
+
+    /// Does what may take a while where no other request waits for it.
+    async fn off_thread<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || work(&store)).await.unwrap_or(Err(StoreError::Panicked))
+    }
+}
+
+fn failure(stop: Stop<Never>) -> StoreError {
+    match stop {
+        Stop::Failed(error) => error,
+        Stop::Refused(never) => match never {},
+    }
+}
+
+fn search(
+    read: &impl Read,
+    account: AccountId,
+    filter: &SuppressionFilter,
+    page: PageRequest,
+) -> Result<Page<SuppressionRow>, StoreError> {
+    if let Some(address) = &filter.address {
+        // An address has one suppression at most, so there is nothing to go through.
+        let row: Option<SuppressionRow> = read.row(&schema::named(account, address.match_key().as_bytes()))?;
+        let is_asked_for = |row: &SuppressionRow| filter.takes(row) && page.before.is_none_or(|id| row.id.0 < id);
+        return Ok(Page { rows: row.into_iter().filter(is_asked_for).collect(), next: None });
+    }
+    let (from, to) = range(account.as_bytes(), page.before);
+    let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None::<Ulid>, 0);
+    read.scan(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {
+        // There is a row beyond what this page may hold or look at, so another page follows.
+        if rows.len() == page.limit || scanned == SCAN_MAX {
+            next = last;
+            return Ok(until(true));
+        }
+        scanned += 1;
+        last = last_id(key);
+        let row: Option<SuppressionRow> = read.row(&schema::named(account, match_key))?;
+        rows.extend(row.filter(|row| filter.takes(row)));
+        Ok(until(false))
+    })?;
+    Ok(Page { rows, next })
+}

@@ -1,0 +1,188 @@
+//! CSV (RFC 4180): reading records with the line on which each begins, and writing them.
+//!
+//! Lines may end with LF alone, a byte order mark is passed over, and lines without anything are no records.
+
+/// What keeps a text from being CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidCsv {
+    /// A quoted field without an end.
+    #[error("a quoted field is never closed")]
+    Open,
+    /// Something stands between a closing quote and the next comma.
+    #[error("after a closing quote there may only be a comma or the line's end; double the quotes inside of a field")]
+    AfterQuote,
+}
+
+/// The records of a text, one after the other.
+#[derive(Debug, Clone)]
+pub struct Records<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl<'a> Records<'a> {
+    /// The records of `text`; lines count from 1.
+    pub fn of(text: &'a str) -> Self {
+        Self { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }
+    }
+
+    /// Takes the field up to the next separator, and says whether the record goes on after it.
+    fn field(&mut self) -> Result<(String, bool), InvalidCsv> {
+        let field = match self.rest.strip_prefix('"') {
+            Some(inside) => self.quoted(inside)?,
+            None => {
+                let end = self.rest.find([',', '\n']).unwrap_or(self.rest.len());
+                let (field, rest) = self.rest.split_at(end);
+                self.rest = rest;
+                // A CR belongs to the line's end.
+                let is_last = !rest.starts_with(',');
+                if is_last { field.strip_suffix('\r').unwrap_or(field) } else { field }.to_owned()
+            }
+        };
+        if let Some(rest) = self.rest.strip_prefix(',') {
+            self.rest = rest;
+            return Ok((field, true));
+        }
+        self.end_line()?;
+        Ok((field, false))
+    }
+
+    fn quoted(&mut self, inside: &'a str) -> Result<String, InvalidCsv> {
+        let (mut field, mut rest) = (String::new(), inside);
+        loop {
+            let (part, after) = rest.split_once('"').ok_or(InvalidCsv::Open)?;
+            field.push_str(part);
+            match after.strip_prefix('"') {
+                Some(after) => {
+                    field.push('"');
+                    rest = after;
+                }
+                None => {
+                    self.line += field.matches('\n').count();
+                    self.rest = after;
+                    return Ok(field);
+                }
+            }
+        }
+    }
+
+    fn end_line(&mut self) -> Result<(), InvalidCsv> {
+        if self.rest.is_empty() {
+            return Ok(());
+        }
+        let rest = self.rest.strip_prefix('\r').unwrap_or(self.rest);
+        if rest.is_empty() {
+            self.rest = rest;
+            return Ok(());
+        }
+        self.rest = rest.strip_prefix('\n').ok_or(InvalidCsv::AfterQuote)?;
+        self.line += 1;
+        Ok(())
+    }
+
+    fn skip_line(&mut self) {
+        self.rest = self.rest.split_once('\n').map_or("", |(_, rest)| rest);
+        self.line += 1;
+    }
+}
+
+impl Iterator for Records<'_> {
+    /// The line on which the record begins, and its fields.
+    type Item = (usize, Result<Vec<String>, InvalidCsv>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.rest.starts_with('\n') || self.rest.starts_with("\r\n") {
+            self.skip_line();
+        }
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (line, mut fields) = (self.line, Vec::new());
+        loop {
+            match self.field() {
+                Ok((field, goes_on)) => {
+                    fields.push(field);
+                    if !goes_on {
+                        return Some((line, Ok(fields)));
+                    }
+                }
+                Err(fault) => {
+                    // What follows a field without an end is anyone's guess; after another fault the next line counts.
+                    match fault {
+                        InvalidCsv::Open => self.rest = "",
+                        InvalidCsv::AfterQuote => self.skip_line(),
+                    }
+                    return Some((line, Err(fault)));
+                }
+            }
+        }
+    }
+}
+
+/// Appends a record with its line end to `text`, quoting the fields that need it.
+pub fn write_record(text: &mut String, fields: &[&str]) {
+    for (place, field) in fields.iter().enumerate() {
+        if place > 0 {
+            text.push(',');
+        }
+        // White space at an end survives only in quotes with some programs.
+        let is_plain = !field.contains(['"', ',', '\r', '\n']) && field.trim() == *field;
+        if is_plain {
+            text.push_str(field);
+        } else {
+            text.push('"');
+            text.push_str(&field.replace('"', "\"\""));
+            text.push('"');
+        }
+    }
+    text.push_str("\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Vec<(usize, Result<Vec<String>, InvalidCsv>)> {
+        Records::of(text).collect()
+    }
+
+    fn record(fields: &[&str]) -> Result<Vec<String>, InvalidCsv> {
+        Ok(fields.iter().map(|field| (*field).to_owned()).collect())
+    }
+
+    #[test]
+    fn records_carry_the_line_on_which_they_begin() {
+        let text = "\u{feff}a,b\r\n\r\n\"1\n2\",\"say \"\"hi\"\"\"\n,\nlast,\"\"";
+        let expected = [
+            (1, record(&["a", "b"])),
+            (3, record(&["1\n2", "say \"hi\""])),
+            (5, record(&["", ""])),
+            (6, record(&["last", ""])),
+        ];
+        assert_eq!(read(text), expected);
+        assert_eq!(read("a\r\n"), [(1, record(&["a"]))]);
+        assert_eq!(read("\"a\"\r"), [(1, record(&["a"]))]);
+        assert_eq!(read(""), []);
+    }
+
+    #[test]
+    fn a_fault_is_told_with_its_line_and_the_next_record_is_read() {
+        assert_eq!(read("\"a\"b,c\nd\n"), [(1, Err(InvalidCsv::AfterQuote)), (2, record(&["d"]))]);
+        assert_eq!(read("a\n\"b\nc\n"), [(1, record(&["a"])), (2, Err(InvalidCsv::Open))]);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(rows in proptest::collection::vec(
+            proptest::collection::vec("[a-z,\"\r\n é]{0,6}", 2..4), 0..5
+        )) {
+            let mut text = String::new();
+            for row in &rows {
+                write_record(&mut text, &row.iter().map(String::as_str).collect::<Vec<_>>());
+            }
+            let back: Vec<_> = Records::of(&text).map(|(_, fields)| fields.unwrap()).collect();
+            prop_assert_eq!(back, rows);
+        }
+    }
+}

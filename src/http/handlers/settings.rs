@@ -1,0 +1,42 @@
+//! The account's settings (contract 2).
+
+use hyper::StatusCode;
+
+use super::not_there;
+use crate::domain::account::{InvalidRetentionDays, RetentionDays};
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::accounts::SettingsChange;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::account::SettingsView;
+
+/// `GET /v1/settings`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    Ok(Answer::json(StatusCode::OK, &SettingsView::new(&api.account_of(&call.caller)?)))
+}
+
+/// `PATCH /v1/settings`. Members that are not given stay.
+pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let change = read(&call)?;
+    let account = api.engine.change_settings(call.caller.account, change).await.map_err(not_there)?;
+    Ok(Answer::json(StatusCode::OK, &SettingsView::new(&account)))
+}
+
+fn read(call: &Call<Caller>) -> Result<SettingsChange, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
+    let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
+    let content_retention_days = fields.value("content_retention_days").and_then(|value| {
+        let days = value.as_i64().ok_or(InvalidRetentionDays).and_then(RetentionDays::new);
+        fields.check("content_retention_days", days)
+    });
+    let hosted_unsubscribe = fields.boolean("hosted_unsubscribe");
+    fields.finish();
+    Ok(violations.or(|| Some(SettingsChange { name, time_zone, content_retention_days, hosted_unsubscribe }))?)
+}

@@ -1,0 +1,220 @@
+//! Lists of suppressions as they come in and go out: CSV with a header line, or JSON lines (contract 6).
+//!
+//! Both forms become JSON objects, so that one check holds for both, and every fault of every line is told.
+
+use serde_json::{Map, Value};
+
+use super::suppressions::note;
+use crate::base::time::Timestamp;
+use crate::domain::fields::Fields;
+use crate::domain::nearest::nearest;
+use crate::domain::violation::Violations;
+use crate::http::csv::{Records, write_record};
+use crate::http::error::ApiError;
+use crate::http::json;
+use crate::http::view::suppression::FaultyLine;
+use crate::store::op::suppression::Suppression;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+
+/// The members of a line, and the columns of CSV in the export's order.
+const COLUMNS: [&str; 4] = ["email", "reason", "created_at", "note"];
+/// Faulty lines that one answer tells of; a list with more of them is the wrong list.
+const FAULTY_LINES_MAX: usize = 1000;
+
+/// How a list is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Comma-separated values, the first line naming the columns.
+    Csv,
+    /// An object on each line.
+    JsonLines,
+}
+
+/// Why a list is not taken.
+#[derive(Debug)]
+pub(super) enum FaultyList {
+    /// It is no text at all.
+    Unreadable(ApiError),
+    /// These lines have faults.
+    Lines(Violations, Vec<FaultyLine>),
+}
+
+/// What the lines come to.
+struct Reading {
+    now: Timestamp,
+    list: Vec<Suppression>,
+    faulty: Vec<FaultyLine>,
+    violations: Violations,
+}
+
+/// The suppressions that `body` lists, in its order; all of its faults where it has any.
+pub(super) fn read(body: &[u8], form: Form, now: Timestamp) -> Result<Vec<Suppression>, FaultyList> {
+    let text = std::str::from_utf8(body).map_err(|fault| {
+        let sentence = format!("must be UTF-8: see byte {}", fault.valid_up_to() + 1);
+        FaultyList::Unreadable(Violations::of("body", sentence).into())
+    })?;
+    let mut reading = Reading { now, list: Vec::new(), faulty: Vec::new(), violations: Violations::new() };
+    match form {
+        Form::Csv => reading.csv(text),
+        Form::JsonLines => reading.json_lines(text),
+    }
+    if reading.is_over() {
+        reading.violations.hint(format!("The list was not read on after {FAULTY_LINES_MAX} faulty lines."));
+    }
+    if reading.faulty.is_empty() {
+        Ok(reading.list)
+    } else {
+        Err(FaultyList::Lines(reading.violations, reading.faulty))
+    }
+}
+
+impl Reading {
+    fn is_over(&self) -> bool {
+        self.faulty.len() == FAULTY_LINES_MAX
+    }
+
+    fn csv(&mut self, text: &str) {
+        let mut records = Records::of(text);
+        let Some((line, head)) = records.next() else {
+            return self.fault(1, format!("must name the columns: {}", COLUMNS.join(",")));
+        };
+        let columns = match head {
+            Ok(names) => match columns(&names) {
+                Ok(columns) => columns,
+                Err(sentence) => return self.fault(line, sentence),
+            },
+            Err(fault) => return self.fault(line, fault.to_string()),
+        };
+        for (line, record) in records {
+            match record {
+                Err(fault) => self.fault(line, fault.to_string()),
+                Ok(cells) if cells.len() != columns.len() => {
+                    let sentence =
+                        format!("must have {} fields, as the first line has, not {}", columns.len(), cells.len());
+                    self.fault(line, sentence);
+                }
+                Ok(cells) => {
+                    let members = columns.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
+                    let object = members.map(|(name, cell)| ((*name).to_owned(), Value::String(cell))).collect();
+                    self.object(line, object);
+                }
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    fn json_lines(&mut self, text: &str) {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        for (line, written) in (1..).zip(text.lines()) {
+            if written.trim().is_empty() {
+                continue;
+            }
+            match json::parse_object(written.as_bytes()) {
+                Ok(object) => self.object(line, object),
+                Err(_) => {
+                    self.fault(line, "must be one JSON object, such as {\"email\":\"name@example.com\"}".to_owned())
+                }
+            }
+            if self.is_over() {
+                return;
+            }
+        }
+    }
+
+    /// A line that can't be read at all.
+    fn fault(&mut self, line: usize, message: String) {
+        self.violations.add(format!("lines.{line}"), message.as_str());
+        self.faulty.push(FaultyLine { line, message });
+    }
+
+    /// A line that can be read.
+    fn object(&mut self, line: usize, object: Map<String, Value>) {
+        let mut violations = Violations::new();
+        let path = format!("lines.{line}");
+        let mut fields = Fields::nested(object, &path, &mut violations);
+        let suppression = lift(&mut fields, self.now);
+        fields.finish();
+        match suppression.filter(|_| violations.is_empty()) {
+            Some(suppression) => self.list.push(suppression),
+            None => {
+                self.faulty.push(FaultyLine { line, message: sentence(&violations, &path) });
+                self.violations.absorb(violations);
+            }
+        }
+    }
+}
+
+fn lift(fields: &mut Fields<'_>, now: Timestamp) -> Option<Suppression> {
+    let address = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
+    let reason = fields.text("reason").and_then(|text| fields.check("reason", text.parse()));
+    let created_at = fields.text("created_at").and_then(|text| fields.check("created_at", text.parse()));
+    if created_at.is_some_and(|at| at > now) {
+        fields.fault("created_at", "must not lie ahead");
+    }
+    let note = note(fields);
+    let reason = reason.unwrap_or(SuppressionReason::Import);
+    Some(Suppression { created_at, note, ..Suppression::of(address?, reason) })
+}
+
+/// All faults of a line in one sentence.
+fn sentence(violations: &Violations, path: &str) -> String {
+    let faults = violations.by_field().iter().flat_map(|(field, sentences)| {
+        let name = field.strip_prefix(path).unwrap_or(field).trim_start_matches('.');
+        sentences.iter().map(move |sentence| format!("{name}: {sentence}"))
+    });
+    faults.collect::<Vec<_>>().join("; ")
+}
+
+/// The known columns that the first line names, in its order.
+fn columns(names: &[String]) -> Result<Vec<&'static str>, String> {
+    let mut columns = Vec::with_capacity(names.len());
+    for name in names {
+        let lower = name.trim().to_lowercase();
+        let Some(known) = COLUMNS.into_iter().find(|known| *known == lower) else {
+            let meant = nearest(&lower, &COLUMNS).map(|meant| format!("; did you mean {meant}?")).unwrap_or_default();
+            let shown: String = name.chars().take(64).collect();
+            return Err(format!("the column {shown:?} is unknown; known are {}{meant}", COLUMNS.join(",")));
+        };
+        if columns.contains(&known) {
+            return Err(format!("the column {known} is named twice"));
+        }
+        columns.push(known);
+    }
+    if columns.contains(&"email") { Ok(columns) } else { Err("must name the column email".to_owned()) }
+}
+
+/// The first line of an export.
+pub(super) fn head() -> String {
+    let mut text = String::new();
+    write_record(&mut text, &COLUMNS);
+    text
+}
+
+/// Appends a line of an export.
+pub(super) fn write(text: &mut String, row: &SuppressionRow) {
+    let (created_at, note) = (row.created_at.to_string(), row.note.as_deref().unwrap_or_default());
+    write_record(text, &[&row.email, row.reason.as_str(), &created_at, note]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_list_is_not_read_to_its_end() {
+        let list = format!("email\n{}", "nobody\n".repeat(FAULTY_LINES_MAX + 1));
+        let Err(FaultyList::Lines(violations, lines)) = read(list.as_bytes(), Form::Csv, Timestamp::ZERO) else {
+            panic!("taken");
+        };
+        assert_eq!((lines.len(), lines[0].line), (FAULTY_LINES_MAX, 2));
+        assert_eq!(violations.hints(), ["The list was not read on after 1000 faulty lines."]);
+    }
+
+    #[test]
+    fn what_is_no_utf_8_is_refused_as_a_whole() {
+        let refused = read(b"email\n\xff", Form::Csv, Timestamp::ZERO);
+        assert!(matches!(refused, Err(FaultyList::Unreadable(ApiError::Invalid(_)))));
+    }
+}

@@ -1,0 +1,136 @@
+//! Suppressions (contract 6).
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+
+use super::listing::Listing;
+use super::suppression_list::{self, FaultyList, Form};
+use super::{label, not_there};
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::listing::Page;
+use crate::engine::suppressions::SuppressionFilter;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
+use crate::store::op::suppression::{Name, Suppression};
+use crate::store::row::suppression::SuppressionReason;
+
+/// The type of a list as CSV.
+pub(in crate::http) const CSV: &str = "text/csv";
+/// The type of a list as JSON lines.
+pub(in crate::http) const NDJSON: &str = "application/x-ndjson";
+
+/// `POST /v1/suppressions`: 201, or 200 with what is there where the address is suppressed already.
+pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let address = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
+    let note = note(&mut fields);
+    fields.finish();
+    let suppression =
+        violations.or(|| Some(Suppression { note, ..Suppression::of(address?, SuppressionReason::Manual) }))?;
+    let added = api.engine.suppress(call.caller.account, suppression).await?;
+    let status = if added.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    let answer = Answer::json(status, &SuppressionView::new(&added.row));
+    Ok(answer.with_location(&format!("/v1/suppressions/{}", added.row.id)))
+}
+
+/// The account's own words; an empty text is none.
+pub(super) fn note(fields: &mut Fields<'_>) -> Option<String> {
+    let text = fields.text("note").filter(|text| !text.is_empty());
+    label(fields, "note", text)
+}
+
+/// `GET /v1/suppressions`.
+pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let account = call.caller.account;
+    let mut violations = Violations::new();
+    let listing = Listing::read(&call, "suppressions", account, &["email", "reason"], &mut violations);
+    let filter = SuppressionFilter {
+        address: listing.parsed("email", &mut violations),
+        reason: listing.parsed("reason", &mut violations),
+    };
+    violations.or(|| Some(()))?;
+    let Page { rows, next } = api.engine.suppressions(account, filter, listing.page).await?;
+    listing.answer_of(rows.iter().map(SuppressionView::new), next)
+}
+
+/// The identifier or address in the path. What is neither is as unknown as any other (contract 1).
+fn name(call: &Call<Caller>) -> Result<Name, ApiError> {
+    let text = call.param("name");
+    let by_address = || text.parse().map(Name::Address).map_err(|_| ApiError::NotFound);
+    text.parse().map(Name::Id).or_else(|_| by_address())
+}
+
+/// `GET /v1/suppressions/{id or address}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let row = api.engine.suppression(call.caller.account, &name(&call)?)?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &SuppressionView::new(&row)))
+}
+
+/// `DELETE /v1/suppressions/{id or address}`.
+pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    api.engine.unsuppress(call.caller.account, name(&call)?).await.map_err(not_there)?;
+    Ok(Answer::no_content())
+}
+
+/// `POST /v1/suppressions/import`: the whole list is checked before any of it is written.
+pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let is_dry = is_dry_run(&call)?;
+    let (account, body, form) = (call.caller.account, call.body().clone(), form(&call));
+    let now = api.engine.clock.now();
+    let read = move || suppression_list::read(&body, form, now);
+    let list = match tokio::task::spawn_blocking(read).await.map_err(|_| ApiError::Internal)? {
+        Ok(list) => list,
+        Err(FaultyList::Unreadable(error)) => return Err(error),
+        Err(FaultyList::Lines(violations, lines)) => {
+            let error = ApiError::from(violations.clone());
+            let (message, code) = (error.message(), error.code());
+            let view = FaultyListView { message, code, errors: violations.by_field(), lines: &lines };
+            return Ok(Answer::json(error.status(), &view));
+        }
+    };
+    let done = if is_dry {
+        api.engine.preview_import(account, list).await?
+    } else {
+        api.engine.import_suppressions(account, list).await?
+    };
+    Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
+}
+
+fn is_dry_run(call: &Call<Caller>) -> Result<bool, ApiError> {
+    let mut violations = Violations::new();
+    let query = call.query(&["dry_run"], &mut violations);
+    let is_dry = match query.get("dry_run") {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(_) => {
+            violations.add("dry_run", "must be true or false");
+            false
+        }
+    };
+    Ok(violations.or(|| Some(is_dry))?)
+}
+
+/// The list's form by its type, which was checked before; CSV where none is given.
+fn form(call: &Call<Caller>) -> Form {
+    let given = call.header(&CONTENT_TYPE).unwrap_or(CSV);
+    let essence = given.split(';').next().unwrap_or_default().trim();
+    if essence.eq_ignore_ascii_case(NDJSON) { Form::JsonLines } else { Form::Csv }
+}
+
+/// `GET /v1/suppressions/export`: the whole list, in the form that the import takes.
+pub(in crate::http) async fn export(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let account = call.caller.account;
+    let text = api.engine.gather_suppressions(account, suppression_list::head(), suppression_list::write).await?;
+    let answer = Answer::bytes(StatusCode::OK, "text/csv; charset=utf-8", Bytes::from(text));
+    Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"suppressions.csv\""))
+}

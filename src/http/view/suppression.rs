@@ -1,0 +1,72 @@
+//! A suppression, and what an import answers (contract 6).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::base::id::{self, MessageId, SuppressionId};
+use crate::base::time::{Timestamp, iso};
+use crate::engine::suppressions::Imported;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+
+/// A suppression.
+#[derive(Serialize)]
+pub(in crate::http) struct SuppressionView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: SuppressionId,
+    email: &'a str,
+    reason: SuppressionReason,
+    message_id: Option<String>,
+    smtp_code: Option<u16>,
+    smtp_response: Option<&'a str>,
+    note: Option<&'a str>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+}
+
+impl<'a> SuppressionView<'a> {
+    pub(in crate::http) fn new(row: &'a SuppressionRow) -> Self {
+        Self {
+            id: row.id,
+            email: &row.email,
+            reason: row.reason,
+            message_id: row.message.as_ref().map(MessageId::to_string),
+            smtp_code: row.smtp_code,
+            smtp_response: row.smtp_response.as_deref(),
+            note: row.note.as_deref(),
+            created_at: row.created_at,
+        }
+    }
+}
+
+/// What an import did, or would do.
+#[derive(Serialize)]
+pub(in crate::http) struct ImportedView {
+    imported: usize,
+    skipped: usize,
+    /// Always empty: a list with a fault is not imported at all.
+    errors: [(); 0],
+}
+
+impl ImportedView {
+    pub(in crate::http) const fn new(done: Imported) -> Self {
+        Self { imported: done.imported, skipped: done.skipped, errors: [] }
+    }
+}
+
+/// What is wrong with one line of a list.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(in crate::http) struct FaultyLine {
+    pub(in crate::http) line: usize,
+    pub(in crate::http) message: String,
+}
+
+/// The 422 of a list with faulty lines: contract 1's members, and the lines.
+#[derive(Serialize)]
+pub(in crate::http) struct FaultyListView<'a> {
+    pub(in crate::http) message: Cow<'a, str>,
+    pub(in crate::http) code: &'static str,
+    pub(in crate::http) errors: &'a BTreeMap<String, Vec<String>>,
+    pub(in crate::http) lines: &'a [FaultyLine],
+}

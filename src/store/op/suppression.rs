@@ -1,0 +1,226 @@
+//! Suppressing addresses and lifting it: by hand, by import, and as the consequence of an outcome (contract 6).
+//!
+//! Every suppression has two rows, the one by its address and the one that finds the address by the identifier. They
+//! are written and removed here alone, so they never disagree.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, NotThere, Op};
+use crate::base::id::{AccountId, MessageId, SuppressionId};
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+
+/// Addresses that one operation imports at most: what others wait for in the same transaction stays short.
+pub const IMPORTED_MAX: usize = 500;
+
+/// An address that is to be suppressed, and why.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Suppression {
+    /// The address.
+    pub address: Address,
+    /// Why.
+    pub reason: SuppressionReason,
+    /// The message that led to it.
+    pub message: Option<MessageId>,
+    /// The answer's code.
+    pub smtp_code: Option<u16>,
+    /// The answer as received.
+    pub smtp_response: Option<String>,
+    /// The account's own words.
+    pub note: Option<String>,
+    /// Since when, where another list says so; from now on where absent.
+    pub created_at: Option<Timestamp>,
+}
+
+impl Suppression {
+    /// One that the account asks for.
+    pub const fn of(address: Address, reason: SuppressionReason) -> Self {
+        Self { address, reason, message: None, smtp_code: None, smtp_response: None, note: None, created_at: None }
+    }
+}
+
+/// What adding came to.
+#[derive(Clone, Debug)]
+pub struct Added {
+    /// The suppression as it stands.
+    pub row: SuppressionRow,
+    /// Whether it was not there before.
+    pub is_new: bool,
+}
+
+/// Suppresses an address. One that is suppressed already stays so for its first reason.
+///
+/// # Errors
+/// Those of the store.
+pub fn add(tables: &mut Tables<'_, '_>, account: AccountId, new: &Suppression) -> Result<Added, StoreError> {
+    let match_key = new.address.match_key();
+    let key = schema::named(account, match_key.as_bytes());
+    if let Some(row) = tables.row::<SuppressionRow>(&key)? {
+        return Ok(Added { row, is_new: false });
+    }
+    let row = SuppressionRow {
+        id: tables.next_id::<SuppressionId>(),
+        email: new.address.as_given().to_owned(),
+        reason: new.reason,
+        message: new.message,
+        smtp_code: new.smtp_code,
+        smtp_response: new.smtp_response.clone(),
+        note: new.note.clone(),
+        created_at: new.created_at.unwrap_or(tables.now()),
+    };
+    tables.put(&key, &row);
+    tables.put_bytes(Table::SuppressionsById, &schema::suppression(account, row.id), match_key.into_bytes());
+    Ok(Added { row, is_new: true })
+}
+
+/// How a suppression is named: contract 6 takes either.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Name {
+    /// By its identifier.
+    Id(SuppressionId),
+    /// By its address.
+    Address(Address),
+}
+
+impl Name {
+    /// The key of the row that is named; none where an identifier is unknown.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn row_key(&self, read: &impl Read, account: AccountId) -> Result<Option<Vec<u8>>, StoreError> {
+        let match_key = match self {
+            Self::Id(id) => read.get(Table::SuppressionsById, &schema::suppression(account, *id))?,
+            Self::Address(address) => Some(address.match_key().into_bytes()),
+        };
+        Ok(match_key.map(|match_key| schema::named(account, &match_key)))
+    }
+}
+
+/// Suppresses an address because the account says so.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Suppress {
+    /// The account.
+    pub account: AccountId,
+    /// The address.
+    pub suppression: Suppression,
+}
+
+impl Op for Suppress {
+    type Reply = Added;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Added, Stop<Never>> {
+        Ok(add(tables, self.account, &self.suppression)?)
+    }
+}
+
+/// Suppresses a slice of another list.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ImportSuppressions {
+    account: AccountId,
+    suppressions: Vec<Suppression>,
+}
+
+impl ImportSuppressions {
+    /// The operations that import `suppressions`, in their order, each with no more than it may have.
+    pub fn slices(account: AccountId, mut suppressions: Vec<Suppression>) -> impl Iterator<Item = Self> {
+        std::iter::from_fn(move || {
+            let slice: Vec<_> = suppressions.drain(..suppressions.len().min(IMPORTED_MAX)).collect();
+            (!slice.is_empty()).then_some(Self { account, suppressions: slice })
+        })
+    }
+}
+
+impl Op for ImportSuppressions {
+    /// How many were not there before.
+    type Reply = usize;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<usize, Stop<Never>> {
+        let mut imported = 0;
+        for suppression in &self.suppressions {
+            imported += usize::from(add(tables, self.account, suppression)?.is_new);
+        }
+        Ok(imported)
+    }
+}
+
+/// Lifts a suppression.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Unsuppress {
+    /// The account.
+    pub account: AccountId,
+    /// Which.
+    pub name: Name,
+}
+
+impl Op for Unsuppress {
+    type Reply = ();
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+        let Some(key) = self.name.row_key(tables, self.account)? else { return Err(Stop::Refused(NotThere)) };
+        let Some(row) = tables.row::<SuppressionRow>(&key)? else { return Err(Stop::Refused(NotThere)) };
+        tables.remove(Table::Suppressions, &key);
+        tables.remove(Table::SuppressionsById, &schema::suppression(self.account, row.id));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::account::QuotaLimits;
+    use crate::store::testing::TestStore;
+
+    fn manual(address: &str) -> Suppression {
+        Suppression::of(address.parse().unwrap(), SuppressionReason::Manual)
+    }
+
+    #[test]
+    fn an_address_is_suppressed_once_however_it_is_written_and_keeps_its_first_reason() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let first = test.done(Suppress { account, suppression: manual("Ann@Example.net") });
+        let suppression = Suppression { reason: SuppressionReason::Complaint, ..manual("ann@EXAMPLE.NET") };
+        let again = test.done(Suppress { account, suppression });
+        assert_eq!((first.is_new, again.is_new, again.row.id), (true, false, first.row.id));
+        assert_eq!((again.row.email.as_str(), again.row.reason), ("Ann@Example.net", SuppressionReason::Manual));
+    }
+
+    #[test]
+    fn both_rows_come_and_go_together_whichever_name_is_used() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let rows = || (test.count(Table::Suppressions, &[]), test.count(Table::SuppressionsById, &[]));
+        let one = test.done(Suppress { account, suppression: manual("a@example.net") }).row.id;
+        test.done(Suppress { account, suppression: manual("b@example.net") });
+        assert_eq!(rows(), (2, 2));
+        test.done(Unsuppress { account, name: Name::Id(one) });
+        test.done(Unsuppress { account, name: Name::Address("B@example.net".parse().unwrap()) });
+        assert_eq!(rows(), (0, 0));
+        let again = test.commit(Unsuppress { account, name: Name::Id(one) });
+        assert!(matches!(again, Err(Stop::Refused(NotThere))));
+        let stranger = test.account(QuotaLimits::default());
+        let theirs = test.done(Suppress { account: stranger, suppression: manual("a@example.net") }).row.id;
+        assert!(test.commit(Unsuppress { account, name: Name::Id(theirs) }).is_err());
+        assert_eq!(rows(), (1, 1));
+    }
+
+    #[test]
+    fn a_long_list_is_imported_in_slices_and_what_is_twice_in_it_counts_once() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let list: Vec<_> = (0..IMPORTED_MAX + 2).map(|n| manual(&format!("a{}@example.net", n / 2))).collect();
+        let slices: Vec<_> = ImportSuppressions::slices(account, list).collect();
+        assert_eq!(slices.iter().map(|op| op.suppressions.len()).collect::<Vec<_>>(), [IMPORTED_MAX, 2]);
+        let imported: usize = slices.into_iter().map(|op| test.done(op)).sum();
+        assert_eq!(imported, IMPORTED_MAX / 2 + 1);
+        assert_eq!(test.count(Table::SuppressionsById, &[]), imported);
+    }
+}

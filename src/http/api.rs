@@ -29,6 +29,8 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
+        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel))
+            .with_body(super::route::BodyRule::Ignored),
         scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),

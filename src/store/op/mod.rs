@@ -13,6 +13,7 @@ use super::tables::Tables;
 pub mod accept;
 pub mod account;
 pub mod admission;
+pub mod cancel;
 pub mod domain;
 pub mod endpoint;
 pub mod event;

@@ -16,6 +16,7 @@ pub mod messages;
 pub mod ports;
 pub mod pump;
 pub mod rates;
+pub mod redeliver;
 pub mod settings;
 pub mod signing;
 pub mod submit;

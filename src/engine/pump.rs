@@ -90,7 +90,8 @@ impl Pump {
                 | TimerKind::DomainCheck
                 | TimerKind::Idempotency
                 | TimerKind::Content
-                | TimerKind::EventLog => self.sweeper.take(timer),
+                | TimerKind::EventLog
+                | TimerKind::EndpointEnd => self.sweeper.take(timer),
             }
         }
         Ok(())

@@ -3,6 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages};
+use super::route::BodyRule::Ignored;
 use super::route::{Access, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
@@ -16,7 +17,7 @@ macro_rules! run {
 
 /// The rows of the API. The operator's socket serves the same table.
 pub fn routes() -> Vec<Route<Api>> {
-    let (get, post, patch) = (Method::GET, Method::POST, Method::PATCH);
+    let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
     let operator =
         |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
     let scoped =
@@ -29,8 +30,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
-        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel))
-            .with_body(super::route::BodyRule::Ignored),
+        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Ignored),
         scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
@@ -38,14 +38,26 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
-        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify))
-            .with_body(super::route::BodyRule::Ignored),
+        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Ignored),
         scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
         scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
+        scoped(&delete, "/v1/webhooks/{id}", "webhooks.delete", Manage, run!(endpoints::delete)),
+        scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", Manage, run!(endpoints::rotate_secret))
+            .with_body(Ignored),
+        scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", Manage, run!(endpoints::test)).with_body(Ignored),
+        scoped(&post, "/v1/webhooks/{id}/replay", "webhooks.replay", Manage, run!(endpoints::replay)),
         scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
         scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
+        scoped(
+            &post,
+            "/v1/webhook-deliveries/{id}/redeliver",
+            "deliveries.redeliver",
+            Manage,
+            run!(endpoints::redeliver),
+        )
+        .with_body(Ignored),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),

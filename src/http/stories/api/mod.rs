@@ -5,6 +5,7 @@ mod account;
 mod domains;
 mod lists;
 mod records;
+mod redelivering;
 mod sending;
 mod webhooks;
 
@@ -175,6 +176,11 @@ impl World {
     async fn patch(&mut self, path: &str, body: Value) -> Reply {
         let key = self.key.clone();
         self.ask_as(&key, &format!("PATCH {path}"), "", &body).await
+    }
+
+    async fn delete(&mut self, path: &str) -> Reply {
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("DELETE {path}"), "", &Value::Null).await
     }
 
     /// Sends `message` with these header lines beside it.

@@ -7,6 +7,7 @@ pub mod accounts;
 mod backlog;
 pub mod crash;
 mod deliver;
+mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;

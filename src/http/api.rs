@@ -39,6 +39,10 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
         scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Ignored),
+        scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
+        scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
+        scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
+            .with_body(Ignored),
         scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),

@@ -75,7 +75,7 @@ impl Engine {
         if self.message(account, message)?.is_none() {
             return Err(Stop::Refused(CancelRefusal::NotFound));
         }
-        let Some(lease) = self.leases.take(message) else { return Err(Stop::Refused(CancelRefusal::TooLate)) };
+        let lease = self.leases.take_soon(message).await.ok_or(Stop::Refused(CancelRefusal::TooLate))?;
         // A caller that goes away must not give the lease back before the commit: a worker would send meanwhile.
         let store = Arc::clone(&self.store);
         let canceled = tokio::spawn(async move {

@@ -159,6 +159,7 @@ fn created(made: &DeliveryRecord) -> Answer {
 
 /// `POST /v1/webhooks/{id}/replay`.
 pub(in crate::http) async fn replay(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    no_query(&call)?;
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();

@@ -30,7 +30,6 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
-        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Ignored),
         scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
@@ -39,21 +38,20 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
         scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Ignored),
-        scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
-        scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
-        scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
-            .with_body(Ignored),
         scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
         scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
+        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Ignored),
+        scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
+        scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
+        scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
+            .with_body(Ignored),
         scoped(&delete, "/v1/webhooks/{id}", "webhooks.delete", Manage, run!(endpoints::delete)),
         scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", Manage, run!(endpoints::rotate_secret))
             .with_body(Ignored),
         scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", Manage, run!(endpoints::test)).with_body(Ignored),
         scoped(&post, "/v1/webhooks/{id}/replay", "webhooks.replay", Manage, run!(endpoints::replay)),
-        scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
-        scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
         scoped(
             &post,
             "/v1/webhook-deliveries/{id}/redeliver",
@@ -62,6 +60,8 @@ pub fn routes() -> Vec<Route<Api>> {
             run!(endpoints::redeliver),
         )
         .with_body(Ignored),
+        scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
+        scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),

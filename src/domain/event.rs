@@ -12,6 +12,9 @@ use super::stream::Stream;
 use crate::base::id::{self, EventId, MessageId};
 use crate::base::time::{Timestamp, iso};
 
+/// The type of the event that only a test of an endpoint sends (contract 5).
+pub const TEST_TYPE: &str = "test";
+
 /// What happened to a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -244,4 +247,55 @@ pub struct EventRecord<'a> {
     pub bounce: Option<&'a Bounce>,
     /// What a complaint says.
     pub complaint: Option<&'a Complaint>,
+}
+
+/// The event record of a test: the members of any other, with nothing to tell (contract 5).
+#[derive(Clone, Debug, Serialize)]
+pub struct TestRecord {
+    #[serde(serialize_with = "id::as_text")]
+    id: EventId,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    message_id: Option<MessageId>,
+    message_id_header: Option<String>,
+    stream: Option<Stream>,
+    from: Option<String>,
+    to: Option<String>,
+    subject: Option<String>,
+    metadata: BTreeMap<String, String>,
+    #[serde(serialize_with = "iso::serialize")]
+    created_at: Timestamp,
+    #[serde(flatten)]
+    facts: AttemptFacts,
+    #[serde(serialize_with = "iso::option::serialize")]
+    next_attempt_at: Option<Timestamp>,
+    bounce: Option<Bounce>,
+    complaint: Option<Complaint>,
+}
+
+impl TestRecord {
+    /// A test made at `now`.
+    pub fn new(id: EventId, now: Timestamp) -> Self {
+        Self {
+            id,
+            kind: TEST_TYPE,
+            message_id: None,
+            message_id_header: None,
+            stream: None,
+            from: None,
+            to: None,
+            subject: None,
+            metadata: BTreeMap::new(),
+            created_at: now,
+            facts: AttemptFacts::default(),
+            next_attempt_at: None,
+            bounce: None,
+            complaint: None,
+        }
+    }
+
+    /// The bytes that every attempt sends.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_else(|error| unreachable!("a test is plain JSON: {error}"))
+    }
 }

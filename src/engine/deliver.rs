@@ -22,7 +22,7 @@ use crate::machine::delivery::{Effect, Input};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
 use crate::store::read::Read;
-use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -192,23 +192,29 @@ impl Shared {
         at: Timestamp,
     ) -> Result<WebhookRequest, StoreError> {
         let damaged = |fault: String| StoreError::Row { table: Table::Endpoints, fault };
+        let snapshot = self.engine.store.snapshot()?;
+        // The secret is the current one: it may have been rotated while this attempt waited for a permit.
+        let current = snapshot.row::<EndpointRow>(&schema::endpoint(account, id))?;
+        let endpoint = current.as_ref().unwrap_or(endpoint);
         let master = self.engine.store.master_key();
         let secret = master
             .open(&EndpointRow::secret_context(id), &endpoint.secret.0)
             .map_err(|error| damaged(error.to_string()))?;
         let url = url::Url::parse(&endpoint.url).map_err(|error| damaged(error.to_string()))?;
-        let event_key = schema::timeline(account, job.row.message, job.row.event);
-        let body =
-            self.engine.store.snapshot()?.get(Table::Timeline, &event_key)?.ok_or_else(|| StoreError::Row {
-                table: Table::Timeline,
-                fault: "an owed event is not there".into(),
-            })?;
+        let body = match &job.row.owed {
+            Owed::Test { body } => body.clone(),
+            Owed::Event { message, .. } => {
+                let gone = || StoreError::Row { table: Table::Timeline, fault: "an owed event is not there".into() };
+                let key = schema::timeline(account, *message, job.row.event);
+                snapshot.get(Table::Timeline, &key)?.ok_or_else(gone)?
+            }
+        };
         let event = job.row.event.to_string();
         let headers = vec![
             ("content-type", "application/json".to_owned()),
             ("user-agent", USER_AGENT.to_owned()),
             ("x-service-signature", service_signature(&secret, at, &body)),
-            ("x-service-event", job.row.kind.to_string()),
+            ("x-service-event", job.row.owed.event_type().to_owned()),
             ("x-service-delivery", DeliveryId(job.timer.id).to_string()),
             ("x-service-attempt", number.to_string()),
             ("webhook-signature", standard_signature(&secret, &event, at, &body)),

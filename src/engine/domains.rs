@@ -15,9 +15,9 @@ use crate::base::id::{AccountId, DomainId};
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
-use crate::mail::dkim_key;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, dkim_name};
+use crate::store::op::domain_change::{DeleteDomain, UpdateDomain};
 use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
 use crate::store::schema;
@@ -99,24 +99,9 @@ impl Engine {
         stream: Stream,
         state: DkimState,
     ) -> Result<(DomainId, DomainRow), StoreError> {
-        let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
+        let now = self.clock.now();
         let id: DomainId = self.store.reserve_id(now);
-        // An RSA key takes some 100 ms: neither an async worker nor a signing thread waits for it.
-        let made = tokio::task::spawn_blocking(move || {
-            let keys = [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].map(|algorithm| {
-                let key = dkim_key::generate(algorithm, &*entropy)?;
-                let selector = selector(id, algorithm, 1);
-                let context = DkimKeyRow::context(id, &selector);
-                let private_key = store.master_key().seal(&context, key.pkcs8.expose(), &*entropy);
-                Ok(DkimKeyRow { selector, algorithm, state, created_at: now, record: key.record, private_key })
-            });
-            keys.into_iter().collect::<Result<Vec<_>, dkim_key::GenerationFailed>>()
-        });
-        let keys = made.await.map_err(|_| StoreError::Panicked)?;
-        let dkim = keys.map_err(|error| {
-            tracing::error!(%error, "a domain's keys");
-            StoreError::Panicked
-        })?;
+        let dkim = self.new_keys(id, 1, state).await?;
         let row = DomainRow {
             name,
             stream,
@@ -132,6 +117,27 @@ impl Engine {
             findings: Vec::new(),
         };
         Ok((id, row))
+    }
+
+    /// Puts a domain on another stream; what was accepted stays on the one that it was accepted for.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn update_domain(
+        &self,
+        account: AccountId,
+        domain: DomainId,
+        stream: Option<Stream>,
+    ) -> Result<DomainRow, Stop<DomainRefusal>> {
+        self.store.commit(UpdateDomain { account, domain, stream }).await
+    }
+
+    /// Removes a domain; what was accepted is signed already, and is still sent.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn delete_domain(&self, account: AccountId, domain: DomainId) -> Result<(), Stop<DomainRefusal>> {
+        self.store.commit(DeleteDomain { account, domain }).await
     }
 
     /// A domain of the account.
@@ -183,25 +189,22 @@ impl Engine {
     }
 }
 
-/// A selector that is the domain's own: two accounts that register the same name publish side by side.
-fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
-    let text = domain.to_string().to_ascii_lowercase();
-    let tail = &text[text.len() - 6..];
-    let kind = match algorithm {
-        DkimAlgorithm::RsaSha256 => 'r',
-        DkimAlgorithm::Ed25519Sha256 => 'e',
-    };
-    format!("pr-{tail}-{kind}{number}")
-}
-
 /// The records that the domain should publish, in the order in which they are shown.
 pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRecord> {
+    let is_active_rsa = |key: &DkimKeyRow| key.algorithm == DkimAlgorithm::RsaSha256 && key.state == DkimState::Active;
+    let has_active_rsa = row.dkim.iter().any(is_active_rsa);
     let keys = row.dkim.iter().map(|key| ExpectedRecord {
         purpose: RecordPurpose::Dkim,
         kind: RecordType::Txt,
         name: dkim_name(row, &key.selector),
         value: key.record.clone(),
-        required: key.algorithm == DkimAlgorithm::RsaSha256 && key.state != DkimState::Retiring,
+        required: key.algorithm == DkimAlgorithm::RsaSha256
+            && match key.state {
+                DkimState::Active => true,
+                // While another key signs, nothing depends on the one that is to follow it.
+                DkimState::Pending => !has_active_rsa,
+                DkimState::Retiring => false,
+            },
     });
     let mut records: Vec<_> = keys.collect();
     let mut add = |purpose, kind, name: String, value: String| {

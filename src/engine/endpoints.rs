@@ -1,17 +1,18 @@
-//! Webhook endpoints and what is owed to them: registering, changing and looking (contract 5).
+//! Webhook endpoints and what is owed to them: registering, changing, deleting and looking (contract 5).
 
 use super::Engine;
 use super::listing::{self, Page, PageRequest};
 use crate::base::entropy;
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
-use crate::base::secret::Secret;
+use crate::base::secret::{Sealed, Secret};
 use crate::base::signature::webhook_secret;
 use crate::domain::event::EventType;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::machine::delivery::ATTEMPTS_MAX;
 use crate::machine::endpoint;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::endpoint::{CreateEndpoint, EndpointRefusal, UpdateEndpoint};
+use crate::store::op::endpoint::{CreateEndpoint, EndpointRefusal, RotateSecret, UpdateEndpoint};
+use crate::store::op::endpoint_end::DeleteEndpoint;
 use crate::store::read::Read;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::EndpointRow;
@@ -64,8 +65,7 @@ impl Engine {
     ) -> Result<(EndpointId, EndpointRow, Secret), Stop<EndpointRefusal>> {
         let now = self.clock.now();
         let id: EndpointId = self.store.reserve_id(now);
-        let secret = webhook_secret(&entropy::bytes(&*self.entropy));
-        let sealed = self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy);
+        let (secret, sealed) = self.new_secret(id);
         let row = EndpointRow {
             url: new.url.into(),
             events: new.events,
@@ -94,6 +94,35 @@ impl Engine {
         let EndpointChange { url, events, description, enabled } = change;
         let url = url.map(String::from);
         self.store.commit(UpdateEndpoint { account, endpoint, url, events, description, enabled }).await
+    }
+
+    /// Deletes an endpoint. What it was still owed ends as failed.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn delete_endpoint(&self, account: AccountId, endpoint: EndpointId) -> Result<(), Stop<EndpointRefusal>> {
+        self.store.commit(DeleteEndpoint { account, endpoint }).await
+    }
+
+    /// Gives an endpoint a new secret, which is given out this once.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn rotate_secret(
+        &self,
+        account: AccountId,
+        endpoint: EndpointId,
+    ) -> Result<(EndpointRow, Secret), Stop<EndpointRefusal>> {
+        let (secret, sealed) = self.new_secret(endpoint);
+        let row = self.store.commit(RotateSecret { account, endpoint, secret: sealed }).await?;
+        Ok((row, secret))
+    }
+
+    /// A new secret, and the same sealed for the endpoint.
+    fn new_secret(&self, id: EndpointId) -> (Secret, Sealed) {
+        let secret = webhook_secret(&entropy::bytes(&*self.entropy));
+        let sealed = self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy);
+        (secret, sealed)
     }
 
     /// An endpoint of the account.

@@ -3,12 +3,24 @@
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::base::id::MessageId;
 
+/// How long [`Leases::take_soon`] waits: an attempt's outcome can be seen a moment before its lease is given back.
+const SOON: Duration = Duration::from_millis(200);
+
 /// All leases.
 #[derive(Clone, Default)]
-pub struct Leases(Arc<Mutex<HashSet<MessageId>>>);
+pub struct Leases(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    taken: Mutex<HashSet<MessageId>>,
+    freed: Notify,
+}
 
 /// The right to decide over one message, until it is dropped.
 pub struct Lease {
@@ -19,14 +31,30 @@ pub struct Lease {
 impl Leases {
     /// Takes the lease of `message`, unless somebody has it.
     pub fn take(&self, message: MessageId) -> Option<Lease> {
-        let taken = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(message);
+        let taken = self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).insert(message);
         taken.then(|| Lease { leases: self.clone(), message })
+    }
+
+    /// The same, waiting for whoever is about to give it back.
+    pub async fn take_soon(&self, message: MessageId) -> Option<Lease> {
+        let wait = async {
+            loop {
+                // Asked for before the look, so that what is given back in between is not missed.
+                let freed = self.0.freed.notified();
+                if let Some(lease) = self.take(message) {
+                    return lease;
+                }
+                freed.await;
+            }
+        };
+        tokio::time::timeout(SOON, wait).await.ok()
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.leases.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.message);
+        self.leases.0.taken.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.message);
+        self.leases.0.freed.notify_waiters();
     }
 }
 
@@ -41,5 +69,14 @@ mod tests {
         assert!(leases.take(MessageId::default()).is_none());
         drop(lease);
         assert!(leases.take(MessageId::default()).is_some());
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_a_little_gets_what_is_given_back_meanwhile() {
+        let leases = Leases::default();
+        let lease = leases.take(MessageId::default()).unwrap();
+        let (taken, ()) = tokio::join!(leases.take_soon(MessageId::default()), async { drop(lease) });
+        assert!(taken.is_some());
+        assert!(leases.take_soon(MessageId::default()).await.is_none());
     }
 }

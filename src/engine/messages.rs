@@ -1,4 +1,4 @@
-//! Looking at messages: one with its timeline and content, and lists of them (contract 3).
+//! Looking at messages: one with its timeline and content, and lists of them; and withdrawing one (contract 3).
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::domain::stream::Stream;
 use crate::machine::transfer::Status;
 use crate::store::Store;
 use crate::store::content::Unreadable;
-use crate::store::error::StoreError;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::cancel::{CancelMessage, CancelRefusal};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -64,6 +65,25 @@ impl Engine {
         let key = schema::message(account, id);
         let Some(row) = snapshot.row(&key)? else { return Ok(None) };
         Ok(Some(MessageRecord { id, row, transfer: transfer(&snapshot, &key)? }))
+    }
+
+    /// Withdraws a message that still waits and is not on the wire.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn cancel(&self, account: AccountId, message: MessageId) -> Result<(), Stop<CancelRefusal>> {
+        if self.message(account, message)?.is_none() {
+            return Err(Stop::Refused(CancelRefusal::NotFound));
+        }
+        let lease = self.leases.take_soon(message).await.ok_or(Stop::Refused(CancelRefusal::TooLate))?;
+        // A caller that goes away must not give the lease back before the commit: a worker would send meanwhile.
+        let store = Arc::clone(&self.store);
+        let canceled = tokio::spawn(async move {
+            let answer = store.commit(CancelMessage { account, message }).await;
+            drop(lease);
+            answer
+        });
+        canceled.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
 
     /// The events of a message as the bytes that were written once, oldest first.

@@ -91,7 +91,8 @@ impl Pump {
                 | TimerKind::DomainCheck
                 | TimerKind::Idempotency
                 | TimerKind::Content
-                | TimerKind::EventLog => {
+                | TimerKind::EventLog
+                | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())
                 }

@@ -102,7 +102,7 @@ impl Engine {
             Some(claim) => match Running::begin(self, caller.account, claim.key_hash) {
                 Ok(running) => Some(running),
                 // It may be a repetition that runs beside this one, or the first request on its last step.
-                Err(in_progress) => return self.replay(caller.account, claim)?.ok_or(in_progress),
+                Err(in_progress) => return self.accepted_before(caller.account, claim)?.ok_or(in_progress),
             },
             None => None,
         };
@@ -129,7 +129,11 @@ impl Engine {
     ///
     /// # Errors
     /// The key is bound to another body; the store failed.
-    pub fn replay(&self, account: AccountId, claim: &IdempotencyClaim) -> Result<Option<Accepted>, SubmitError> {
+    pub fn accepted_before(
+        &self,
+        account: AccountId,
+        claim: &IdempotencyClaim,
+    ) -> Result<Option<Accepted>, SubmitError> {
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let now = self.clock.now();
         let Some(answer) = admission::replay(&snapshot, account, claim, now)? else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The housekeeping timers: domain checks, parked deliveries, and what is past its time.
+//! The housekeeping timers: domain checks, deliveries that come back or end, and what is past its time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use super::crash::caught;
 use crate::base::id::{DomainId, EndpointId};
 use crate::store::error::Stop;
 use crate::store::op::domain::PostponeDomainCheck;
+use crate::store::op::endpoint_end::EndDeliveries;
 use crate::store::op::settle_delivery::Unpark;
 use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIdempotency};
 use crate::store::timer::{Timer, TimerKind};
@@ -60,6 +61,9 @@ async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
         TimerKind::EventLog => told(store.commit(SweepEvents { due }).await),
         TimerKind::Unpark => {
             told(store.commit(Unpark { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
+        }
+        TimerKind::EndpointEnd => {
+            told(store.commit(EndDeliveries { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
         }
         TimerKind::Content => destroy_content(engine, timer).await,
         TimerKind::DomainCheck => check_domain(engine, timer).await,

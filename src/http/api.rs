@@ -3,6 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions};
+use super::route::BodyRule::Ignored;
 use super::route::{Access, BodyRule, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
@@ -40,12 +41,29 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
-        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify))
-            .with_body(BodyRule::Ignored),
+        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Ignored),
         scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
         scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
+        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Ignored),
+        scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
+        scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
+        scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
+            .with_body(Ignored),
+        scoped(&delete, "/v1/webhooks/{id}", "webhooks.delete", Manage, run!(endpoints::delete)),
+        scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", Manage, run!(endpoints::rotate_secret))
+            .with_body(Ignored),
+        scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", Manage, run!(endpoints::test)).with_body(Ignored),
+        scoped(&post, "/v1/webhooks/{id}/replay", "webhooks.replay", Manage, run!(endpoints::replay)),
+        scoped(
+            &post,
+            "/v1/webhook-deliveries/{id}/redeliver",
+            "deliveries.redeliver",
+            Manage,
+            run!(endpoints::redeliver),
+        )
+        .with_body(Ignored),
         scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
         scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
         scoped(&post, "/v1/suppressions", "suppressions.create", Manage, run!(suppressions::create)),

@@ -66,6 +66,8 @@ tables! {
     DeliveriesByEndpoint = "deliveries_by_endpoint";
     /// account, delivery, attempt number → one attempt.
     Attempts = "attempts";
+    /// account, endpoint, event → delivery: the latest one, where the event was owed more than once.
+    Redelivered = "redelivered";
     /// account, endpoint, due, delivery → nothing: what waits for a disabled endpoint.
     Parked = "parked";
     /// account, hash of the key → answer and body hash.
@@ -169,6 +171,11 @@ pub fn delivery(account: AccountId, delivery: DeliveryId) -> [u8; 32] {
 /// Key of [`Table::DeliveriesByEndpoint`].
 pub fn delivery_of_endpoint(account: AccountId, endpoint: EndpointId, delivery: DeliveryId) -> [u8; 48] {
     owned_pair(account, endpoint.as_bytes(), delivery.as_bytes())
+}
+
+/// Key of [`Table::Redelivered`].
+pub fn redelivered(account: AccountId, endpoint: EndpointId, event: EventId) -> [u8; 48] {
+    owned_pair(account, endpoint.as_bytes(), event.as_bytes())
 }
 
 /// Key of [`Table::Attempts`].

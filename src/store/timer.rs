@@ -24,6 +24,8 @@ pub enum TimerKind {
     Content = 6,
     /// Events past their 30 days.
     EventLog = 7,
+    /// Deliveries of an endpoint that was deleted.
+    EndpointEnd = 8,
 }
 
 /// One timer. Timers sort by due time first.
@@ -77,6 +79,7 @@ impl Timer {
             5 => TimerKind::Idempotency,
             6 => TimerKind::Content,
             7 => TimerKind::EventLog,
+            8 => TimerKind::EndpointEnd,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

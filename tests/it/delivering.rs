@@ -110,3 +110,16 @@ async fn a_message_whose_time_is_over_ends_though_its_site_is_held_back() {
     dev.advance(1).await;
     assert_eq!(dev.message(&id).await["status"], "failed");
 }
+
+#[tokio::test]
+async fn a_deferred_message_that_is_canceled_is_never_tried_again() {
+    let dev = Dev::start();
+    let id = dev.send("deferred@simulator.test").await;
+    dev.advance(0).await;
+    assert_eq!(dev.message(&id).await["status"], "deferred");
+    let canceled = dev.post(&format!("/v1/messages/{id}/cancel"), json!({})).await.expect(200).json();
+    assert_eq!((&canceled["status"], &canceled["attempts"]), (&json!("canceled"), &json!(1)));
+    dev.advance(3 * 86_400).await;
+    assert_eq!(types(&dev.message(&id).await), ["queued", "deferred", "canceled"]);
+    dev.post(&format!("/v1/messages/{id}/cancel"), json!({})).await.expect(409);
+}

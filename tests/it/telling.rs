@@ -233,3 +233,73 @@ async fn pages_of_events_neither_repeat_nor_skip_while_more_arrive() {
     dev.get("/v1/events?type=exploded").await.expect(422);
     dev.get("/v1/events?cursor=nonsense").await.expect(422);
 }
+
+#[tokio::test]
+async fn a_test_is_signed_with_the_secret_of_the_moment_and_counts_for_nothing() {
+    let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
+    let path = format!("/v1/webhooks/{}", endpoint["id"].as_str().unwrap());
+    let test = dev.post(&format!("{path}/test"), json!({})).await.expect(201).json();
+    dev.advance(0).await;
+    let taken = receiver.taken();
+    assert_eq!(taken.len(), 1);
+    verify(endpoint["secret"].as_str().unwrap(), &taken[0]);
+    assert_eq!(taken[0].header("x-service-event"), "test");
+    let body: Value = serde_json::from_slice(&taken[0].body).unwrap();
+    assert_eq!((&body["id"], &body["type"]), (&test["event_id"], &json!("test")));
+    assert_eq!(body["id"], taken[0].header("webhook-id"));
+    let shown = dev.get(&format!("/v1/webhook-deliveries/{}", test["id"].as_str().unwrap())).await.expect(200).json();
+    assert_eq!((&shown["status"], &shown["attempts"][0]["status"]), (&json!("delivered"), &json!(200)));
+
+    receiver.answer(500);
+    for _ in 0..11 {
+        dev.post(&format!("{path}/test"), json!({})).await.expect(201);
+    }
+    dev.advance(0).await;
+    assert_eq!(receiver.taken().len(), 11);
+    let record = dev.get(&path).await.expect(200).json();
+    assert_eq!((&record["enabled"], &record["consecutive_failures"]), (&json!(true), &json!(0)));
+    assert_eq!(record["last_success_at"], json!(null));
+
+    receiver.answer(200);
+    let rotated = dev.post(&format!("{path}/rotate-secret"), json!({})).await.expect(200).json();
+    dev.advance(60).await;
+    let taken = receiver.taken();
+    assert_eq!(taken.len(), 11);
+    taken.iter().for_each(|request| verify(rotated["secret"].as_str().unwrap(), request));
+}
+
+#[tokio::test]
+async fn what_failed_is_replayed_once_and_a_deleted_endpoint_hears_nothing_more() {
+    let (dev, receiver, endpoint, _directory) = dev_with_receiver().await;
+    let path = format!("/v1/webhooks/{}", endpoint["id"].as_str().unwrap());
+    receiver.answer(500);
+    dev.send("you@example.org").await;
+    dev.advance(2 * 86_400).await;
+    let failed = receiver.taken();
+    assert_eq!(failed.len(), 7);
+    receiver.answer(200);
+    dev.send("other@example.org").await;
+    dev.advance(0).await;
+    assert_eq!(receiver.taken().len(), 1);
+
+    let body = json!({ "since": "2020-01-01T00:00:00Z", "only_failed": true });
+    let replayed = dev.post(&format!("{path}/replay"), body.clone()).await.expect(200).json();
+    assert_eq!(replayed, json!({ "created": 1 }));
+    dev.advance(0).await;
+    let again = receiver.taken();
+    assert_eq!((again.len(), &again[0].body), (1, &failed[0].body));
+    assert_eq!(again[0].header("x-service-attempt"), "1");
+    assert_ne!(again[0].header("x-service-delivery"), failed[0].header("x-service-delivery"));
+    let replayed = dev.post(&format!("{path}/replay"), body).await.expect(200).json();
+    assert_eq!(replayed, json!({ "created": 0 }));
+
+    receiver.answer(500);
+    dev.send("last@example.org").await;
+    dev.advance(0).await;
+    let delivery = format!("/v1/webhook-deliveries/{}", receiver.taken()[0].header("x-service-delivery"));
+    dev.call(Method::DELETE, &path, None).await.expect(204);
+    dev.advance(10 * 86_400).await;
+    assert_eq!(receiver.taken().len(), 0);
+    let shown = dev.get(&delivery).await.expect(200).json();
+    assert_eq!((&shown["status"], &shown["attempt"]), (&json!("failed"), &json!(1)));
+}

@@ -2,8 +2,8 @@
 
 use hyper::StatusCode;
 
-use super::id;
 use super::listing::Listing;
+use super::{id, stream};
 use crate::base::id::DomainId;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
@@ -51,6 +51,36 @@ pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Ans
     call.no_query()?;
     let id: DomainId = id(&call)?;
     let row = api.engine.check_domain(call.caller.account, id).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+}
+
+/// `PATCH /v1/domains/{id}`.
+pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
+    // A domain that is not there is a 404 whatever the body says.
+    api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let stream = stream(&mut fields);
+    fields.finish();
+    violations.or(|| Some(()))?;
+    let row = api.engine.update_domain(account, id, stream).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+}
+
+/// `DELETE /v1/domains/{id}`.
+pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    api.engine.delete_domain(call.caller.account, id(&call)?).await.map_err(refused)?;
+    Ok(Answer::no_content())
+}
+
+/// `POST /v1/domains/{id}/rotate-dkim`.
+pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let id: DomainId = id(&call)?;
+    let row = api.engine.rotate_dkim(call.caller.account, id).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
 }
 

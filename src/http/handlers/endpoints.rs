@@ -10,17 +10,18 @@ use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::Caller;
-use crate::engine::endpoints::{EndpointChange, NewEndpoint};
+use crate::engine::endpoints::{DeliveryRecord, EndpointChange, NewEndpoint};
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
-use crate::http::view::endpoint::{DeliveryView, EndpointView};
+use crate::http::view::endpoint::{DeliveryView, EndpointView, ReplayView};
 use crate::net::guard::Guard;
 use crate::store::error::Stop;
 use crate::store::op::endpoint::EndpointRefusal;
 use crate::store::op::event::ENDPOINTS_MAX;
+use crate::store::op::redeliver::{RedeliverRefusal, ReplayOf};
 
 /// `POST /v1/webhooks`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
@@ -121,4 +122,66 @@ pub(in crate::http) async fn delivery(api: &Api, call: Call<Caller>) -> Result<A
     let found = api.engine.delivery(call.caller.account, id(&call)?)?;
     let (record, attempts) = found.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &DeliveryView::with_attempts(&record, &attempts)))
+}
+
+/// `DELETE /v1/webhooks/{id}`.
+pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    api.engine.delete_endpoint(call.caller.account, id(&call)?).await.map_err(refused)?;
+    Ok(Answer::no_content())
+}
+
+/// `POST /v1/webhooks/{id}/rotate-secret`.
+pub(in crate::http) async fn rotate_secret(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let id: EndpointId = id(&call)?;
+    let (row, secret) = api.engine.rotate_secret(call.caller.account, id).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &EndpointView::with_secret(id, &row, secret.expose_text())))
+}
+
+/// `POST /v1/webhooks/{id}/test`.
+pub(in crate::http) async fn test(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let made = api.engine.test_endpoint(call.caller.account, id(&call)?).await.map_err(not_redelivered)?;
+    Ok(created(&made))
+}
+
+/// `POST /v1/webhook-deliveries/{id}/redeliver`.
+pub(in crate::http) async fn redeliver(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let made = api.engine.redeliver(call.caller.account, id(&call)?).await.map_err(not_redelivered)?;
+    Ok(created(&made))
+}
+
+fn created(made: &DeliveryRecord) -> Answer {
+    let answer = Answer::json(StatusCode::CREATED, &DeliveryView::with_attempts(made, &[]));
+    answer.with_location(&format!("/v1/webhook-deliveries/{}", made.id))
+}
+
+/// `POST /v1/webhooks/{id}/replay`.
+pub(in crate::http) async fn replay(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
+    api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let since = fields.required_text("since").and_then(|text| fields.check("since", text.parse()));
+    let of = match fields.boolean("only_failed") {
+        Some(true) => ReplayOf::Failed,
+        Some(false) | None => ReplayOf::All,
+    };
+    fields.finish();
+    let since = violations.or(|| since)?;
+    let created = api.engine.replay(account, id, of, since).await.map_err(not_redelivered)?;
+    Ok(Answer::json(StatusCode::OK, &ReplayView { created }))
+}
+
+fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(RedeliverRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(RedeliverRefusal::EndpointGone) => {
+            ApiError::Conflict("The webhook endpoint of this delivery was deleted.".to_owned())
+        }
+        Stop::Failed(error) => error.into(),
+    }
 }

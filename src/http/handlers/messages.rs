@@ -1,4 +1,4 @@
-//! Messages: sending one (spec 4.1), looking at one, and listing them (contract 3).
+//! Messages: sending one (spec 4.1), looking at one, withdrawing one, and listing them (contract 3).
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
@@ -21,8 +21,10 @@ use crate::http::state::Api;
 use crate::http::view::message::{ContentView, MessageView};
 use crate::machine::quota::{QuotaExhausted, QuotaView};
 use crate::mail::read::ListFields;
+use crate::store::error::Stop;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
+use crate::store::op::cancel::CancelRefusal;
 use crate::store::read::Read as _;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema;
@@ -82,7 +84,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
     let claim = key_hash.map(|key_hash| IdempotencyClaim { key_hash, body_hash: canonical_hash(&body) });
     let engine = &api.engine;
     if let Some(claim) = claim.as_ref().filter(|_| violations.is_empty())
-        && let Ok(Some(accepted)) = engine.replay(call.caller.account, claim)
+        && let Ok(Some(accepted)) = engine.accepted_before(call.caller.account, claim)
     {
         return Ok(Asked::Before(accepted));
     }
@@ -177,12 +179,31 @@ fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let record = find(api, &call)?;
+    shown(api, &call, &record).await
+}
+
+/// `POST /v1/messages/{id}/cancel`.
+pub(in crate::http) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    api.engine.cancel(call.caller.account, id(&call)?).await.map_err(|stop| match stop {
+        Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
+            "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
+        ),
+        Stop::Failed(error) => error.into(),
+    })?;
+    let record = find(api, &call)?;
+    shown(api, &call, &record).await
+}
+
+/// The whole record.
+async fn shown(api: &Api, call: &Call<Caller>, record: &MessageRecord) -> Result<Answer, ApiError> {
     let row = record.row.clone();
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
     let read = move |signed| ContentView::of(signed, &row, list_fields);
-    let content = api.engine.content(&record, read).await?;
+    let content = api.engine.content(record, read).await?;
     let events = api.engine.timeline(call.caller.account, record.id)?;
-    let view = MessageView::alone(&record, content.as_ref(), api.engine.clock.now());
+    let view = MessageView::alone(record, content.as_ref(), api.engine.clock.now());
     let json = view.with_events(&events).map_err(|error| {
         tracing::error!(%error, "a message can't be written as JSON");
         ApiError::Internal

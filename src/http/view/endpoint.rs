@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId, MessageId};
+use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::event::EventType;
 use crate::engine::endpoints::DeliveryRecord;
@@ -59,6 +59,12 @@ impl<'a> EndpointView<'a> {
     }
 }
 
+/// What a replay came to.
+#[derive(Serialize)]
+pub(in crate::http) struct ReplayView {
+    pub(in crate::http) created: u64,
+}
+
 /// A delivery; its attempts only where it is looked at alone.
 #[derive(Serialize)]
 pub(in crate::http) struct DeliveryView<'a> {
@@ -68,9 +74,8 @@ pub(in crate::http) struct DeliveryView<'a> {
     webhook_id: EndpointId,
     #[serde(serialize_with = "id::as_text")]
     event_id: EventId,
-    event_type: EventType,
-    #[serde(serialize_with = "id::as_text")]
-    message_id: MessageId,
+    event_type: &'static str,
+    message_id: Option<String>,
     status: Status,
     attempt: u8,
     #[serde(serialize_with = "iso::option::serialize")]
@@ -107,8 +112,8 @@ impl<'a> DeliveryView<'a> {
             id: *id,
             webhook_id: row.endpoint,
             event_id: row.event,
-            event_type: row.kind,
-            message_id: row.message,
+            event_type: row.owed.event_type(),
+            message_id: row.owed.message().map(|message| message.to_string()),
             status,
             attempt: row.state.attempts,
             next_attempt_at,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Never, Op, dkim};
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
@@ -15,6 +15,9 @@ use crate::store::row::domain::{DomainRow, Finding};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
+
+/// How often a domain is looked at while the records of its new keys are awaited.
+const ROTATION_CHECK: Duration = Duration::from_secs(3600);
 
 /// Registers a domain.
 #[derive(Debug, Serialize, Deserialize)]
@@ -103,10 +106,13 @@ impl Op for RecordDomainCheck {
         row.last_seen_at = step.state.last_seen_at;
         row.checks = step.state.checks;
         row.last_checked_at = Some(now);
-        self.activate_keys(&mut row);
+        let suffix = dkim_name(&row, "");
+        dkim::advance(&mut row.dkim, |key| self.status_at(&format!("{}{suffix}", key.selector)) == Some(true), now);
         row.return_path_seen = self.finding(RecordPurpose::ReturnPath, &row).unwrap_or(row.return_path_seen);
         row.findings = self.findings.clone();
-        self.rearm(tables, &mut row, step.next_check_at);
+        let is_awaited = dkim::is_awaited(&row.dkim, now);
+        let due = if is_awaited { step.next_check_at.min(now + ROTATION_CHECK) } else { step.next_check_at };
+        self.rearm(tables, &mut row, due);
         tables.put(&key, &row);
         Ok(row)
     }
@@ -115,8 +121,13 @@ impl Op for RecordDomainCheck {
 impl RecordDomainCheck {
     /// Whether the record of the domain's key of this kind was seen; none where the look-up itself failed.
     fn dkim_finding(&self, row: &DomainRow, algorithm: DkimAlgorithm) -> Option<bool> {
-        let key = row.dkim.iter().rev().find(|key| key.algorithm == algorithm && key.state != DkimState::Retiring)?;
-        self.status_at(&dkim_name(row, &key.selector))
+        let in_state = |state| {
+            let key = row.dkim.iter().rev().find(|key| key.algorithm == algorithm && key.state == state)?;
+            Some(self.status_at(&dkim_name(row, &key.selector)))
+        };
+        let (active, pending) = (in_state(DkimState::Active), in_state(DkimState::Pending).flatten());
+        // A key that is to follow the one that signs verifies the domain once it is seen, and takes nothing before.
+        if pending == Some(true) { pending } else { active.unwrap_or(pending) }
     }
 
     fn finding(&self, purpose: RecordPurpose, _row: &DomainRow) -> Option<bool> {
@@ -125,15 +136,6 @@ impl RecordDomainCheck {
 
     fn status_at(&self, name: &str) -> Option<bool> {
         self.findings.iter().find(|finding| finding.name == name).and_then(seen)
-    }
-
-    fn activate_keys(&self, row: &mut DomainRow) {
-        let names: Vec<_> = row.dkim.iter().map(|key| dkim_name(row, &key.selector)).collect();
-        for (key, name) in row.dkim.iter_mut().zip(names) {
-            if key.state == DkimState::Pending && self.status_at(&name) == Some(true) {
-                key.state = DkimState::Active;
-            }
-        }
     }
 
     fn claim(&self, tables: &mut Tables<'_, '_>, row: &DomainRow, key: &[u8]) -> Result<(), Stop<DomainRefusal>> {

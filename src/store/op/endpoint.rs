@@ -1,4 +1,4 @@
-//! Webhook endpoints: registering one, and changing it.
+//! Webhook endpoints: registering one, and changing it or its secret.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,6 +6,7 @@ use super::Op;
 use super::event::ENDPOINTS_MAX;
 use super::settle_delivery::unpark;
 use crate::base::id::{AccountId, EndpointId};
+use crate::base::secret::Sealed;
 use crate::domain::event::EventType;
 use crate::machine::endpoint::{Effect, Input};
 use crate::store::error::Stop;
@@ -97,6 +98,32 @@ impl Op for UpdateEndpoint {
         if release {
             unpark(tables, self.account, self.endpoint)?;
         }
+        Ok(row)
+    }
+}
+
+/// Gives an endpoint another secret; every attempt from now on is signed with it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RotateSecret {
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint.
+    pub endpoint: EndpointId,
+    /// The new secret, sealed for this endpoint.
+    pub secret: Sealed,
+}
+
+impl Op for RotateSecret {
+    type Reply = EndpointRow;
+    type Refusal = EndpointRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+        let key = schema::endpoint(self.account, self.endpoint);
+        let Some(row) = tables.row::<EndpointRow>(&key)? else {
+            return Err(Stop::Refused(EndpointRefusal::NotFound));
+        };
+        let row = EndpointRow { secret: self.secret.clone(), updated_at: tables.now(), ..row };
+        tables.put(&key, &row);
         Ok(row)
     }
 }

@@ -7,7 +7,7 @@ use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventTy
 use crate::machine::delivery;
 use crate::store::error::StoreError;
 use crate::store::read::Read;
-use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::row::message::MessageRow;
@@ -92,8 +92,7 @@ fn fan_out(
         let delivery = DeliveryRow {
             endpoint: EndpointId(Ulid(*id)),
             event,
-            message: subject.id,
-            kind,
+            owed: Owed::Event { message: subject.id, kind },
             state: delivery::State::new(tables.now()),
         };
         owe(tables, account, &delivery, endpoint.state.is_enabled());

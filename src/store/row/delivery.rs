@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use super::endpoint::EndpointRow;
 use crate::base::id::{AttemptId, EndpointId, EventId, MessageId};
 use crate::base::time::Timestamp;
-use crate::domain::event::EventType;
+use crate::domain::event::{EventType, TEST_TYPE};
 use crate::machine::delivery;
 use crate::store::schema::Table;
 
@@ -16,12 +17,53 @@ pub struct DeliveryRow {
     pub endpoint: EndpointId,
     /// Which event.
     pub event: EventId,
-    /// Whose timeline has the event's bytes.
-    pub message: MessageId,
-    /// The event's type.
-    pub kind: EventType,
+    /// What is sent.
+    pub owed: Owed,
     /// How far it is.
     pub state: delivery::State,
+}
+
+/// What a delivery sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Owed {
+    /// An event of a message.
+    Event {
+        /// Whose timeline has the event's bytes.
+        message: MessageId,
+        /// The event's type.
+        kind: EventType,
+    },
+    /// An event of type `test`, which stands in no timeline and counts for nothing.
+    Test {
+        /// Its bytes.
+        body: Vec<u8>,
+    },
+}
+
+impl Owed {
+    /// The event's type on every interface.
+    pub const fn event_type(&self) -> &'static str {
+        match self {
+            Self::Event { kind, .. } => kind.as_str(),
+            Self::Test { .. } => TEST_TYPE,
+        }
+    }
+
+    /// The message that the event is about.
+    pub const fn message(&self) -> Option<MessageId> {
+        match self {
+            Self::Event { message, .. } => Some(*message),
+            Self::Test { .. } => None,
+        }
+    }
+
+    /// Whether a replay sends it to `endpoint`.
+    pub fn is_taken_by(&self, endpoint: &EndpointRow) -> bool {
+        match self {
+            Self::Event { kind, .. } => endpoint.takes(*kind),
+            Self::Test { .. } => false,
+        }
+    }
 }
 
 impl Row for DeliveryRow {

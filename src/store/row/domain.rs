@@ -55,6 +55,8 @@ pub struct DkimKeyRow {
     pub state: DkimState,
     /// When it was made.
     pub created_at: Timestamp,
+    /// When another key took its place.
+    pub retired_at: Option<Timestamp>,
     /// The TXT record to publish.
     pub record: String,
     /// The private key (PKCS#8), sealed.

@@ -125,3 +125,88 @@ async fn a_domain_that_is_never_looked_at_stays_verified() {
     assert_eq!((&looked["status"], &looked["next_check_at"]), (&"verified".into(), &Value::Null));
     assert!(looked["dkim"].as_array().unwrap().iter().all(|key| key["state"] == "active"));
 }
+
+#[tokio::test]
+async fn a_domain_changes_its_stream_and_nothing_else() {
+    let mut world = World::new().await;
+    let (path, _) = registered(&mut world).await;
+    let changed = world.patch(&path, serde_json::json!({ "stream": "marketing" })).await;
+    assert_eq!((changed.status, &changed.json()["stream"]), (200, &"marketing".into()));
+    assert_eq!(world.get(&path).await.json(), changed.json());
+    let faults = world.patch(&path, serde_json::json!({ "stream": "x", "name": "y.example" })).await;
+    assert_eq!(faults.faults(), ["name", "stream"]);
+    world.patch("/v1/domains/dom_x", serde_json::json!({ "nothing": 1 })).await.fails_with(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_deleted_domain_frees_its_name_for_everyone() {
+    let mut world = World::new().await;
+    let (path, domain) = registered(&mut world).await;
+    let rsa = record(&domain, "dkim", 0);
+    world.names.publish(text(rsa, "name"), text(rsa, "value"));
+    world.post(&format!("{path}/verify"), Value::Null).await;
+    let (_, stranger) = world.stranger().await;
+    world.ask_as(&stranger, &format!("DELETE {path}"), "", &Value::Null).await.fails_with(404, "not_found");
+    assert_eq!(world.delete(&path).await.status, 204);
+    world.get(&path).await.fails_with(404, "not_found");
+    world.delete(&path).await.fails_with(404, "not_found");
+    let message = serde_json::json!({ "from": "a@shop.example", "to": "b@example.net", "text": "x" });
+    assert_eq!(world.send(message).await.status, 422);
+
+    let body = serde_json::json!({ "name": "shop.example", "stream": "transactional" });
+    let theirs = world.ask_as(&stranger, "POST /v1/domains", "", &body).await;
+    let domain = theirs.json();
+    let rsa = record(&domain, "dkim", 0);
+    world.names.publish(text(rsa, "name"), text(rsa, "value"));
+    let line = format!("POST {}/verify", theirs.header("location"));
+    assert_eq!(world.ask_as(&stranger, &line, "", &Value::Null).await.json()["status"], "verified");
+    registered(&mut world).await;
+}
+
+#[tokio::test]
+async fn new_keys_wait_for_their_records_and_the_old_ones_retire_for_seven_days() {
+    let mut world = World::new().await;
+    let (path, domain) = registered(&mut world).await;
+    let (verify, rotate) = (format!("{path}/verify"), format!("{path}/rotate-dkim"));
+    let publish = |world: &World, record: &Value| world.names.publish(text(record, "name"), text(record, "value"));
+    publish(&world, record(&domain, "dkim", 0));
+    world.post(&verify, Value::Null).await;
+    let states = |domain: &Value| -> Vec<String> {
+        domain["dkim"].as_array().unwrap().iter().map(|key| text(key, "state").to_owned()).collect()
+    };
+
+    let rotated = world.post(&rotate, Value::Null).await;
+    assert_eq!(rotated.status, 200, "{}", rotated.body);
+    let rotated = rotated.json();
+    assert_eq!(states(&rotated), ["active", "pending", "pending"]);
+    assert_eq!(rotated["next_check_at"], "2023-11-14T22:15:20.000+00:00");
+    assert_eq!(
+        (record(&rotated, "dkim", 0)["required"] == true, record(&rotated, "dkim", 1)["required"] == true),
+        (true, false)
+    );
+    assert_ne!(rotated["dkim"][1]["selector"], domain["dkim"][0]["selector"]);
+    let looked = world.post(&verify, Value::Null).await.json();
+    assert_eq!((&looked["status"], states(&looked)), (&"verified".into(), states(&rotated)));
+    assert_eq!(looked["next_check_at"], "2023-11-14T23:13:20.000+00:00");
+
+    publish(&world, record(&rotated, "dkim", 1));
+    publish(&world, record(&rotated, "dkim", 2));
+    let looked = world.post(&verify, Value::Null).await.json();
+    assert_eq!(
+        (&looked["status"], states(&looked)),
+        (&"verified".into(), ["retiring", "active", "active"].map(str::to_owned).to_vec())
+    );
+    let message = serde_json::json!({ "from": "a@shop.example", "to": "b@example.net", "text": "x" });
+    let sent = world.send(message).await.header("location").to_owned();
+    let raw = world.get(&format!("{sent}/raw")).await.body;
+    assert!(raw.contains(text(&rotated["dkim"][1], "selector")) && raw.contains(text(&rotated["dkim"][2], "selector")));
+    assert!(!raw.contains(text(&rotated["dkim"][0], "selector")));
+
+    world.advance(7 * DAY - Duration::from_secs(1));
+    assert_eq!(states(&world.post(&verify, Value::Null).await.json()).len(), 3);
+    world.advance(Duration::from_secs(1));
+    assert_eq!(states(&world.post(&verify, Value::Null).await.json()), ["active", "active"]);
+    let again = world.post(&rotate, Value::Null).await.json();
+    let selectors: Vec<_> = again["dkim"].as_array().unwrap().iter().map(|key| text(key, "selector")).collect();
+    assert!(selectors.iter().all(|one| selectors.iter().filter(|other| *other == one).count() == 1), "{selectors:?}");
+}

@@ -5,6 +5,7 @@ mod account;
 mod domains;
 mod lists;
 mod records;
+mod redelivering;
 mod sending;
 mod settings;
 mod suppressions;

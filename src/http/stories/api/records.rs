@@ -161,3 +161,24 @@ async fn a_list_shows_records_without_content_and_events() {
     let expected: Vec<_> = RECORD.into_iter().filter(|name| !CONTENT.contains(name) && *name != "events").collect();
     assert_eq!(members(&first_of_page(&reply.body)), expected);
 }
+
+#[tokio::test]
+async fn a_message_that_waits_is_canceled_once_and_one_on_the_wire_is_not() {
+    let mut world = World::new().await;
+    let id = world.sent_to("ann@example.net").await;
+    let (path, cancel) = (format!("/v1/messages/{id}"), format!("/v1/messages/{id}/cancel"));
+    let lease = world.engine.leases.take(id).unwrap();
+    world.post(&cancel, Value::Null).await.fails_with(409, "conflict");
+    assert_eq!(world.get(&path).await.json()["status"], "queued");
+    drop(lease);
+    let reply = world.post(&cancel, Value::Null).await;
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    assert_eq!(members(&reply.body), RECORD);
+    let body = reply.json();
+    assert_eq!((&body["status"], &body["next_attempt_at"]), (&"canceled".into(), &Value::Null));
+    assert_eq!((&body["events"][1]["type"], &body["text"]), (&"canceled".into(), &"Thank you.".into()));
+    assert_eq!(world.get(&path).await.json(), body);
+    world.post(&cancel, Value::Null).await.fails_with(409, "conflict");
+    let (_, stranger) = world.stranger().await;
+    world.ask_as(&stranger, &format!("POST {cancel}"), "", &Value::Null).await.fails_with(404, "not_found");
+}

@@ -197,7 +197,7 @@ fn the_timeline_the_log_and_the_webhooks_tell_of_one_event() {
     let by_type = schema::event_of_type(sender.account, EventType::Queued, event_id);
     assert_eq!(test.keys(Table::EventLogByType, &[]), [by_type]);
     let delivery: DeliveryRow = test.row(&test.keys(Table::Deliveries, &[])[0]);
-    assert_eq!((delivery.event, delivery.message), (event_id, id));
+    assert_eq!((delivery.event, delivery.owed.message()), (event_id, Some(id)));
 }
 
 #[test]

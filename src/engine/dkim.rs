@@ -1,0 +1,70 @@
+//! A sending domain's DKIM keys: making them, and putting new ones in the place of the old (contract 2).
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::base::id::{AccountId, DomainId};
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
+use crate::mail::dkim_key;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::domain::DomainRefusal;
+use crate::store::op::domain_change::RotateDkim;
+use crate::store::row::domain::{DkimKeyRow, DomainRow};
+
+impl Engine {
+    /// Gives a domain new keys, which sign once their records are seen.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn rotate_dkim(&self, account: AccountId, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        let keys = self.new_keys(id, next_number(&row), DkimState::Pending).await?;
+        self.store.commit(RotateDkim { account, domain: id, keys }).await
+    }
+
+    /// A key of each algorithm, with selectors of this number.
+    pub(super) async fn new_keys(
+        &self,
+        id: DomainId,
+        number: u32,
+        state: DkimState,
+    ) -> Result<Vec<DkimKeyRow>, StoreError> {
+        let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
+        // An RSA key takes some 100 ms: neither an async worker nor a signing thread waits for it.
+        let made = tokio::task::spawn_blocking(move || {
+            let keys = [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].map(|algorithm| {
+                let key = dkim_key::generate(algorithm, &*entropy)?;
+                let selector = selector(id, algorithm, number);
+                let context = DkimKeyRow::context(id, &selector);
+                let private_key = store.master_key().seal(&context, key.pkcs8.expose(), &*entropy);
+                let (record, retired_at) = (key.record, None);
+                Ok(DkimKeyRow { selector, algorithm, state, created_at: now, retired_at, record, private_key })
+            });
+            keys.into_iter().collect::<Result<Vec<_>, dkim_key::GenerationFailed>>()
+        });
+        made.await.map_err(|_| StoreError::Panicked)?.map_err(|error| {
+            tracing::error!(%error, "a domain's keys");
+            StoreError::Panicked
+        })
+    }
+}
+
+/// A selector that is the domain's own: two accounts that register the same name publish side by side.
+fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
+    let text = domain.to_string().to_ascii_lowercase();
+    let tail = &text[text.len() - 6..];
+    let kind = match algorithm {
+        DkimAlgorithm::RsaSha256 => 'r',
+        DkimAlgorithm::Ed25519Sha256 => 'e',
+    };
+    format!("pr-{tail}-{kind}{number}")
+}
+
+/// A number above that of every selector. The newest keys are never dropped, so none comes twice.
+fn next_number(row: &DomainRow) -> u32 {
+    let number = |key: &DkimKeyRow| {
+        let digits = key.selector.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |place| place + 1);
+        key.selector[digits..].parse::<u32>().unwrap_or_default()
+    };
+    row.dkim.iter().map(number).max().unwrap_or_default() + 1
+}

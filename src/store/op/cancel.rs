@@ -1,0 +1,100 @@
+//! Withdrawing a message that still waits (contract 3): whoever asks holds its lease, so nothing is on the wire.
+
+use serde::{Deserialize, Serialize};
+
+use super::Op;
+use super::event::{self, Happening, Subject};
+use crate::base::id::{AccountId, MessageId};
+use crate::machine::transfer::{Effect, Input, Wire};
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema;
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Withdraws a message whose lease the caller holds.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CancelMessage {
+    /// The account.
+    pub account: AccountId,
+    /// The message.
+    pub message: MessageId,
+}
+
+/// Why a message can't be withdrawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CancelRefusal {
+    /// There is no such message.
+    NotFound,
+    /// It has ended, or is on the wire at this moment.
+    TooLate,
+}
+
+impl Op for CancelMessage {
+    type Reply = ();
+    type Refusal = CancelRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<CancelRefusal>> {
+        let key = schema::message(self.account, self.message);
+        let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
+        else {
+            return Err(Stop::Refused(CancelRefusal::NotFound));
+        };
+        let next = transfer.state.step(Input::CancelAsked(Wire::Idle));
+        if next.effects.contains(&Effect::RefuseCancel) {
+            return Err(Stop::Refused(CancelRefusal::TooLate));
+        }
+        transfer.state = next.state;
+        transfer.status_at = tables.now();
+        for effect in next.effects {
+            match effect {
+                Effect::Record(kind) => {
+                    let subject = Subject { account: self.account, id: self.message, row: &message };
+                    event::record(tables, &subject, kind, &Happening::default())?;
+                }
+                Effect::StopAttempts => {
+                    if let Some(due) = transfer.due.take() {
+                        tables.disarm(Timer::new(due, TimerKind::Transfer, self.account, self.message.0));
+                    }
+                }
+                // A withdrawn message is never tried again, and its recipient has done nothing.
+                Effect::ScheduleAttempt | Effect::SuppressRecipient | Effect::RefuseCancel => {}
+            }
+        }
+        tables.put(&key, &transfer);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::transfer::Status;
+    use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
+    use crate::store::schema::Table;
+    use crate::store::testing::TestStore;
+
+    #[test]
+    fn a_withdrawn_message_has_its_event_and_no_timer_and_a_late_outcome_finds_nothing() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let message = sender.accept("b@example.net");
+        let cancel = || CancelMessage { account: sender.account, message };
+        test.done(cancel());
+        let transfer: TransferRow = test.row(&sender.key(message));
+        assert_eq!((transfer.state.status(), transfer.due), (Status::Canceled, None));
+        assert!(test.timers(TimerKind::Transfer).is_empty());
+        assert_eq!(test.count(Table::Timeline, &sender.key(message)), 2);
+        assert!(matches!(test.commit(cancel()), Err(Stop::Refused(CancelRefusal::TooLate))));
+        let late = SettleTransfer {
+            account: sender.account,
+            message,
+            due: test.now(),
+            end: TransferEnd::Delivered,
+            facts: Default::default(),
+            chance: [0; 4],
+        };
+        assert_eq!(test.done(late), Settled::Stale);
+    }
+}

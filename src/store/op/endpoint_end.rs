@@ -1,0 +1,134 @@
+//! Deleting a webhook endpoint (contract 5): its row goes at once, so that nothing new is owed to it; what it was still
+//! owed ends as failed, a slice at a time, by timer.
+
+use serde::{Deserialize, Serialize};
+
+use super::endpoint::EndpointRefusal;
+use super::{Never, Op};
+use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
+use crate::base::time::Timestamp;
+use crate::machine::delivery::Input;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// How many deliveries one operation ends.
+const SLICE: usize = 256;
+
+/// Deletes an endpoint.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DeleteEndpoint {
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint.
+    pub endpoint: EndpointId,
+}
+
+impl Op for DeleteEndpoint {
+    type Reply = ();
+    type Refusal = EndpointRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<EndpointRefusal>> {
+        let key = schema::endpoint(self.account, self.endpoint);
+        if tables.row::<EndpointRow>(&key)?.is_none() {
+            return Err(Stop::Refused(EndpointRefusal::NotFound));
+        }
+        tables.remove(Table::Endpoints, &key);
+        tables.arm(Timer::new(tables.now(), TimerKind::EndpointEnd, self.account, self.endpoint.0));
+        Ok(())
+    }
+}
+
+/// Ends a slice of the deliveries of an endpoint that was deleted.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EndDeliveries {
+    /// The account.
+    pub account: AccountId,
+    /// The endpoint that is gone.
+    pub endpoint: EndpointId,
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+impl Op for EndDeliveries {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::new(self.due, TimerKind::EndpointEnd, self.account, self.endpoint.0));
+        let prefix = schema::endpoint(self.account, self.endpoint);
+        let end = after_prefix(&prefix);
+        let keys = tables.keys(Table::DeliveriesByEndpoint, &prefix, &end, Order::Ascending, SLICE)?;
+        for key in &keys {
+            // Nobody can list the endpoint's deliveries any more, and the next slice begins where this one ends.
+            tables.remove(Table::DeliveriesByEndpoint, key);
+            if let Some(id) = key.last_chunk::<16>() {
+                self.end(tables, DeliveryId(Ulid(*id)))?;
+            }
+        }
+        if keys.len() == SLICE {
+            tables.arm(Timer::new(tables.now(), TimerKind::EndpointEnd, self.account, self.endpoint.0));
+        }
+        Ok(())
+    }
+}
+
+impl EndDeliveries {
+    fn end(&self, tables: &mut Tables<'_, '_>, id: DeliveryId) -> Result<(), StoreError> {
+        let key = schema::delivery(self.account, id);
+        let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(()) };
+        tables.remove(Table::Redelivered, &schema::redelivered(self.account, self.endpoint, row.event));
+        let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(()) };
+        tables.disarm(Timer::new(due, TimerKind::Delivery, self.account, id.0));
+        tables.remove(Table::Parked, &schema::parked(self.account, self.endpoint, due, id));
+        row.state = row.state.step(Input::EndpointDeleted, tables.now()).state;
+        tables.put(&key, &row);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::delivery::Stage;
+    use crate::store::op::endpoint::UpdateEndpoint;
+    use crate::store::testing::TestStore;
+
+    #[test]
+    fn a_deleted_endpoint_is_owed_nothing_new_and_what_it_was_owed_fails_in_slices() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let account = sender.account;
+        let endpoint = test.endpoint(account, None);
+        for _ in 0..SLICE {
+            sender.accept("b@example.net");
+        }
+        let held =
+            UpdateEndpoint { account, endpoint, url: None, events: None, description: None, enabled: Some(false) };
+        test.done(held);
+        sender.accept("b@example.net");
+        assert_eq!(test.count(Table::Parked, &[]), 1);
+
+        test.done(DeleteEndpoint { account, endpoint });
+        sender.accept("b@example.net");
+        assert_eq!(test.count(Table::Deliveries, &[]), SLICE + 1);
+        for left in [1, 0] {
+            let [timer] = test.timers(TimerKind::EndpointEnd)[..] else { panic!("a timer for what is left") };
+            test.done(EndDeliveries { account, endpoint, due: timer.due });
+            assert_eq!((test.timers(TimerKind::Delivery).len(), test.count(Table::Parked, &[])), (0, left));
+            assert_eq!(test.count(Table::DeliveriesByEndpoint, &[]), left);
+        }
+        assert!(test.timers(TimerKind::EndpointEnd).is_empty());
+        for key in test.keys(Table::Deliveries, &[]) {
+            assert_eq!(test.row::<DeliveryRow>(&key).state.stage, Stage::Failed);
+        }
+        assert!(matches!(
+            test.commit(DeleteEndpoint { account, endpoint }),
+            Err(Stop::Refused(EndpointRefusal::NotFound))
+        ));
+    }
+}

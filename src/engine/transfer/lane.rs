@@ -1,6 +1,6 @@
 //! A lane: the due messages for one place, its window of workers, and whether it is held back.
 //!
-//! The window grows by one with every message that is taken and halves when the site pushes back; while a site
+//! The window grows by one with every message that is taken. When the site pushes back it falls to one: while a site
 //! fails, a single worker probes it.
 
 use std::collections::VecDeque;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
 use super::Engine;
@@ -32,6 +32,8 @@ use way::{Place, Ways};
 
 /// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
 const LANES_MAX: usize = 10_000;
+/// What the bodies on the wire may hold together: 256 MiB.
+const BODIES_KIB: u32 = 256 * 1024;
 /// When a message is looked at again whose lane was full.
 const FULL_LANE: Duration = Duration::from_secs(60);
 /// How long stopping waits for what is on the wire.
@@ -63,10 +65,18 @@ pub(super) struct Shared {
     pub(super) leases: Leases,
     /// Connections to mail servers in all.
     pub(super) connections: Arc<Semaphore>,
+    /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
+    bodies_kib: Arc<Semaphore>,
     workers: Mutex<JoinSet<()>>,
 }
 
 impl Shared {
+    /// Waits for room for a body of `octets`, and holds it until the permit is dropped.
+    pub(super) async fn body_room(&self, octets: u32) -> Option<OwnedSemaphorePermit> {
+        let kib = (octets / 1024 + 1).min(BODIES_KIB);
+        Arc::clone(&self.bodies_kib).acquire_many_owned(kib).await.ok()
+    }
+
     /// Starts a worker that its lane has counted.
     fn start_worker(self: &Arc<Self>, lane: Arc<Lane>) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +103,8 @@ impl Transfers {
         let connections = Arc::new(Semaphore::new(engine.settings.max_connections));
         let leases = engine.leases.clone();
         let workers = Mutex::default();
-        let shared = Arc::new(Shared { engine, transmit, ways, rules, leases, connections, workers });
+        let bodies_kib = Arc::new(Semaphore::new(BODIES_KIB as usize));
+        let shared = Arc::new(Shared { engine, transmit, ways, rules, leases, connections, bodies_kib, workers });
         Self { shared, lanes: Mutex::default(), backlog }
     }
 

@@ -73,6 +73,7 @@ enum Progress {
 }
 
 async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option<Kept>) -> (Option<Kept>, Progress) {
+    let _room = shared.body_room(job.message.size_octets).await;
     let Some(lease) = shared.leases.take(job.id()) else {
         // Whoever has it is about to give it back: the last attempt's commit, a cancel or a suppression.
         shared.engine.store.near().give_back(job.timer);

@@ -53,6 +53,9 @@ pub struct DeliveryRecord {
     pub endpoint_enabled: bool,
 }
 
+/// The attempts of a delivery, each with its number.
+pub type NumberedAttempts = Vec<(u8, AttemptRow)>;
+
 impl Engine {
     /// Registers an endpoint with a new secret, which is given out this once.
     ///
@@ -154,7 +157,7 @@ impl Engine {
         &self,
         account: AccountId,
         id: DeliveryId,
-    ) -> Result<Option<(DeliveryRecord, Vec<(u8, AttemptRow)>)>, StoreError> {
+    ) -> Result<Option<(DeliveryRecord, NumberedAttempts)>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let key = schema::delivery(account, id);
         let Some(row) = snapshot.row::<DeliveryRow>(&key)? else { return Ok(None) };

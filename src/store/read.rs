@@ -25,6 +25,9 @@ impl Order {
     }
 }
 
+/// What a scan calls with each key and value; it goes on until that breaks or fails.
+pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
 /// Whoever can be asked for rows.
 pub trait Read {
     /// The bytes at `key`.
@@ -37,14 +40,7 @@ pub trait Read {
     ///
     /// # Errors
     /// Those of the database, and those of `each`.
-    fn scan(
-        &self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-        order: Order,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
-    ) -> Result<(), StoreError>;
+    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError>;
 
     /// The row at `key`.
     ///

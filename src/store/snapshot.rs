@@ -1,12 +1,11 @@
 //! A consistent view of everything committed. Cheap to open; never held over an await, or it pins freed pages.
 
 use std::cell::OnceCell;
-use std::ops::ControlFlow;
 
 use redb::{ReadOnlyTable, ReadTransaction};
 
 use super::error::StoreError;
-use super::read::{Order, Read};
+use super::read::{Each, Order, Read};
 use super::schema::Table;
 
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -37,14 +36,7 @@ impl Read for Snapshot {
         Ok(self.table(table)?.get(key)?.map(|guard| guard.value().to_vec()))
     }
 
-    fn scan(
-        &self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-        order: Order,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());
         }

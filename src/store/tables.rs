@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
-use super::read::{Order, Read};
+use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
 use super::timer::Timer;
@@ -158,14 +158,7 @@ impl Read for Tables<'_, '_> {
         self.batch.get(table, key)
     }
 
-    fn scan(
-        &self,
-        table: Table,
-        from: &[u8],
-        to: &[u8],
-        order: Order,
-        each: &mut dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
-    ) -> Result<(), StoreError> {
+    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());
         }

@@ -1,6 +1,8 @@
 //! Stories over the real program: `postrider dev` on a temporary directory, spoken to over HTTP as an application
 //! would. Time is virtual; nothing here sleeps to wait.
 
+#![expect(clippy::unwrap_used, reason = "a story that can't go on has failed")]
+
 mod accepting;
 mod delivering;
 mod support;

@@ -13,6 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::admin_client::SOCKET_NAME;
 use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
@@ -46,8 +47,6 @@ use crate::store::open::{OpenError, Surroundings};
 const GRACE: Duration = Duration::from_secs(30);
 /// How long callers have to hear that the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// The admin socket in the data directory.
-pub const ADMIN_SOCKET: &str = "admin.sock";
 /// Where the bound addresses are told.
 const ADDRESSES: &str = "addresses.json";
 
@@ -252,7 +251,7 @@ async fn listen(
             Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
         })?);
     }
-    let socket = directory.join(ADMIN_SOCKET);
+    let socket = directory.join(SOCKET_NAME);
     http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
     write_addresses(directory, &bound).map_err(|error| broken(ADDRESSES, &error))?;
     Ok(bound)
@@ -271,9 +270,7 @@ fn settings(config: &Config, store: &Store) -> Settings {
         queue_lifetime: config.delivery.lifetime,
         requests_per_minute: config.limits.requests_per_minute,
         quota: config.quota,
-        smtp_port: config.delivery.port,
         max_connections: config.delivery.max_connections,
-        allow: config.network.allow.clone(),
         min_free_octets: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
     }

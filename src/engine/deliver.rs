@@ -261,10 +261,7 @@ impl Shared {
 }
 
 fn record(at: Timestamp, ended_at: Timestamp, outcome: PostOutcome) -> Attempt {
-    let error = outcome.error.map(|error| {
-        let name = serde_json::to_value(error).ok();
-        name.and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
-    });
+    let error = outcome.error.map(|error| error.as_str().to_owned());
     Attempt {
         at,
         ended_at,

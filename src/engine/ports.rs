@@ -135,8 +135,7 @@ pub struct WebhookRequest {
 }
 
 /// How an attempt failed without a status (contract 5), by the name that the attempt log shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
     /// The name did not resolve.
     Dns,
@@ -154,6 +153,22 @@ pub enum PostError {
     Blocked,
     /// A status that is not 2xx.
     Status,
+}
+
+impl PostError {
+    /// The name in the attempt log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Dns => "dns",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+            Self::Reset => "reset",
+            Self::Protocol => "protocol",
+            Self::Blocked => "blocked",
+            Self::Status => "status",
+        }
+    }
 }
 
 /// What became of one request.

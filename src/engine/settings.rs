@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use crate::domain::account::QuotaLimits;
-use crate::domain::network::Network;
 use crate::domain::return_path::ReturnPathKey;
 
 /// The engine's settings.
@@ -21,12 +20,8 @@ pub struct Settings {
     pub requests_per_minute: u32,
     /// The quota of new accounts.
     pub quota: QuotaLimits,
-    /// Where mail servers listen.
-    pub smtp_port: u16,
     /// Connections to mail servers at once.
     pub max_connections: usize,
-    /// Networks that are not global but may be reached all the same.
-    pub allow: Vec<Network>,
     /// Below this many free octets no message is accepted.
     pub min_free_octets: u64,
     /// Threads that compose and sign.

@@ -8,6 +8,7 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
+use super::crash::Crashed;
 use crate::base::id::DomainId;
 use crate::base::secret::MasterKey;
 use crate::domain::sending_domain::DkimState;
@@ -26,11 +27,6 @@ pub(super) struct SigningPool {
     work: SyncSender<Work>,
     keys: Arc<KeyCache>,
 }
-
-/// The job did not come back: it panicked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("composing or signing panicked")]
-pub struct Crashed;
 
 impl SigningPool {
     /// Starts the threads. They end when the pool is dropped.

@@ -26,7 +26,6 @@ use crate::store::content::{Place, SealedBody};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, Refusal};
-use crate::store::op::domain::domain_by_name;
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
@@ -213,13 +212,9 @@ impl Workbench<'_> {
     ) -> Result<Prepared, SubmitError> {
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
-        // Faults of the message come before the account's (contract 1, order of checks), so it is composed first; the
-        // stream that it names is the domain's, if there is one.
-        let domain =
-            domain_by_name(&snapshot, account, submission.from.domain().as_str()).map_err(SubmitError::Failed)?;
-        let stream = domain.map_or(Stream::Transactional, |(_, domain)| domain.stream);
-        let composed =
-            compose(submission, &ComposeFacts { message_id: id, at: now, stream }).map_err(SubmitError::Invalid)?;
+        // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
+        let facts = ComposeFacts { message_id: id, at: now };
+        let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
         if composed.received_count > RECEIVED_HEADERS_COUNT {
             let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
             return Err(SubmitError::Invalid(Violations::of("raw", fault)));

@@ -13,7 +13,6 @@ use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::attachment::Attachment;
 use crate::domain::limits::MESSAGE_OCTETS;
-use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Parts, Submission};
 use crate::domain::violation::Violations;
 
@@ -24,8 +23,6 @@ pub struct ComposeFacts {
     pub message_id: MessageId,
     /// When it was accepted: its Date.
     pub at: Timestamp,
-    /// The stream of its sending domain.
-    pub stream: Stream,
 }
 
 /// A whole message, ready to be signed.

@@ -154,7 +154,6 @@ mod tests {
     use super::*;
     use crate::base::id::MessageId;
     use crate::base::time::Timestamp;
-    use crate::domain::stream::Stream;
     use crate::domain::submission::{Submission, SubmissionLimits};
     use crate::mail::compose::{ComposeFacts, compose};
 
@@ -165,8 +164,7 @@ mod tests {
         let serde_json::Value::Object(object) = json else { panic!("no object") };
         let limits = SubmissionLimits { queue_lifetime: std::time::Duration::from_secs(172_800) };
         let submission = Submission::lift(object, Timestamp::ZERO, limits).unwrap();
-        let facts =
-            ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO, stream: Stream::Transactional };
+        let facts = ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO };
         parts_of(&compose(&submission, &facts).unwrap().bytes, ListFields::Ours)
     }
 

@@ -1,7 +1,6 @@
 //! A worker of a lane: one kept connection, one message after the other. It goes on to the next message while the
 //! last one's outcome is being committed; its lease lasts until then.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,9 +78,8 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option
         shared.engine.store.near().give_back(job.timer);
         return (kept, Progress::Other);
     };
-    match std::panic::catch_unwind(AssertUnwindSafe(|| before_the_wire(shared, &job)))
-        .unwrap_or(Err(StoreError::Panicked))
-    {
+    let ready = caught(async { before_the_wire(shared, &job) }).await;
+    match ready.unwrap_or(Err(StoreError::Panicked)) {
         Ok(Ready::Send(message)) => {
             let tried = caught(attempt(shared, lane, &job.message, message, kept)).await;
             let Attempt { kept, end, facts } = tried.unwrap_or_else(|crashed| {

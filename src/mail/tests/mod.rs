@@ -9,14 +9,13 @@ use serde_json::{Value, json};
 use super::compose::{ComposeFacts, Composed, compose};
 use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
-use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
 
 const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
 fn facts() -> ComposeFacts {
-    ComposeFacts { message_id: MessageId(Ulid::new(AT, [7; 10])), at: AT, stream: Stream::Transactional }
+    ComposeFacts { message_id: MessageId(Ulid::new(AT, [7; 10])), at: AT }
 }
 
 fn lift(body: Value) -> Result<Submission, Violations> {

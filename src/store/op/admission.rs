@@ -5,7 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::id::{AccountId, DomainId, Ulid};
+use super::domain::domain_by_name;
+use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::domain::address::Address;
@@ -143,13 +144,7 @@ pub fn replay(
 /// The sending domain, where the key may send from it.
 fn sending_domain(read: &impl Read, question: &Question<'_>) -> Result<(DomainId, DomainRow), Stop<Refusal>> {
     let name = question.from.domain().as_str();
-    let Some(id) = read.get(Table::DomainsByName, &schema::named(question.account, name.as_bytes()))? else {
-        return Err(Stop::Refused(Refusal::DomainUnknown));
-    };
-    let id: [u8; 16] =
-        id.try_into().map_err(|_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() })?;
-    let id = DomainId(Ulid(id));
-    let Some(domain) = read.row::<DomainRow>(&schema::domain(question.account, id))? else {
+    let Some((id, domain)) = domain_by_name(read, question.account, name)? else {
         return Err(Stop::Refused(Refusal::DomainUnknown));
     };
     if question.key_stream.is_some_and(|stream| stream != domain.stream) {

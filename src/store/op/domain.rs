@@ -108,7 +108,7 @@ impl Op for RecordDomainCheck {
         row.last_checked_at = Some(now);
         let suffix = dkim_name(&row, "");
         dkim::advance(&mut row.dkim, |key| self.status_at(&format!("{}{suffix}", key.selector)) == Some(true), now);
-        row.return_path_seen = self.finding(RecordPurpose::ReturnPath, &row).unwrap_or(row.return_path_seen);
+        row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
         row.findings = self.findings.clone();
         let is_awaited = dkim::is_awaited(&row.dkim, now);
         let due = if is_awaited { step.next_check_at.min(now + ROTATION_CHECK) } else { step.next_check_at };
@@ -130,7 +130,7 @@ impl RecordDomainCheck {
         if pending == Some(true) { pending } else { active.unwrap_or(pending) }
     }
 
-    fn finding(&self, purpose: RecordPurpose, _row: &DomainRow) -> Option<bool> {
+    fn finding(&self, purpose: RecordPurpose) -> Option<bool> {
         self.findings.iter().find(|finding| finding.purpose == purpose).and_then(seen)
     }
 
@@ -220,7 +220,7 @@ pub fn domain_by_name(
     name: &str,
 ) -> Result<Option<(DomainId, DomainRow)>, StoreError> {
     let Some(id) = read.get(Table::DomainsByName, &schema::named(account, name.as_bytes()))? else { return Ok(None) };
-    let Ok(id) = <[u8; 16]>::try_from(id) else { return Ok(None) };
-    let id = DomainId(Ulid(id));
+    let damaged = |_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() };
+    let id = DomainId(Ulid(id.try_into().map_err(damaged)?));
     Ok(read.row::<DomainRow>(&schema::domain(account, id))?.map(|row| (id, row)))
 }

@@ -120,9 +120,7 @@ impl World {
             queue_lifetime: 2 * DAY,
             requests_per_minute,
             quota,
-            smtp_port: 25,
             max_connections: 8,
-            allow: Vec::new(),
             min_free_octets: 0,
             signing_threads: 1,
         };

@@ -120,7 +120,7 @@ impl Transmit for Transmitter {
 /// place of its answer to EHLO.
 const fn is_broken_tls(outcome: &Outcome) -> bool {
     match (outcome.phase, &outcome.ending) {
-        (_, Ending::Answered(_) | Ending::Loop | Ending::TooLarge { .. } | Ending::NeedsSmtpUtf8) => false,
+        (_, Ending::PolicyFailed { .. } | Ending::Answered(_) | Ending::Loop | Ending::TooLarge { .. } | Ending::NeedsSmtpUtf8) => false,
         (Phase::StartTls, _) => true,
         (Phase::Ehlo, Ending::Closed(_)) => outcome.tls.is_some(),
         (_, Ending::TlsFailed(_)) => true,

@@ -4,6 +4,7 @@
 pub mod admin_socket;
 mod broken_tls;
 pub mod clock;
+mod dane;
 pub mod dev;
 pub mod dns;
 pub mod entropy;
@@ -13,6 +14,7 @@ pub mod http_body;
 mod http_connection;
 pub mod http_listener;
 mod mail_tls;
+pub mod mta_sts;
 pub mod post;
 pub mod smtp_listener;
 mod smtp_session;

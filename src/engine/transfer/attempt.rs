@@ -15,6 +15,7 @@ use crate::engine::ports::{RouteFailure, Session, Target};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome};
+use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
@@ -187,6 +188,7 @@ async fn targets(shared: &Shared, place: &Place) -> Result<Vec<Target>, RouteFai
         source: None,
         deadlines: Deadlines::default(),
         loop_check: place.loop_check(),
+        tls: TlsRequirement::Opportunistic,
     };
     match place {
         Place::Fixed(address) => Ok(vec![target("localhost".into(), *address)]),

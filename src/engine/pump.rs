@@ -92,6 +92,7 @@ impl Pump {
                 | TimerKind::Idempotency
                 | TimerKind::Content
                 | TimerKind::EventLog
+                | TimerKind::Deliveries
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())

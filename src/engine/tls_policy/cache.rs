@@ -97,6 +97,12 @@ impl StsCache {
         })
     }
 
+    /// How long ago the domain's policy was fetched.
+    #[cfg(test)]
+    pub(super) fn age_of(&self, domain: &DomainName) -> Option<Duration> {
+        self.kept(domain).map(|row| self.engine.clock.now().since(row.fetched_at))
+    }
+
     /// Fetches again behind the back of whoever asks: what is kept holds meanwhile.
     fn renew(self: &Arc<Self>, domain: &DomainName, id: String) {
         let is_under_way = self.state().flights.get(domain).is_some_and(|flight| flight.try_lock().is_err());

@@ -3,10 +3,11 @@
 //! A DS record names its key by digest only; [`Anchors::trusted`] picks the key out of whatever the zone publishes. A
 //! name under no anchor is not validated at all: nobody can say whether its zone ought to be signed.
 
-use hickory_resolver::proto::dnssec::TrustAnchors;
-use hickory_resolver::proto::dnssec::rdata::{DNSKEY, DNSSECRData, DS};
-use hickory_resolver::proto::rr::{LowerName, Name, RData};
-use hickory_resolver::proto::serialize::txt::Parser;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hickory_resolver::proto::dnssec::rdata::{DNSKEY, DS};
+use hickory_resolver::proto::dnssec::{Algorithm, DigestType, PublicKeyBuf, TrustAnchors};
+use hickory_resolver::proto::rr::{LowerName, Name};
 
 /// The file is no trust anchor.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,27 +24,38 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Reads the records of `text`. A TTL may stand in them and means nothing.
+    /// Reads the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class may stand in them and mean nothing.
     ///
     /// # Errors
     /// Where it is no zone file, holds another record, or none.
     pub fn read(text: &str) -> Result<Self, InvalidAnchor> {
-        let invalid = |why: &dyn std::fmt::Display| InvalidAnchor { why: why.to_string() };
-        // The parser insists on a TTL and an origin.
-        let zone = Parser::new(format!("$TTL 1\n{text}\n"), None, Some(Name::root()));
-        let (_, sets) = zone.parse().map_err(|why| invalid(&why))?;
         let mut anchors = Self { keys: Vec::new(), digests: Vec::new() };
-        for record in sets.values().flat_map(|set| set.records_without_rrsigs()) {
-            match &record.data {
-                RData::DNSSEC(DNSSECRData::DNSKEY(key)) => anchors.keys.push((record.name.clone(), key.clone())),
-                RData::DNSSEC(DNSSECRData::DS(digest)) => anchors.digests.push((record.name.clone(), digest.clone())),
-                other => return Err(invalid(&format!("it holds a record of type {}", other.record_type()))),
-            }
+        for entry in entries(text) {
+            anchors.add(&entry).map_err(|why| InvalidAnchor { why: format!("{why} in \"{}\"", entry.join(" ")) })?;
         }
         if anchors.keys.is_empty() && anchors.digests.is_empty() {
-            return Err(invalid(&"it holds no record"));
+            return Err(InvalidAnchor { why: "it holds no record".to_owned() });
         }
         Ok(anchors)
+    }
+
+    /// Adds the record of one entry: owner, maybe TTL and class, type, and what the type asks for.
+    fn add(&mut self, entry: &[&str]) -> Result<(), &'static str> {
+        let (owner, rest) = entry.split_first().ok_or("there is nothing")?;
+        // Only the default TTL has nothing to say here.
+        if owner.eq_ignore_ascii_case("$TTL") {
+            return Ok(());
+        }
+        let mut owner = Name::from_ascii(owner).map_err(|_| "there is no domain name")?;
+        owner.set_fqdn(true);
+        let is_beside = |word: &&&str| word.eq_ignore_ascii_case("IN") || word.bytes().all(|byte| byte.is_ascii_digit());
+        let mut words = rest.iter().skip_while(is_beside).copied();
+        match words.next() {
+            Some(kind) if kind.eq_ignore_ascii_case("DNSKEY") => self.keys.push((owner, key(words)?)),
+            Some(kind) if kind.eq_ignore_ascii_case("DS") => self.digests.push((owner, digest(words)?)),
+            Some(_) | None => return Err("there is neither DNSKEY nor DS"),
+        }
+        Ok(())
     }
 
     /// Whether `name` is at or under an anchor.
@@ -73,6 +85,69 @@ impl Anchors {
         }
         trusted
     }
+}
+
+/// The entries of a zone file, each as its words: comments left out, what stands in parentheses taken as one line.
+fn entries(text: &str) -> Vec<Vec<&str>> {
+    let (mut entries, mut entry, mut depth) = (Vec::new(), Vec::new(), 0_u32);
+    for line in text.lines() {
+        let line = line.split(';').next().unwrap_or_default();
+        for part in line.split_inclusive(['(', ')']) {
+            let words = part.trim_end_matches(['(', ')']);
+            entry.extend(words.split_ascii_whitespace());
+            match part.as_bytes().last() {
+                Some(b'(') => depth += 1,
+                Some(b')') => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+        }
+        if depth == 0 && !entry.is_empty() {
+            entries.push(std::mem::take(&mut entry));
+        }
+    }
+    entries.extend((!entry.is_empty()).then_some(entry));
+    entries
+}
+
+fn key<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<DNSKEY, &'static str> {
+    let flags: u16 = number(words.next()).ok_or("there are no flags")?;
+    let protocol: u8 = number(words.next()).ok_or("there is no protocol")?;
+    let algorithm = words.next().and_then(algorithm).ok_or("there is no algorithm that is known")?;
+    let key = STANDARD.decode(words.collect::<String>()).map_err(|_| "the key is not base64")?;
+    if protocol != 3 || key.is_empty() {
+        return Err("there is no key of DNSSEC");
+    }
+    Ok(DNSKEY::with_flags(flags, PublicKeyBuf::new(key, algorithm)))
+}
+
+fn digest<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<DS, &'static str> {
+    let tag = number(words.next()).ok_or("there is no key tag")?;
+    let algorithm = words.next().and_then(algorithm).ok_or("there is no algorithm that is known")?;
+    let kind: u8 = number(words.next()).ok_or("there is no digest type")?;
+    let digest = hex::decode(words.collect::<String>()).map_err(|_| "the digest is not hexadecimal")?;
+    if digest.is_empty() {
+        return Err("there is no digest");
+    }
+    Ok(DS::new(tag, algorithm, DigestType::from(kind), digest))
+}
+
+fn number<T: std::str::FromStr>(word: Option<&str>) -> Option<T> {
+    word.and_then(|word| word.parse().ok())
+}
+
+/// By number or by mnemonic (RFC 8624 3.1); one that can't be validated anchors nothing.
+fn algorithm(word: &str) -> Option<Algorithm> {
+    let named = match word.to_ascii_uppercase().as_str() {
+        "RSASHA1" => 5,
+        "RSASHA1-NSEC3-SHA1" => 7,
+        "RSASHA256" => 8,
+        "RSASHA512" => 10,
+        "ECDSAP256SHA256" => 13,
+        "ECDSAP384SHA384" => 14,
+        "ED25519" => 15,
+        number => number.parse().ok()?,
+    };
+    Some(Algorithm::from_u8(named)).filter(|algorithm| algorithm.is_supported())
 }
 
 #[cfg(test)]
@@ -117,9 +192,15 @@ mod tests {
     fn what_is_no_anchor_is_told_why() {
         for (text, why) in [
             ("", "it holds no record"),
-            ("; nothing\n", "it holds no record"),
-            (". A 127.0.0.1\n", "it holds a record of type A"),
-            (". DS 1 8\n", "digest type not present"),
+            ("; nothing\n$TTL 60\n", "it holds no record"),
+            (". A 127.0.0.1\n", "there is neither DNSKEY nor DS in \". A 127.0.0.1\""),
+            (". DS 1 8\n", "there is no digest type"),
+            (". DS 1 8 2\n", "there is no digest"),
+            (". DS 1 8 2 xy\n", "the digest is not hexadecimal"),
+            (". DS 1 200 2 00\n", "there is no algorithm that is known"),
+            (". DNSKEY 257 3 8 (\n=)\n", "the key is not base64"),
+            (". DNSKEY 257 4 8 AAAA\n", "there is no key of DNSSEC"),
+            ("a..b DS 1 8 2 00\n", "there is no domain name"),
         ] {
             let fault = Anchors::read(text).unwrap_err().to_string();
             assert!(fault.contains(why) && fault.contains("zone-file form"), "{fault}");

@@ -71,9 +71,13 @@ pub(super) struct SignedZone {
 
 impl SignedZone {
     pub(super) fn new(origin: &str, records: &str, key: Option<Arc<ZoneKey>>) -> Self {
-        let published = key.as_ref().map(|key| key.key_record()).unwrap_or_default();
-        let text = format!("$ORIGIN {origin}\n$TTL 300\n{HEAD}{records}{published}");
-        let (origin, sets) = Parser::new(text, None, Some(Name::from_ascii(origin).unwrap())).parse().unwrap();
+        let text = format!("$ORIGIN {origin}\n$TTL 300\n{HEAD}{records}");
+        let (origin, mut sets) = Parser::new(text, None, Some(Name::from_ascii(origin).unwrap())).parse().unwrap();
+        if let Some(key) = &key {
+            let mut set = RecordSet::with_ttl(origin.clone(), RecordType::DNSKEY, 300);
+            set.add_rdata(RData::DNSSEC(DNSSECRData::DNSKEY(key.public.clone())));
+            sets.insert(RrKey::new(LowerName::new(&origin), RecordType::DNSKEY), set);
+        }
         Self { origin, sets, key }
     }
 

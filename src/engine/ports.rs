@@ -120,7 +120,7 @@ pub struct Target {
 
 /// The way to mail servers.
 pub trait Transmit: Send + Sync {
-    /// Opens a session: connection, greeting, EHLO, and STARTTLS where it is offered or asked for. Where that fails, the
+    /// Opens a session: connection, greeting, EHLO, and STARTTLS where it is offered or required. Where that fails, the
     /// outcome says in which phase and how.
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }

@@ -20,7 +20,7 @@ use crate::smtp::mta_sts::{StsMode, StsPolicy};
 use crate::smtp::outcome::{Ending, Outcome};
 use crate::smtp::tls_policy::{DaneTerms, TlsFault, TlsRequirement};
 use crate::smtp::tlsa::{Association, TlsaRecord};
-use crate::store::op::tls_report::{Counted, CountTlsSession};
+use crate::store::op::tls_report::{CountTlsSession, Counted};
 use crate::store::row::tls_policy::PolicyType;
 
 /// The policies of all receiving domains.

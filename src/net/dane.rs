@@ -27,7 +27,8 @@ pub(super) fn verify(chain: &[CertificateDer<'_>], terms: &DaneTerms) -> Result<
     let Some((server, rest)) = chain.split_first() else {
         return Err((TlsFault::ValidationFailure, "the server has no certificate".to_owned()));
     };
-    let mut last = (TlsFault::ValidationFailure, "the server's certificate matches none of its TLSA records".to_owned());
+    let no_match = "the server's certificate matches none of its TLSA records";
+    let mut last = (TlsFault::ValidationFailure, no_match.to_owned());
     for record in &terms.associations {
         match record.usage {
             // RFC 7672 3.1.1: neither the name nor the time counts.
@@ -199,7 +200,8 @@ mod tests {
         let good = pki(2099);
         let junk = CertificateDer::from(b"junk".to_vec());
         let data = b"junk".to_vec();
-        let own = Association { usage: Usage::Server, selector: Selector::Certificate, matching: Matching::Exact, data };
+        let own =
+            Association { usage: Usage::Server, selector: Selector::Certificate, matching: Matching::Exact, data };
         assert!(good.verdict_of(&[junk], own.clone(), HOST).is_err());
         assert!(good.verdict_of(&[], own, HOST).is_err());
     }

@@ -2,7 +2,8 @@
 //!
 //! Made once at start. Every look-up is bounded in time and in number, cached by its TTL on the program's own clock
 //! (so that the virtual one moves it too), and asked once however many wait for it. `mail_hosts` is RFC 5321 5.1 with
-//! what contract 6 adds. With a trust anchor, what is not as its zone has signed it is no answer. Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
+//! what contract 6 adds. With a trust anchor, what is not as its zone has signed it is no answer.
+//! Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
 
 mod anchor;
 mod cache;

@@ -1,8 +1,8 @@
 //! The way to mail servers over TCP: implements the engine's [`Transmit`] with the SMTP client machine.
 //!
 //! Where no policy says more, TLS is opportunistic: STARTTLS where it is offered, with any certificate; a server whose
-//! TLS turns out to be broken is asked again in clear at once, and for an hour not in any other way. Where a policy asks
-//! for more there is a session that gives it, or none.
+//! TLS turns out to be broken is asked again in clear at once, and for an hour not in any other way. Where a policy
+//! asks for more there is a session that gives it, or none.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -135,7 +135,14 @@ impl Transmit for Transmitter {
 /// place of its answer to EHLO.
 const fn is_broken_tls(outcome: &Outcome) -> bool {
     match (outcome.phase, &outcome.ending) {
-        (_, Ending::PolicyFailed { .. } | Ending::Answered(_) | Ending::Loop | Ending::TooLarge { .. } | Ending::NeedsSmtpUtf8) => false,
+        (
+            _,
+            Ending::PolicyFailed { .. }
+            | Ending::Answered(_)
+            | Ending::Loop
+            | Ending::TooLarge { .. }
+            | Ending::NeedsSmtpUtf8,
+        ) => false,
         (Phase::StartTls, _) => true,
         (Phase::Ehlo, Ending::Closed(_)) => outcome.tls.is_some(),
         (_, Ending::TlsFailed(_)) => true,

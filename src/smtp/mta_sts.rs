@@ -77,7 +77,8 @@ impl StsPolicy {
     /// # Errors
     /// What it lacks.
     pub fn read(text: &str) -> Result<Self, InvalidPolicy> {
-        let pairs = || text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key.trim(), value.trim()));
+        let pairs =
+            || text.lines().filter_map(|line| line.split_once(':')).map(|(key, value)| (key.trim(), value.trim()));
         let first = |wanted: &str| pairs().find(|(key, _)| *key == wanted).map(|(_, value)| value);
         if first("version") != Some("STSv1") {
             return Err(InvalidPolicy::Version);
@@ -168,7 +169,8 @@ mod tests {
 
     #[test]
     fn a_policy_is_read_line_by_line_and_held_to_a_year() {
-        let text = "version: STSv1\r\nmode: enforce\r\nmx: mail.Example.com\r\nmx: *.example.net.\r\nmax_age: 604800\r\n";
+        let text =
+            "version: STSv1\r\nmode: enforce\r\nmx: mail.Example.com\r\nmx: *.example.net.\r\nmax_age: 604800\r\n";
         let policy = StsPolicy::read(text).unwrap();
         let servers = vec!["mail.example.com".to_owned(), "*.example.net".to_owned()];
         assert_eq!(policy, StsPolicy { mode: StsMode::Enforce, max_age: Duration::from_secs(604_800), servers });
@@ -208,7 +210,9 @@ mod tests {
         for name in ["mail.example.com", "MAIL.example.com.", "mx1.example.net", "mx2.Example.Net"] {
             assert!(policy.admits(name), "{name}");
         }
-        for name in ["mx.example.com", "example.net", "a.mx.example.net", ".example.net", "mail.example.com.evil.example"] {
+        for name in
+            ["mx.example.com", "example.net", "a.mx.example.net", ".example.net", "mail.example.com.evil.example"]
+        {
             assert!(!policy.admits(name), "{name}");
         }
     }

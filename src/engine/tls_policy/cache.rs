@@ -128,11 +128,7 @@ impl StsCache {
             let kept = self.kept(domain);
             // Whoever waited finds what the one before has brought, or that it brought nothing.
             let is_done = what == What::New && kept.as_ref().is_some_and(|row| row.id == id);
-            if is_done || self.has_failed(domain, &id) {
-                known(kept, None)
-            } else {
-                self.ask(domain, id, kept).await
-            }
+            if is_done || self.has_failed(domain, &id) { known(kept, None) } else { self.ask(domain, id, kept).await }
         };
         // The others that wait have it in hand; the last one's map entry goes with it.
         if Arc::strong_count(&flight) <= 2 {

@@ -316,9 +316,19 @@ async fn what_would_not_do_under_a_policy_in_testing_is_delivered_and_counted() 
         world.policies.count_opened(&policy, &required, host, tls);
     }
     let ending = Ending::TlsFailed("alert".to_owned());
-    world.policies.count_refused(&policy, &required, MX, &Outcome { phase: Phase::StartTls, ending, peer: None, tls: None });
+    world.policies.count_refused(
+        &policy,
+        &required,
+        MX,
+        &Outcome { phase: Phase::StartTls, ending, peer: None, tls: None },
+    );
     let ending = Ending::TimedOut;
-    world.policies.count_refused(&policy, &required, MX, &Outcome { phase: Phase::Connect, ending, peer: None, tls: None });
+    world.policies.count_refused(
+        &policy,
+        &required,
+        MX,
+        &Outcome { phase: Phase::Connect, ending, peer: None, tls: None },
+    );
     let counted = world.counted(PolicyType::Sts).await;
     let faults: Vec<_> = counted.details.iter().map(|detail| detail.fault.as_str()).collect();
     assert_eq!((counted.successes, counted.failures), (1, 4));

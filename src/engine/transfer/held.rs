@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::Shared;
 use super::way::Place;
 use crate::domain::event::TlsFacts;
@@ -25,7 +23,8 @@ pub(super) struct Agreement {
     domain: Option<DomainName>,
     /// What that domain asks for; no more than what the connection was opened under.
     pub(super) required: TlsRequirement,
-    at: Instant,
+    /// On the program's monotonic clock.
+    at: Duration,
 }
 
 /// The policy of one recipient's domain; none for mail that stays in the house.
@@ -47,7 +46,7 @@ impl<'a> Held<'a> {
     /// That a connection opened under `required` is enough.
     pub(super) fn agreement(&self, required: TlsRequirement) -> Agreement {
         let domain = self.policy.as_ref().map(|policy| policy.domain.clone());
-        Agreement { domain, required, at: Instant::now() }
+        Agreement { domain, required, at: self.shared.engine.clock.monotonic() }
     }
 
     /// What a session with `host` must be secured by.
@@ -65,14 +64,10 @@ impl<'a> Held<'a> {
 
     /// Whether a session to `target`, secured by `tls` and last found enough by `agreed`, is all that this message's
     /// domain asks for.
-    pub(super) async fn renewed(
-        &self,
-        target: &Target,
-        tls: Option<TlsFacts>,
-        agreed: Agreement,
-    ) -> Option<Agreement> {
+    pub(super) async fn renewed(&self, target: &Target, tls: Option<TlsFacts>, agreed: Agreement) -> Option<Agreement> {
         let Some(policy) = &self.policy else { return Some(agreed) };
-        if agreed.domain.as_ref() == Some(&policy.domain) && agreed.at.elapsed() < AGREED {
+        let age = self.shared.engine.clock.monotonic().saturating_sub(agreed.at);
+        if agreed.domain.as_ref() == Some(&policy.domain) && age < AGREED {
             return Some(agreed);
         }
         let hosts = self.shared.engine.resolver.mail_hosts(&policy.domain).await.ok()?;

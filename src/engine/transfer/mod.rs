@@ -109,8 +109,7 @@ impl Transfers {
         let workers = Mutex::default();
         let bodies_kib = Arc::new(Semaphore::new(BODIES_KIB as usize));
         let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, ways.port);
-        let shared =
-            Arc::new(Shared { engine, transmit, ways, rules, tls, leases, connections, bodies_kib, workers });
+        let shared = Arc::new(Shared { engine, transmit, ways, rules, tls, leases, connections, bodies_kib, workers });
         Self { shared, lanes: Mutex::default(), backlog }
     }
 

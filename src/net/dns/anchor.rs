@@ -24,7 +24,7 @@ pub struct Anchors {
 }
 
 impl Anchors {
-    /// Reads the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class may stand in them and mean nothing.
+    /// Reads the records of `text` (RFC 1035 5, RFC 4034 2.2 and 5.3). TTL and class may stand there and mean nothing.
     ///
     /// # Errors
     /// Where it is no zone file, holds another record, or none.
@@ -48,7 +48,8 @@ impl Anchors {
         }
         let mut owner = Name::from_ascii(owner).map_err(|_| "there is no domain name")?;
         owner.set_fqdn(true);
-        let is_beside = |word: &&&str| word.eq_ignore_ascii_case("IN") || word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_beside =
+            |word: &&&str| word.eq_ignore_ascii_case("IN") || word.bytes().all(|byte| byte.is_ascii_digit());
         let mut words = rest.iter().skip_while(is_beside).copied();
         match words.next() {
             Some(kind) if kind.eq_ignore_ascii_case("DNSKEY") => self.keys.push((owner, key(words)?)),

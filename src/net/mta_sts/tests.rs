@@ -117,7 +117,10 @@ async fn whatever_is_not_a_short_plain_text_is_no_policy() {
         (answer("200 OK", "text/html", TEXT), "not text/plain"),
         (answer("200 OK", "text/plain", &long), "larger than 64 KiB"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".to_owned(), "not text/plain"),
-        ("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nabc".to_owned(), "could not be asked"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nabc".to_owned(),
+            "could not be asked",
+        ),
         ("220 mail.example ESMTP\r\n".to_owned(), "could not be asked"),
         (String::new(), "did not answer in time"),
     ] {

@@ -1,4 +1,4 @@
-//! Keeping the MTA-STS policies of receiving domains (RFC 8461): each until its own time is over, by a timer of its own.
+//! Keeping the MTA-STS policies of receiving domains (RFC 8461): each until its own time is over, by its own timer.
 
 use serde::{Deserialize, Serialize};
 

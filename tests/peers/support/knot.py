@@ -46,7 +46,7 @@ class Knot:
 
     def __init__(self, folder: Path, signed: bool = False):
         self.folder, self.signed = folder, signed
-        folder.mkdir(parents=True)
+        (folder / "db").mkdir(parents=True)
         self.port = free_port()
         self.server = f"{LOOPBACK}:{self.port}"
         self.records: dict[tuple[str, str], list[str]] = {}

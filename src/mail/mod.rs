@@ -11,6 +11,7 @@ mod part;
 pub mod raw;
 pub mod read;
 mod relaxed;
+pub mod report;
 mod section;
 mod structure;
 

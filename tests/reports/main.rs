@@ -7,3 +7,5 @@
 mod laws;
 
 mod corpus;
+mod malformed;
+mod mutations;

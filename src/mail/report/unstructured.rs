@@ -82,7 +82,7 @@ pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     }
     let words = before_copy(&words(message)?);
     let opening = words.to_lowercase();
-    let is_of_system = says(&lower("From"), &SYSTEMS) || message.value("From").is_none();
+    let is_of_system = says(&lower("From"), &SYSTEMS);
     let is_bounce = message.value("X-Failed-Recipients").is_some()
         || is_qsbmf(&opening)
         || (is_of_system && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));

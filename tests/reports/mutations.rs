@@ -1,6 +1,7 @@
 //! Whatever bytes: good messages cut, turned, spliced and mixed. The seed is fixed, so a failure repeats; the fuzz
 //! target goes where chance does not.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use postrider::mail::report::{Report, read};
@@ -75,6 +76,17 @@ fn the_laws_hold_of_every_mutation() {
             let other = &messages[chance.below(messages.len())];
             laws::check(&mutated(message, other, &mut chance));
         }
+    }
+}
+
+/// Inputs that reached what nothing had reached before, and those that once broke a law.
+#[test]
+fn what_the_fuzzer_found_stays_harmless() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/reports");
+    let paths: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!paths.is_empty());
+    for path in paths {
+        laws::check(&std::fs::read(path).unwrap());
     }
 }
 

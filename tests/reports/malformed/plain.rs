@@ -40,6 +40,8 @@ const FAULTS: &[Fault<'_>] = &[
     ("plain: delayed in its words", "could not be delivered to", "is delayed on its way to", Unknown),
     ("plain: to be tried again", "could not be delivered to", "could not be delivered and will be retried to", Unknown),
     ("plain: success", "Mail delivery failed: returning message to sender", "Successful mail delivery", Unknown),
+    ("plain: unsuccessful", "Mail delivery failed: returning message to sender", "Unsuccessful mail delivery", Bounce),
+    ("plain: unsuccessful in its words", "could not be delivered to", "was unsuccessful in reaching", Bounce),
     ("plain: failed recipients empty", "X-Failed-Recipients: bob@example.net", "X-Failed-Recipients:", Bounce),
     ("plain: words behind the copy", "\nA message", "\n--- original message ---\nA message", Bounce),
     ("plain: auto-submitted", "X-Failed-Recipients", "Auto-Submitted: auto-replied\nX-Failed-Recipients", Bounce),

@@ -1,8 +1,8 @@
 //! One reply of an SMTP server (RFC 5321 4.2), kept as received, and the parser that reads it off the wire.
 //!
 //! The parser takes every legal shape and those that merely exist (571, `250` without text, no blank behind the code,
-//! bare LF, Latin-1, codes that differ from line to line); its caps hold before a newline arrives, so no server can make
-//! it grow.
+//! bare LF, Latin-1, codes that differ from line to line); its caps hold before a newline arrives, so no server can
+//! make it grow.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -50,8 +50,8 @@ impl Reply {
     }
 
     /// What the lines say after their codes, and after their enhanced codes, in one line and in lower case: what rules
-    /// look for phrases in, 4 KiB of it at most. Words that hold an `@` are left out, for an address proves nothing about
-    /// the refusal. A line that is no UTF-8 is read as Latin-1, which some servers write still.
+    /// look for phrases in, 4 KiB of it at most. Words that hold an `@` are left out, for an address proves nothing
+    /// about the refusal. A line that is no UTF-8 is read as Latin-1, which some servers write still.
     pub fn words(&self) -> String {
         let mut words = String::new();
         for line in &self.lines {

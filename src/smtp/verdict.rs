@@ -109,7 +109,8 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
             next(Scope::Site, why)
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot if reply.is_permanent() => {
-            Verdict::Bounced(why)
+            // Nobody has named the recipient before RCPT.
+            Verdict::Bounced(Bounce { suppressed: why.suppressed && phase != Phase::Mail, ..why })
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => {
             let retry_after = retry_after(&reply.words());
@@ -231,6 +232,16 @@ mod tests {
         assert_eq!(asked(Phase::Rcpt, "450-4.2.0 Greylisted, try again\n450 4.2.0 in 300 seconds"), Some(310));
         assert_eq!(asked(Phase::Dot, "451 4.7.1 Try again later"), None);
         assert_eq!(asked(Phase::Rcpt, "421 Try again in 300 seconds"), None, "that is the site's");
+    }
+
+    #[test]
+    fn a_refusal_before_the_recipient_was_named_suppresses_nobody() {
+        for (phase, suppressed) in [(Phase::Mail, false), (Phase::Rcpt, true), (Phase::Dot, true)] {
+            match judge(&answered(phase, "550 5.1.1 No such user"), "mx.b.example", Rules::built_in()) {
+                Verdict::Bounced(bounce) => assert_eq!(bounce.suppressed, suppressed, "{phase:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

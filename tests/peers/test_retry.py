@@ -70,7 +70,7 @@ def test_a_greylisting_postfix_gets_the_message_at_the_second_attempt(dev, knot,
 
 
 def test_a_server_that_names_a_longer_wait_than_the_schedule_gets_it_once(dev, knot, postfix, policy):
-    policy.answers["hint@recipient.test"] = [
+    policy.answers["grey@recipient.test"] = [
         "451 4.7.1 Greylisted, try again in 300 seconds",
         "451 4.7.1 Greylisted, try again in 30 seconds",
     ]
@@ -79,7 +79,7 @@ def test_a_server_that_names_a_longer_wait_than_the_schedule_gets_it_once(dev, k
         '[network]\nallow = ["127.0.0.0/8"]\n'
     )
     service = dev("--virtual-clock", "--deliver", config=config)
-    sent = service.api.accept(MESSAGE | {"to": "hint@recipient.test"})
+    sent = service.api.accept(MESSAGE | {"to": "grey@recipient.test"})
     service.advance(0)
     assert 300 <= seconds_until_retry(service.api.message(sent["id"])) <= 312
 

@@ -99,7 +99,7 @@ fn push_words(text: &str, words: &mut String) {
 }
 
 /// What a line says after its code.
-fn said(line: &[u8]) -> &[u8] {
+pub(super) fn said(line: &[u8]) -> &[u8] {
     let text = line.get(3..).unwrap_or_default();
     text.strip_prefix(b" ").or_else(|| text.strip_prefix(b"-")).unwrap_or(text)
 }

@@ -23,6 +23,7 @@ const AT_ONCE: usize = 8;
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Serves housekeeping timers.
+#[derive(Clone)]
 pub(super) struct Sweeper {
     engine: Arc<Engine>,
     permits: Arc<tokio::sync::Semaphore>,

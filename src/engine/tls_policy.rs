@@ -7,7 +7,7 @@
 
 mod cache;
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(super) struct TlsPolicies {
 }
 
 /// What one domain asks for, as far as it is known at this moment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DomainPolicy {
     pub(super) domain: DomainName,
     sts: Option<Arc<StsPolicy>>,

@@ -1,8 +1,11 @@
 //! What is to become of a message after a try: judged from the outcome alone (contract 6).
 
+use std::time::Duration;
+
 use super::finding;
 use super::outcome::{Ending, Outcome, Phase};
 use super::reply::Reply;
+use super::retry_hint::retry_after;
 use super::rules::Rules;
 use crate::domain::event::Bounce;
 
@@ -30,6 +33,8 @@ pub struct Deferral {
     pub why: Bounce,
     /// Whether the server may have taken the message all the same.
     pub is_outcome_unknown: bool,
+    /// How long the server asks to be left alone, where it names a time for this message.
+    pub retry_after: Option<Duration>,
 }
 
 /// Who has to wait after a transient failure.
@@ -70,14 +75,14 @@ impl From<LastWord> for Verdict {
     }
 }
 
-/// Judges a try.
-pub fn judge(outcome: &Outcome, rules: &Rules) -> Verdict {
+/// Judges a try at the server named `host`.
+pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
     match (&outcome.ending, outcome.phase) {
         (Ending::Loop, _) => Verdict::NextServer(LastWord::Bounced(finding::loops_back())),
         (Ending::TooLarge { limit }, _) => Verdict::NextServer(LastWord::Bounced(finding::too_large(*limit))),
         (Ending::NeedsSmtpUtf8, _) => Verdict::NextServer(LastWord::Bounced(finding::needs_smtputf8())),
         (_, Phase::Rset) => Verdict::Reconnect,
-        (Ending::Answered(reply), phase) => judge_answer(reply, phase, rules),
+        (Ending::Answered(reply), phase) => judge_answer(reply, phase, host, rules),
         (Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_), Phase::Dot) => {
             // Another server might get a message that this one has taken.
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
@@ -91,11 +96,11 @@ pub fn judge(outcome: &Outcome, rules: &Rules) -> Verdict {
     }
 }
 
-fn judge_answer(reply: &Reply, phase: Phase, rules: &Rules) -> Verdict {
+fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdict {
     if phase == Phase::Dot && reply.is_positive() {
         return Verdict::Delivered;
     }
-    let why = rules.explain_reply(reply);
+    let why = rules.explain_reply(reply, Some(host));
     if reply.code == 421 {
         return Verdict::Deferred(deferral(Scope::Site, why, false));
     }
@@ -105,10 +110,12 @@ fn judge_answer(reply: &Reply, phase: Phase, rules: &Rules) -> Verdict {
             next(Scope::Site, why)
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot if reply.is_permanent() => {
-            Verdict::Bounced(why)
+            // Nobody has named the recipient before RCPT.
+            Verdict::Bounced(Bounce { suppressed: why.suppressed && phase != Phase::Mail, ..why })
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => {
-            Verdict::Deferred(deferral(Scope::Message, why, false))
+            let retry_after = retry_after(&reply.words());
+            Verdict::Deferred(Deferral { retry_after, ..deferral(Scope::Message, why, false) })
         }
     }
 }
@@ -127,7 +134,7 @@ fn next(scope: Scope, why: Bounce) -> Verdict {
 
 fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
     // What is tried again blames no address.
-    Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown }
+    Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown, retry_after: None }
 }
 
 #[cfg(test)]
@@ -147,7 +154,7 @@ mod tests {
     /// A verdict in one word, and the scope or the enhanced status.
     fn told(outcome: &Outcome) -> String {
         let of = |deferral: &Deferral| format!("{:?} {:?}", deferral.scope, deferral.is_outcome_unknown);
-        match judge(outcome, Rules::built_in()) {
+        match judge(outcome, "mx.b.example", Rules::built_in()) {
             Verdict::Delivered => "delivered".to_owned(),
             Verdict::Deferred(deferral) => format!("deferred {}", of(&deferral)),
             Verdict::Bounced(bounce) => format!("bounced {:?} {:?}", bounce.kind, bounce.source),
@@ -224,9 +231,30 @@ mod tests {
     }
 
     #[test]
+    fn a_time_that_the_server_names_for_the_message_is_kept() {
+        let asked = |phase, text: &str| match judge(&answered(phase, text), "mx.b.example", Rules::built_in()) {
+            Verdict::Deferred(deferral) => deferral.retry_after.map(|wait| wait.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(asked(Phase::Rcpt, "450-4.2.0 Greylisted, try again\n450 4.2.0 in 300 seconds"), Some(310));
+        assert_eq!(asked(Phase::Dot, "451 4.7.1 Try again later"), None);
+        assert_eq!(asked(Phase::Rcpt, "421 Try again in 300 seconds"), None, "that is the site's");
+    }
+
+    #[test]
+    fn a_refusal_before_the_recipient_was_named_suppresses_nobody() {
+        for (phase, suppressed) in [(Phase::Mail, false), (Phase::Rcpt, true), (Phase::Dot, true)] {
+            match judge(&answered(phase, "550 5.1.1 No such user"), "mx.b.example", Rules::built_in()) {
+                Verdict::Bounced(bounce) => assert_eq!(bounce.suppressed, suppressed, "{phase:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn nothing_that_is_tried_again_suppresses() {
         for text in ["450 5.1.1 user unknown", "550 5.1.1 user unknown"] {
-            match judge(&answered(Phase::Greeting, text), Rules::built_in()) {
+            match judge(&answered(Phase::Greeting, text), "mx.b.example", Rules::built_in()) {
                 Verdict::NextServer(LastWord::Deferred(deferral)) => assert!(!deferral.why.suppressed),
                 other => panic!("{other:?}"),
             }

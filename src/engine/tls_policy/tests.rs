@@ -24,7 +24,7 @@ use crate::store::row::tls_policy::TlsReportRow;
 use crate::store::schema;
 
 const HOUR: Duration = Duration::from_secs(3600);
-const MX: &str = "mx.example.test";
+pub(in crate::engine) const MX: &str = "mx.example.test";
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
@@ -40,7 +40,7 @@ impl Clock for SetClock {
 
 /// Names and the one policy host, as the story has them at the moment.
 #[derive(Default)]
-struct Outside {
+pub(in crate::engine) struct Outside {
     txt: Mutex<Option<String>>,
     tlsa: Mutex<HashMap<String, Result<Vec<TlsaRecord>, LookupFailure>>>,
     policy: Mutex<Option<String>>,
@@ -80,15 +80,15 @@ impl PolicyHosts for Outside {
     }
 }
 
-struct World {
-    outside: Arc<Outside>,
+pub(in crate::engine) struct World {
+    pub(in crate::engine) outside: Arc<Outside>,
     clock: SetClock,
-    policies: TlsPolicies,
+    pub(in crate::engine) policies: TlsPolicies,
     _directory: tempfile::TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(in crate::engine) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(1_700_000_000_000)));
         let (entropy, wall) = (Arc::new(SeededEntropy::new(1)), clock.clone());
@@ -111,11 +111,11 @@ impl World {
         Self { outside, clock, policies, _directory: directory }
     }
 
-    fn announces(&self, id: &str) {
+    pub(in crate::engine) fn announces(&self, id: &str) {
         *self.outside.txt.lock().unwrap() = Some(format!("v=STSv1; id={id};"));
     }
 
-    fn publishes(&self, mode: &str, server: &str) {
+    pub(in crate::engine) fn publishes(&self, mode: &str, server: &str) {
         let text = format!("version: STSv1\nmode: {mode}\nmx: {server}\nmax_age: 604800\n");
         *self.outside.policy.lock().unwrap() = Some(text);
     }
@@ -124,11 +124,15 @@ impl World {
         *self.outside.policy.lock().unwrap() = None;
     }
 
+    pub(in crate::engine) fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.policies.engine)
+    }
+
     fn has_tlsa(&self, records: Result<Vec<TlsaRecord>, LookupFailure>) {
         self.outside.tlsa.lock().unwrap().insert(format!("_25._tcp.{MX}"), records);
     }
 
-    fn passes(&self, time: Duration) {
+    pub(in crate::engine) fn passes(&self, time: Duration) {
         self.clock.0.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
@@ -161,7 +165,7 @@ impl World {
     }
 }
 
-fn domain() -> DomainName {
+pub(in crate::engine) fn domain() -> DomainName {
     "example.test".parse().unwrap()
 }
 

@@ -143,7 +143,7 @@ impl Trial<'_> {
             },
             Err(outcome) => {
                 self.note(&outcome);
-                judge(&outcome, &self.shared.rules)
+                judge(&outcome, &target.host, &self.shared.rules)
             }
         }
     }
@@ -157,7 +157,7 @@ impl Trial<'_> {
             // The connection may have been opened under another domain's policy.
             tls.policy = agreed.required.policy();
         }
-        let verdict = judge(&outcome, &self.shared.rules);
+        let verdict = judge(&outcome, &target.host, &self.shared.rules);
         if session.is_reusable() {
             self.kept = Some(Kept { target, session, agreed });
         } else {
@@ -186,10 +186,12 @@ impl Trial<'_> {
             Verdict::Delivered => TransferEnd::Delivered,
             Verdict::Bounced(bounce) | Verdict::NextServer(LastWord::Bounced(bounce)) => TransferEnd::Bounced(bounce),
             Verdict::Deferred(deferral) | Verdict::NextServer(LastWord::Deferred(deferral)) => {
+                let now = self.shared.engine.clock.now();
                 if deferral.scope == Scope::Site {
-                    lane.pushed_back(self.shared.engine.clock.now());
+                    lane.pushed_back(now);
                 }
-                deferred(deferral.why)
+                let not_before = deferral.retry_after.map(|wait| now + wait);
+                TransferEnd::Deferred { bounce: Some(deferral.why), not_before }
             }
             Verdict::Reconnect => deferred(finding::closed("")),
         }
@@ -235,9 +237,8 @@ const fn deferred(why: Bounce) -> TransferEnd {
 }
 
 fn nowhere() -> Verdict {
-    let deferral =
-        Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false };
-    Verdict::Deferred(deferral)
+    let why = finding::closed("no server could be used");
+    Verdict::Deferred(Deferral { scope: Scope::Site, why, is_outcome_unknown: false, retry_after: None })
 }
 
 /// What the DNS alone says (contract 6).

@@ -14,14 +14,14 @@ use crate::smtp::outcome::Outcome;
 use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict};
 
-/// How long a connection serves a domain without its policy being asked again.
+/// How long a connection serves a domain under one policy without its names being looked up again.
 const AGREED: Duration = Duration::from_secs(60);
 
 /// What a connection was last found to be enough for.
 #[derive(Clone)]
 pub(super) struct Agreement {
-    domain: Option<DomainName>,
-    /// What that domain asks for; no more than what the connection was opened under.
+    policy: Option<DomainPolicy>,
+    /// What that policy asks for; no more than what the connection was opened under.
     pub(super) required: TlsRequirement,
     /// On the program's monotonic clock.
     at: Duration,
@@ -45,8 +45,7 @@ impl<'a> Held<'a> {
 
     /// That a connection opened under `required` is enough.
     pub(super) fn agreement(&self, required: TlsRequirement) -> Agreement {
-        let domain = self.policy.as_ref().map(|policy| policy.domain.clone());
-        Agreement { domain, required, at: self.shared.engine.clock.monotonic() }
+        Agreement { policy: self.policy.clone(), required, at: self.shared.engine.clock.monotonic() }
     }
 
     /// What a session with `host` must be secured by.
@@ -67,7 +66,7 @@ impl<'a> Held<'a> {
     pub(super) async fn renewed(&self, target: &Target, tls: Option<TlsFacts>, agreed: Agreement) -> Option<Agreement> {
         let Some(policy) = &self.policy else { return Some(agreed) };
         let age = self.shared.engine.clock.monotonic().saturating_sub(agreed.at);
-        if agreed.domain.as_ref() == Some(&policy.domain) && age < AGREED {
+        if agreed.policy.as_ref() == Some(policy) && age < AGREED {
             return Some(agreed);
         }
         let hosts = self.shared.engine.resolver.mail_hosts(&policy.domain).await.ok()?;
@@ -88,5 +87,9 @@ impl<'a> Held<'a> {
 
 fn left_out(unfit: &Unfit) -> Verdict {
     let why = finding::policy_failed(&unfit.why);
-    Verdict::NextServer(LastWord::Deferred(Deferral { scope: Scope::Message, why, is_outcome_unknown: false }))
+    let deferral = Deferral { scope: Scope::Message, why, is_outcome_unknown: false, retry_after: None };
+    Verdict::NextServer(LastWord::Deferred(deferral))
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,11 +127,12 @@ impl Trial<'_> {
     async fn over_new_connection(&mut self, candidate: Candidate) -> Verdict {
         let Candidate { mut target, host } = candidate;
         self.facts.mx_host = Some(target.host.to_string());
-        self.facts.mx_ip = Some(target.address.ip().to_string());
+        self.facts.mx_ip = None;
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
             Err(left_out) => return left_out,
         };
+        self.facts.mx_ip = Some(target.address.ip().to_string());
         let agreed = self.held.agreement(target.tls.clone());
         let opened = self.shared.transmit.connect(&target).await;
         self.held.count(&target, &opened);

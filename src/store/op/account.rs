@@ -167,6 +167,8 @@ impl Op for RevokeKey {
         let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
         let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));
         tables.put(&row_key, &ApiKey { revoked_at, ..old });
+        // Streams that the key holds open end with it.
+        tables.tell(self.account);
         Ok(())
     }
 }

@@ -33,9 +33,9 @@ pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
 const PAGE_EVENTS: usize = 32;
 /// The least time between two looks at a log that grows: of a busy account a follower gets a page, not single events.
 const PACE: Duration = Duration::from_millis(20);
-/// After so long without an event a follower is told that there is none, in the machine's time: it keeps the
+/// After so long without an event a follower is told that there is none, in the machine's time: that keeps the
 /// connection open through whatever stands in between.
-const QUIET: Duration = Duration::from_secs(15);
+pub const QUIET: Duration = Duration::from_secs(15);
 
 /// Why an event log is not followed.
 #[derive(Debug)]
@@ -50,6 +50,7 @@ pub enum FollowRefusal {
 
 /// Who follows: seats that are taken, and the end of them all.
 pub struct Streams {
+    quiet: Duration,
     seats: Arc<Mutex<Seats>>,
     ending: watch::Sender<bool>,
 }
@@ -68,11 +69,16 @@ struct Seat {
 
 impl Default for Streams {
     fn default() -> Self {
-        Self { seats: Arc::default(), ending: watch::channel(false).0 }
+        Self::new(QUIET)
     }
 }
 
 impl Streams {
+    /// Nobody yet. Whoever follows is told after `quiet` that there is nothing to tell.
+    pub fn new(quiet: Duration) -> Self {
+        Self { quiet, seats: Arc::default(), ending: watch::channel(false).0 }
+    }
+
     /// Ends every follower, and takes no new one.
     pub fn end(&self) {
         self.ending.send_replace(true);
@@ -193,7 +199,7 @@ impl Follower {
     /// # Errors
     /// Those of the store.
     pub async fn next(&mut self) -> Result<Told, StoreError> {
-        let quiet = sleep(QUIET);
+        let quiet = sleep(self.engine.streams.quiet);
         tokio::pin!(quiet);
         if self.is_paced {
             sleep(PACE).await;

@@ -77,5 +77,6 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
+        operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
     ]
 }

@@ -99,7 +99,15 @@ pub(super) struct Applied {
 
 impl<'batch, 'txn> Tables<'batch, 'txn> {
     pub(super) fn new(batch: &'batch mut Batch<'txn>, moment: Moment, last_id: Ulid) -> Self {
-        Self { batch, changes: Changes::new(), moment, last_id, armed: Vec::new(), disarmed: Vec::new(), told: Vec::new() }
+        Self {
+            batch,
+            changes: Changes::new(),
+            moment,
+            last_id,
+            armed: Vec::new(),
+            disarmed: Vec::new(),
+            told: Vec::new(),
+        }
     }
 
     /// Wall time of this operation.

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a story that can't go on has failed")]
 
 mod accepting;
+mod crashing;
 mod delivering;
 mod support;
 mod suppressing;

@@ -6,6 +6,7 @@
 mod accepting;
 mod crashing;
 mod delivering;
+mod operating;
 mod support;
 mod suppressing;
 mod telling;

@@ -37,7 +37,8 @@ impl Op for CreateAccount {
     }
 }
 
-/// Changes an account's settings or quota; absent members stay as they are. No existing message is touched (contract 2).
+/// Changes an account's settings or quota; absent members stay as they are. No existing message is touched
+/// (contract 2).
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UpdateAccount {
     /// The account.

@@ -235,6 +235,20 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
     for (route, fixture) in rows() {
         let named = route.path.matches('{').count();
         assert_eq!(named, usize::from(fixture.of.is_some()), "{}: one identifier, one kind", route.name);
+        // Contract 2: `send` allows POST /v1/messages, `read` every GET, `manage` the rest; /v1/me needs none.
+        match &route.access {
+            Access::Scoped(scope, _) => {
+                let wanted = match (&route.method, route.path) {
+                    (&Method::GET, _) => Scope::Read,
+                    (&Method::POST, "/v1/messages") => Scope::Send,
+                    (_, _) => Scope::Manage,
+                };
+                assert_eq!(*scope, wanted, "{}", route.name);
+            }
+            Access::Key(_) => assert_eq!(route.path, "/v1/me"),
+            Access::Operator(_) => assert!(route.path.starts_with("/v1/accounts"), "{}", route.path),
+            Access::Open(_) | Access::Loopback(_) => panic!("{} asks for no key", route.name),
+        }
     }
     let open = routes().into_iter().filter(|route| matches!(route.access, Access::Open(_)));
     let open: Vec<_> = open.map(|route| route.path).collect();

@@ -148,7 +148,8 @@ impl World {
         let engine = Arc::new(engine);
         let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
         let router = Router::new(routes()).unwrap();
-        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
+        let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
+        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, limits);
         let mut server = HttpServer::new(Arc::new(service), http);
         let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
         server.listen_unix(&directory.path().join("admin.sock")).unwrap();

@@ -91,7 +91,8 @@ async fn what_an_account_owns_is_printed_as_the_api_has_it() {
     dev.same("domain show mail.example.com", &path).await;
     let moved = dev.run("domain set mail.example.com --stream transactional").json();
     assert_eq!(moved["stream"], "transactional");
-    assert_eq!(dev.run("domain rotate-dkim mail.example.com").json()["dkim"].as_array().unwrap().len(), 4);
+    let rotated = dev.run("domain rotate-dkim mail.example.com").json();
+    assert_ne!(rotated["dkim"][0]["selector"], domain["dkim"][0]["selector"]);
     assert_eq!(dev.run("domain remove mail.example.com").code, 0);
     dev.get(&path).await.expect(404);
 

@@ -29,8 +29,10 @@ use crate::store::snapshot::Snapshot;
 pub const STREAMS_MAX: usize = 256;
 /// Followers of one account at once.
 pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
-/// Events that are read at once: with the largest ones, half a megabyte.
+/// Events that are read at once at most,
 const PAGE_EVENTS: usize = 32;
+/// and the octets of their records after which a page ends: what one follower holds, and the largest event beside.
+const PAGE_OCTETS: usize = 64 * 1024;
 /// The least time between two looks at a log that grows: of a busy account a follower gets a page, not single events.
 const PACE: Duration = Duration::from_millis(20);
 /// After so long without an event a follower is told that there is none, in the machine's time: that keeps the
@@ -134,6 +136,13 @@ pub enum Told {
     End,
 }
 
+/// What is read at once.
+struct Page {
+    events: Vec<Followed>,
+    /// Whether nothing lies behind it.
+    is_last: bool,
+}
+
 /// What one look finds.
 enum Look {
     Events(Vec<Followed>),
@@ -148,7 +157,7 @@ pub struct Follower {
     /// None where nothing can fit.
     filter: Option<EventFilter>,
     after: Ulid,
-    /// Whether the last page was not full, so that the next look may wait a moment.
+    /// Whether the last page was all that there was, so that the next look may wait a moment.
     is_paced: bool,
     news: watch::Receiver<()>,
     ending: watch::Receiver<bool>,
@@ -237,16 +246,16 @@ impl Follower {
             // The operator.
             None => None,
         };
-        let events = self.read(&snapshot, now)?;
-        self.is_paced = events.len() < PAGE_EVENTS;
+        let Page { events, is_last } = self.read(&snapshot, now)?;
+        self.is_paced = is_last;
         let Some(last) = events.last() else { return Ok(Look::Nothing { key_expires_at }) };
         self.after = last.id.0;
         Ok(Look::Events(events))
     }
 
     /// The next page behind the follower's place: of what is kept, however far behind it is.
-    fn read(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Vec<Followed>, StoreError> {
-        let Some(filter) = self.filter else { return Ok(Vec::new()) };
+    fn read(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Page, StoreError> {
+        let Some(filter) = self.filter else { return Ok(Page { events: Vec::new(), is_last: true }) };
         let log = Log {
             read: snapshot,
             account: self.caller.account,
@@ -255,13 +264,20 @@ impl Follower {
             order: Order::Ascending,
             count: PAGE_EVENTS,
         };
-        let mut events = Vec::new();
-        for place in log.places(filter)? {
-            let record = log.bytes(&place)?;
+        let places = log.places(filter)?;
+        let mut page = Page { events: Vec::new(), is_last: places.len() < PAGE_EVENTS };
+        let mut octets = 0;
+        for place in places {
+            if octets >= PAGE_OCTETS {
+                page.is_last = false;
+                break;
+            }
+            let Some(record) = log.bytes(&place)? else { continue };
+            octets += record.len();
             let Place { event: id, kind, .. } = place;
-            events.extend(record.map(|record| Followed { id, kind, record }));
+            page.events.push(Followed { id, kind, record });
         }
-        Ok(events)
+        Ok(page)
     }
 }
 

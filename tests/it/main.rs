@@ -7,6 +7,8 @@ mod accepting;
 mod crashing;
 mod delivering;
 mod operating;
+mod readme;
+mod readme_verify;
 mod support;
 mod suppressing;
 mod telling;

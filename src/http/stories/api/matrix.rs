@@ -217,3 +217,34 @@ async fn a_cursor_of_another_tenants_list_is_refused_by_every_list() {
     }
     assert!(lists >= 7, "{lists}");
 }
+
+#[tokio::test]
+async fn every_route_names_what_it_does_not_know_and_what_was_meant() {
+    let mut matrix = Matrix::new().await;
+    let key = matrix.world.key.clone();
+    for (route, fixture) in rows() {
+        let id = match fixture.of {
+            Some(kind) => matrix.own(kind).await,
+            None => String::new(),
+        };
+        let line = line(&route, &id);
+        let door = match route.access {
+            Access::Operator(_) => Door::Operator(matrix.world.account),
+            Access::Key(_) | Access::Scoped(..) | Access::Open(_) | Access::Loopback(_) => Door::Key(&key),
+        };
+        let refused = matrix.ask(door, &format!("{line}?nonsense=1"), &fixture.body()).await;
+        refused.fails_with(422, "validation_failed");
+        assert_eq!(refused.json()["errors"]["nonsense"], serde_json::json!(["unknown parameter"]), "{line}");
+        let Body::Json(body) = fixture.body() else { continue };
+        let mut body: serde_json::Map<_, _> = serde_json::from_str(&body).unwrap();
+        let (name, value) = body.iter().next().map(|(name, value)| (name.clone(), value.clone())).unwrap();
+        let misspelt = name[..name.len() - 1].to_owned();
+        body.remove(&name);
+        body.insert(misspelt.clone(), value);
+        let refused = matrix.ask(door, &line, &Body::Json(Value::Object(body).to_string())).await;
+        refused.fails_with(422, "validation_failed");
+        let refused = refused.json();
+        assert_eq!(refused["errors"][&misspelt], serde_json::json!(["unknown field"]), "{line}");
+        assert!(refused["message"].as_str().unwrap().contains(&format!("did you mean {name}?")), "{line}: {refused}");
+    }
+}

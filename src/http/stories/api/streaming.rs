@@ -324,6 +324,9 @@ async fn who_takes_nothing_is_cut_off_and_its_place_is_free_again() {
         world.client = Client::open(world.address).await;
         assert_eq!(world.send(message.clone()).await.status, 202);
     }
+    world.client = Client::open(world.address).await;
+    let log = world.log().await;
+    assert_eq!(Follower::behind(&world, "evt_00000000000000000000000000").await.events(100).await, log, "to who reads");
     let socket = tokio::net::UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
     let mut lazy = Client::over(socket);
     let place = "Last-Event-ID: evt_00000000000000000000000000";

@@ -168,6 +168,30 @@ async fn while_the_first_request_runs_the_key_is_in_progress_whatever_the_body()
 }
 
 #[tokio::test]
+async fn of_many_that_ask_at_once_with_one_key_one_is_served_and_nothing_is_sent_twice() {
+    let mut world = World::new().await;
+    let asked = (0..32).map(|_| {
+        let (address, key) = (world.address, world.key.clone());
+        let body = letter("a@example.net").to_string();
+        tokio::spawn(async move { Client::open(address).await.ask("POST /v1/messages", &key, KEY, &body).await })
+    });
+    let mut answers = Vec::new();
+    for asked in asked.collect::<Vec<_>>() {
+        answers.push(asked.await.unwrap());
+    }
+    let new: Vec<_> =
+        answers.iter().filter(|reply| reply.status == 202 && reply.header("idempotent-replay") == "").collect();
+    assert_eq!(new.len(), 1);
+    for reply in &answers {
+        match reply.status {
+            202 => assert_eq!(reply.body, new[0].body),
+            _ => reply.fails_with(409, "idempotency_in_progress"),
+        }
+    }
+    assert_eq!(count(&mut world).await, 1);
+}
+
+#[tokio::test]
 async fn a_client_that_gives_up_does_not_send_twice_by_asking_again() {
     let mut world = World::new().await;
     let impatient = world.new_key(world.account, None, Scopes::ALL).await;

@@ -9,7 +9,6 @@ pub mod finding;
 pub mod outcome;
 mod pattern;
 pub mod reply;
-pub mod retry_hint;
 pub mod rules;
 pub mod server;
 mod transaction;

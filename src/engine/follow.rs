@@ -219,6 +219,7 @@ impl Follower {
                 Look::Events(events) => return Ok(Told::Events(events)),
                 Look::Nothing { key_expires_at } => key_expires_at,
             };
+            let pace = sleep(PACE);
             tokio::select! {
                 biased;
                 rung = self.news.changed() => if rung.is_err() { return Ok(Told::End) },
@@ -226,6 +227,8 @@ impl Follower {
                 () = passed(&*self.engine.clock, key_expires_at) => {}
                 () = &mut quiet => return Ok(Told::Quiet),
             }
+            // Most that rings may be of no concern to a filter: not every commit is worth a look of its own.
+            pace.await;
         }
     }
 

@@ -10,7 +10,6 @@ pub mod mta_sts;
 pub mod outcome;
 mod pattern;
 pub mod reply;
-pub mod retry_hint;
 pub mod rules;
 pub mod server;
 pub mod tls_policy;

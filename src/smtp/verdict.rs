@@ -1,11 +1,8 @@
 //! What is to become of a message after a try: judged from the outcome alone (contract 6).
 
-use std::time::Duration;
-
 use super::finding;
 use super::outcome::{Ending, Outcome, Phase};
 use super::reply::Reply;
-use super::retry_hint::retry_after;
 use super::rules::Rules;
 use crate::domain::event::Bounce;
 
@@ -33,8 +30,6 @@ pub struct Deferral {
     pub why: Bounce,
     /// Whether the server may have taken the message all the same.
     pub is_outcome_unknown: bool,
-    /// How long the server asks to be left alone, where it names a time for this message.
-    pub retry_after: Option<Duration>,
 }
 
 /// Who has to wait after a transient failure.
@@ -114,8 +109,7 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
             Verdict::Bounced(Bounce { suppressed: why.suppressed && phase != Phase::Mail, ..why })
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => {
-            let retry_after = retry_after(&reply.words());
-            Verdict::Deferred(Deferral { retry_after, ..deferral(Scope::Message, why, false) })
+            Verdict::Deferred(deferral(Scope::Message, why, false))
         }
     }
 }
@@ -134,7 +128,7 @@ fn next(scope: Scope, why: Bounce) -> Verdict {
 
 fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
     // What is tried again blames no address.
-    Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown, retry_after: None }
+    Deferral { scope, why: Bounce { suppressed: false, ..why }, is_outcome_unknown }
 }
 
 #[cfg(test)]
@@ -228,17 +222,6 @@ mod tests {
         assert_eq!(bounced().and_then(deferred()), deferred());
         assert_eq!(deferred().and_then(bounced()), deferred());
         assert_eq!(bounced().and_then(bounced()), bounced());
-    }
-
-    #[test]
-    fn a_time_that_the_server_names_for_the_message_is_kept() {
-        let asked = |phase, text: &str| match judge(&answered(phase, text), "mx.b.example", Rules::built_in()) {
-            Verdict::Deferred(deferral) => deferral.retry_after.map(|wait| wait.as_secs()),
-            other => panic!("{other:?}"),
-        };
-        assert_eq!(asked(Phase::Rcpt, "450-4.2.0 Greylisted, try again\n450 4.2.0 in 300 seconds"), Some(310));
-        assert_eq!(asked(Phase::Dot, "451 4.7.1 Try again later"), None);
-        assert_eq!(asked(Phase::Rcpt, "421 Try again in 300 seconds"), None, "that is the site's");
     }
 
     #[test]

@@ -67,26 +67,3 @@ def test_a_greylisting_postfix_gets_the_message_at_the_second_attempt(dev, knot,
     service.advance(66)
     assert service.api.message(sent["id"])["status"] == "delivered"
     assert sent["id"].encode() in postfix.wait_for_mail(mailbox="grey")[0]
-
-
-def test_a_server_that_names_a_longer_wait_than_the_schedule_gets_it_once(dev, knot, postfix, policy):
-    policy.answers["grey@recipient.test"] = [
-        "451 4.7.1 Greylisted, try again in 300 seconds",
-        "451 4.7.1 Greylisted, try again in 30 seconds",
-    ]
-    config = (
-        f'hostname = "mail.sender.test"\n[dns]\nservers = ["{knot.server}"]\n[delivery]\nport = {postfix.port}\n'
-        '[network]\nallow = ["127.0.0.0/8"]\n'
-    )
-    service = dev("--virtual-clock", "--deliver", config=config)
-    sent = service.api.accept(MESSAGE | {"to": "grey@recipient.test"})
-    service.advance(0)
-    assert 300 <= seconds_until_retry(service.api.message(sent["id"])) <= 312
-
-    service.advance(312)
-    record = service.api.message(sent["id"])
-    assert record["attempts"] == 2
-    retried_in(record, minutes=2)
-
-    service.advance(132)
-    assert service.api.message(sent["id"])["status"] == "delivered"

@@ -187,12 +187,10 @@ impl Trial<'_> {
             Verdict::Delivered => TransferEnd::Delivered,
             Verdict::Bounced(bounce) | Verdict::NextServer(LastWord::Bounced(bounce)) => TransferEnd::Bounced(bounce),
             Verdict::Deferred(deferral) | Verdict::NextServer(LastWord::Deferred(deferral)) => {
-                let now = self.shared.engine.clock.now();
                 if deferral.scope == Scope::Site {
-                    lane.pushed_back(now);
+                    lane.pushed_back(self.shared.engine.clock.now());
                 }
-                let not_before = deferral.retry_after.map(|wait| now + wait);
-                TransferEnd::Deferred { bounce: Some(deferral.why), not_before }
+                deferred(deferral.why)
             }
             Verdict::Reconnect => deferred(finding::closed("")),
         }
@@ -238,8 +236,9 @@ const fn deferred(why: Bounce) -> TransferEnd {
 }
 
 fn nowhere() -> Verdict {
-    let why = finding::closed("no server could be used");
-    Verdict::Deferred(Deferral { scope: Scope::Site, why, is_outcome_unknown: false, retry_after: None })
+    let deferral =
+        Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false };
+    Verdict::Deferred(deferral)
 }
 
 /// What the DNS alone says (contract 6).

@@ -73,7 +73,7 @@ impl StsCache {
         let Some(id) = announced else { return known(kept, None) };
         match kept {
             Some(row) if row.id == id => {
-                if row.fetched_at + FRESH <= self.engine.clock.now() {
+                if !self.is_fresh(&row) {
                     self.renew(domain, id);
                 }
                 known(Some(row), None)
@@ -95,6 +95,10 @@ impl StsCache {
             tracing::error!(%error, "a receiving domain's MTA-STS policy could not be read");
             None
         })
+    }
+
+    fn is_fresh(&self, row: &StsPolicyRow) -> bool {
+        self.engine.clock.now() < row.fetched_at + FRESH
     }
 
     /// How long ago the domain's policy was fetched.
@@ -127,7 +131,7 @@ impl StsCache {
             let _mine = flight.lock().await;
             let kept = self.kept(domain);
             // Whoever waited finds what the one before has brought, or that it brought nothing.
-            let is_done = what == What::New && kept.as_ref().is_some_and(|row| row.id == id);
+            let is_done = kept.as_ref().is_some_and(|row| row.id == id && (what == What::New || self.is_fresh(row)));
             if is_done || self.has_failed(domain, &id) { known(kept, None) } else { self.ask(domain, id, kept).await }
         };
         // The others that wait have it in hand; the last one's map entry goes with it.
@@ -145,13 +149,14 @@ impl StsCache {
         });
         match fetched {
             Ok(policy) => {
-                let op = KeepStsPolicy { domain: domain.clone(), id, policy };
+                let op = KeepStsPolicy { domain: domain.clone(), id, policy: policy.clone() };
                 match self.engine.store.commit(op).await {
-                    Ok(row) => known(Some(row), None),
+                    Ok(_) => {}
                     Err(Stop::Refused(never)) => match never {},
-                    // A store that has failed ends the process; nothing is sent against what was asked until then.
-                    Err(Stop::Failed(_)) => known(kept, None),
+                    // It holds all the same, for as long as the process lives with a store that has failed.
+                    Err(Stop::Failed(error)) => tracing::error!(%error, "an MTA-STS policy could not be kept"),
                 }
+                Known { policy: in_force(policy), failure: None }
             }
             Err(failure) => {
                 tracing::info!(%domain, why = %failure, "an MTA-STS policy could not be fetched");
@@ -195,6 +200,13 @@ enum What {
 }
 
 fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> Known {
-    let policy = row.map(|row| row.policy).filter(|policy| policy.mode != StsMode::None);
-    Known { policy: policy.map(Arc::new), failure }
+    Known { policy: row.and_then(|row| in_force(row.policy)), failure }
+}
+
+/// A policy of mode "none" is how a domain withdraws the one before (RFC 8461 8.3).
+fn in_force(policy: StsPolicy) -> Option<Arc<StsPolicy>> {
+    match policy.mode {
+        StsMode::Enforce | StsMode::Testing => Some(Arc::new(policy)),
+        StsMode::None => None,
+    }
 }

@@ -238,6 +238,26 @@ async fn a_policy_that_is_used_is_renewed_daily_behind_the_mail() {
 }
 
 #[tokio::test]
+async fn many_who_find_a_policy_a_day_old_renew_it_once() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.policy().await;
+    world.passes(24 * HOUR);
+    for _ in 0..5 {
+        world.policy().await;
+    }
+    // The runtime has one thread: by the time that the last of them is done, so are those before it.
+    while world.policies.cache.age_of(&domain()).is_none_or(|age| age >= HOUR) {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.fetches(), 2);
+}
+
+#[tokio::test]
 async fn a_first_fetch_that_fails_is_no_policy_and_is_not_repeated_for_a_while() {
     let world = World::new();
     world.announces("1");

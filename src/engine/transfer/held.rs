@@ -87,7 +87,7 @@ impl<'a> Held<'a> {
 
 fn left_out(unfit: &Unfit) -> Verdict {
     let why = finding::policy_failed(&unfit.why);
-    let deferral = Deferral { scope: Scope::Message, why, is_outcome_unknown: false, retry_after: None };
+    let deferral = Deferral { scope: Scope::Message, why, is_outcome_unknown: false };
     Verdict::NextServer(LastWord::Deferred(deferral))
 }
 

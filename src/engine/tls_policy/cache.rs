@@ -49,6 +49,8 @@ struct State {
 struct Failed {
     id: String,
     until: Timestamp,
+    /// Why, where nobody who could count it was waiting.
+    untold: Option<StsFetchFailure>,
 }
 
 /// What is known of a domain.
@@ -76,7 +78,7 @@ impl StsCache {
                 if !self.is_fresh(&row) {
                     self.renew(domain, id);
                 }
-                known(Some(row), None)
+                known(Some(row), self.untold(domain))
             }
             _ => self.fetch(domain, id).await,
         }
@@ -132,7 +134,11 @@ impl StsCache {
             let kept = self.kept(domain);
             // Whoever waited finds what the one before has brought, or that it brought nothing.
             let is_done = kept.as_ref().is_some_and(|row| row.id == id && (what == What::New || self.is_fresh(row)));
-            if is_done || self.has_failed(domain, &id) { known(kept, None) } else { self.ask(domain, id, kept).await }
+            if is_done || self.has_failed(domain, &id) {
+                known(kept, None)
+            } else {
+                self.ask(domain, id, kept, what).await
+            }
         };
         // The others that wait have it in hand; the last one's map entry goes with it.
         if Arc::strong_count(&flight) <= 2 {
@@ -141,7 +147,7 @@ impl StsCache {
         landed
     }
 
-    async fn ask(&self, domain: &DomainName, id: String, kept: Option<StsPolicyRow>) -> Known {
+    async fn ask(&self, domain: &DomainName, id: String, kept: Option<StsPolicyRow>, what: What) -> Known {
         let _place = self.fetches.acquire().await;
         let fetched = self.hosts.sts_policy(domain).await.and_then(|text| {
             let invalid = |why| StsFetchFailure { fault: TlsFault::StsPolicyInvalid, why: format!("{why}") };
@@ -160,8 +166,12 @@ impl StsCache {
             }
             Err(failure) => {
                 tracing::info!(%domain, why = %failure, "an MTA-STS policy could not be fetched");
-                self.note_failure(domain, id);
-                known(kept, Some(failure))
+                let (told, untold) = match what {
+                    What::New => (Some(failure), None),
+                    What::Renewed => (None, Some(failure)),
+                };
+                self.note_failure(domain, id, untold);
+                known(kept, told)
             }
         }
     }
@@ -171,7 +181,12 @@ impl StsCache {
         self.state().failed.get(domain).is_some_and(|failed| failed.id == id && now < failed.until)
     }
 
-    fn note_failure(&self, domain: &DomainName, id: String) {
+    /// A fetch that failed behind the back of whoever asked, once.
+    fn untold(&self, domain: &DomainName) -> Option<StsFetchFailure> {
+        self.state().failed.get_mut(domain).and_then(|failed| failed.untold.take())
+    }
+
+    fn note_failure(&self, domain: &DomainName, id: String, untold: Option<StsFetchFailure>) {
         let now = self.engine.clock.now();
         let failed = &mut self.state().failed;
         if failed.len() >= FAILED_MAX {
@@ -181,7 +196,7 @@ impl StsCache {
             let soonest = failed.iter().min_by_key(|(_, failed)| failed.until).map(|(domain, _)| domain.clone());
             soonest.and_then(|domain| failed.remove(&domain));
         }
-        failed.insert(domain.clone(), Failed { id, until: now + AGAIN });
+        failed.insert(domain.clone(), Failed { id, until: now + AGAIN, untold });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -258,6 +258,24 @@ async fn many_who_find_a_policy_a_day_old_renew_it_once() {
 }
 
 #[tokio::test]
+async fn a_renewal_that_fails_leaves_the_policy_and_is_counted_once() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.policy().await;
+    world.passes(24 * HOUR);
+    world.fails();
+    while world.counted(PolicyType::Sts).await.failures == 0 {
+        assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+        tokio::task::yield_now().await;
+    }
+    world.policy().await;
+    let counted = world.counted(PolicyType::Sts).await;
+    assert_eq!((world.fetches(), counted.failures), (2, 1));
+    assert_eq!(counted.details[0].fault, TlsFault::StsPolicyFetchError);
+}
+
+#[tokio::test]
 async fn a_first_fetch_that_fails_is_no_policy_and_is_not_repeated_for_a_while() {
     let world = World::new();
     world.announces("1");

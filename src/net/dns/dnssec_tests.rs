@@ -111,6 +111,15 @@ async fn a_zone_under_another_key_is_no_answer_at_all() {
 }
 
 #[tokio::test]
+async fn a_signature_whose_time_is_over_is_no_answer_whatever_the_programs_clock_says() {
+    let key = Arc::new(ZoneKey::out_of_time(SIGNED));
+    let anchor = key.key_record();
+    let address = serve(vec![SignedZone::new(SIGNED, RECORDS, Some(key))]).await;
+    let world = World { resolver: resolver(address, Some(&anchor)) };
+    assert!(matches!(world.tlsa_names("signed.example").await, Err(RouteFailure::Temporary(_))));
+}
+
+#[tokio::test]
 async fn a_signed_no_is_as_good_as_a_signed_yes() {
     let world = world(|key| Some(key.key_record())).await;
     let gone = "gone.signed.example".parse().unwrap();

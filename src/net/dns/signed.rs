@@ -20,6 +20,8 @@ pub(super) struct ZoneKey {
     zone: Name,
     key: EcdsaSigningKey,
     public: DNSKEY,
+    /// How long ago it signs, in seconds.
+    age: u32,
 }
 
 impl ZoneKey {
@@ -28,7 +30,12 @@ impl ZoneKey {
         let der = EcdsaSigningKey::generate_pkcs8(algorithm).unwrap();
         let key = EcdsaSigningKey::from_pkcs8(&der, algorithm).unwrap();
         let public = DNSKEY::from_key(&key.to_public_key().unwrap());
-        Self { zone: Name::from_ascii(zone).unwrap(), key, public }
+        Self { zone: Name::from_ascii(zone).unwrap(), key, public, age: 0 }
+    }
+
+    /// A key whose signatures ended an hour ago.
+    pub(super) fn out_of_time(zone: &str) -> Self {
+        Self { age: 3600 + 1800, ..Self::new(zone) }
     }
 
     /// The DNSKEY record, as a trust anchor's file has it.
@@ -43,9 +50,9 @@ impl ZoneKey {
         format!("{} 300 IN DS {tag} 13 2 {}\n", self.zone, hex::encode(digest.as_ref()))
     }
 
-    /// The signature over `set`, valid for an hour around now.
+    /// The signature over `set`, valid for an hour around now, less the key's age.
     fn sign(&self, set: &RecordSet) -> Record {
-        let now = u32::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap();
+        let now = u32::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()).unwrap() - self.age;
         let input = SigInput {
             type_covered: set.record_type(),
             algorithm: Algorithm::ECDSAP256SHA256,

@@ -11,6 +11,7 @@ mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+mod hot_keys;
 pub mod lease;
 pub mod listing;
 pub mod messages;
@@ -34,6 +35,7 @@ use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use hot_keys::HotKeys;
 use lease::Leases;
 use ports::{Clock, Resolve};
 use rates::Rates;
@@ -66,6 +68,7 @@ pub struct Engine {
     /// Who may decide over which message.
     pub leases: Leases,
     signing: SigningPool,
+    hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
@@ -91,6 +94,7 @@ impl Engine {
             rates: Rates::default(),
             leases: Leases::default(),
             signing,
+            hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
         }

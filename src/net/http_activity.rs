@@ -4,23 +4,28 @@
 //! One timer for each connection looks here, so a request costs a few relaxed atomics instead of a timer of its own.
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf as _, Bytes};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
+use super::http_guard::{Guard, POISON};
 use super::http_listener::HttpLimits;
 
 /// Sent where a head begins and does not end in time. It answers no request, so it carries neither the headers nor the
 /// body that answers have (contract 1).
 const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+
+/// What is read at once where a guard reads along.
+const GUARDED_READ: usize = 16 * 1024;
 
 /// The protocol that a connection speaks. Only HTTP/1 has a head that can be told from other traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +55,10 @@ pub(super) struct Activity {
     idle_since: AtomicU64,
     head_since: AtomicU64,
     blocked_since: AtomicU64,
+    /// Parts of answers that the client has room to ask for.
+    offers: AtomicU32,
+    /// Since when none of them was taken.
+    offered_since: AtomicU64,
     expired: AtomicBool,
 }
 
@@ -63,6 +72,8 @@ impl Activity {
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(1),
             blocked_since: AtomicU64::new(0),
+            offers: AtomicU32::new(0),
+            offered_since: AtomicU64::new(0),
             expired: AtomicBool::new(false),
         }
     }
@@ -84,6 +95,9 @@ impl Activity {
         let passed = |since: u64, limit: Duration| now >= self.at(since) + limit;
         let blocked = self.blocked_since.load(Relaxed);
         if blocked != 0 && passed(blocked, limits.write_stall) {
+            return Verdict::Stuck;
+        }
+        if self.offers.load(Relaxed) != 0 && passed(self.offered_since.load(Relaxed), limits.write_stall) {
             return Verdict::Stuck;
         }
         // A head that begins after this look has its whole time left at the next one, so its deadline is met exactly.
@@ -129,6 +143,26 @@ impl Activity {
 /// While it lives its connection is neither idle nor reading a head.
 pub struct Busy(Arc<Activity>);
 
+impl Busy {
+    /// Marks a part of an answer that waits for the client, until the guard is dropped.
+    pub(super) fn offer(&self) -> Offer {
+        self.0.offered_since.store(self.0.now(), Relaxed);
+        self.0.offers.fetch_add(1, Relaxed);
+        Offer(Arc::clone(&self.0))
+    }
+}
+
+/// A part of an answer whose next step is the client's.
+pub(super) struct Offer(Arc<Activity>);
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // Whoever takes one thing is not stuck with the others.
+        self.0.offered_since.store(self.0.now(), Relaxed);
+        self.0.offers.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.idle_since.store(self.0.now(), Relaxed);
@@ -137,20 +171,52 @@ impl Drop for Busy {
     }
 }
 
-/// A stream that keeps its connection's [`Activity`], and gives back first what was read to tell the protocol.
+/// A stream that keeps its connection's [`Activity`], gives back first what was read to tell the protocol, and ends
+/// where its guard says that it is no longer good.
 pub(super) struct Watched<S> {
     inner: TokioIo<S>,
-    prefix: Bytes,
+    /// What was read, or is put in its place, and not yet handed on.
+    ready: Bytes,
+    guard: Option<Guard>,
+    /// Nothing more is read.
+    is_over: bool,
     activity: Arc<Activity>,
 }
 
 impl<S> Watched<S> {
-    pub(super) fn new(inner: S, prefix: Bytes, activity: Arc<Activity>) -> Self {
-        Self { inner: TokioIo::new(inner), prefix, activity }
+    pub(super) fn new(inner: S, prefix: Bytes, activity: Arc<Activity>, guard: Option<Guard>) -> Self {
+        let mut watched = Self { inner: TokioIo::new(inner), ready: Bytes::new(), guard, is_over: false, activity };
+        let good = watched.judge(&prefix);
+        watched.ready = if watched.is_over { [&prefix[..good], POISON].concat().into() } else { prefix };
+        watched
+    }
+
+    /// How many of `bytes` are good; after the first that is not, hyper gets poison and no more.
+    fn judge(&mut self, bytes: &[u8]) -> usize {
+        match self.guard.as_mut().map(|guard| guard.judge(bytes)) {
+            None | Some(Ok(())) => bytes.len(),
+            Some(Err(good)) => {
+                self.ready = Bytes::from_static(POISON);
+                self.is_over = true;
+                good
+            }
+        }
     }
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
+    /// Reads what the guard lets by; answers how much that is.
+    fn read_guarded(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); GUARDED_READ];
+        let room = buffer.remaining().min(GUARDED_READ);
+        let mut read = ReadBuf::uninit(&mut space[..room]);
+        ready!(Pin::new(self.inner.inner_mut()).poll_read(cx, &mut read))?;
+        self.activity.has_read();
+        let good = self.judge(read.filled());
+        buffer.put_slice(&read.filled()[..good]);
+        Poll::Ready(Ok(good))
+    }
+
     /// Tells the client as far as it takes it at once; it has had its time.
     fn refuse(&mut self, cx: &mut Context<'_>) -> io::Error {
         let _taken = Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD);
@@ -168,17 +234,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Read for Watched<S> {
         if self.activity.expired.load(Relaxed) {
             return Poll::Ready(Err(self.refuse(cx)));
         }
-        if !self.prefix.is_empty() {
-            let length = self.prefix.len().min(buffer.remaining());
-            buffer.put_slice(&self.prefix[..length]);
-            self.prefix.advance(length);
-            return Poll::Ready(Ok(()));
+        if self.ready.is_empty() && !self.is_over {
+            if self.guard.is_none() {
+                let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
+                if poll.is_ready() {
+                    self.activity.has_read();
+                }
+                return poll;
+            }
+            let good = ready!(self.read_guarded(cx, &mut buffer))?;
+            if good > 0 || !self.is_over {
+                return Poll::Ready(Ok(()));
+            }
         }
-        let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        if poll.is_ready() {
-            self.activity.has_read();
-        }
-        poll
+        let length = self.ready.len().min(buffer.remaining());
+        buffer.put_slice(&self.ready[..length]);
+        self.ready.advance(length);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -233,5 +305,21 @@ mod tests {
         assert_eq!(activity.judge(at(75), &limits), Verdict::Idle);
         activity.blocked_since.store(1, Relaxed);
         assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+    }
+
+    #[test]
+    fn an_answer_that_is_offered_and_not_taken_is_a_client_that_is_stuck() {
+        let limits = HttpLimits::default();
+        let opened = Instant::now();
+        let activity = Arc::new(Activity::new(opened, Protocol::Http2));
+        let busy = activity.begin();
+        let offers = [busy.offer(), busy.offer()];
+        activity.offered_since.store(1, Relaxed);
+        let at = |seconds| opened + Duration::from_millis(1) + Duration::from_secs(seconds);
+        assert_eq!(activity.judge(at(29), &limits), Verdict::Wait(at(39)));
+        assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+        drop(offers);
+        activity.offered_since.store(1, Relaxed);
+        assert_eq!(activity.judge(at(500), &limits), Verdict::Wait(at(510)), "our own work has all its time");
     }
 }

@@ -7,6 +7,7 @@ pub mod error;
 mod gather;
 pub mod health;
 mod job;
+pub mod key_changes;
 pub mod master_key;
 pub mod near;
 pub mod op;
@@ -33,6 +34,7 @@ use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
 use health::Health;
 use job::{Answer, Job, Pending, Urgency};
+use key_changes::KeyChanges;
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
@@ -49,6 +51,7 @@ pub struct Store {
     content: Arc<Content>,
     near: Arc<NearTimers>,
     health: Arc<Health>,
+    key_changes: Arc<KeyChanges>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
     announced: Announced,
@@ -101,6 +104,11 @@ impl Store {
     /// Whether the store can still be trusted.
     pub const fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Which API keys have changed.
+    pub fn key_changes(&self) -> &KeyChanges {
+        &self.key_changes
     }
 
     /// The key that seals what must be readable again.

@@ -14,6 +14,7 @@ use super::content::{Appender, Content};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
+use super::key_changes::KeyChanges;
 use super::near::NearTimers;
 use super::schema::{FORMAT, Table, meta};
 use super::tables::Batch;
@@ -98,6 +99,7 @@ impl Store {
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new());
         let health = Arc::new(Health::default());
+        let key_changes = Arc::new(KeyChanges::default());
 
         let announced = Announced::default();
         let (to_writer, writer_inbox) = sync_channel(QUEUE);
@@ -106,6 +108,7 @@ impl Store {
             database: Arc::clone(&database),
             near: Arc::clone(&near),
             health: Arc::clone(&health),
+            key_changes: Arc::clone(&key_changes),
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
@@ -122,6 +125,7 @@ impl Store {
             content,
             near,
             health,
+            key_changes,
             master,
             entropy,
             announced,

@@ -17,10 +17,6 @@ impl Config {
                 self.set.contains("metrics.listen") && self.metrics.listen.is_some(),
                 "metrics.listen has no effect yet: the metrics endpoint is not built.",
             ),
-            (
-                !self.http.trusted_proxies.is_empty(),
-                "http.trusted_proxies has no effect yet: X-Forwarded-For is not read.",
-            ),
             (self.dns.trust_anchor.is_some(), "dns.trust_anchor has no effect yet: DNSSEC and DANE are not built."),
             (
                 self.delivery.mta_sts_port != defaults.mta_sts_port,

@@ -41,7 +41,8 @@ fn a_sound_request_is_let_by() {
         "GET / HTTP/1.0\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n\n\n\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
         "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
-        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n2\r\n\n\n\r\n0A;x=\"y\"\r\n\r\n\n\r\nabcde\r\n0\r\nX: y\r\n\r\n\
+        "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: Chunked\r\n\r\n2\r\n\n\n\r\n0A;x=\"y\"\r\n\r\n\n\r\nabcde\r\n\
+         0\r\nX: y\r\n\r\n\
          GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
         assert!(is_good(head), "{head:?}");

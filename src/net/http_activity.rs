@@ -24,6 +24,9 @@ use super::http_listener::HttpLimits;
 /// body that answers have (contract 1).
 const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
+/// What a client must take within the time of a write's stall while an answer waits for it. Less may be replies to its
+/// pings, which a client that gives no window can ask for as it likes.
+const TAKEN_LEAST: u64 = 1024;
 /// What is read at once where a guard reads along.
 const GUARDED_READ: usize = 16 * 1024;
 
@@ -57,8 +60,11 @@ pub(super) struct Activity {
     blocked_since: AtomicU64,
     /// Parts of answers that the client has room to ask for.
     offers: AtomicU32,
-    /// Since when none of them was taken.
+    /// Since when none of them was taken, and too few bytes were.
     offered_since: AtomicU64,
+    written: AtomicU64,
+    /// Of these, those that had been when `offered_since` was set for them.
+    written_before: AtomicU64,
     expired: AtomicBool,
 }
 
@@ -74,6 +80,8 @@ impl Activity {
             blocked_since: AtomicU64::new(0),
             offers: AtomicU32::new(0),
             offered_since: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            written_before: AtomicU64::new(0),
             expired: AtomicBool::new(false),
         }
     }
@@ -97,8 +105,11 @@ impl Activity {
         if blocked != 0 && passed(blocked, limits.write_stall) {
             return Verdict::Stuck;
         }
-        if self.offers.load(Relaxed) != 0 && passed(self.offered_since.load(Relaxed), limits.write_stall) {
-            return Verdict::Stuck;
+        if self.offers.load(Relaxed) != 0 {
+            self.note_taken(now);
+            if passed(self.offered_since.load(Relaxed), limits.write_stall) {
+                return Verdict::Stuck;
+            }
         }
         // A head that begins after this look has its whole time left at the next one, so its deadline is met exactly.
         let next = now + limits.head_read;
@@ -112,6 +123,16 @@ impl Activity {
         }
         let idle = self.idle_since.load(Relaxed);
         if passed(idle, limits.idle) { Verdict::Idle } else { Verdict::Wait(next.min(self.at(idle) + limits.idle)) }
+    }
+
+    /// A long answer goes out in long parts: whoever takes bytes of one is not stuck before the next.
+    fn note_taken(&self, now: Instant) {
+        let written = self.written.load(Relaxed);
+        if written - self.written_before.load(Relaxed) >= TAKEN_LEAST {
+            self.written_before.store(written, Relaxed);
+            let since = now.saturating_duration_since(self.opened).as_millis();
+            self.offered_since.store(u64::try_from(since).unwrap_or(u64::MAX), Relaxed);
+        }
     }
 
     fn at(&self, since: u64) -> Instant {
@@ -129,6 +150,9 @@ impl Activity {
     }
 
     fn has_written(&self, poll: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = poll {
+            self.written.fetch_add(*bytes as u64, Relaxed);
+        }
         match (poll, self.blocked_since.load(Relaxed)) {
             (Poll::Pending, 0) => self.blocked_since.store(self.now(), Relaxed),
             (Poll::Pending, _) | (Poll::Ready(_), 0) => {}
@@ -317,7 +341,11 @@ mod tests {
         activity.offered_since.store(1, Relaxed);
         let at = |seconds| opened + Duration::from_millis(1) + Duration::from_secs(seconds);
         assert_eq!(activity.judge(at(29), &limits), Verdict::Wait(at(39)));
+        activity.has_written(&Poll::Ready(Ok(500)));
         assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+        activity.has_written(&Poll::Ready(Ok(600)));
+        assert_eq!(activity.judge(at(30), &limits), Verdict::Wait(at(40)), "it takes what it can");
+        assert_eq!(activity.judge(at(60), &limits), Verdict::Stuck);
         drop(offers);
         activity.offered_since.store(1, Relaxed);
         assert_eq!(activity.judge(at(500), &limits), Verdict::Wait(at(510)), "our own work has all its time");

@@ -49,3 +49,46 @@ pub(super) fn changed(table: Table, row_key: &[u8]) -> Option<usize> {
 fn counter(row_key: &[u8]) -> usize {
     row_key.last_chunk().map_or(0, |end| usize::from(u16::from_be_bytes(*end)) % COUNTERS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Timestamp;
+    use crate::domain::api_key::{ApiKey, Scopes};
+    use crate::store::op::account::{CreateKey, RenameKey, RevokeKey, TouchKey};
+    use crate::store::testing::{START, TestStore};
+
+    fn new_key() -> ApiKey {
+        ApiKey {
+            id: KeyId::default(),
+            name: "app".to_owned(),
+            prefix: "pr_live_".to_owned(),
+            hash: [7; 32],
+            stream: None,
+            scopes: Scopes::ALL,
+            created_at: Timestamp::ZERO,
+            last_used_at: None,
+            expires_at: None,
+            revoked_at: None,
+        }
+    }
+
+    #[test]
+    fn whoever_hears_of_a_change_finds_it_counted_and_nothing_else_counts() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let account = sender.account;
+        let key = test.done(CreateKey { account, key: new_key() }).id;
+        let stamp = || test.store().key_changes().stamp(account, key);
+        let made = stamp();
+        sender.accept("b@example.net");
+        assert!(test.commit(RevokeKey { account, key: KeyId::default() }).is_err());
+        assert_eq!(stamp(), made);
+        test.done(RenameKey { account, key, name: Some("new".to_owned()) });
+        let renamed = stamp();
+        test.done(TouchKey { account, key, at: START });
+        let touched = stamp();
+        test.done(RevokeKey { account, key });
+        assert!(made != renamed && renamed != touched && touched != stamp());
+    }
+}

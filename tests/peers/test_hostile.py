@@ -132,7 +132,8 @@ def test_a_body_whose_chunks_are_malformed_is_4xx_and_ends_its_connection(victim
         except (OSError, ValueError) as error:
             faults[name] = repr(error)
             continue
-        if len(got) != 1 or not 400 <= got[0].status < 500 or "code" not in json.loads(got[0].body):
+        # Whoever is still writing when the connection ends may not see the answer.
+        if len(got) > 1 or any(not 400 <= answer.status < 500 or "code" not in answer.body.decode() for answer in got):
             faults[name] = got
     assert not faults, faults
     victim.works()

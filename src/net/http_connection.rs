@@ -21,11 +21,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use super::http_activity::{Activity, Busy, Offer, Protocol, Verdict, Watched};
+use super::http_activity::{Activity, Busy, Offer, Protocol, Verdict};
 use super::http_body::Body;
 use super::http_client::Client;
 use super::http_guard::Guard;
 use super::http_listener::{HttpLimits, ListenerKind, Serve};
+use super::http_stream::Watched;
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 

@@ -15,6 +15,7 @@ mod http_connection;
 mod http_crowd;
 mod http_guard;
 pub mod http_listener;
+mod http_stream;
 mod mail_tls;
 pub mod post;
 pub mod smtp_listener;

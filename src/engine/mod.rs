@@ -11,6 +11,7 @@ mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+pub mod follow;
 mod hot_keys;
 pub mod lease;
 pub mod listing;
@@ -36,6 +37,7 @@ use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use follow::Streams;
 use hot_keys::HotKeys;
 use lease::Leases;
 use ports::{Clock, Resolve};
@@ -68,6 +70,8 @@ pub struct Engine {
     pub rates: Rates,
     /// Who may decide over which message.
     pub leases: Leases,
+    /// Who follows the event logs.
+    pub streams: Streams,
     signing: SigningPool,
     hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
@@ -94,6 +98,7 @@ impl Engine {
             settings,
             rates: Rates::default(),
             leases: Leases::default(),
+            streams: Streams::default(),
             signing,
             hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),

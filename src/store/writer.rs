@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
+use super::bells::Bells;
 use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
@@ -19,7 +20,7 @@ use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
 use crate::base::entropy::{self, Entropy};
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 /// How many operations share a sync at most: bounds the wait of the first.
@@ -36,6 +37,7 @@ fn patience(batch: &[Box<dyn Job>]) -> Duration {
 pub(super) struct Writer {
     pub(super) database: Arc<Database>,
     pub(super) near: Arc<NearTimers>,
+    pub(super) bells: Arc<Bells>,
     pub(super) health: Arc<Health>,
     pub(super) key_changes: Arc<KeyChanges>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
@@ -50,6 +52,7 @@ struct Effects {
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
     changed_keys: Vec<usize>,
+    told: BTreeSet<AccountId>,
 }
 
 impl Writer {
@@ -64,6 +67,7 @@ impl Writer {
             if let Ok(effects) = &committed {
                 self.near.committed(&effects.armed, &effects.disarmed);
                 self.key_changes.committed(&effects.changed_keys);
+                self.bells.ring(&effects.told);
             }
             for job in batch {
                 job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -105,6 +109,7 @@ impl Writer {
             }
             effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
+            effects.told.extend(applied.told);
         }
         Ok(())
     }

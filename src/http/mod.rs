@@ -9,6 +9,7 @@ pub mod dev;
 pub mod error;
 mod handlers;
 pub mod json;
+mod openapi;
 pub mod query;
 pub mod route;
 pub mod router;

@@ -9,8 +9,7 @@ use hyper::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::answer::Answer;
-use super::openapi::errors::every_code;
-use super::openapi::schema::Schema;
+use super::openapi::errors::error_code;
 use super::openapi::shape::{Shape as _, describe};
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
@@ -114,8 +113,7 @@ describe! {
     ErrorBody<'_> as "Error", "Why a request was refused or failed."
     {
         message: "One sentence that a person can act on." => |schema| schema.example(ApiError::NotFound.message()),
-        code: "What a program can act on. Codes are only added."
-            => |_| Schema::words(every_code().into_iter().map(Into::into)).example(ApiError::NotFound.code()),
+        code: "What a program can act on." => |_| error_code().example(ApiError::NotFound.code()),
     }
     whole "ValidationError", "Why a request was refused: every fault at once, by field."
     {

@@ -30,7 +30,9 @@ pub(super) fn responses(route: &Route<Api>, own: &[ApiError], shared: &mut Map<S
             errors.iter().filter(|error| error.status().as_u16() == status).cloned().collect()
         };
         let (mut errors, own) = (of(&brought), of(own));
-        let is_shared = own.is_empty() && is_keyed(route);
+        // The sentence about the types that are taken differs where they are not JSON.
+        let is_usual = status != 415 || route.body == BodyRule::JSON;
+        let is_shared = own.is_empty() && is_keyed(route) && is_usual;
         errors.extend(own);
         let response = response(status, &errors, is_keyed(route));
         let place = if is_shared { refer(shared, &errors, response) } else { response };
@@ -47,8 +49,8 @@ fn brought(route: &Route<Api>) -> Vec<ApiError> {
         let limited = ApiError::RateLimited(7);
         errors.extend([ApiError::Unauthenticated(Unauthenticated::Unknown), limited, ApiError::StorageFailed]);
     }
-    if let Access::Scoped(..) = route.access {
-        errors.push(ApiError::ScopeForbidden(Scope::Manage));
+    if let Access::Scoped(scope, _) = route.access {
+        errors.push(ApiError::ScopeForbidden(scope));
     }
     if route.path.contains('{') {
         errors.push(ApiError::NotFound);
@@ -136,12 +138,12 @@ fn codes(errors: &[ApiError]) -> Vec<&'static str> {
 /// A reference to the response, which goes to `shared` under its codes' names.
 fn refer(shared: &mut Map<String, Value>, errors: &[ApiError], response: Value) -> Value {
     let capitalised = |word: &str| word[..1].to_uppercase() + &word[1..];
-    let name = |code: &str| code.split('_').map(capitalised).collect::<String>();
-    let mut key = codes(errors).into_iter().map(name).collect::<Vec<_>>().join("Or");
-    // The sentence that says which types are taken differs.
-    while shared.get(&key).is_some_and(|other| *other != response) {
-        key.push('_');
-    }
+    let name = |error: &ApiError| {
+        let code: String = error.code().split('_').map(capitalised).collect();
+        // Each scope has its sentence.
+        if let ApiError::ScopeForbidden(scope) = error { capitalised(scope.as_str()) + &code } else { code }
+    };
+    let key = errors.iter().map(name).collect::<Vec<_>>().join("Or");
     let reference = json!({ "$ref": format!("#/components/responses/{key}") });
     shared.insert(key, response);
     reference
@@ -153,8 +155,8 @@ pub(super) fn elsewhere() -> [(&'static str, Value); 1] {
     [("MethodNotAllowed", response(405, &[error], true))]
 }
 
-/// One of each kind, so that the document names every code.
-pub(in crate::http) fn every_code() -> Vec<&'static str> {
+/// Every code: one error of each kind.
+pub(in crate::http) fn error_code() -> Schema {
     let some = String::new;
     let every = [
         ApiError::Unauthenticated(Unauthenticated::Missing),
@@ -183,5 +185,5 @@ pub(in crate::http) fn every_code() -> Vec<&'static str> {
         ApiError::Overloaded,
         ApiError::ShuttingDown,
     ];
-    codes(&every)
+    Schema::words(codes(&every).into_iter().map(Into::into)).named("ErrorCode", "Why, for programs. Codes are only added.")
 }

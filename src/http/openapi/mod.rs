@@ -4,7 +4,10 @@
 //! A route without its description, a type with a member that is not described, an example that does not fit, and a
 //! committed copy (`docs/openapi.json`) that is stale each fail a test or do not compile.
 
+#[cfg(test)]
+pub(super) mod check;
 pub(super) mod errors;
+mod example;
 mod headers;
 mod operation;
 mod request;
@@ -73,6 +76,12 @@ const fn is_public(route: &Route<Api>) -> bool {
     }
 }
 
+/// The description as it is served, for stories.
+#[cfg(test)]
+pub(super) fn described() -> Value {
+    serde_json::from_slice(&DOCUMENT).unwrap()
+}
+
 /// The description of `routes`.
 fn document(routes: &[Route<Api>]) -> Value {
     let (mut paths, mut responses) = (Map::new(), Map::from_iter(errors::elsewhere().map(|(k, v)| (k.to_owned(), v))));
@@ -105,8 +114,22 @@ fn document(routes: &[Route<Api>]) -> Value {
     });
     let mut schemas = Map::new();
     let mut document = hoisted(document, &mut schemas);
+    add_examples(&mut document["paths"], &schemas);
     document["components"]["schemas"] = schemas.into();
     document
+}
+
+/// Gives each success with JSON an example.
+fn add_examples(paths: &mut Value, schemas: &Map<String, Value>) {
+    let operations = paths.as_object_mut().into_iter().flatten().filter_map(|(_, path)| path.as_object_mut()).flatten();
+    for (_, operation) in operations {
+        for (_, response) in operation["responses"].as_object_mut().into_iter().flatten() {
+            let Some(content) = response.pointer_mut("/content/application~1json") else { continue };
+            if content.get("examples").is_none() {
+                content["examples"] = json!({ "some": { "value": example::of(&content["schema"], schemas) } });
+            }
+        }
+    }
 }
 
 /// `value` with references where it had definitions, which go to `schemas`.

@@ -17,6 +17,10 @@ impl Schema {
         Self(Map::from_iter([("type".to_owned(), json!(kind))]))
     }
 
+    pub(in crate::http) fn anything() -> Self {
+        Self(Map::new())
+    }
+
     pub(in crate::http) fn string() -> Self {
         Self::of("string")
     }

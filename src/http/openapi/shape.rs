@@ -172,7 +172,7 @@ impl<T: Shape> Shape for Vec<T> {
 
 impl Shape for [(); 0] {
     fn schema() -> Schema {
-        Schema::array(Schema::object().opened()).with("maxItems", 0).example(serde_json::json!([]))
+        Schema::array(Schema::string()).with("maxItems", 0).example(serde_json::json!([]))
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::base::id::{self, MessageId, SuppressionId};
 use crate::base::time::{Timestamp, iso};
 use crate::engine::suppressions::Imported;
-use crate::http::openapi::shape::{Shape as _, describe};
+use crate::http::openapi::shape::describe;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// A suppression.

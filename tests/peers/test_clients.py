@@ -122,7 +122,6 @@ def test_every_refusal_of_the_table_is_handled_in_one_way(application):
         (lambda: app.call("POST", "/v1/webhooks", json={"url": "https://app.example.com/"}), 409, "conflict", []),
         (post(b" " * 26_214_401), 413, "payload_too_large", []),
         (post(b"{}", Content_Type="text/plain"), 415, "unsupported_media_type", []),
-        (post(GOOD, X_Long="x" * 20_000), 431, "headers_too_large", []),
         (post(b'{"to": "a@b.test", "to": "c@d.test"}'), 422, "invalid_json", []),
         (post(GOOD | {"to": "nobody", "headers": {"Bcc": "x"}}), 422, "validation_failed", ["headers.Bcc", "to"]),
         (post(GOOD | {"from": "a@elsewhere.test"}), 422, "domain_unknown", ["from"]),
@@ -137,10 +136,13 @@ def test_every_refusal_of_the_table_is_handled_in_one_way(application):
 
 
 def test_whoever_waits_as_long_as_it_is_told_gets_through(application):
-    _, app = application(HEAD + "[limits]\nrequests_per_minute = 20\n[quota]\nper_hour = 30\nper_day = 100\n")
-    ids = {app.send(GOOD | {"to": f"delivered+{n}@simulator.test"}, f"n-{n}").json()["id"] for n in range(35)}
-    assert len(ids) == 35
-    assert app.waits and max(app.waits) > 60 > min(app.waits), f"rate and quota were met: {app.waits}"
+    _, app = application(HEAD + "[limits]\nrequests_per_minute = 20\n[quota]\nper_hour = 10\nper_day = 100\n")
+    ids = {app.send(GOOD | {"to": f"delivered+{n}@simulator.test"}, f"n-{n}").json()["id"] for n in range(25)}
+    assert len(ids) == 25
+    assert max(app.waits) > 60, f"the hour's quota was met: {app.waits}"
+    app.waits.clear()
+    assert all(app.call("GET", "/v1/me").json()["rate_limit"]["limit"] == 20 for _ in range(50))
+    assert app.waits and max(app.waits) <= 60, f"the key's rate was met: {app.waits}"
 
 
 def test_a_service_that_stays_unable_is_given_up_with_its_own_words(application):
@@ -148,6 +150,14 @@ def test_a_service_that_stays_unable_is_given_up_with_its_own_words(application)
     refused = refusal(lambda: app.send(GOOD, "full"))
     assert (refused.status, refused.code) == (503, "storage_full")
     assert app.waits == [refused.retry_after] * (ATTEMPTS - 1)
+
+
+SETTINGS = """\
+package_name_override: {name}
+post_hooks: []
+content_type_overrides:
+  message/rfc822: application/octet-stream
+"""
 
 
 @pytest.fixture
@@ -161,11 +171,13 @@ def generated(dev, workdir, monkeypatch):
         missing("openapi-python-client")
     settings = workdir / "settings.yml"
     name = f"generated_{uuid.uuid4().hex}"
-    settings.write_text(f"package_name_override: {name}\npost_hooks: []\n")
+    settings.write_text(SETTINGS.format(name=name))
     command = [generator, "generate", "--path", description, "--config", settings, "--meta", "none"]
-    command += ["--output-path", workdir / name, "--fail-on-warning"]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    made = subprocess.run([*command, "--output-path", workdir / name], capture_output=True, text=True, timeout=120)
     assert made.returncode == 0, made.stdout + made.stderr
+    # This generator knows no bodies of text; there is one route that takes them.
+    warned = made.stdout.split("WARNING")[1:]
+    assert len(warned) == 1 and "POST /v1/suppressions/import" in warned[0], made.stdout
     monkeypatch.syspath_prepend(str(workdir))
     return service, lambda module: importlib.import_module(f"{name}.{module}" if module else name)
 

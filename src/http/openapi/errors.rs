@@ -18,8 +18,14 @@ use crate::http::query::Query;
 use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 
-/// The responses of `route` by status. Those that only have what rows bring with them go to `shared`.
-pub(super) fn responses(route: &Route<Api>, own: &[ApiError], shared: &mut Map<String, Value>) -> Map<String, Value> {
+/// The responses of `route` by status, with its `own` errors and the form that its 422 may have beside the usual one.
+/// Those that only have what rows bring with them go to `shared`.
+pub(super) fn responses(
+    route: &Route<Api>,
+    own: &[ApiError],
+    refusal: Option<Schema>,
+    shared: &mut Map<String, Value>,
+) -> Map<String, Value> {
     let brought = brought(route);
     let mut statuses: Vec<u16> = brought.iter().chain(own).map(|error| error.status().as_u16()).collect();
     statuses.sort_unstable();
@@ -31,10 +37,14 @@ pub(super) fn responses(route: &Route<Api>, own: &[ApiError], shared: &mut Map<S
         };
         let (mut errors, own) = (of(&brought), of(own));
         // The sentence about the types that are taken differs where they are not JSON.
-        let is_usual = status != 415 || route.body == BodyRule::JSON;
+        let is_usual = if status == 415 { route.body == BodyRule::JSON } else { status != 422 || refusal.is_none() };
         let is_shared = own.is_empty() && is_keyed(route) && is_usual;
         errors.extend(own);
-        let response = response(status, &errors, is_keyed(route));
+        let mut response = response(status, &errors, is_keyed(route));
+        if let Some(refusal) = refusal.clone().filter(|_| status == 422) {
+            let both = json!([refusal.into_value(), ErrorBody::whole().into_value()]);
+            response["content"]["application/json"]["schema"] = json!({ "anyOf": both });
+        }
         let place = if is_shared { refer(shared, &errors, response) } else { response };
         responses.insert(status.to_string(), place);
     }

@@ -37,7 +37,8 @@ const INTRODUCTION: &str = "Accepts one e-mail message a request, signs it, queu
     what becomes of it is told by events and signed webhooks.\n\nEvery request but those that need no key carries \
     `Authorization: Bearer <key>`. Errors all have one form (`Error`; a 422 is a `ValidationError`): act on `code`, show \
     `message`. Wait `Retry-After` seconds where it is given. An unknown path is 404, another method than a path's own \
-    405 with `Allow`; HEAD stands wherever GET does. Lists are newest first: follow `next_cursor`, or the `Link` header, \
+    405 with `Allow`; HEAD stands wherever GET does. What is no request at all (a bad request line, a head that is too \
+    large to be read) is answered without a body, and the connection closes. Lists are newest first: follow `next_cursor`, or the `Link` header, \
     until it is null. Members, codes and event types are only added, so a client should pass over what it does not know. \
     Limits are those of an unchanged configuration; `GET /v1/me` tells a service's own.";
 

@@ -7,9 +7,8 @@ use serde_json::{Map, Value, json};
 use super::errors;
 use super::headers::{EVERY_ANSWER, Header, KNOWN_KEY, sent};
 use super::schema::Schema;
-use super::shape::Whole as _;
 use super::words::page;
-use crate::http::error::{ApiError, ErrorBody};
+use crate::http::error::ApiError;
 use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 
@@ -164,11 +163,7 @@ impl Operation {
         for given in &self.gives {
             responses.insert(given.status.as_str().to_owned(), given.render(keyed));
         }
-        responses.extend(errors::responses(route, &self.fails, shared));
-        if let Some(refusal) = self.refusal {
-            let both = json!([refusal.into_value(), ErrorBody::whole().into_value()]);
-            responses["422"]["content"][JSON]["schema"] = json!({ "anyOf": both });
-        }
+        responses.extend(errors::responses(route, &self.fails, self.refusal, shared));
         let says = format!("{} {scope}", self.says);
         let mut operation = json!({
             "operationId": route.name.replace(['.', '-'], "_"),

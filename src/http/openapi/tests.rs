@@ -51,11 +51,13 @@ fn every_public_route_has_a_description_that_fits_its_row() {
         let in_path: Vec<_> = parameters.filter(|p| p["in"] == "path").map(|p| p["name"].as_str().unwrap()).collect();
         let in_row = route.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
         assert_eq!(in_path, in_row.collect::<Vec<_>>(), "{name}");
-        let media: Vec<_> = described["requestBody"]["content"].as_object().into_iter().flat_map(Map::keys).collect();
-        match route.body {
-            BodyRule::Of(types) => assert_eq!(media, types, "{name}"),
-            BodyRule::Ignored => assert!(media.is_empty(), "{name}"),
-        }
+        let media = described["requestBody"]["content"].as_object().into_iter().flat_map(Map::keys);
+        let mut taken = match route.body {
+            BodyRule::Of(types) => types.to_vec(),
+            BodyRule::Ignored => Vec::new(),
+        };
+        taken.sort_unstable();
+        assert_eq!(media.collect::<Vec<_>>(), taken, "{name}");
     }
 }
 
@@ -128,8 +130,7 @@ fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() 
 #[test]
 fn the_errors_of_the_contract_are_all_there() {
     let document = described();
-    let codes: Vec<_> =
-        document["components"]["schemas"]["Error"]["properties"]["code"]["enum"].as_array().unwrap().to_vec();
+    let codes = document["components"]["schemas"]["ErrorCode"]["enum"].as_array().unwrap();
     let mut answered: Vec<Value> = Vec::new();
     every_object(&document, "", &mut |object, _| {
         answered.extend(object.get("value").and_then(|value| value.get("code")).cloned());

@@ -34,6 +34,10 @@ positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409",
 [[operations]]
 include-operation-id = ["keys_show", "keys_update", "keys_delete"]
 checks.use_after_free.enabled = false
+# A stream that does not end by itself is read for this long.
+[[operations]]
+include-operation-id = "events_stream"
+request-timeout = 0.5
 """
 EXAMPLES = 15
 

@@ -195,5 +195,6 @@ pub(in crate::http) fn error_code() -> Schema {
         ApiError::Overloaded,
         ApiError::ShuttingDown,
     ];
-    Schema::words(codes(&every).into_iter().map(Into::into)).named("ErrorCode", "Why, for programs. Codes are only added.")
+    Schema::words(codes(&every).into_iter().map(Into::into))
+        .named("ErrorCode", "Why, for programs. Codes are only added.")
 }

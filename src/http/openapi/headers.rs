@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::schema::Schema;
+use super::shape::Shape as _;
+use crate::base::id::EventId;
 use crate::machine::quota::Window;
 
 /// A header of an answer.
@@ -23,11 +25,12 @@ pub(super) enum Header {
     WwwAuthenticate,
     Allow,
     ContentDisposition,
+    LastEventId,
 }
 
 use Header::{
-    Allow, CacheControl, ContentDisposition, IdempotentReplay, Link, Location, QuotaLimit, QuotaRemaining, QuotaReset,
-    QuotaWindow, RateLimit, RateLimitPolicy, RequestId, RetryAfter, WwwAuthenticate,
+    Allow, CacheControl, ContentDisposition, IdempotentReplay, LastEventId, Link, Location, QuotaLimit, QuotaRemaining,
+    QuotaReset, QuotaWindow, RateLimit, RateLimitPolicy, RequestId, RetryAfter, WwwAuthenticate,
 };
 
 /// What every answer carries.
@@ -38,9 +41,23 @@ pub(super) const KNOWN_KEY: [Header; 2] = [RateLimit, RateLimitPolicy];
 pub(super) const QUOTA: [Header; 4] = [QuotaWindow, QuotaLimit, QuotaRemaining, QuotaReset];
 
 impl Header {
-    const ALL: [Self; 15] = [
-        RequestId, CacheControl, RateLimit, RateLimitPolicy, Location, Link, QuotaWindow, QuotaLimit, QuotaRemaining,
-        QuotaReset, IdempotentReplay, RetryAfter, WwwAuthenticate, Allow, ContentDisposition,
+    const ALL: [Self; 16] = [
+        RequestId,
+        CacheControl,
+        RateLimit,
+        RateLimitPolicy,
+        Location,
+        Link,
+        QuotaWindow,
+        QuotaLimit,
+        QuotaRemaining,
+        QuotaReset,
+        IdempotentReplay,
+        RetryAfter,
+        WwwAuthenticate,
+        Allow,
+        ContentDisposition,
+        LastEventId,
     ];
 
     /// The field name.
@@ -61,6 +78,7 @@ impl Header {
             WwwAuthenticate => "WWW-Authenticate",
             Allow => "Allow",
             ContentDisposition => "Content-Disposition",
+            LastEventId => "Last-Event-ID",
         }
     }
 
@@ -81,6 +99,7 @@ impl Header {
             WwwAuthenticate => "How to authenticate.",
             Allow => "The methods that the path takes.",
             ContentDisposition => "A name to save the list under.",
+            LastEventId => "The event behind which the stream begins.",
         }
     }
 
@@ -101,6 +120,7 @@ impl Header {
             RetryAfter => Schema::count().with("minimum", 1).example(1),
             WwwAuthenticate => text("^Bearer$", "Bearer"),
             Allow => text("^[A-Z]+(, [A-Z]+)*$", "GET, HEAD, POST"),
+            LastEventId => EventId::schema(),
             ContentDisposition => text("^attachment; ", "attachment; filename=\"suppressions.csv\""),
         }
     }
@@ -108,11 +128,12 @@ impl Header {
 
 /// The components of the document: each header as one that is there, and as one that may be (`-Optional`).
 pub(super) fn components() -> Map<String, Value> {
-    let component = |header: Header, required: bool| {
-        json!({ "description": header.says(), "required": required, "schema": header.schema().into_value() })
-    };
-    let both = |header: Header| [(key(header, false), component(header, false)), (key(header, true), component(header, true))];
-    Header::ALL.into_iter().flat_map(both).collect()
+    Header::ALL.into_iter().flat_map(|header| [component(header, true), component(header, false)]).collect()
+}
+
+fn component(header: Header, required: bool) -> (String, Value) {
+    let (says, schema) = (header.says(), header.schema().into_value());
+    (key(header, required), json!({ "description": says, "required": required, "schema": schema }))
 }
 
 fn key(header: Header, required: bool) -> String {

@@ -15,10 +15,10 @@ mod resources;
 pub(super) mod schema;
 mod sending;
 pub(super) mod shape;
-mod webhooks;
-pub(super) mod words;
 #[cfg(test)]
 mod tests;
+mod webhooks;
+pub(super) mod words;
 
 use std::sync::LazyLock;
 
@@ -33,14 +33,8 @@ use super::route::{Access, Call, Route};
 use super::state::Api;
 use operation::Operation;
 
-const INTRODUCTION: &str = "Accepts one e-mail message a request, signs it, queues it, and answers with its identifier; \
-    what becomes of it is told by events and signed webhooks.\n\nEvery request but those that need no key carries \
-    `Authorization: Bearer <key>`. Errors all have one form (`Error`; a 422 is a `ValidationError`): act on `code`, show \
-    `message`. Wait `Retry-After` seconds where it is given. An unknown path is 404, another method than a path's own \
-    405 with `Allow`; HEAD stands wherever GET does. What is no request at all (a bad request line, a head that is too \
-    large to be read) is answered without a body, and the connection closes. Lists are newest first: follow `next_cursor`, or the `Link` header, \
-    until it is null. Members, codes and event types are only added, so a client should pass over what it does not know. \
-    Limits are those of an unchanged configuration; `GET /v1/me` tells a service's own.";
+/// What every client should know.
+const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// The tags, in the order of the document.
 const TAGS: [(&str, &str); 8] = [
@@ -97,7 +91,7 @@ fn document(routes: &[Route<Api>]) -> Value {
         "info": {
             "title": "Postrider",
             "summary": "The transactional e-mail sending service that people run themselves.",
-            "description": INTRODUCTION,
+            "description": INTRODUCTION.trim_end(),
             "version": env!("CARGO_PKG_VERSION"),
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },

@@ -68,7 +68,10 @@ pub(super) fn message() -> Schema {
                 .says("Where the recipient may unsubscribe: required on the marketing stream. Sets List-Unsubscribe."),
         )
         .optional("attachments", attachments.or_null().says("Files; one with a content_id stands inline."))
-        .optional("metadata", metadata().or_null().says("Your own notes, shown in the record and in events, not mailed."))
+        .optional(
+            "metadata",
+            metadata().or_null().says("Your own notes, shown in the record and in events, not mailed."),
+        )
         .optional(
             "expires_at",
             time().or_null().says("When to give up: at least 60 s ahead, at most the queue's lifetime."),
@@ -110,7 +113,10 @@ pub(super) fn new_key() -> Schema {
     let object = Schema::object()
         .member("name", label().says("A name for it, not all white space."))
         .optional("stream", Stream::schema().or_null().says("The only stream on which it may send; both if absent."))
-        .optional("scopes", scopes.or_null().says("What it may do; everything if absent. Never more than the maker may."))
+        .optional(
+            "scopes",
+            scopes.or_null().says("What it may do; everything if absent. Never more than the maker may."),
+        )
         .optional("expires_at", time().or_null().says("When it ceases to be valid; never if absent."));
     object.closed().named("NewApiKeyRequest", "An API key to make.")
 }
@@ -154,7 +160,8 @@ pub(super) fn domain_change() -> Schema {
 }
 
 fn webhook_url() -> Schema {
-    let says = "Where events are POSTed: https, without credentials or fragment, and not at an address that is private.";
+    let says =
+        "Where events are POSTed: https, without credentials or fragment, and not at an address that is private.";
     Schema::string().pattern(r"^[hH][tT][tT][pP][sS]://[^\s]+$").length(0, URL_CHARS_MAX).says(says)
 }
 

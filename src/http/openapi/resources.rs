@@ -120,11 +120,16 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
 pub(super) fn account(name: &str) -> Option<Operation> {
     let health = || Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "It does.");
     Some(match name {
-        "me" => Operation::new(ACCOUNT, "Look at the account and its quota")
-            .gives(StatusCode::OK, "The account, the key that asks, and what both may still do.", MeView::schema()),
-        "settings.show" => {
-            Operation::new(ACCOUNT, "Look at the settings").gives(StatusCode::OK, "The settings.", SettingsView::schema())
-        }
+        "me" => Operation::new(ACCOUNT, "Look at the account and its quota").gives(
+            StatusCode::OK,
+            "The account, the key that asks, and what both may still do.",
+            MeView::schema(),
+        ),
+        "settings.show" => Operation::new(ACCOUNT, "Look at the settings").gives(
+            StatusCode::OK,
+            "The settings.",
+            SettingsView::schema(),
+        ),
         "settings.update" => Operation::new(ACCOUNT, "Change the settings")
             .says("A new retention holds for messages to come; no existing content is deleted or kept longer.")
             .takes(request::settings_change(), &[("retention", json!({ "content_retention_days": 14 }))])
@@ -134,9 +139,7 @@ pub(super) fn account(name: &str) -> Option<Operation> {
             "This description.",
             Schema::map(Schema::anything()).example(json!({ "openapi": "3.1.0" })),
         ),
-        "health" => {
-            Operation::new(SERVICE, "Whether the process lives").gives(StatusCode::OK, "It does.", health())
-        }
+        "health" => Operation::new(SERVICE, "Whether the process lives").gives(StatusCode::OK, "It does.", health()),
         "ready" => Operation::new(SERVICE, "Whether the service takes work")
             .gives(StatusCode::OK, "It does.", health())
             .fails([ApiError::StorageFull, ApiError::StorageFailed, ApiError::ShuttingDown]),

@@ -8,7 +8,7 @@ use super::operation::Operation;
 use super::request;
 use super::schema::Schema;
 use super::shape::{Shape as _, Whole as _};
-use crate::base::id::MessageId;
+use crate::base::id::{EventId, MessageId};
 use crate::domain::event::{EventRecord, EventType};
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
@@ -70,27 +70,36 @@ fn create() -> Operation {
         .takes(
             request::message(),
             &[
-                ("text", json!({
-                    "from": "hello@example.test",
-                    "to": "you@example.org",
-                    "subject": "Hello",
-                    "text": "It works.",
-                })),
-                ("marketing", json!({
-                    "from": "offers@news.example.test",
-                    "from_name": "Example Ltd",
-                    "to": "you@example.org",
-                    "subject": "News",
-                    "text": "What is new.",
-                    "html": "<p>What is new.</p>",
-                    "unsubscribe_url": "https://news.example.test/unsubscribe?token=7f3a",
-                    "metadata": { "campaign": "2026-11" },
-                })),
-                ("raw", json!({
-                    "from": "hello@example.test",
-                    "to": "you@example.org",
-                    "raw": "From: Example Ltd <hello@example.test>\r\nTo: you@example.org\r\nSubject: Hello\r\n\r\nIt works.\r\n",
-                })),
+                (
+                    "text",
+                    json!({
+                        "from": "hello@example.test",
+                        "to": "you@example.org",
+                        "subject": "Hello",
+                        "text": "It works.",
+                    }),
+                ),
+                (
+                    "marketing",
+                    json!({
+                        "from": "offers@news.example.test",
+                        "from_name": "Example Ltd",
+                        "to": "you@example.org",
+                        "subject": "News",
+                        "text": "What is new.",
+                        "html": "<p>What is new.</p>",
+                        "unsubscribe_url": "https://news.example.test/unsubscribe?token=7f3a",
+                        "metadata": { "campaign": "2026-11" },
+                    }),
+                ),
+                (
+                    "raw",
+                    json!({
+                        "from": "hello@example.test",
+                        "to": "you@example.org",
+                        "raw": "From: hello@example.test\r\nTo: you@example.org\r\nSubject: Hello\r\n\r\nIt works.\r\n",
+                    }),
+                ),
             ],
         )
         .gives(StatusCode::ACCEPTED, "Accepted: the message is durable and queued.", Answer::schema())
@@ -124,12 +133,16 @@ fn list() -> Operation {
 }
 
 fn stream() -> Operation {
-    let says = "The identifier of the last event that was received; the stream goes on behind it.";
+    let header = "The identifier of the last event that was received; the stream goes on behind it.";
+    let query = "The same for a program that cannot set headers; the header wins.";
     let body = "Server-sent events: `id` is the event's identifier, `event` its type, `data` the event record as JSON.";
     Operation::new(EVENTS, "Follow events")
         .says("Events as they are recorded, for programs that cannot receive webhooks.")
+        .header("Last-Event-ID", EventId::schema(), header)
+        .query("last_event_id", EventId::schema(), query)
         .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
         .query("type", EventType::schema(), "Only events of this type.")
-        .header("Last-Event-ID", Schema::string(), says)
         .gives_as("text/event-stream", "The stream, which does not end by itself.", Schema::string().says(body))
+        .sometimes(&[Header::LastEventId])
+        .fails([ApiError::Overloaded, ApiError::ShuttingDown])
 }

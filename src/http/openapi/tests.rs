@@ -30,8 +30,8 @@ fn the_committed_copy_is_what_is_served() {
     let committed = std::fs::read(&path).unwrap_or_default();
     assert!(
         committed == served,
-        "docs/openapi.json is stale: the API's description has changed. Renew it with `UPDATE_GOLDEN=1 cargo test --lib \
-         the_committed_copy`, review the difference, and commit it."
+        "docs/openapi.json is stale: the API's description has changed. Renew it with `UPDATE_GOLDEN=1 cargo test \
+         --lib the_committed_copy`, review the difference, and commit it."
     );
 }
 
@@ -67,7 +67,9 @@ fn what_is_not_public_is_not_described() {
     let hidden = routes.iter().filter(|route| !is_public(route));
     let paths = described()["paths"].as_object().unwrap().clone();
     let told: Vec<_> = hidden
-        .filter(|route| paths.get(route.path).is_some_and(|path| path.get(route.method.as_str().to_lowercase()).is_some()))
+        .filter(|route| {
+            paths.get(route.path).is_some_and(|path| path.get(route.method.as_str().to_lowercase()).is_some())
+        })
         .map(|route| route.name)
         .collect();
     assert_eq!(told, [""; 0]);
@@ -113,11 +115,13 @@ fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() 
             assert_eq!(responses.contains_key("404"), path.contains('{'), "{at}");
             assert_eq!(responses.contains_key("415"), operation.get("requestBody").is_some(), "{at}");
             for (status, response) in responses {
-                let response = response["$ref"].as_str().map_or(response, |target| {
-                    document.pointer(&target[1..]).unwrap()
-                });
+                let response =
+                    response["$ref"].as_str().map_or(response, |target| document.pointer(&target[1..]).unwrap());
                 let headers = &response["headers"];
-                assert!(headers.get("X-Request-Id").is_some() && headers.get("Cache-Control").is_some(), "{at} {status}");
+                assert!(
+                    headers.get("X-Request-Id").is_some() && headers.get("Cache-Control").is_some(),
+                    "{at} {status}"
+                );
                 let tells_rate = headers.get("RateLimit").is_some() && headers.get("RateLimit-Policy").is_some();
                 assert!(tells_rate || !keyed || status == "401", "{at} {status}");
                 assert!(!matches!(&**status, "201" | "202") || headers.get("Location").is_some(), "{at} {status}");

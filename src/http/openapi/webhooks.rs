@@ -21,18 +21,14 @@ const DELIVERY_ID: &str = "The delivery's identifier.";
 
 /// The description of a route of webhooks.
 pub(super) fn operation(name: &str) -> Option<Operation> {
-    let too_many =
-        format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
+    let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
     let gone = || ApiError::Conflict("The webhook endpoint of this delivery was deleted.".to_owned());
     Some(match name {
         "webhooks.create" => Operation::new(WEBHOOKS, "Register a webhook endpoint")
             .says("At most ten an account. The answer shows the signing secret, this once.")
             .takes(
                 request::new_webhook(),
-                &[(
-                    "some",
-                    json!({ "url": "https://app.example.com/hook", "events": ["delivered", "bounced"] }),
-                )],
+                &[("some", json!({ "url": "https://app.example.com/hook", "events": ["delivered", "bounced"] }))],
             )
             .gives(StatusCode::CREATED, "Registered.", EndpointView::whole())
             .fails([ApiError::Conflict(too_many)]),
@@ -86,7 +82,8 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
 /// The request that an endpoint gets (spec 6.2, contract 5).
 pub(super) fn event() -> Value {
     let header = |name: &str, says: &str, schema: Schema| {
-        json!({ "in": "header", "name": name, "required": true, "description": says, "schema": schema.into_value() })
+        let schema = schema.into_value();
+        json!({ "in": "header", "name": name, "required": true, "description": says, "schema": schema })
     };
     let signature = Schema::string()
         .pattern("^t=[0-9]+,v1=[0-9a-f]{64}$")

@@ -176,6 +176,7 @@ pub(in crate::http) fn attempt_error() -> Schema {
 pub(super) fn page(name: &str, row: Schema) -> Schema {
     let says = "What `cursor` takes for the next page; null at the end.";
     let cursor = <Option<String>>::schema().says(says).example(());
-    let object = Schema::object().member("data", Schema::array(row).says("Newest first.")).member("next_cursor", cursor);
+    let object =
+        Schema::object().member("data", Schema::array(row).says("Newest first.")).member("next_cursor", cursor);
     object.named(name, "One page of a list, newest first.")
 }

@@ -186,8 +186,8 @@ describe! {
         content_deleted_at: "When it was." => |schema| schema.example(()),
     }
     whole "MessageRecord",
-    "A message with everything that happened to it. `text`, `html`, `raw`, `headers` and `attachments` are null once the \
-     content is gone."
+    "A message with everything that happened to it. `text`, `html`, `raw`, `headers` and `attachments` are null once \
+     the content is gone."
     {
         headers: "Custom headers." => |schema| schema.example(serde_json::json!({"Reply-To": "help@example.test"})),
         text: "The plain text." => |schema| schema.example("It works."),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::base::id::{self, MessageId, SuppressionId};
 use crate::base::time::{Timestamp, iso};
 use crate::engine::suppressions::Imported;
+use crate::http::openapi::errors::error_code;
 use crate::http::openapi::shape::describe;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
@@ -72,6 +73,9 @@ pub(in crate::http) struct FaultyListView<'a> {
     pub(in crate::http) lines: &'a [FaultyLine],
 }
 
+/// What is wrong with the address of the examples.
+const INVALID_ADDRESS: &str = "must be an email address, such as name@example.com";
+
 describe! {
     SuppressionView<'_> as "Suppression", "An address to which nothing is sent."
     {
@@ -99,16 +103,18 @@ describe! {
     FaultyLine as "FaultyLine", "What is wrong with one line of a list."
     {
         line: "The line, from 1; the header of a CSV counts." => |schema| schema.example(2),
-        message: "All of its faults." => |schema| schema.example("email: must be an email address, such as name@example.com"),
+        message: "All of its faults." => |schema| schema.example(format!("email: {INVALID_ADDRESS}")),
     }
 }
 
 describe! {
     FaultyListView<'_> as "FaultyList", "Why a list was not imported: every fault of every line."
     {
-        message: "One sentence that a person can act on." => |schema| schema.example("The request is not valid: see errors for lines.2.email."),
-        code: "What a program can act on." => |schema| schema.example("validation_failed"),
-        errors: "The faults by line and column." => |schema| schema.example(serde_json::json!({"lines.2.email": ["must be an email address, such as name@example.com"]})),
+        message: "One sentence that a person can act on."
+            => |schema| schema.example("The request is not valid: see errors for lines.2.email."),
+        code: "What a program can act on." => |_| error_code().example("validation_failed"),
+        errors: "The faults by line and member."
+            => |schema| schema.example(serde_json::json!({ "lines.2.email": [INVALID_ADDRESS] })),
         lines: "The faulty lines, at most 1,000.",
     }
 }

@@ -173,8 +173,9 @@ def generated(dev, workdir, monkeypatch):
     name = f"generated_{uuid.uuid4().hex}"
     settings.write_text(SETTINGS.format(name=name))
     command = [generator, "generate", "--path", description, "--config", settings, "--meta", "none"]
-    made = subprocess.run([*command, "--output-path", workdir / name], capture_output=True, text=True, timeout=120)
-    assert made.returncode == 0, made.stdout + made.stderr
+    command += ["--output-path", workdir / name]
+    made = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120)
+    assert made.returncode == 0, made.stdout
     # This generator knows no bodies of text; there is one route that takes them.
     warned = made.stdout.split("WARNING")[1:]
     assert len(warned) == 1 and "POST /v1/suppressions/import" in warned[0], made.stdout

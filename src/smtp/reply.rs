@@ -3,7 +3,7 @@
 //! The parser takes every legal shape and those that merely exist (571, `250` without text, bare LF, Latin-1, codes
 //! that differ from line to line); its caps hold before a newline arrives, so no server can make it grow.
 
-use std::fmt;
+pub use crate::domain::enhanced_code::EnhancedCode;
 
 /// The longest line read, without its end. RFC 5321 4.5.3.1.5 says 512; longer ones exist.
 pub const LINE_OCTETS_MAX: usize = 4 * 1024;
@@ -89,65 +89,6 @@ fn push_words(text: &str, words: &mut String) {
             words.push(' ');
         }
         words.extend(word.chars().flat_map(char::to_lowercase));
-    }
-}
-
-/// An enhanced mail system status code (RFC 3463), each part of up to three digits: Microsoft has 5.7.509.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EnhancedCode {
-    /// 2, 4 or 5.
-    pub class: u8,
-    /// What it is about.
-    pub subject: u16,
-    /// What exactly.
-    pub detail: u16,
-}
-
-impl EnhancedCode {
-    /// A code from its parts.
-    pub const fn new(class: u8, subject: u16, detail: u16) -> Self {
-        Self { class, subject, detail }
-    }
-
-    /// The code at the start of a line's text, or in the form `(#5.1.1)` anywhere in it, as qmail writes it.
-    pub fn find(text: &str) -> Option<Self> {
-        let at_start = Self::split_from(text).map(|(code, _)| code);
-        at_start.or_else(|| Self::split_from(text.split_once("(#")?.1).map(|(code, _)| code))
-    }
-
-    /// The code at the start of `text`, behind an optional `#`, and what follows it.
-    fn split_from(text: &str) -> Option<(Self, &str)> {
-        let text = text.trim_start();
-        let text = text.strip_prefix('#').unwrap_or(text);
-        let (class, rest) = digits(text)?;
-        let (subject, rest) = digits(rest.strip_prefix('.')?)?;
-        let (detail, rest) = digits(rest.strip_prefix('.')?)?;
-        // A fourth part would be an IP address.
-        if rest.starts_with(|next: char| next.is_alphanumeric() || next == '.') && !is_sentence_end(rest) {
-            return None;
-        }
-        let class = u8::try_from(class).ok().filter(|class| matches!(class, 2 | 4 | 5))?;
-        Some((Self { class, subject, detail }, rest))
-    }
-}
-
-fn is_sentence_end(rest: &str) -> bool {
-    rest.strip_prefix('.').is_some_and(|after| !after.starts_with(|next: char| next.is_ascii_digit()))
-}
-
-/// A number of one to three digits at the start of `text`, and the rest.
-fn digits(text: &str) -> Option<(u16, &str)> {
-    let end = text.find(|next: char| !next.is_ascii_digit()).unwrap_or(text.len());
-    let (number, rest) = text.split_at(end);
-    if number.len() > 3 {
-        return None;
-    }
-    Some((number.parse().ok()?, rest))
-}
-
-impl fmt::Display for EnhancedCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.class, self.subject, self.detail)
     }
 }
 

@@ -142,7 +142,7 @@ fn stream() -> Operation {
         .query("last_event_id", EventId::schema(), query)
         .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
         .query("type", EventType::schema(), "Only events of this type.")
-        .gives_as("text/event-stream", "The stream, which does not end by itself.", Schema::string().says(body))
+        .gives_as("text/event-stream", "The stream, which does not end by itself.", Schema::anything().says(body))
         .sometimes(&[Header::LastEventId])
         .fails([ApiError::Overloaded, ApiError::ShuttingDown])
 }

@@ -10,5 +10,6 @@ pub mod outcome;
 pub mod reply;
 pub mod rules;
 pub mod server;
+pub mod shaping;
 mod transaction;
 pub mod verdict;

@@ -87,14 +87,14 @@ struct Rule {
 
 /// `550` or `5xx`.
 #[derive(Debug, Clone, Copy)]
-enum CodePattern {
+pub(super) enum CodePattern {
     Exact(u16),
     Class(u16),
 }
 
 /// `5.1.1`, with `*` for any subject or detail.
 #[derive(Debug, Clone, Copy)]
-struct EnhancedPattern {
+pub(super) struct EnhancedPattern {
     class: u8,
     subject: Option<u16>,
     detail: Option<u16>,
@@ -153,14 +153,14 @@ impl Rule {
 }
 
 impl CodePattern {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         if let Some(class) = text.strip_suffix("xx") {
             return class.parse().ok().filter(|class| (4..=5).contains(class)).map(Self::Class);
         }
         text.parse().ok().filter(|code| (400..=599).contains(code)).map(Self::Exact)
     }
 
-    const fn fits(self, code: u16) -> bool {
+    pub(super) const fn fits(self, code: u16) -> bool {
         match self {
             Self::Exact(exact) => code == exact,
             Self::Class(class) => code / 100 == class,
@@ -169,7 +169,7 @@ impl CodePattern {
 }
 
 impl EnhancedPattern {
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let part = |part: &str| if part == "*" { Some(None) } else { part.parse().ok().map(Some) };
         let mut parts = text.split('.');
         let class = parts.next()?.parse().ok().filter(|class| matches!(class, 4 | 5))?;
@@ -177,7 +177,7 @@ impl EnhancedPattern {
         parts.next().is_none().then_some(pattern)
     }
 
-    fn fits(self, code: EnhancedCode) -> bool {
+    pub(super) fn fits(self, code: EnhancedCode) -> bool {
         let agrees = |want: Option<u16>, got| want.is_none_or(|want| want == got);
         self.class == code.class && agrees(self.subject, code.subject) && agrees(self.detail, code.detail)
     }

@@ -187,6 +187,7 @@ async fn targets(shared: &Shared, place: &Place) -> Result<Vec<Target>, RouteFai
         source: None,
         deadlines: Deadlines::default(),
         loop_check: place.loop_check(),
+        submission: None,
     };
     match place {
         Place::Fixed(address) => Ok(vec![target("localhost".into(), *address)]),

@@ -24,6 +24,7 @@ async fn listener() -> (TcpListener, Target) {
         source: Some("127.0.0.1".parse().unwrap()),
         deadlines: Deadlines::default(),
         loop_check: LoopCheck::OwnNameIsLoop,
+        submission: None,
     };
     (listener, target)
 }

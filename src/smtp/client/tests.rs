@@ -2,6 +2,7 @@
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
+use crate::smtp::deadlines::Deadlines;
 
 fn answered(outcome: &Outcome) -> (Phase, u16) {
     match &outcome.ending {

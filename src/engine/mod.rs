@@ -16,19 +16,22 @@ pub mod listing;
 pub mod messages;
 pub mod ports;
 pub mod pump;
+pub mod queue;
 pub mod rates;
 pub mod redeliver;
+pub mod relay;
 pub mod settings;
 pub mod signing;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
 mod transfer;
+pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
@@ -36,6 +39,7 @@ use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use lease::Leases;
 use ports::{Clock, Resolve};
+use queue::QueueView;
 use rates::Rates;
 use settings::Settings;
 use signing::SigningPool;
@@ -70,6 +74,8 @@ pub struct Engine {
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
+    /// The pump's knowledge of the queue, once there is a pump.
+    queue_view: OnceLock<Weak<dyn QueueView>>,
 }
 
 impl Engine {
@@ -93,6 +99,7 @@ impl Engine {
             signing,
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
+            queue_view: OnceLock::new(),
         }
     }
 }

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use super::backlog::Backlog;
 use super::deliver::Deliveries;
 use super::ports::{Post, Transmit};
+use super::queue::QueueView;
 use super::sweep::Sweeper;
 use super::transfer::Transfers;
-use super::{Engine, Ways};
-use crate::smtp::rules::Rules;
+use super::{Engine, Tables, Ways};
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
 
@@ -22,22 +22,25 @@ const BATCH: usize = 512;
 pub struct Pump {
     engine: Arc<Engine>,
     backlog: Backlog,
-    transfers: Transfers,
+    transfers: Arc<Transfers>,
     deliveries: Deliveries,
     sweeper: Sweeper,
 }
 
 impl Pump {
-    /// The pump of `engine`, sending through these ports, and judging answers by these rules.
+    /// The pump of `engine`, sending through these ports, and judging and pacing by these tables.
     pub fn new(
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
         post: Arc<dyn Post>,
         ways: Ways,
-        rules: Arc<Rules>,
+        tables: Tables,
     ) -> Self {
         let backlog = Backlog::default();
-        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, rules, backlog.clone());
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, tables, backlog.clone());
+        let transfers = Arc::new(transfers);
+        let view = Arc::downgrade(&transfers);
+        engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
         let deliveries = Deliveries::new(Arc::clone(&engine), post, backlog.clone());
         let sweeper = Sweeper::new(Arc::clone(&engine));
         Self { engine, backlog, transfers, deliveries, sweeper }
@@ -54,6 +57,9 @@ impl Pump {
             let room = self.backlog.room();
             let now = self.engine.clock.now();
             let due = self.engine.store.near().take_due(now, BATCH.min(room));
+            for alarm in due.alarms {
+                self.transfers.ring(alarm);
+            }
             if due.is_dry {
                 self.engine.store.near().refill(now, || self.engine.store.snapshot())?;
                 self.hand_out(due.timers)?;

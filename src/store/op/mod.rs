@@ -25,6 +25,7 @@ pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
+pub mod warm_up;
 
 /// A change of the store.
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {

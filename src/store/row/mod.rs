@@ -15,6 +15,7 @@ pub mod event;
 pub mod idempotency;
 pub mod message;
 pub mod suppression;
+pub mod warm_up;
 
 /// A value of one table.
 pub trait Row: Serialize + DeserializeOwned {

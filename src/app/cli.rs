@@ -119,6 +119,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Queue(args) => admin::queue(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

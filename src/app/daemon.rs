@@ -18,12 +18,13 @@ use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::trouble::Trouble;
+use super::ways;
 use crate::base::entropy::Entropy;
 use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::engine::ports::{Clock, Post, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::settings::Settings;
-use crate::engine::{Engine, InHouse, Ways};
+use crate::engine::{Engine, InHouse};
 use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
@@ -38,7 +39,6 @@ use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
-use crate::smtp::rules::Rules;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, Surroundings};
@@ -283,7 +283,8 @@ fn resolver(
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Arc<Resolver>, Trouble> {
     let settings = DnsSettings { servers: config.dns.servers.clone(), ..DnsSettings::default() };
-    let own = OwnHosts::new([config.hostname.to_string()], []);
+    let greeting_as = config.relays.iter().filter_map(|relay| relay.ehlo.as_ref()).map(ToString::to_string);
+    let own = OwnHosts::new(greeting_as.chain([config.hostname.to_string()]), []);
     let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
     resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
 }
@@ -302,16 +303,8 @@ fn pump(
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
     let post = HttpPost::new(roots, resolver, Arc::clone(guard), post::DEADLINE);
     let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
-    let ways =
-        Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways, Arc::new(rules(config)?)))
-}
-
-/// The rules that answers are judged by: those built in, under the operator's own.
-fn rules(config: &Config) -> Result<Rules, Trouble> {
-    let Some(path) = &config.delivery.bounces_file else { return Ok(Rules::built_in().clone()) };
-    let text = std::fs::read_to_string(path).map_err(|error| broken("delivery.bounces_file", &error))?;
-    Rules::with_overlay(&text).map_err(|error| broken("delivery.bounces_file", &error))
+    let ways = ways::ways(config, in_house)?;
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways, ways::tables(config)?))
 }
 
 fn service_limits(config: &Config) -> ServiceLimits {

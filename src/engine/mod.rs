@@ -29,6 +29,7 @@ mod transfer;
 pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;
+mod waiting;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, Weak};

@@ -1,4 +1,4 @@
-//! The commands that ask the running daemon: accounts, keys and domains.
+//! The commands that ask the running daemon: accounts, keys, domains and the queue.
 //!
 //! With `--json` they print exactly what the API answered; else a form for people.
 
@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::args::{
-    AccountArgs, AccountChoice, AccountCommand, DaemonArgs, DomainArgs, DomainCommand, KeyArgs, KeyCommand, PageArgs,
+    AccountArgs, AccountChoice, AccountCommand, DaemonArgs, DomainArgs, DomainCommand, KeyArgs, KeyCommand, PageArgs, QueueArgs,
+    QueueCommand,
 };
 use super::show::{self, Shape};
 use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
@@ -92,6 +93,17 @@ pub(super) fn domain(args: DomainArgs, json: bool, console: &mut Console<'_>) ->
         }
     };
     print(&reply, shape, json, console)
+}
+
+/// `postrider queue ...`.
+pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let client = client(args.daemon, &console.environment)?;
+    match args.command {
+        QueueCommand::List => {
+            let reply = client.ask(Ask::get("list the queue", "/v1/queue", None))?;
+            print(&reply, Shape::Queue, json, console)
+        }
+    }
 }
 
 fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {

@@ -33,6 +33,9 @@ pub(super) enum Command {
     /// Sending domains.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Domain(DomainArgs),
+    /// What waits to be mailed.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Queue(QueueArgs),
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -130,6 +133,20 @@ pub(super) enum AccountCommand {
         /// Its identifier.
         id: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct QueueArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(subcommand)]
+    pub(super) command: QueueCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueueCommand {
+    /// List what waits and what is on the wire, by receiving site.
+    List,
 }
 
 #[derive(Debug, Args)]

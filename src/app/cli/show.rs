@@ -19,6 +19,8 @@ pub(super) enum Shape {
     Domain,
     /// A page of domains.
     Domains,
+    /// What waits, by site.
+    Queue,
 }
 
 const ACCOUNT: &[&str] = &[
@@ -33,6 +35,7 @@ const ACCOUNT: &[&str] = &[
 ];
 const KEY: &[&str] = &["/id", "/name", "/stream", "/scopes", "/expires_at", "/created_at", "/key"];
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
+const QUEUE: &[&str] = &["/site", "/relay", "/waiting", "/in_flight", "/next_at", "/held_until", "/last_answer"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 
 /// The text for people, with a line end.
@@ -43,6 +46,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::NewKey => format!("{}\nThe key is shown this once; keep it in a safe place.\n", lines(value, KEY)),
         Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),
         Shape::Domain => domain(value),
+        Shape::Queue => page(value, QUEUE),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
     }
 }

@@ -8,16 +8,20 @@ use super::attempt::route_failed;
 use super::queue::Ticket;
 use super::relays::Number;
 use crate::base::entropy;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
 use crate::domain::event::AttemptFacts;
 use crate::engine::backlog::Held;
 use crate::engine::lease::Lease;
 use crate::engine::ports::RouteFailure;
+use crate::engine::waiting::Leased;
 use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::op::suppression;
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
-use crate::store::schema::{self, Table};
+use crate::store::schema;
 
 /// When a message is looked at again that could not be read.
 const UNREADABLE: Duration = Duration::from_secs(60);
@@ -54,8 +58,7 @@ impl Shared {
             return Ok(Ready::Stale);
         }
         let Some(row) = snapshot.row::<MessageRow>(&key)? else { return Ok(Ready::Stale) };
-        let suppression = schema::named(ticket.account(), row.to.match_key().as_bytes());
-        if snapshot.get(Table::Suppressions, &suppression)?.is_some() {
+        if suppression::is_suppressed(&snapshot, ticket.account(), &row.to)? {
             return Ok(Ready::Settle(TransferEnd::Suppressed));
         }
         if self.now() >= row.give_up_at {
@@ -81,8 +84,27 @@ impl Shared {
         }
     }
 
-    /// Has messages looked at again at `until`, without an attempt: a row says so.
-    pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: crate::base::time::Timestamp) {
+    /// What else waits for the address, where this outcome suppresses it.
+    pub(super) fn others(&self, ticket: &Ticket, to: &Address, end: &TransferEnd) -> Leased {
+        if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
+            return Leased::default();
+        }
+        let (account, address) = (ticket.account(), to.clone());
+        let leased = self.engine.lease_waiting(account, [&address]).unwrap_or_else(|error| {
+            // They end all the same, each before its next attempt.
+            tracing::error!(%error, "what else waits for a suppressed address could not be looked up");
+            Leased::default()
+        });
+        if leased.is_full {
+            let engine = Arc::clone(&self.engine);
+            // Its operations come to the writer behind the one that suppresses.
+            tokio::spawn(async move { engine.end_waiting(account, &[address]).await });
+        }
+        leased
+    }
+
+    /// Has a message looked at again at `until`, without an attempt: a row says so.
+    pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: Timestamp) {
         let unsettled = Unsettled { ticket, held: self.backlog.hold(), lease: None };
         unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
     }
@@ -105,6 +127,11 @@ pub(super) enum Unsent {
 impl Unsettled {
     /// Commits the outcome without waiting for it; the lease lasts until it is committed.
     pub(super) fn settle(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts) {
+        self.settle_with(shared, end, facts, Leased::default());
+    }
+
+    /// The same, ending `others` too: what else waits for an address that this outcome suppresses.
+    pub(super) fn settle_with(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts, others: Leased) {
         let store = &shared.engine.store;
         let op = SettleTransfer {
             account: self.ticket.account(),
@@ -113,14 +140,17 @@ impl Unsettled {
             end,
             facts,
             chance: entropy::bytes(&*shared.engine.entropy),
+            others: others.messages,
         };
+        let leases = (self.lease, others.leases);
+        let (timer, held) = (self.ticket.timer, self.held);
         let engine = Arc::clone(&shared.engine);
         store.post(op, move |answer| {
             if let Err(Stop::Failed(error)) = answer {
                 tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
-                engine.store.near().forget(&self.ticket.timer);
+                engine.store.near().forget(&timer);
             }
-            drop((self.held, self.lease));
+            drop((held, leases));
         });
     }
 

@@ -127,7 +127,8 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
                 shared.engine.store.post(count, drop);
             }
             obey(shared, lane, signal);
-            unsettled.settle(shared, end, facts);
+            let others = shared.others(&ticket, &row.to, &end);
+            unsettled.settle_with(shared, end, facts, others);
         }
         Ended::RelayFault(why) => {
             let until = shared.relays.failed(lane.relay, shared.now(), &why);

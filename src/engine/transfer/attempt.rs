@@ -11,7 +11,7 @@ use super::Shared;
 use super::lane::Lane;
 use super::pool::Kept;
 use super::queue::Ticket;
-use super::relays::share_of;
+use super::relays::{Deal, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, Bounce, BounceSource};
@@ -311,7 +311,7 @@ fn source_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) -> Option<Opti
         return Some(None);
     }
     let family: Vec<_> = sources.iter().filter(|source| source.is_ipv4() == ip.is_ipv4()).collect();
-    family.get(share_of(message, family.len())).map(|source| Some(**source))
+    family.get(place_of(message, family.len(), Deal::Source)).map(|source| Some(**source))
 }
 
 /// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login

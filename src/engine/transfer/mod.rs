@@ -78,20 +78,20 @@ pub struct Tables {
 
 /// What the workers share.
 pub(super) struct Shared {
-    pub(super) engine: Arc<Engine>,
-    pub(super) transmit: Arc<dyn Transmit>,
-    pub(super) relays: Relays,
+    engine: Arc<Engine>,
+    transmit: Arc<dyn Transmit>,
+    relays: Relays,
     /// The port of receivers' servers.
-    pub(super) port: u16,
+    port: u16,
     in_house: Option<Arc<InHouse>>,
-    pub(super) rules: Arc<Rules>,
-    pub(super) shaping: Arc<Shaping>,
-    pub(super) leases: Leases,
+    rules: Arc<Rules>,
+    shaping: Arc<Shaping>,
+    leases: Leases,
     /// Connections to mail servers in all.
-    pub(super) connections: Room,
+    connections: Room,
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
-    pub(super) bodies: Room,
-    pub(super) backlog: Backlog,
+    bodies: Room,
+    backlog: Backlog,
     /// Messages that wait in lanes.
     queued: AtomicUsize,
     stop: watch::Sender<bool>,

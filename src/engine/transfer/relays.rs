@@ -69,7 +69,7 @@ impl Relays {
         let (mut own, mut shared): (Vec<_>, Vec<_>) =
             carrying.map(|(number, _)| number).partition(|&number| self.relays[number].is_own_of(stream));
         for set in [&mut own, &mut shared] {
-            let first = share_of(message, set.len());
+            let first = place_of(message, set.len(), Deal::Relay);
             set.rotate_left(first);
         }
         own.append(&mut shared);
@@ -202,9 +202,22 @@ impl Drop for Share<'_> {
     }
 }
 
+/// What a message is dealt out for: its places there have nothing to do with each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Deal {
+    /// A relay among its stream's.
+    Relay = 1,
+    /// An address among its relay's.
+    Source = 2,
+}
+
 /// The place of a message among `count`, always the same one.
-pub(super) fn share_of(message: MessageId, count: usize) -> usize {
-    let octets = message.0.0;
-    let sum = octets.iter().fold(0_u64, |sum, octet| sum.wrapping_mul(31).wrapping_add(u64::from(*octet)));
-    usize::try_from(sum % (count.max(1) as u64)).unwrap_or(0)
+pub(super) fn place_of(message: MessageId, count: usize, deal: Deal) -> usize {
+    // FNV-1a: identifiers that differ in one bit are far apart, and no version of Rust changes it.
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let octets = message.0.0.into_iter().chain([deal as u8]);
+    let hash = octets.fold(OFFSET, |hash, octet| (hash ^ u64::from(octet)).wrapping_mul(PRIME));
+    // Its high bits are the well mixed ones.
+    usize::try_from((hash >> 32) % (count.max(1) as u64)).unwrap_or(0)
 }

@@ -59,13 +59,14 @@ fn unusable(key: &str, path: &Path, why: &dyn std::fmt::Display) -> Trouble {
 
 fn made(relay: &config::Relay, config: &Config) -> Result<Relay, Trouble> {
     let way = match &relay.kind {
-        RelayKind::Mx => RelayWay::Mx(relay.source.clone()),
+        RelayKind::Mx => RelayWay::Mx,
         RelayKind::Smarthost(smarthost) => RelayWay::Smarthost(submitting(smarthost, &relay.name)?),
     };
     Ok(Relay {
         name: relay.name.as_str().into(),
         ehlo: relay.ehlo.as_ref().unwrap_or(&config.hostname).as_str().into(),
         way,
+        sources: relay.source.clone(),
         streams: relay.streams.clone(),
         warm_up: relay.warm_up.as_ref().map(warming_up),
     })

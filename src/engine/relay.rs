@@ -21,6 +21,8 @@ pub struct Relay {
     pub ehlo: Arc<str>,
     /// Where it hands mail to.
     pub way: RelayWay,
+    /// The addresses to send from; the system chooses where there are none.
+    pub sources: Vec<IpAddr>,
     /// The streams that it carries.
     pub streams: Vec<Stream>,
     /// How much it may hand over in a day while its addresses are new to receivers.
@@ -30,8 +32,8 @@ pub struct Relay {
 /// Where a relay hands mail to.
 #[derive(Debug, Clone)]
 pub enum RelayWay {
-    /// To the receivers' own servers, from one of these addresses; the system chooses where there are none.
-    Mx(Vec<IpAddr>),
+    /// To the receivers' own servers.
+    Mx,
     /// To one server that takes everything.
     Smarthost(Smarthost),
 }

@@ -15,7 +15,7 @@ use super::relays::{Deal, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, Bounce, BounceSource};
-use crate::engine::ports::{LookupFailure, RouteFailure, Target};
+use crate::engine::ports::{LookupFailure, RouteFailure, Session, Target};
 use crate::engine::relay::{RelayWay, Smarthost};
 use crate::smtp::category::Category;
 use crate::smtp::deadlines::Deadlines;
@@ -166,7 +166,8 @@ impl Trial<'_> {
             self.lane.pool.oldest().into_iter().for_each(Kept::leave);
         }
         let Some(place) = self.shared.connections.take(self.row.stream, 1).await else { return Ok(nowhere()) };
-        match self.shared.transmit.connect(&target).await {
+        let (target, connected) = self.connect(target).await;
+        match connected {
             Ok(session) => {
                 let opened = Instant::now();
                 let kept = Kept { target, session, place, messages: 0, opened, idle_since: opened };
@@ -178,6 +179,19 @@ impl Trial<'_> {
             }
             Err(outcome) => self.judge(&outcome),
         }
+    }
+
+    /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
+    async fn connect(&self, mut target: Target) -> (Target, Result<Box<dyn Session>, Outcome>) {
+        let others = sources_for(&self.shared.relays.relay(self.lane.relay).sources, target.address.ip(), self.id);
+        let mut connected = self.shared.transmit.connect(&target).await;
+        for other in others.into_iter().skip(1) {
+            let Err(Outcome { ending: Ending::Unusable(why), .. }) = &connected else { break };
+            tracing::error!(why, "another address of the relay is taken in its place");
+            target.source = other;
+            connected = self.shared.transmit.connect(&target).await;
+        }
+        (target, connected)
     }
 
     async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
@@ -264,32 +278,32 @@ impl Trial<'_> {
             loop_check: self.lane.site.loop_check(),
             submission: None,
         };
+        let mut targets = Vec::new();
+        let mut add = |host: &Arc<str>, address: SocketAddr| {
+            let source = sources_for(&relay.sources, address.ip(), self.id).first().copied();
+            targets.extend(source.map(|source| Target { source, ..plain(Arc::clone(host), address) }));
+        };
         match (&self.lane.site, &relay.way) {
-            (Site::InHouse(address), _) => Ok(vec![plain("localhost".into(), *address)]),
+            (Site::InHouse(address), _) => return Ok(vec![plain("localhost".into(), *address)]),
             (_, RelayWay::Smarthost(smarthost)) => {
-                let addresses = self.smarthost_addresses(smarthost).await?;
-                let target = |ip| Target {
-                    submission: Some(Arc::clone(&smarthost.submission)),
-                    ..plain(Arc::clone(&smarthost.host), SocketAddr::new(ip, smarthost.port))
-                };
-                Ok(addresses.into_iter().map(target).collect())
+                for ip in self.smarthost_addresses(smarthost).await? {
+                    add(&smarthost.host, SocketAddr::new(ip, smarthost.port));
+                }
+                let submission = |target| Target { submission: Some(Arc::clone(&smarthost.submission)), ..target };
+                targets = targets.into_iter().map(submission).collect();
             }
-            (_, RelayWay::Mx(sources)) => {
+            (_, RelayWay::Mx) => {
                 let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain()).await;
-                let hosts = hosts.map_err(|failure| NoTry::Ended(route_failed(&failure)))?;
-                let mut targets = Vec::new();
-                for host in hosts {
+                for host in hosts.map_err(|failure| NoTry::Ended(route_failed(&failure)))? {
                     let name: Arc<str> = host.name.into();
                     for ip in host.addresses {
-                        let Some(source) = source_for(sources, ip, self.id) else { continue };
-                        let address = SocketAddr::new(ip, self.shared.port);
-                        targets.push(Target { source, ..plain(Arc::clone(&name), address) });
+                        add(&name, SocketAddr::new(ip, self.shared.port));
                     }
                 }
-                let none = || NoTry::Ended(deferred(finding::unreachable("this relay sends from no such address")));
-                if targets.is_empty() { Err(none()) } else { Ok(targets) }
             }
         }
+        let none = || NoTry::Ended(deferred(finding::unreachable("the relay has no address to send there from")));
+        if targets.is_empty() { Err(none()) } else { Ok(targets) }
     }
 
     /// A smarthost that can't be found is the relay's fault: the configuration names it.
@@ -304,14 +318,17 @@ impl Trial<'_> {
     }
 }
 
-/// The address to send to `ip` from: always the same one for a message. Nothing where the relay has none of its family;
-/// the system's choice where it has none at all.
-fn source_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) -> Option<Option<IpAddr>> {
+/// The addresses to send to `ip` from, a message's own one first, which is always the same. Nothing where the relay has
+/// none of its family; the system's choice where it has none at all.
+fn sources_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) -> Vec<Option<IpAddr>> {
     if sources.is_empty() {
-        return Some(None);
+        return vec![None];
     }
-    let family: Vec<_> = sources.iter().filter(|source| source.is_ipv4() == ip.is_ipv4()).collect();
-    family.get(place_of(message, family.len(), Deal::Source)).map(|source| Some(**source))
+    let family = sources.iter().filter(|source| source.is_ipv4() == ip.is_ipv4());
+    let mut family: Vec<_> = family.copied().map(Some).collect();
+    let own = place_of(message, family.len(), Deal::Source);
+    family.rotate_left(own);
+    family
 }
 
 /// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login

@@ -64,7 +64,7 @@ impl Transfers {
         let site = match (in_house, &relay.way) {
             (Some(address), _) => address.to_string(),
             (None, RelayWay::Smarthost(smarthost)) => format!("{}:{}", smarthost.host, smarthost.port),
-            (None, RelayWay::Mx(_)) => {
+            (None, RelayWay::Mx) => {
                 let name = || self.routes.last_seen(domain).map_or_else(|| domain.to_string(), |site| named(&site));
                 names.entry((number, domain.clone())).or_insert_with(name).clone()
             }

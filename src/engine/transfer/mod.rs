@@ -21,7 +21,7 @@ pub(super) mod way;
 mod window;
 mod worker;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -224,7 +224,7 @@ impl Transfers {
                 RelayWay::Smarthost(smarthost) => {
                     Site::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
                 }
-                RelayWay::Mx(_) => match self.routes.get(row.to.domain(), ticket.timer) {
+                RelayWay::Mx => match self.routes.get(row.to.domain(), ticket.timer) {
                     Route::To(site) => site,
                     Route::Asked => return Ok(()),
                     Route::Failed(failure) => {
@@ -276,8 +276,10 @@ impl Transfers {
         }
         if lanes.by_way.len() >= LANES_MAX {
             let now = self.shared.now();
-            lanes.by_way.retain(|_, lane| !lane.is_idle(now));
-            lanes.by_number.retain(|_, lane| !lane.is_idle(now));
+            let idle = |lane: &Lane| lane.is_idle(now).then_some(lane.number);
+            let idle: HashSet<u64> = lanes.by_way.values().filter_map(|lane| idle(lane)).collect();
+            lanes.by_way.retain(|_, lane| !idle.contains(&lane.number));
+            lanes.by_number.retain(|number, _| !idle.contains(number));
         }
         lanes.last_number += 1;
         let limits = self.shared.shaping.limits(site.provider());

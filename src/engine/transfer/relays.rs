@@ -213,11 +213,31 @@ pub(super) enum Deal {
 
 /// The place of a message among `count`, always the same one.
 pub(super) fn place_of(message: MessageId, count: usize, deal: Deal) -> usize {
-    // FNV-1a: identifiers that differ in one bit are far apart, and no version of Rust changes it.
-    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    // Identifiers of one millisecond are neighbours, so what differs is mixed into every bit (MurmurHash3's last step).
+    // It is written out for no version of Rust to change: a message keeps its place across an upgrade.
+    const MIX: u64 = 0xff51_afd7_ed55_8ccd;
     let octets = message.0.0.into_iter().chain([deal as u8]);
-    let hash = octets.fold(OFFSET, |hash, octet| (hash ^ u64::from(octet)).wrapping_mul(PRIME));
-    // Its high bits are the well mixed ones.
-    usize::try_from((hash >> 32) % (count.max(1) as u64)).unwrap_or(0)
+    let sum = octets.fold(0_u64, |sum, octet| sum.wrapping_mul(257).wrapping_add(u64::from(octet)));
+    let mixed = (sum ^ (sum >> 33)).wrapping_mul(MIX);
+    usize::try_from((mixed >> 32) % (count.max(1) as u64)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    #[test]
+    fn neighbours_are_dealt_out_evenly_and_each_deal_is_its_own() {
+        let mut counts = [[0; 2]; 3];
+        for n in 0..600_u16 {
+            let [high, low] = n.to_be_bytes();
+            let mut octets = [7; 16];
+            octets[14..].copy_from_slice(&[high, low]);
+            let message = MessageId(Ulid(octets));
+            counts[place_of(message, 3, Deal::Relay)][place_of(message, 2, Deal::Source)] += 1;
+        }
+        assert!(counts.as_flattened().iter().all(|count| (70..=130).contains(count)), "{counts:?}");
+        assert_eq!(place_of(MessageId::default(), 0, Deal::Relay), 0);
+    }
 }

@@ -120,7 +120,9 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
     });
     match ended {
         Ended::With(end) => {
-            shared.relays.works(lane.relay);
+            if signal != Signal::Silent {
+                shared.relays.works(lane.relay);
+            }
             if matches!(end, TransferEnd::Delivered)
                 && let Some(count) = share.used()
             {

@@ -85,11 +85,24 @@ async fn a_relay_s_own_fault_is_charged_to_no_message_and_the_next_relay_is_take
     world.pass(0).await;
     assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
     assert!(ids.iter().all(|id| world.relay_of(*id) == "two"));
-    let tried = world.net.opened.lock().unwrap().iter().filter(|(_, source)| *source != ids_source()).count();
+    let tried = world.net.opened.lock().unwrap().iter().filter(|(_, source)| *source != good_source()).count();
     assert!((1..=2).contains(&tried), "the relay was left alone after its fault: {tried}");
 }
 
-fn ids_source() -> Option<IpAddr> {
+#[tokio::test]
+async fn an_address_that_is_not_this_machine_s_is_passed_over_for_another_of_the_relay_s() {
+    let world = World::with(vec![mx("direct", &["192.0.2.66", "192.0.2.21"])]).await;
+    world.net.behave("192.0.2.66", unbindable());
+    let mut ids = Vec::new();
+    for n in 0..8 {
+        ids.push(world.send(&format!("u{n}@a.test")).await);
+    }
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert!(world.net.seen().iter().all(|seen| seen.source == good_source()));
+}
+
+fn good_source() -> Option<IpAddr> {
     Some("192.0.2.21".parse().unwrap())
 }
 

@@ -233,12 +233,13 @@ pub(super) struct World {
 
 /// A relay that goes by MX, for both streams.
 pub(super) fn mx(name: &str, sources: &[&str]) -> Relay {
-    relay(name, RelayWay::Mx(sources.iter().map(|source| source.parse().unwrap()).collect()), &Stream::ALL)
+    let sources = sources.iter().map(|source| source.parse().unwrap()).collect();
+    Relay { sources, ..relay(name, RelayWay::Mx, &Stream::ALL) }
 }
 
 pub(super) fn relay(name: &str, way: RelayWay, streams: &[Stream]) -> Relay {
     let ehlo = format!("{name}.sender.example").into();
-    Relay { name: name.into(), ehlo, way, streams: streams.to_vec(), warm_up: None }
+    Relay { name: name.into(), ehlo, way, sources: Vec::new(), streams: streams.to_vec(), warm_up: None }
 }
 
 impl World {

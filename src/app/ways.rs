@@ -96,9 +96,5 @@ fn submitting(smarthost: &config::Smarthost, relay: &str) -> Result<Smarthost, T
 
 fn warming_up(warm_up: &config::WarmUp) -> WarmUp {
     let days = warm_up.since.map_or(0, |since| (since - EPOCH).get_days());
-    WarmUp {
-        per_day: warm_up.per_day,
-        growth_percent: warm_up.growth_percent,
-        since: u32::try_from(days).unwrap_or(0),
-    }
+    WarmUp { per_day: warm_up.per_day, growth_percent: warm_up.growth_percent, since: u32::try_from(days).unwrap_or(0) }
 }

@@ -84,8 +84,8 @@ pub enum LookupFailure {
 pub trait Resolve: Send + Sync {
     /// The mail servers of `domain`, in the order to try.
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
-    /// The names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to. Servers that can't
-    /// be reached are among them, so that the site stays the same while they come and go.
+    /// The names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to. Servers that
+    /// can't be reached are among them, so that the site stays the same while they come and go.
     fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
         Box::pin(async move {
             let hosts = self.mail_hosts(domain).await?;

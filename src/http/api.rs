@@ -2,7 +2,9 @@
 
 use hyper::Method;
 
-use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions};
+use super::handlers::{
+    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
+};
 use super::route::BodyRule::Ignored;
 use super::route::{Access, BodyRule, Route};
 use super::state::Api;

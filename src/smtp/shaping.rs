@@ -1,7 +1,8 @@
 //! The table of how fast each receiver is to be served, and what its answers ask for: `data/shaping.toml`, and an
 //! operator's file over it. Read once at start by whoever wires the program; the engine's lanes obey it.
 //!
-//! It says limits and nothing else: whether a message is delivered, deferred or bounced is the rules' of `bounces.toml`.
+//! It says limits and nothing else: whether a message is delivered, deferred or bounced is the rules' of
+//! `bounces.toml`.
 
 use std::sync::LazyLock;
 use std::time::Duration;

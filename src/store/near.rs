@@ -139,7 +139,8 @@ impl NearTimers {
         let refill_at = state.horizon.due - HORIZON / 2;
         let alarms: Vec<_> = state.alarms.iter().take_while(|(at, _)| *at <= now).copied().collect();
         let alarm = state.alarms.iter().map(|(at, _)| *at).find(|at| *at > now);
-        let next = state.waiting.first().map(|timer| timer.due).into_iter().chain(alarm).fold(refill_at, Timestamp::min);
+        let next =
+            state.waiting.first().map(|timer| timer.due).into_iter().chain(alarm).fold(refill_at, Timestamp::min);
         Due { timers, alarms, next, is_dry }
     }
 

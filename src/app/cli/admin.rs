@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 use url::form_urlencoded;
 
 use super::args::{
-    AccountArgs, AccountChoice, AccountCommand, DaemonArgs, DomainArgs, DomainCommand, KeyArgs, KeyCommand, PageArgs, QueueArgs,
-    QueueCommand,
+    AccountArgs, AccountChoice, AccountCommand, DaemonArgs, DomainArgs, DomainCommand, KeyArgs, KeyCommand, PageArgs,
+    QueueArgs, QueueCommand,
 };
 use super::show::{self, Shape};
 use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};

@@ -44,7 +44,10 @@ impl QueueView for Transfers {
             from = [last, &[0][..]].concat();
         }
         self.add_lanes(&mut found, self.shared.now());
-        Ok(found.into_values().filter(|queue| queue.waiting + queue.in_flight > 0 || queue.held_until.is_some()).collect())
+        Ok(found
+            .into_values()
+            .filter(|queue| queue.waiting + queue.in_flight > 0 || queue.held_until.is_some())
+            .collect())
     }
 }
 
@@ -83,7 +86,8 @@ impl Transfers {
             entry.waiting = entry.waiting.saturating_sub(entry.in_flight);
             entry.held_until = sight.held_until;
             entry.last_answer = sight.last_answer;
-            entry.next_at = entry.next_at.filter(|_| entry.waiting > 0).max(entry.held_until.filter(|_| entry.waiting > 0));
+            entry.next_at =
+                entry.next_at.filter(|_| entry.waiting > 0).max(entry.held_until.filter(|_| entry.waiting > 0));
         }
     }
 }

@@ -126,9 +126,7 @@ impl Queue {
 
     /// Counts another worker where there is work for one and room.
     pub(super) fn hires(&mut self, now: Timestamp) -> bool {
-        let hires = !self.is_closed
-            && self.workers < self.window.connections(now)
-            && self.takeable(now) > self.waiting;
+        let hires = !self.is_closed && self.workers < self.window.connections(now) && self.takeable(now) > self.waiting;
         self.workers += usize::from(hires);
         hires
     }

@@ -55,7 +55,8 @@ pub struct Settings {
 /// What the machine waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
-    /// [`super::Client::output`] to be written whole, then [`super::Client::written`] or [`super::Client::write_failed`].
+    /// [`super::Client::output`] to be written whole, then [`super::Client::written`] or
+    /// [`super::Client::write_failed`].
     Write,
     /// Bytes from the server: [`super::Client::received`] or [`super::Client::closed`].
     Read,

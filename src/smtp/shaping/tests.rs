@@ -122,8 +122,14 @@ fn what_is_wrong_is_told_with_its_line() {
         ("[[rule]]\nid = \"a\"\ncode = [\"42\"]\npause_minutes = 1", "line 2: a: \"42\" is not a code"),
         ("[[rule]]\nid = \"a\"\nenhanced = [\"4.7\"]\npause_minutes = 1", "line 2: a: \"4.7\" is not a code"),
         ("[[rule]]\nid = \"a\"\ncode = [\"421\"]\nconnections = 1", "line 2: a: for_minutes must say"),
-        ("[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nfor_minutes = 1", "line 2: a: for_minutes belongs"),
-        ("[[rule]]\nid = \"a\"\nprovider = \"b\"\ncode = [\"421\"]\npause_minutes = 1", "line 2: a: there is no provider"),
+        (
+            "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nfor_minutes = 1",
+            "line 2: a: for_minutes belongs",
+        ),
+        (
+            "[[rule]]\nid = \"a\"\nprovider = \"b\"\ncode = [\"421\"]\npause_minutes = 1",
+            "line 2: a: there is no provider",
+        ),
         (
             "[[rule]]\nid = \"a\"\ncode = [\"421\"]\npause_minutes = 1\nexamples = [\"450 no\"]",
             "line 2: a: one of its examples does not meet it",

@@ -87,7 +87,10 @@ fn what_is_due_next_is_told_and_never_behind_the_horizon() {
     let near = test.store().near();
     assert!(near.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is looked at before memory ends");
     arm(&test, [30]);
-    assert_eq!(near.take_due(test.now(), 9), Due { timers: Vec::new(), alarms: Vec::new(), next: timer(30).due, is_dry: false });
+    assert_eq!(
+        near.take_due(test.now(), 9),
+        Due { timers: Vec::new(), alarms: Vec::new(), next: timer(30).due, is_dry: false }
+    );
 }
 
 #[test]

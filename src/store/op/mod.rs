@@ -25,9 +25,9 @@ pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
-pub mod warm_up;
 pub mod sweep_deliveries;
 pub mod waiting;
+pub mod warm_up;
 
 /// A change of the store.
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {

@@ -38,7 +38,9 @@ class Smarthost:
 
     def _authenticate(self, _server, _session, _envelope, _mechanism, data) -> AuthResult:
         self.told.append(data.password)
-        return AuthResult(success=data.login == USER.encode() and data.password == PASSWORD.encode())
+        is_right = data.login == USER.encode() and data.password == PASSWORD.encode()
+        # `handled=False`: aiosmtpd is to answer 535 by itself.
+        return AuthResult(success=is_right, handled=False)
 
     async def handle_DATA(self, _server, session, envelope):  # noqa: N802 (aiosmtpd's name)
         """Called by aiosmtpd with a whole message."""

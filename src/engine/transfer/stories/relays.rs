@@ -32,7 +32,8 @@ fn auth_refused() -> Behaviour {
 async fn each_stream_takes_its_own_relay_where_it_has_one() {
     let world = World::with(vec![mx("direct", &[]), smarthost(&[Stream::Marketing])]).await;
     world.net.address("smart.test", &["198.51.100.1"]);
-    let (receipt, news) = (world.send("a@r.test").await, world.send_from("n@news.example.test", "b@nowhere.test").await);
+    let (receipt, news) =
+        (world.send("a@r.test").await, world.send_from("n@news.example.test", "b@nowhere.test").await);
     world.pass(0).await;
     assert_eq!((world.relay_of(receipt).as_str(), world.relay_of(news).as_str()), ("direct", "smart"));
     let seen = world.net.seen();
@@ -108,7 +109,8 @@ fn good_source() -> Option<IpAddr> {
 
 #[tokio::test]
 async fn a_message_with_no_other_relay_waits_unharmed_for_its_own() {
-    for fault in [unbindable(), auth_refused(), Behaviour::Fails(Phase::StartTls, Ending::TlsFailed("unknown issuer".into()))]
+    for fault in
+        [unbindable(), auth_refused(), Behaviour::Fails(Phase::StartTls, Ending::TlsFailed("unknown issuer".into()))]
     {
         let world = World::with(vec![smarthost(&Stream::ALL)]).await;
         world.net.address("smart.test", &["198.51.100.1"]);

@@ -338,9 +338,12 @@ fn relay_fault(site: &Site, outcome: &Outcome) -> Option<String> {
     match (&outcome.ending, outcome.phase) {
         (Ending::Unusable(why), _) => Some(why.clone()),
         // 421 is the server's state, not a refusal of ours.
-        (Ending::Answered(reply), phase) if is_smarthost && reply.code != 421 => {
-            let is_login = phase == Phase::Auth || matches!(reply.code, 530 | 534 | 535 | 538);
-            is_login.then(|| format!("the smarthost refused the login: {}", reply.text()))
+        (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
+            Some(format!("the smarthost refused the login: {}", reply.text()))
+        }
+        // Its words may name the recipient, and this goes to the log.
+        (Ending::Answered(reply), _) if is_smarthost && matches!(reply.code, 530 | 534 | 535 | 538) => {
+            Some(format!("the smarthost takes no mail without another login: {}", reply.code))
         }
         (Ending::TlsFailed(why), _) if is_smarthost => Some(format!("no secured connection to the smarthost: {why}")),
         (Ending::Unreadable(why), Phase::Auth) => Some(format!("no login at the smarthost: {why}")),

@@ -172,6 +172,21 @@ async fn a_site_that_takes_messages_keeps_its_connections_and_no_connection_has_
 }
 
 #[tokio::test]
+async fn a_known_provider_is_served_at_its_pace() {
+    let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_minute = 600";
+    let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
+    let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
+    let world = World::shaped(vec![mx("direct", &[])], tables).await;
+    send_all(&world, 14, "slow.test").await;
+    world.pass(0).await;
+    let seen = world.net.seen();
+    assert_eq!(seen.len(), 14);
+    // A second's worth may go at once, and then one each tenth of a second.
+    let took = seen[13].at - seen[0].at;
+    assert!(took >= std::time::Duration::from_millis(380), "{took:?}");
+}
+
+#[tokio::test]
 async fn name_servers_that_never_answer_hold_up_nobody_else() {
     let world = World::new().await;
     for n in 0..140 {

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
@@ -60,6 +60,7 @@ pub(super) struct Seen {
     pub(super) host: String,
     pub(super) ehlo: String,
     pub(super) source: Option<IpAddr>,
+    pub(super) at: Instant,
 }
 
 /// Names and mail servers.
@@ -183,6 +184,7 @@ impl Session for ScriptedSession {
                 host: self.target.host.to_string(),
                 ehlo: self.target.ehlo.to_string(),
                 source: self.target.source,
+                at: Instant::now(),
             };
             self.net.seen.send_modify(|all| all.push(seen));
             match &self.behaviour {

@@ -7,8 +7,8 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::pattern::{CodePattern, EnhancedPattern, TextPattern};
 use super::reply::{Reply, ReplyParser};
-use super::rules::{CodePattern, EnhancedPattern};
 
 mod file;
 
@@ -74,13 +74,13 @@ pub enum Action {
 #[derive(Debug, Clone)]
 struct Provider {
     name: String,
-    hosts: Vec<HostPattern>,
+    hosts: Vec<ServerPattern>,
     limits: Limits,
 }
 
 /// The names of some mail servers, in lower case.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum HostPattern {
+enum ServerPattern {
     Exact(String),
     Between(String, String),
 }
@@ -92,8 +92,7 @@ struct Rule {
     provider: Option<String>,
     codes: Vec<CodePattern>,
     enhanced: Vec<EnhancedPattern>,
-    /// In lower case.
-    texts: Vec<String>,
+    texts: Vec<TextPattern>,
     actions: Vec<Action>,
     examples: Vec<String>,
 }
@@ -106,7 +105,7 @@ pub struct Shaping {
     rules: Vec<Rule>,
 }
 
-impl HostPattern {
+impl ServerPattern {
     fn fits(&self, host: &str) -> bool {
         match self {
             Self::Exact(name) => host == name,
@@ -122,18 +121,23 @@ impl Rule {
         let enhanced = reply.enhanced();
         let has_enhanced = |pattern: &EnhancedPattern| enhanced.is_some_and(|code| pattern.fits(code));
         self.provider.as_deref().is_none_or(|wanted| provider == Some(wanted))
-            && (self.codes.is_empty() || self.codes.iter().any(|pattern| pattern.fits(reply.code)))
+            && (self.codes.is_empty() || self.codes.iter().any(|pattern| pattern.fits(Some(reply.code), enhanced)))
             && (self.enhanced.is_empty() || self.enhanced.iter().any(has_enhanced))
-            && (self.texts.is_empty() || self.texts.iter().any(|text| words.contains(text)))
+            && (self.texts.is_empty() || self.texts.iter().any(|text| text.fits(words)))
     }
 
     /// Whether its own examples meet it.
     fn meets_its_examples(&self) -> bool {
         self.examples.iter().all(|example| {
             let reply = ReplyParser::new().feed(format!("{example}\n").as_bytes()).ok().and_then(|(_, reply)| reply);
-            reply.is_some_and(|reply| self.fits(self.provider.as_deref(), &reply, &reply.words()))
+            reply.is_some_and(|reply| self.fits(self.provider.as_deref(), &reply, &words_of(&reply)))
         })
     }
+}
+
+/// What an answer says, as texts are looked for in it: with a blank at either end.
+fn words_of(reply: &Reply) -> String {
+    format!(" {} ", reply.words())
 }
 
 impl Shaping {
@@ -174,7 +178,7 @@ impl Shaping {
         if reply.code < 400 {
             return &[];
         }
-        let words = reply.words();
+        let words = words_of(reply);
         let rule = self.rules.iter().find(|rule| rule.fits(provider, reply, &words));
         rule.map_or(&[], |rule| &rule.actions)
     }

@@ -5,6 +5,9 @@
 
 mod accepting;
 mod delivering;
+mod readme;
+#[expect(unreachable_pub, reason = "it stands as the README shows it")]
+mod readme_verify;
 mod support;
 mod suppressing;
 mod telling;

@@ -231,7 +231,8 @@ impl Trial<'_> {
                 self.shared.put_off_until_their_end(late);
             }
         }
-        Ok(judge(outcome, &self.shared.rules))
+        let host = self.facts.mx_host.as_deref().unwrap_or_default();
+        Ok(judge(outcome, host, &self.shared.rules))
     }
 
     fn end(&self, verdict: Verdict) -> (Ended, Signal) {

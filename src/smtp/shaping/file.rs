@@ -5,7 +5,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Action, CodePattern, EnhancedPattern, HostPattern, InvalidShaping, Limits, Provider, Rule, Shaping};
+use super::{
+    Action, CodePattern, EnhancedPattern, InvalidShaping, Limits, Provider, Rule, ServerPattern, Shaping, TextPattern,
+};
 
 /// The limits of a site of which no file says anything.
 const USUAL: Limits = Limits {
@@ -168,12 +170,12 @@ impl ProviderEntry {
             connections_per_minute: self.connections_per_minute.map(|count| count.0),
             ..common.over(default)
         };
-        let hosts = self.mx.iter().map(|text| HostPattern::parse(text)).collect::<Result<_, _>>()?;
+        let hosts = self.mx.iter().map(|text| ServerPattern::parse(text)).collect::<Result<_, _>>()?;
         Ok(Provider { name: self.name.get_ref().clone(), hosts, limits })
     }
 }
 
-impl HostPattern {
+impl ServerPattern {
     fn parse(text: &str) -> Result<Self, String> {
         let text = text.to_ascii_lowercase();
         let pattern = match text.split_once('*') {
@@ -208,12 +210,14 @@ impl RuleEntry {
         let bad = |text: &String| format!("{text:?} is not a code such as {shapes}");
         let codes = self.code.iter().map(|text| CodePattern::parse(text).ok_or_else(|| bad(text)));
         let enhanced = self.enhanced.iter().map(|text| EnhancedPattern::parse(text).ok_or_else(|| bad(text)));
+        let odd = |text: &String| format!("{text:?} is nothing that an answer could be known by");
+        let texts = self.text.iter().map(|text| TextPattern::parse(text).ok_or_else(|| odd(text)));
         let rule = Rule {
             id: self.id.get_ref().clone(),
             provider: self.provider.clone(),
             codes: codes.collect::<Result<_, _>>()?,
             enhanced: enhanced.collect::<Result<_, _>>()?,
-            texts: self.text.iter().map(|text| text.to_lowercase()).collect(),
+            texts: texts.collect::<Result<_, _>>()?,
             actions: self.actions()?,
             examples: self.examples.clone(),
         };

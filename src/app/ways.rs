@@ -98,3 +98,49 @@ fn warming_up(warm_up: &config::WarmUp) -> WarmUp {
     let days = warm_up.since.map_or(0, |since| (since - EPOCH).get_days());
     WarmUp { per_day: warm_up.per_day, growth_percent: warm_up.growth_percent, since: u32::try_from(days).unwrap_or(0) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::environment::Environment;
+    use crate::smtp::shaping::Limits;
+
+    fn config(text: &str) -> Config {
+        Config::parse(text, "test", &Environment::default()).unwrap()
+    }
+
+    #[test]
+    fn a_relay_greets_with_the_hostname_unless_it_has_a_name_of_its_own() {
+        let config = config(
+            "hostname = \"mail.example.com\"\n[[relay]]\nname = \"a\"\nsource = [\"192.0.2.1\"]\n\
+             warm_up = { per_day = 7, growth_percent = 50, since = \"1970-01-11\" }\n\
+             [[relay]]\nname = \"b\"\nkind = \"smarthost\"\nhost = \"::1\"\ntls = \"off\"\nehlo = \"out.example.com\"",
+        );
+        let relays = ways(&config, None).unwrap().relays;
+        assert_eq!((&*relays[0].ehlo, relays[0].sources.len()), ("mail.example.com", 1));
+        assert_eq!(relays[0].warm_up, Some(WarmUp { per_day: 7, growth_percent: 50, since: 10 }));
+        let RelayWay::Smarthost(smarthost) = &relays[1].way else { panic!("{relays:?}") };
+        assert_eq!((&*relays[1].ehlo, &*smarthost.host, smarthost.port), ("out.example.com", "::1", 587));
+        assert_eq!(smarthost.submission.security, Security::Off);
+    }
+
+    #[test]
+    fn a_password_that_cannot_be_read_stops_the_start_and_tells_its_file() {
+        let text = "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h.example\"\nusername = \"u\"\n\
+                    password_file = \"/nowhere/password\"";
+        let trouble = ways(&config(text), None).err().unwrap().to_string();
+        assert!(trouble.contains("password_file of the relay a /nowhere/password"), "{trouble}");
+    }
+
+    #[test]
+    fn a_file_of_limits_is_laid_over_those_built_in_or_refused_with_its_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shaping.toml");
+        let config = config(&format!("[delivery]\nshaping_file = {:?}", path.to_str().unwrap()));
+        std::fs::write(&path, "[default]\nconnections = 3\n").unwrap();
+        assert!(matches!(tables(&config).unwrap().shaping.limits(None), Limits { connections: 3, .. }));
+        std::fs::write(&path, "[default]\nconnections = 3\nspeed = 1\n").unwrap();
+        let trouble = tables(&config).err().unwrap().to_string();
+        assert!(trouble.contains("delivery.shaping_file") && trouble.contains("line 3"), "{trouble}");
+    }
+}

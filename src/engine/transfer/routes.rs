@@ -12,7 +12,8 @@ use tokio::sync::Semaphore;
 use super::site::Site;
 use crate::domain::hostname::DomainName;
 use crate::engine::Engine;
-use crate::engine::ports::RouteFailure;
+use crate::engine::crash::caught;
+use crate::engine::ports::{BoxFuture, RouteFailure};
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::Timer;
 
@@ -106,7 +107,7 @@ impl Routes {
     /// Looks up one domain after the other while there are some. Its place among the prompt ones is counted already.
     async fn serve(self: Arc<Self>) {
         while let Some(domain) = self.next() {
-            let mut looking = std::pin::pin!(self.look_up(&domain));
+            let mut looking = std::pin::pin!(self.looked_up(&domain));
             let prompt = tokio::time::timeout(PROMPT, &mut looking).await;
             let Err(_slow) = prompt.map(|route| self.tell(&domain, route)) else { continue };
             let Ok(_place) = self.slow.try_acquire() else {
@@ -137,8 +138,14 @@ impl Routes {
         state.prompt -= usize::from(!goes_on);
         drop(state);
         if goes_on {
-            tokio::spawn(Box::pin(Arc::clone(self).serve()) as crate::engine::ports::BoxFuture<'static, ()>);
+            tokio::spawn(Box::pin(Arc::clone(self).serve()) as BoxFuture<'static, ()>);
         }
+    }
+
+    /// A look-up that crashes is one that failed: whoever waits for it is told.
+    async fn looked_up(&self, domain: &DomainName) -> Route {
+        let looked_up = caught(self.look_up(domain)).await;
+        looked_up.unwrap_or_else(|crashed| Route::Failed(RouteFailure::Temporary(crashed.to_string())))
     }
 
     /// Both the set of servers, for the site, and their addresses: so that no worker waits for them with a connection

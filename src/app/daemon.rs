@@ -18,12 +18,13 @@ use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::trouble::Trouble;
+use super::ways;
 use crate::base::entropy::Entropy;
 use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::engine::ports::{Clock, Post, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::settings::Settings;
-use crate::engine::{Engine, InHouse, Ways};
+use crate::engine::{Engine, InHouse};
 use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
@@ -39,7 +40,6 @@ use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
-use crate::smtp::rules::Rules;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, Surroundings};
@@ -285,7 +285,8 @@ fn resolver(
 ) -> Result<Arc<Resolver>, Trouble> {
     let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
     let settings = DnsSettings { servers: config.dns.servers.clone(), trust_anchors, ..DnsSettings::default() };
-    let own = OwnHosts::new([config.hostname.to_string()], []);
+    let greeting_as = config.relays.iter().filter_map(|relay| relay.ehlo.as_ref()).map(ToString::to_string);
+    let own = OwnHosts::new(greeting_as.chain([config.hostname.to_string()]), []);
     let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
     resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
 }
@@ -315,17 +316,8 @@ fn pump(
     let port = config.delivery.mta_sts_port;
     let policy_hosts = HttpsPolicyHosts::new(roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
     let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);
-    let ways =
-        Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
-    let rules = Arc::new(rules(config)?);
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, rules))
-}
-
-/// The rules that answers are judged by: those built in, under the operator's own.
-fn rules(config: &Config) -> Result<Rules, Trouble> {
-    let Some(path) = &config.delivery.bounces_file else { return Ok(Rules::built_in().clone()) };
-    let text = std::fs::read_to_string(path).map_err(|error| broken("delivery.bounces_file", &error))?;
-    Rules::with_overlay(&text).map_err(|error| broken("delivery.bounces_file", &error))
+    let (ways, tables) = (ways::ways(config, in_house)?, ways::tables(config)?);
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, tables))
 }
 
 fn service_limits(config: &Config) -> ServiceLimits {

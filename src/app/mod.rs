@@ -14,3 +14,4 @@ mod logging;
 mod runtime;
 pub mod serve;
 pub mod trouble;
+mod ways;

@@ -18,8 +18,10 @@ pub mod listing;
 pub mod messages;
 pub mod ports;
 pub mod pump;
+pub mod queue;
 pub mod rates;
 pub mod redeliver;
+pub mod relay;
 pub mod settings;
 pub mod signing;
 pub mod submit;
@@ -27,12 +29,13 @@ pub mod suppressions;
 mod sweep;
 mod tls_policy;
 mod transfer;
+pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;
 mod waiting;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
@@ -42,6 +45,7 @@ use follow::Streams;
 use hot_keys::HotKeys;
 use lease::Leases;
 use ports::{Clock, Resolve};
+use queue::QueueView;
 use rates::Rates;
 use settings::Settings;
 use signing::SigningPool;
@@ -79,6 +83,8 @@ pub struct Engine {
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
+    /// The pump's knowledge of the queue, once there is a pump.
+    queue_view: OnceLock<Weak<dyn QueueView>>,
 }
 
 impl Engine {
@@ -104,6 +110,7 @@ impl Engine {
             hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
+            queue_view: OnceLock::new(),
         }
     }
 }

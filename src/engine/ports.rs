@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::base::time::Timestamp;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
+use crate::smtp::client::Login;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
@@ -93,6 +94,18 @@ pub trait Resolve: Send + Sync {
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
     /// The TXT records at `name`, each with its strings joined.
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
+    /// The names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to. Servers that
+    /// can't be reached are among them, so that the site stays the same while they come and go.
+    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
+        Box::pin(async move {
+            let hosts = self.mail_hosts(domain).await?;
+            let mut names: Vec<_> = hosts.into_iter().map(|host| host.name.to_ascii_lowercase()).collect();
+            names.sort();
+            Ok(names)
+        })
+    }
+    /// The addresses of a host that the configuration names, such as a smarthost: no network is refused.
+    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
     /// The TXT records at `name`, each with its strings joined; asked of the servers now, past the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// The target of the CNAME at `name` without trailing dot; asked of the servers now, past the cache.
@@ -116,7 +129,46 @@ pub struct Target {
     pub loop_check: LoopCheck,
     /// What the session must be secured by.
     pub tls: TlsRequirement,
+    /// How to hand mail over, where it is a smarthost.
+    pub submission: Option<Arc<Submission>>,
 }
+
+impl Target {
+    /// Whether both are the same way to the same server, however it must be secured.
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        *self == Self { tls: self.tls.clone(), ..other.clone() }
+    }
+}
+
+/// How a smarthost takes mail (RFC 6409).
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// How the connection is secured. Its certificate must verify for the server's name.
+    pub security: Security,
+    /// The login, where one is needed.
+    pub login: Option<Login>,
+}
+
+/// How the connection to a smarthost is secured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// By STARTTLS, which must succeed.
+    StartTls,
+    /// From the first byte (RFC 8314 3.3).
+    Implicit,
+    /// Not at all.
+    Off,
+}
+
+/// Two are the same where they secure the connection alike for the same user: a session of one serves the other.
+impl PartialEq for Submission {
+    fn eq(&self, other: &Self) -> bool {
+        let user = |submission: &Self| submission.login.as_ref().map(|login| login.username.clone());
+        self.security == other.security && user(self) == user(other)
+    }
+}
+
+impl Eq for Submission {}
 
 /// The way to mail servers.
 pub trait Transmit: Send + Sync {

@@ -146,6 +146,7 @@ impl TlsPolicies {
             Ending::TlsFailed(_) => TlsFault::ValidationFailure,
             Ending::Answered(_)
             | Ending::Unreachable(_)
+            | Ending::Unusable(_)
             | Ending::TimedOut
             | Ending::Closed(_)
             | Ending::Unreadable(_)

@@ -2,7 +2,9 @@
 
 use hyper::Method;
 
-use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions};
+use super::handlers::{
+    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
+};
 use super::openapi;
 use super::route::BodyRule::Ignored;
 use super::route::{Access, BodyRule, Route};
@@ -78,6 +80,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
+        operator(&get, "/v1/queue", "queue.list", run!(queue::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
     ]

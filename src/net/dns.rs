@@ -220,6 +220,14 @@ impl Resolve for Resolver {
         Box::pin(route::mail_hosts(&self.0, domain))
     }
 
+    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
+        Box::pin(route::exchanges(&self.0, domain))
+    }
+
+    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        self.addresses(host)
+    }
+
     fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
         Box::pin(async move {
             let told = self.0.ask(name, Kind::Tlsa).await;

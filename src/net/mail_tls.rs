@@ -23,6 +23,8 @@ pub(super) type Fault = (TlsFault, String);
 #[derive(Debug)]
 pub(super) struct MailTls {
     pub(super) config: Arc<ClientConfig>,
+    /// The same for servers whose certificate has to verify for their name: smarthosts.
+    pub(super) verified: Arc<ClientConfig>,
     /// Absent where there are no roots at all: then nothing verifies.
     verifier: Option<Arc<WebPkiServerVerifier>>,
 }
@@ -38,8 +40,13 @@ impl MailTls {
             .dangerous()
             .with_custom_certificate_verifier(any)
             .with_no_client_auth();
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok();
-        Ok(Self { config: Arc::new(config), verifier })
+        let roots = Arc::new(roots);
+        let verified = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(Arc::clone(&roots))
+            .with_no_client_auth();
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().ok();
+        Ok(Self { config: Arc::new(config), verified: Arc::new(verified), verifier })
     }
 
     /// What the finished handshake of `connection` with `name` was, where it is all that `required` asks for.

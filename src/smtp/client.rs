@@ -4,60 +4,23 @@
 //! of a try or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered only by a
 //! 2xx that came after the whole message and its final dot were written.
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::capabilities::Capabilities;
-use super::deadlines::Deadlines;
-use super::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
+use super::outcome::{Ending, Envelope, Outcome, Phase};
 use super::reply::{Reply, ReplyParser};
 use super::tls_policy::TlsFault;
 use super::transaction::{Next, Transaction};
 use crate::domain::event::TlsFacts;
 
-/// Whether STARTTLS is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartTls {
-    /// Where the server offers it (RFC 7435).
-    WhereOffered,
-    /// In any case: without it there is no session.
-    Required,
-    /// Not at all: this server's TLS was found broken.
-    Never,
-}
+mod auth;
+mod opening;
+mod settings;
 
-/// What a session is opened with.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The name to greet with.
-    pub ehlo: Arc<str>,
-    /// The address that is asked, for the outcome.
-    pub peer: Option<IpAddr>,
-    /// How long each phase may take.
-    pub deadlines: Deadlines,
-    /// Whether a server with our own name is a loop.
-    pub loop_check: LoopCheck,
-    /// Whether STARTTLS is used.
-    pub starttls: StartTls,
-}
-
-/// What the machine waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
-    /// [`Client::output`] to be written whole, then [`Client::written`] or [`Client::write_failed`].
-    Write,
-    /// Bytes from the server: [`Client::received`] or [`Client::closed`].
-    Read,
-    /// A TLS handshake: [`Client::secured`] or [`Client::handshake_failed`].
-    Handshake,
-    /// A message, or the end: [`Client::begin`] or [`Client::quit`].
-    Ready,
-    /// The outcome to be taken.
-    Finished,
-}
+use auth::Step;
+pub use settings::{Login, Settings, StartTls, Want};
 
 #[derive(Debug)]
 enum State {
@@ -66,6 +29,7 @@ enum State {
     Helo,
     StartTls,
     Handshake,
+    Auth(Step),
     Ready,
     Transaction(Transaction),
     Quit,
@@ -113,9 +77,8 @@ impl Client {
             return Want::Write;
         }
         match self.state {
-            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Transaction(_) | State::Quit => {
-                Want::Read
-            }
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) => Want::Read,
+            State::Transaction(_) | State::Quit => Want::Read,
             State::Handshake => Want::Handshake,
             State::Ready => Want::Ready,
             State::Ended => Want::Finished,
@@ -235,7 +198,7 @@ impl Client {
             }
             // A message's outcome stands; the connection is not used again.
             State::Ready | State::Ended | State::Quit => self.state = State::Ended,
-            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Transaction(_) => {
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) | State::Transaction(_) => {
                 self.end(Ending::Unreadable("the server spoke out of turn".to_owned()));
             }
         }
@@ -249,6 +212,13 @@ impl Client {
     /// What is wanted did not happen in time.
     pub fn deadline_passed(&mut self) {
         self.end(Ending::TimedOut);
+    }
+
+    /// The connection was secured before its first byte (RFC 8314 3.3): called before anything is read.
+    #[must_use]
+    pub fn over_tls(mut self, facts: TlsFacts) -> Self {
+        self.tls = Some(facts);
+        self
     }
 
     /// The handshake is done.
@@ -287,8 +257,9 @@ impl Client {
         match &mut self.state {
             State::Greeting => self.greeted(reply, now),
             State::Ehlo => self.ehlo_answered(reply, now),
-            State::Helo => self.helo_answered(reply),
-            State::StartTls => self.starttls_answered(&reply),
+            State::Helo => self.helo_answered(reply, now),
+            State::StartTls => self.starttls_answered(&reply, now),
+            &mut State::Auth(step) => self.auth_answered(step, reply, now),
             State::Transaction(transaction) => match transaction.answered(reply, &mut self.out) {
                 Next::GoOn => self.due = now + transaction.allowance(&self.settings.deadlines),
                 Next::Finished(phase, ending) => {
@@ -308,6 +279,7 @@ impl Client {
             State::Greeting => Phase::Greeting,
             State::Ehlo | State::Helo => Phase::Ehlo,
             State::StartTls | State::Handshake => Phase::StartTls,
+            State::Auth(_) => Phase::Auth,
             State::Transaction(transaction) => match transaction.take_refusal() {
                 // The server has refused the message already: that is the answer, however the connection ends.
                 Some((phase, reply)) => return self.end_in(phase, Ending::Answered(reply)),
@@ -337,8 +309,8 @@ pub(super) fn unexpected(reply: &Reply) -> Ending {
     Ending::Unreadable(format!("the server answered out of sequence: {}", reply.text()))
 }
 
-mod opening;
-
+#[cfg(test)]
+mod auth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

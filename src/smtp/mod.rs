@@ -12,6 +12,7 @@ mod pattern;
 pub mod reply;
 pub mod rules;
 pub mod server;
+pub mod shaping;
 pub mod tls_policy;
 pub mod tlsa;
 mod transaction;

@@ -72,6 +72,8 @@ pub enum Ending {
     Answered(Reply),
     /// No connection: refused, unreachable.
     Unreachable(String),
+    /// Our own way out can't be used: the address to send from is not this machine's. No server was asked.
+    Unusable(String),
     /// Nothing within the phase's deadline.
     TimedOut,
     /// The connection ended in mid-session.

@@ -83,6 +83,8 @@ pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
         }
         (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
+        // Whoever sends keeps this from the message where there is another way out, or may be later.
+        (Ending::Unusable(why), _) => next(Scope::Message, finding::unreachable(why)),
         (Ending::TimedOut, phase) => next(scope_of(phase), finding::timed_out()),
         (Ending::Closed(why), phase) => next(scope_of(phase), finding::closed(why)),
         (Ending::Unreadable(why), _) => next(Scope::Message, finding::unreadable(why)),

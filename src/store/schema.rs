@@ -84,6 +84,8 @@ tables! {
     Suppressions = "suppressions";
     /// account, suppression → address in matching form: the list, newest last.
     SuppressionsById = "suppressions_by_id";
+    /// relay, site → how much the relay handed over there on the last day that it did: for relays that warm up.
+    WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the messages that wait.
     Waiting = "waiting";
     /// digest of a receiving domain → its MTA-STS policy.
@@ -121,6 +123,11 @@ pub fn owned(account: AccountId, id: &[u8; 16]) -> [u8; 32] {
     key[..16].copy_from_slice(account.as_bytes());
     key[16..].copy_from_slice(id);
     key
+}
+
+/// A relay's name, which has no NUL, and a site's.
+pub fn warm_up(relay: &str, site: &str) -> Vec<u8> {
+    [relay.as_bytes(), b"\0", site.as_bytes()].concat()
 }
 
 /// `account` and two identifiers.

@@ -41,7 +41,7 @@ const CRATES: &[(&str, Place, &str)] = &[
         "MIME, cursors, secrets",
     ),
     ("subtle", Only(&["base", "domain", "engine", "http", "panel"]), "compares secrets in constant time"),
-    ("zeroize", Only(&["base", "domain", "mail", "store", "net", "app"]), "wipes secrets"),
+    ("zeroize", Only(&["base", "domain", "mail", "smtp", "store", "net", "app"]), "wipes secrets"),
     ("getrandom", Only(&["net"]), "the system's chance; everyone else is handed an `Entropy`"),
     // The store.
     ("redb", Only(&["store"]), "the database"),

@@ -1,7 +1,7 @@
 //! Policies out of scripted names and policy hosts, over a real store, on a clock that is set.
 
 use std::collections::HashMap;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -62,6 +62,9 @@ impl Resolve for Outside {
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.txt(name)
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::Shared;
-use super::way::Place;
+use super::site::Site;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, Session, Target};
@@ -27,18 +27,18 @@ pub(super) struct Agreement {
     at: Duration,
 }
 
-/// The policy of one recipient's domain; none for mail that stays in the house.
+/// The policy of one recipient's domain; none for mail that stays in the house or goes to a smarthost.
 pub(super) struct Held<'a> {
     shared: &'a Shared,
     policy: Option<DomainPolicy>,
 }
 
 impl<'a> Held<'a> {
-    /// The policy for mail to `domain` at `place`, as of now.
-    pub(super) async fn new(shared: &'a Shared, place: &Place, domain: &DomainName) -> Self {
-        let policy = match place {
-            Place::Domain(_) => Some(shared.tls.of(domain).await),
-            Place::Fixed(_) => None,
+    /// The policy for mail to `domain` at `site`, as of now. What becomes of mail behind a smarthost is the smarthost's.
+    pub(super) async fn new(shared: &'a Shared, site: &Site, domain: &DomainName) -> Self {
+        let policy = match site {
+            Site::Provider(_) | Site::Servers(_) => Some(shared.tls.of(domain).await),
+            Site::Smarthost(_) | Site::InHouse(_) => None,
         };
         Self { shared, policy }
     }

@@ -10,6 +10,7 @@ pub(super) mod keys;
 mod listing;
 pub(super) mod me;
 pub(super) mod messages;
+pub(super) mod queue;
 pub(super) mod settings;
 mod suppression_list;
 pub(super) mod suppressions;

@@ -70,6 +70,20 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
     tally.verdict()
 }
 
+/// The names of all mail servers of `domain`, sorted.
+pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<String>, RouteFailure> {
+    let told = shared.ask(domain.as_str(), Kind::Mx).await;
+    let exchanges = match told.answer {
+        Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
+        Answer::NoData => return Ok(vec![domain.as_str().to_owned()]),
+        Answer::NoName => return Err(RouteFailure::NoSuchDomain),
+        Answer::Failed(why) => return Err(RouteFailure::Temporary(why.to_string())),
+    };
+    let mut names: Vec<_> = exchanges.into_iter().map(|exchange| exchange.name).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// The MX records by preference, at random inside one. A "." says "no mail" only where it stands alone (RFC 7505 3).
 fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
     let mut exchanges: Vec<Exchange> = facts

@@ -9,7 +9,8 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::domain::event::Authenticated;
+use crate::domain::event::{Authenticated, TlsFacts};
+use crate::engine::ports::{Security, Submission};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck};
 use crate::smtp::tls_policy::{DaneTerms, TlsFault};
@@ -27,6 +28,7 @@ async fn listener() -> (TcpListener, Target) {
         deadlines: Deadlines::default(),
         loop_check: LoopCheck::OwnNameIsLoop,
         tls: TlsRequirement::Opportunistic,
+        submission: None,
     };
     (listener, target)
 }
@@ -339,4 +341,56 @@ async fn where_tls_is_required_a_broken_handshake_is_no_reason_for_clear_text() 
     let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
     assert!(matches!(outcome.ending, Ending::TlsFailed(_)), "{outcome:?}");
     server.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_this_machine_s_makes_the_way_out_unusable() {
+    let (listener, mut target) = listener().await;
+    target.source = Some("192.0.2.1".parse().unwrap());
+    let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
+    assert!(matches!(outcome.ending, Ending::Unusable(_)), "{outcome:?}");
+    drop(listener);
+}
+
+/// What comes of a session with a smarthost called `host` that has a certificate for [`NAME`].
+async fn submitted(security: Security, offers: Offers, host: &str) -> Result<TlsFacts, Outcome> {
+    let (listener, mut target) = listener().await;
+    target.host = host.into();
+    target.submission = Some(Arc::new(Submission { security, login: None }));
+    let (pem, acceptor) = certificate();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        if security == Security::StartTls && serve(&mut stream, offers, "220 mx\r\n").await.is_some() {
+            return;
+        }
+        let greets = if security == Security::StartTls { "" } else { "220 mx\r\n" };
+        if let Ok(mut stream) = acceptor.accept(stream).await {
+            drop(serve(&mut stream, Offers::Clear, greets).await);
+        }
+    });
+    let transmitter = Transmitter::new(Some(pem.as_bytes())).unwrap();
+    let opened = transmitter.connect(&target).await;
+    let sent = match opened {
+        Ok(mut session) => {
+            let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+            assert!(is_delivered(&outcome), "{outcome:?}");
+            session.quit().await;
+            Ok(outcome.tls.unwrap())
+        }
+        Err(outcome) => Err(outcome),
+    };
+    server.abort();
+    sent
+}
+
+#[tokio::test]
+async fn a_smarthost_is_spoken_to_only_behind_a_certificate_that_verifies_for_its_name() {
+    for security in [Security::StartTls, Security::Implicit] {
+        let facts = submitted(security, Offers::StartTls, NAME).await.unwrap();
+        assert_eq!(facts.authenticated, Authenticated::Pkix);
+        let outcome = submitted(security, Offers::StartTls, "other.example.test").await.unwrap_err();
+        assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::TlsFailed(_))), "{outcome:?}");
+    }
+    let outcome = submitted(Security::StartTls, Offers::Clear, NAME).await.unwrap_err();
+    assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::TlsFailed(_))), "{outcome:?}");
 }

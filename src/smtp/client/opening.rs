@@ -34,40 +34,42 @@ impl Client {
         }
         self.capabilities = Capabilities::of(&reply);
         if self.tls.is_some() || self.settings.starttls == StartTls::Never {
-            self.state = State::Ready;
-            return;
+            return self.log_in(now);
         }
         if !self.capabilities.starttls {
-            return self.go_on_in_clear("the server offers no STARTTLS");
+            return self.go_on_in_clear("the server offers no STARTTLS", now);
         }
         self.out.extend_from_slice(b"STARTTLS\r\n");
         self.due = now + self.settings.deadlines.starttls;
         self.state = State::StartTls;
     }
 
-    pub(super) fn helo_answered(&mut self, reply: Reply) {
+    pub(super) fn helo_answered(&mut self, reply: Reply, now: Duration) {
         if !reply.is_positive() {
             return self.end_unaccepted(reply);
         }
         if self.is_ourselves(&reply) {
             return self.end(Ending::Loop);
         }
-        self.go_on_in_clear("the server knows no EHLO, and so no STARTTLS");
+        if self.tls.is_some() {
+            return self.log_in(now);
+        }
+        self.go_on_in_clear("the server knows no EHLO, and so no STARTTLS", now);
     }
 
-    pub(super) fn starttls_answered(&mut self, reply: &Reply) {
+    pub(super) fn starttls_answered(&mut self, reply: &Reply, now: Duration) {
         // The handshake shares the deadline.
         if reply.is_positive() {
             self.state = State::Handshake;
         } else {
-            self.go_on_in_clear(&format!("the server refused STARTTLS: {}", reply.text()));
+            self.go_on_in_clear(&format!("the server refused STARTTLS: {}", reply.text()), now);
         }
     }
 
     /// Does without TLS, unless it must not.
-    fn go_on_in_clear(&mut self, why: &str) {
+    fn go_on_in_clear(&mut self, why: &str, now: Duration) {
         match self.settings.starttls {
-            StartTls::WhereOffered | StartTls::Never => self.state = State::Ready,
+            StartTls::WhereOffered | StartTls::Never => self.log_in(now),
             StartTls::Required => {
                 let fault = TlsFault::StartTlsNotSupported;
                 self.end_in(Phase::StartTls, Ending::PolicyFailed { fault, why: why.to_owned() });

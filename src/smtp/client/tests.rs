@@ -2,6 +2,8 @@
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
+use crate::smtp::deadlines::Deadlines;
+use crate::smtp::outcome::LoopCheck;
 
 fn answered(outcome: &Outcome) -> (Phase, u16) {
     match &outcome.ending {

@@ -29,6 +29,7 @@ pub mod sweep_deliveries;
 pub mod tls_policy;
 pub mod tls_report;
 pub mod waiting;
+pub mod warm_up;
 
 /// A change of the store.
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {

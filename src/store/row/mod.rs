@@ -16,6 +16,7 @@ pub mod idempotency;
 pub mod message;
 pub mod suppression;
 pub mod tls_policy;
+pub mod warm_up;
 
 /// A value of one table.
 pub trait Row: Serialize + DeserializeOwned {

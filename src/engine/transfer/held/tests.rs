@@ -7,11 +7,12 @@ use crate::domain::event::{Authenticated, TlsPolicy};
 use crate::engine::backlog::Backlog;
 use crate::engine::ports::{BoxFuture, Transmit};
 use crate::engine::tls_policy::tests::{MX, World, domain};
-use crate::engine::transfer::Transfers;
 use crate::engine::transfer::way::Ways;
+use crate::engine::transfer::{Tables, Transfers};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::LoopCheck;
 use crate::smtp::rules::Rules;
+use crate::smtp::shaping::Shaping;
 
 /// Nothing is sent in these stories.
 struct NoWay;
@@ -23,9 +24,9 @@ impl Transmit for NoWay {
 }
 
 fn shared(world: &World) -> Arc<Shared> {
-    let ways = Ways { relay: "direct".into(), ehlo: "us.example".into(), port: 25, in_house: None };
-    let rules = Arc::new(Rules::built_in().clone());
-    Transfers::new(world.engine(), Arc::new(NoWay), world.outside.clone(), ways, rules, Backlog::default()).shared
+    let ways = Ways { relays: Vec::new(), port: 25, in_house: None };
+    let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping: Arc::new(Shaping::built_in().clone()) };
+    Transfers::new(world.engine(), Arc::new(NoWay), world.outside.clone(), ways, tables, Backlog::default()).shared
 }
 
 /// A connection to `host` that was opened without a policy.
@@ -38,6 +39,7 @@ fn target(host: &str) -> Target {
         deadlines: Deadlines::default(),
         loop_check: LoopCheck::OwnNameIsLoop,
         tls: TlsRequirement::Opportunistic,
+        submission: None,
     }
 }
 
@@ -47,7 +49,7 @@ fn secured(authenticated: Authenticated) -> Option<TlsFacts> {
 }
 
 async fn held(shared: &Shared, domain: DomainName) -> Held<'_> {
-    Held::new(shared, &Place::Domain(domain.clone()), &domain).await
+    Held::new(shared, &Site::Servers(MX.into()), &domain).await
 }
 
 /// What a connection to `host`, kept from mail for another domain and secured by `tls`, is now found enough for.

@@ -125,6 +125,17 @@ async fn the_operator_changes_an_account_and_its_quota_counts_at_once() {
 }
 
 #[tokio::test]
+async fn the_queue_is_the_operators_alone() {
+    let mut world = World::new().await;
+    world.get("/v1/queue").await.fails_with(404, "not_found");
+    let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
+    let mut operator = Client::over(socket);
+    let page = operator.get("/v1/queue", "").await;
+    assert_eq!((page.status, page.body.as_str()), (200, "{\"data\":[],\"next_cursor\":null}"));
+    operator.get("/v1/queue?limit=1", "").await.fails_with(422, "validation_failed");
+}
+
+#[tokio::test]
 async fn health_is_open_and_readiness_ends_with_the_shutdown() {
     let mut world = World::new().await;
     for path in ["/healthz", "/readyz"] {

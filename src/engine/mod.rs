@@ -17,6 +17,7 @@ pub mod messages;
 pub mod ports;
 pub mod pump;
 pub mod rates;
+pub mod receive;
 pub mod redeliver;
 pub mod settings;
 pub mod signing;

@@ -5,6 +5,7 @@ pub mod compose;
 pub mod dkim;
 pub mod dkim_key;
 mod encoded;
+pub mod feedback;
 mod field;
 mod mailbox;
 mod part;

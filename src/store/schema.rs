@@ -9,6 +9,7 @@ use redb::TableDefinition;
 use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
+use crate::domain::return_path::AccountHint;
 
 /// The format of the whole store. A store of a newer format is refused.
 pub const FORMAT: u32 = 1;
@@ -38,6 +39,8 @@ tables! {
     Meta = "meta";
     /// account → settings and quota limits.
     Accounts = "accounts";
+    /// hint of the account, account → nothing: whose a return path may be.
+    AccountsByHint = "accounts_by_hint";
     /// account, key → API key.
     Keys = "keys";
     /// SHA-256 of the secret → account, key.
@@ -122,6 +125,14 @@ fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 4
 /// `account` and bytes of any length.
 pub fn named(account: AccountId, name: &[u8]) -> Vec<u8> {
     [account.as_bytes(), name].concat()
+}
+
+/// Key of [`Table::AccountsByHint`].
+pub fn account_of_hint(hint: AccountHint, account: AccountId) -> [u8; 21] {
+    let mut key = [0; 21];
+    key[..5].copy_from_slice(&hint.0);
+    key[5..].copy_from_slice(account.as_bytes());
+    key
 }
 
 /// Key of [`Table::Keys`].

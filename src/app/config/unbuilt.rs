@@ -31,10 +31,6 @@ impl Config {
                 "delivery.shaping_file has no effect yet: pacing by provider is not built.",
             ),
             (
-                self.bounces.as_ref().is_some_and(|bounces| !bounces.listen.is_empty()),
-                "bounces.listen has no effect yet: the receiver of bounces is not built, so none come back by mail.",
-            ),
-            (
                 self.relays.iter().any(smarthost),
                 "a relay of kind \"smarthost\" has no effect yet: its mail goes by MX instead.",
             ),

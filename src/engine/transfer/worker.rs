@@ -138,8 +138,12 @@ fn before_the_wire(shared: &Shared, job: &Job) -> Result<Ready, StoreError> {
     }
     let snapshot = engine.store.snapshot()?;
     let transfer = snapshot.row::<TransferRow>(&schema::message(job.account(), job.id()))?;
-    if transfer.is_none_or(|transfer| transfer.due != Some(job.timer.due)) {
+    let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(job.timer.due)) else {
         return Ok(Ready::Stale);
+    };
+    // A report ended it while it was on the wire, and the process before the outcome.
+    if !transfer.state.status().is_waiting() {
+        return Ok(Ready::Settle(TransferEnd::Over));
     }
     let suppression = schema::named(job.account(), job.message.to.match_key().as_bytes());
     if snapshot.get(Table::Suppressions, &suppression)?.is_some() {

@@ -36,8 +36,7 @@ fn config() -> ListenerConfig {
             refusals_max: None,
             starttls: false,
         },
-        connections_max: 10,
-        connections_max_per_address: 10,
+        gate: Gate::new(10, 10),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
         tls: None,
@@ -96,7 +95,7 @@ async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
 
 #[tokio::test]
 async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
-    let listener = listen(ListenerConfig { connections_max_per_address: 1, ..config() }).await;
+    let listener = listen(ListenerConfig { gate: Gate::new(10, 1), ..config() }).await;
     let mut first = client_of(&listener).await;
     first.hear().await;
     let mut second = client_of(&listener).await;
@@ -190,7 +189,7 @@ async fn starttls_secures_the_session_where_there_is_a_certificate() {
         .with_root_certificates(roots)
         .with_no_client_auth();
 
-    let listener = listen(ListenerConfig { tls: Some(Arc::new(server)), ..config() }).await;
+    let listener = listen(ListenerConfig { tls: Some(Arc::new(TlsSettings::new(server))), ..config() }).await;
     let mut client = client_of(&listener).await;
     client.hear().await;
     assert_eq!(client.say("STARTTLS\r\n").await, "220 2.0.0 Ready for TLS\r\n");

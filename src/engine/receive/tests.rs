@@ -1,0 +1,1 @@
+//! Stories of what comes back.

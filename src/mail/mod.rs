@@ -2,6 +2,7 @@
 //! No socket, no clock, no storage: what goes in decides every byte that comes out.
 
 pub mod compose;
+mod content_type;
 pub mod dkim;
 pub mod dkim_key;
 mod encoded;

@@ -1,6 +1,7 @@
 //! How deep the parts of a message are nested. Bounded in time and memory: one pass over the lines, one open boundary
 //! for each level, and it stops at the limit.
 
+use super::content_type::parameter;
 use super::section::line_length;
 
 /// A level that is open: a multipart with its boundary, or an enclosed message without one.
@@ -108,47 +109,8 @@ fn opens(content_type: &[u8]) -> Opens {
     if is(b"message/rfc822") || is(b"message/global") {
         return Opens::Message;
     }
-    match is(b"multipart/").then(|| boundary(value)).flatten() {
+    match is(b"multipart/").then(|| parameter(value, "boundary")).flatten() {
         Some(boundary) if !boundary.is_empty() => Opens::Multipart(boundary),
         Some(_) | None => Opens::Nothing,
     }
-}
-
-/// The `boundary` parameter, unquoted.
-fn boundary(value: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = value;
-    loop {
-        rest = &rest[rest.iter().position(|c| *c == b';')? + 1..];
-        let name_length = rest.iter().position(|c| matches!(c, b'=' | b';'))?;
-        if rest[name_length] == b';' {
-            continue;
-        }
-        let name = rest[..name_length].trim_ascii();
-        let (found, after) = parameter_value(rest[name_length + 1..].trim_ascii_start());
-        if name.eq_ignore_ascii_case(b"boundary") {
-            return Some(found);
-        }
-        rest = after;
-    }
-}
-
-fn parameter_value(text: &[u8]) -> (Vec<u8>, &[u8]) {
-    let Some(inside) = text.strip_prefix(b"\"") else {
-        let end = text.iter().position(|c| *c == b';' || c.is_ascii_whitespace()).unwrap_or(text.len());
-        return (text[..end].to_vec(), &text[end..]);
-    };
-    let mut value = Vec::new();
-    let mut place = 0;
-    while let Some(character) = inside.get(place) {
-        match character {
-            b'"' => return (value, &inside[place + 1..]),
-            b'\\' => {
-                place += 1;
-                value.extend(inside.get(place));
-            }
-            _ => value.push(*character),
-        }
-        place += 1;
-    }
-    (value, &[])
 }

@@ -1,15 +1,19 @@
 //! Delivery status notifications (RFC 3464, RFC 6533): the fields of a `message/delivery-status` part, for the message
 //! and for each recipient.
 
-use super::Returned;
+use super::super::section::{self, Field};
+use super::{Diagnostic, FIELD_OCTETS_MAX, RECIPIENTS_MAX, Returned, address, text};
 use crate::domain::enhanced_code::EnhancedCode;
+
+/// Octets of a status part that are read: a hundred recipients with long diagnostics.
+pub(super) const STATUS_OCTETS_MAX: usize = 256 * 1024;
 
 /// A delivery status notification.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DeliveryReport {
     /// The name of the server that reports, without its type (RFC 3464 2.2.2).
     pub reporting_mta: Option<String>,
-    /// What became of each recipient: at least one, at most [`super::RECIPIENTS_MAX`].
+    /// What became of each recipient: at least one, at most [`RECIPIENTS_MAX`].
     pub recipients: Vec<RecipientReport>,
     /// What the report returns of the message.
     pub returned: Returned,
@@ -50,14 +54,118 @@ pub enum Action {
     Expanded,
 }
 
-/// A server's answer or a program's complaint (RFC 3464 2.3.6).
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Diagnostic {
-    /// The reply code, where the diagnostic holds a reply: 400 to 599 for a refusal, 200 to 399 for an acceptance.
-    pub smtp_code: Option<u16>,
-    /// The enhanced code behind the reply code, or where the text begins with one.
-    pub enhanced: Option<EnhancedCode>,
-    /// The text without its type: the lines of a reply joined by `\n` where they can be told apart; other folds are
-    /// spaces. At most [`super::TEXT_OCTETS_MAX`].
-    pub text: String,
+/// The report in the fields of `status`, which has CRLF line ends; none where it says of no recipient what was done.
+pub(super) fn read(status: &[u8], returned: Returned) -> Option<DeliveryReport> {
+    let mut reporting_mta = None;
+    let mut recipients = Vec::new();
+    let mut rest = status;
+    while !rest.is_empty() && recipients.len() < RECIPIENTS_MAX {
+        if let Some(after) = rest.strip_prefix(b"\r\n") {
+            rest = after;
+            continue;
+        }
+        let (fields, after) = section::split(rest);
+        rest = after;
+        let server = || text::server_name(&text::value_of(&fields, "Reporting-MTA")?);
+        reporting_mta = reporting_mta.or_else(server);
+        recipients.extend(groups(&fields).filter_map(recipient));
+    }
+    recipients.truncate(RECIPIENTS_MAX);
+    (!recipients.is_empty()).then_some(DeliveryReport { reporting_mta, recipients, returned })
+}
+
+/// The fields of each recipient in a block. By the rules a block has one (RFC 3464 2.1); where empty lines are missing
+/// between them, each Final-Recipient but the first begins the next.
+fn groups<'f, 'm>(fields: &'f [Field<'m>]) -> impl Iterator<Item = &'f [Field<'m>]> {
+    let mut has_recipient = false;
+    fields.chunk_by(move |_, next| {
+        let is_recipient = next.is("Final-Recipient");
+        let begins = is_recipient && has_recipient;
+        has_recipient |= is_recipient;
+        !begins
+    })
+}
+
+fn recipient(fields: &[Field<'_>]) -> Option<RecipientReport> {
+    let value = |name: &str| text::value_of(fields, name);
+    Some(RecipientReport {
+        final_recipient: value("Final-Recipient").and_then(|value| address::final_recipient(&value)),
+        original_recipient: value("Original-Recipient").and_then(|value| address::original_recipient(&value)),
+        action: action(fields)?,
+        status: value("Status").and_then(|value| status(&value)),
+        diagnostic: text::first(fields, "Diagnostic-Code").and_then(Diagnostic::read),
+        remote_mta: value("Remote-MTA").and_then(|value| text::server_name(&value)),
+        will_retry_until: value("Will-Retry-Until").and_then(|value| text::filled(&value, FIELD_OCTETS_MAX)),
+    })
+}
+
+/// The one action of a recipient; none where two are named that differ.
+fn action(fields: &[Field<'_>]) -> Option<Action> {
+    let mut named = fields.iter().filter(|field| field.is("Action")).map(|field| {
+        let value = text::without_comments(&text::unfolded(field));
+        match value.to_ascii_lowercase().as_str() {
+            "failed" => Some(Action::Failed),
+            "delayed" => Some(Action::Delayed),
+            "delivered" => Some(Action::Delivered),
+            "relayed" => Some(Action::Relayed),
+            "expanded" => Some(Action::Expanded),
+            _ => None,
+        }
+    });
+    let first = named.next()??;
+    named.all(|other| other == Some(first)).then_some(first)
+}
+
+fn status(value: &str) -> Option<EnhancedCode> {
+    EnhancedCode::split_from(&text::without_comments(value)).map(|(code, _)| code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(status: &str) -> Option<DeliveryReport> {
+        read(status.replace('\n', "\r\n").as_bytes(), Returned::default())
+    }
+
+    #[test]
+    fn blocks_without_empty_lines_between_them_are_told_apart() {
+        let report = report(
+            "Reporting-MTA: dns; a.example\nFinal-Recipient: rfc822; a@b.example\nAction: failed\nStatus: 5.1.1\n\
+             Final-Recipient: rfc822; c@d.example\nAction: delayed\nStatus: 4.0.0\n",
+        );
+        let found: Vec<_> = report.unwrap().recipients.into_iter().map(|r| (r.final_recipient, r.action)).collect();
+        let address = |text: &str| Some(text.to_owned());
+        assert_eq!(found, [(address("a@b.example"), Action::Failed), (address("c@d.example"), Action::Delayed)]);
+    }
+
+    #[test]
+    fn actions_and_statuses_stand_amid_comments_in_any_case() {
+        for (action, status, expected) in [
+            ("FAILED", "5.1.1", Some((Action::Failed, Some((5, 1, 1))))),
+            ("(oh) delayed (4 h)", "4.4.1 (timed out)", Some((Action::Delayed, Some((4, 4, 1))))),
+            ("\n delivered", "\n 2.0.0", Some((Action::Delivered, Some((2, 0, 0))))),
+            ("relayed", "2.5", Some((Action::Relayed, None))),
+            ("Expanded", "", Some((Action::Expanded, None))),
+            ("failed", "5.1.1 smtp; 550", Some((Action::Failed, Some((5, 1, 1))))),
+            ("failed\nAction: FAILED", "5.1.1", Some((Action::Failed, Some((5, 1, 1))))),
+            ("failed\nAction: delivered", "5.1.1", None),
+            ("failure", "5.1.1", None),
+            ("", "5.1.1", None),
+        ] {
+            let report = report(&format!("Final-Recipient: rfc822; a@b.example\nAction: {action}\nStatus: {status}\n"));
+            let found = report.map(|report| (report.recipients[0].action, report.recipients[0].status));
+            let expected =
+                expected.map(|(action, status)| (action, status.map(|(a, b, c)| EnhancedCode::new(a, b, c))));
+            assert_eq!(found, expected, "{action:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_recipients_are_read_than_the_limit() {
+        let one = "Final-Recipient: rfc822; a@b.example\nAction: failed\n";
+        for many in [format!("{one}\n").repeat(150), one.repeat(150)] {
+            assert_eq!(report(&many).unwrap().recipients.len(), RECIPIENTS_MAX);
+        }
+    }
 }

@@ -1,6 +1,10 @@
 //! Feedback reports in the Abuse Reporting Format (RFC 5965): the fields of a `message/feedback-report` part.
 
-use super::Returned;
+use super::super::section::{self, Field};
+use super::{FIELD_OCTETS_MAX, RECIPIENTS_MAX, Returned, address, text};
+
+/// Octets of a feedback part that are read.
+pub(super) const FEEDBACK_OCTETS_MAX: usize = 64 * 1024;
 
 /// A feedback report.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -11,8 +15,8 @@ pub struct FeedbackReport {
     pub reporter: Option<String>,
     /// The sender in the envelope of the message (MAIL FROM), without brackets; empty for the null sender.
     pub original_mail_from: Option<String>,
-    /// Those recipients in the envelope (RCPT TO) that are addresses, without brackets. Many providers redact them: a
-    /// redacted one is left out, or is an address that nobody has (RFC 6590).
+    /// Those recipients in the envelope (RCPT TO) that are addresses, without brackets, at most [`RECIPIENTS_MAX`].
+    /// Many providers redact them: a redacted one is left out, or is an address that nobody has (RFC 6590).
     pub original_rcpt_to: Vec<String>,
     /// What the report returns of the message.
     pub returned: Returned,
@@ -37,4 +41,84 @@ pub enum FeedbackType {
     OptOut,
     /// A type that is in no register, in lower case.
     Unregistered(String),
+}
+
+/// The report in the fields of `feedback`, which has CRLF line ends; none where it does not say what it is about.
+pub(super) fn read(feedback: &[u8], returned: Returned) -> Option<FeedbackReport> {
+    let begin = feedback.iter().position(|c| !matches!(c, b'\r' | b'\n')).unwrap_or(feedback.len());
+    let (fields, _) = section::split(&feedback[begin..]);
+    let value = |name: &str| text::value_of(&fields, name);
+    let agent = || text::filled(&value("User-Agent")?, FIELD_OCTETS_MAX);
+    let server = || text::server_name(&value("Reporting-MTA")?);
+    let recipients = fields.iter().filter(|field| field.is("Original-Rcpt-To"));
+    let recipients = recipients.map(|field| address::envelope(&text::unfolded(field)));
+    Some(FeedbackReport {
+        feedback_type: feedback_type(&fields)?,
+        reporter: agent().or_else(server),
+        original_mail_from: value("Original-Mail-From").map(|value| address::envelope(&value)),
+        original_rcpt_to: recipients.filter(|address| address.contains('@')).take(RECIPIENTS_MAX).collect(),
+        returned,
+    })
+}
+
+/// The one type; none where two are named that differ, for one of them could be `not-spam`.
+fn feedback_type(fields: &[Field<'_>]) -> Option<FeedbackType> {
+    let named = fields.iter().filter(|field| field.is("Feedback-Type"));
+    let mut named = named.map(|field| text::without_comments(&text::unfolded(field)).to_ascii_lowercase());
+    let first = named.next().filter(|first| !first.is_empty())?;
+    if named.any(|other| other != first) {
+        return None;
+    }
+    Some(match first.as_str() {
+        "abuse" => FeedbackType::Abuse,
+        "fraud" => FeedbackType::Fraud,
+        "virus" => FeedbackType::Virus,
+        "other" => FeedbackType::Other,
+        "not-spam" => FeedbackType::NotSpam,
+        "auth-failure" => FeedbackType::AuthFailure,
+        "opt-out" | "opt-out-list" => FeedbackType::OptOut,
+        other => FeedbackType::Unregistered(text::clipped(other, FIELD_OCTETS_MAX)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(fields: &str) -> Option<FeedbackReport> {
+        read(fields.replace('\n', "\r\n").as_bytes(), Returned::default())
+    }
+
+    #[test]
+    fn every_registered_type_is_known_and_others_are_kept() {
+        for (name, expected) in [
+            ("abuse", FeedbackType::Abuse),
+            ("Fraud (phish)", FeedbackType::Fraud),
+            ("VIRUS", FeedbackType::Virus),
+            ("other", FeedbackType::Other),
+            ("not-spam", FeedbackType::NotSpam),
+            ("auth-failure", FeedbackType::AuthFailure),
+            ("opt-out", FeedbackType::OptOut),
+            ("opt-out-list", FeedbackType::OptOut),
+            ("Miscategorized", FeedbackType::Unregistered("miscategorized".to_owned())),
+            ("abuse\nFeedback-Type: Abuse", FeedbackType::Abuse),
+        ] {
+            assert_eq!(report(&format!("Feedback-Type: {name}\n")).unwrap().feedback_type, expected);
+        }
+        for nothing in ["Feedback-Type:\n", "Version: 1\n", "Feedback-Type: abuse\nfeedback-type: not-spam\n", ""] {
+            assert_eq!(report(nothing), None);
+        }
+    }
+
+    #[test]
+    fn redacted_recipients_are_left_out() {
+        let report = report(
+            "\nFeedback-Type: abuse\nOriginal-Rcpt-To: <a@b.example>\nOriginal-Rcpt-To: redacted\n\
+             Original-Rcpt-To:\nOriginal-Rcpt-To: c@d.example (c)\nReporting-MTA: dns; mail.example (here)\n",
+        );
+        let report = report.unwrap();
+        assert_eq!(report.original_rcpt_to, ["a@b.example", "c@d.example"]);
+        assert_eq!(report.reporter.as_deref(), Some("mail.example"));
+        assert_eq!(report.original_mail_from, None);
+    }
 }

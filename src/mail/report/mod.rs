@@ -6,15 +6,27 @@
 //! output is bounded by the limits below. Only the top level counts: a report inside a forwarded message or a mailing
 //! list's wrapper is somebody's quotation, and no report.
 
+mod address;
+mod auto_reply;
 mod delivery;
+mod diagnostic;
+mod entity;
 mod feedback;
 mod returned;
+mod text;
+mod transfer_encoding;
 mod unstructured;
 
-pub use delivery::{Action, DeliveryReport, Diagnostic, RecipientReport};
+#[cfg(test)]
+mod tests;
+
+pub use delivery::{Action, DeliveryReport, RecipientReport};
+pub use diagnostic::Diagnostic;
 pub use feedback::{FeedbackReport, FeedbackType};
 pub use returned::Returned;
 pub use unstructured::UnstructuredBounce;
+
+use entity::Entity;
 
 /// Octets of a message that are read: what the receiver takes, and room for the fields that it adds. What a report
 /// says comes first (RFC 6522 3), so more than this could only be the end of the returned message.
@@ -45,8 +57,72 @@ pub enum Report {
     Unknown(Option<UnstructuredBounce>),
 }
 
+/// The media types that a part with the fields of a delivery report may have (RFC 6533 4).
+const STATUSES: [&str; 2] = ["message/delivery-status", "message/global-delivery-status"];
+/// The media type of a part with the fields of a feedback report.
+const FEEDBACK: &str = "message/feedback-report";
+
 /// Says what `message` is and what it reports. Line ends may be CRLF, LF or mixed.
 pub fn read(message: &[u8]) -> Report {
-    let _ = message;
-    Report::Unknown(None)
+    let message = transfer_encoding::with_crlf(&message[..message.len().min(MESSAGE_OCTETS_MAX)]);
+    let Some(message) = Entity::read(&message) else { return Report::Unknown(None) };
+    let (report, may_be_bounce) = match report_type(&message) {
+        ReportType::Delivery => (delivery(&message), true),
+        ReportType::Feedback => (feedback(&message), false),
+        ReportType::Unnamed => (delivery(&message).or_else(|| feedback(&message)), true),
+        ReportType::Another => (None, false),
+        ReportType::None => (None, true),
+    };
+    if let Some(report) = report {
+        return report;
+    }
+    match may_be_bounce.then(|| unstructured::read(&message)).flatten() {
+        Some(bounce) => Report::Unknown(Some(bounce)),
+        None if auto_reply::is_auto_reply(&message.fields) => Report::AutoReply,
+        None => Report::Unknown(None),
+    }
+}
+
+/// What a message says that it reports.
+enum ReportType {
+    /// Deliveries.
+    Delivery,
+    /// Complaints.
+    Feedback,
+    /// Something else: that a message was read, how TLS fared.
+    Another,
+    /// It is a report and does not say of what.
+    Unnamed,
+    /// It is no report.
+    None,
+}
+
+fn report_type(message: &Entity<'_>) -> ReportType {
+    if message.media_type() != "multipart/report" {
+        return ReportType::None;
+    }
+    match message.parameter("report-type").map(|named| named.to_ascii_lowercase()).as_deref() {
+        Some("delivery-status" | "global-delivery-status") => ReportType::Delivery,
+        Some("feedback-report") => ReportType::Feedback,
+        Some("") | None => ReportType::Unnamed,
+        Some(_) => ReportType::Another,
+    }
+}
+
+fn delivery(message: &Entity<'_>) -> Option<Report> {
+    let parts = parts(message);
+    let status = parts.iter().find(|part| STATUSES.contains(&part.media_type().as_str()))?;
+    let fields = status.content(delivery::STATUS_OCTETS_MAX);
+    delivery::read(&fields, Returned::find(&parts)).map(Report::Delivery)
+}
+
+fn feedback(message: &Entity<'_>) -> Option<Report> {
+    let parts = parts(message);
+    let part = parts.iter().find(|part| part.media_type() == FEEDBACK)?;
+    let fields = part.content(feedback::FEEDBACK_OCTETS_MAX);
+    feedback::read(&fields, Returned::find(&parts)).map(Report::Feedback)
+}
+
+fn parts<'m>(message: &Entity<'m>) -> Vec<Entity<'m>> {
+    message.parts().into_iter().filter_map(Entity::read).collect()
 }

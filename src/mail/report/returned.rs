@@ -1,23 +1,52 @@
 //! What a report returns of the message that it is about: its header section.
 
 use super::super::section;
+use super::entity::Entity;
+use super::{FIELD_OCTETS_MAX, HEADER_OCTETS_MAX, text};
 
-/// The header section of a returned message, with CRLF line ends, at most [`super::HEADER_OCTETS_MAX`]; empty where
-/// the report returns nothing.
+/// The media types of returned messages, whole or their header sections (RFC 6522 3, RFC 6533 5).
+const RETURNED: [&str; 4] = ["message/rfc822", "text/rfc822-headers", "message/global", "message/global-headers"];
+
+/// The header section of a returned message, with CRLF line ends, at most [`HEADER_OCTETS_MAX`]; empty where the
+/// report returns nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Returned {
     section: Vec<u8>,
 }
 
 impl Returned {
-    /// The first field of this name, in any case: its value unfolded, at most [`super::FIELD_OCTETS_MAX`] octets.
+    /// Of the parts of a report, the first that is a returned message.
+    pub(super) fn find(parts: &[Entity<'_>]) -> Self {
+        let Some(part) = parts.iter().find(|part| RETURNED.contains(&part.media_type().as_str())) else {
+            return Self::default();
+        };
+        let content = part.content(HEADER_OCTETS_MAX + 1);
+        match section::header_length(&content) {
+            length if length > HEADER_OCTETS_MAX => Self::default(),
+            length => Self { section: content[..length].to_vec() },
+        }
+    }
+
+    /// The first field of this name, in any case: its value in one line, at most [`FIELD_OCTETS_MAX`] octets.
     pub fn get(&self, name: &str) -> Option<String> {
-        self.all(name).next()
+        self.all(name).into_iter().next()
     }
 
     /// The values of all fields of this name, as [`Self::get`] has them, from the first.
-    pub fn all(&self, name: &str) -> impl Iterator<Item = String> {
-        section::split(&self.section).0.into_iter().filter(move |field| field.is(name)).map(|field| field.unfolded())
+    pub fn all(&self, name: &str) -> Vec<String> {
+        self.fields()
+            .into_iter()
+            .filter(|(other, _)| other.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value)
+            .collect()
+    }
+
+    /// All fields from the first: names and values, each in one line and at most [`FIELD_OCTETS_MAX`] octets.
+    pub fn fields(&self) -> Vec<(String, String)> {
+        let (fields, _) = section::split(&self.section);
+        let named = fields.iter().filter(|field| field.value.is_some());
+        let name = |name: &[u8]| text::clipped(&String::from_utf8_lossy(name), FIELD_OCTETS_MAX);
+        named.map(|field| (name(field.name), text::clipped(&text::unfolded(field), FIELD_OCTETS_MAX))).collect()
     }
 
     /// The section as it was returned: a signature that it carries can be checked against it.

@@ -1,15 +1,136 @@
 //! Bounces in the words of their programs: qmail's QSBMF, Exim's and Exchange's older forms, plain text. What they say
 //! is a guess, so nobody is suppressed for it.
 
+use mail_parser::decoders::html::html_to_text;
+
+use super::entity::Entity;
+use super::{DEPTH_MAX, TEXT_OCTETS_MAX, diagnostic, text};
 use crate::domain::enhanced_code::EnhancedCode;
+
+/// Octets of a bounce's words that are looked at; HTML needs more of them than text.
+const WORDS_OCTETS_MAX: usize = 64 * 1024;
+
+/// How mail systems call themselves in From, in lower case.
+const SYSTEMS: [&str; 6] =
+    ["mailer-daemon", "mailerdaemon", "postmaster", "mail delivery s", "microsoftexchange", "mail-daemon"];
+/// What subjects and texts of bounces say, in lower case.
+const PHRASES: [&str; 28] = [
+    "undeliverable",
+    "undelivered",
+    "non-deliver",
+    "nondeliver",
+    "delivery failure",
+    "delivery failed",
+    "delivery has failed",
+    "delivery error",
+    "delivery status notification (failure)",
+    "failure notice",
+    "returned mail",
+    "returned to sender",
+    "returning message to sender",
+    "mail system error",
+    "not be delivered",
+    "not delivered to",
+    "not been delivered",
+    "n't be delivered",
+    "n't delivered",
+    "unable to deliver",
+    "did not reach the following",
+    "address(es) failed",
+    "permanent fatal errors",
+    "message you sent blocked",
+    "unzustellbar",
+    "nicht zugestellt",
+    "non remis",
+    "no se pudo entregar",
+];
+/// What notices of delays and successes say, in lower case: they are no bounces.
+const OTHERWISE: [&str; 9] = [
+    "delayed",
+    "(delay)",
+    "still being retried",
+    "will be retried",
+    "will continue to try",
+    "will keep trying",
+    "warning:",
+    "(success)",
+    "successful",
+];
+/// How subjects of people's own mail begin, in lower case.
+const PERSONAL: [&str; 7] = ["re:", "fw:", "fwd:", "aw:", "wg:", "tr:", "rv:"];
+/// What lines in dashes announce, in lower case, where the returned message follows.
+const COPIES: [&str; 7] =
+    ["copy", "original", "header", "returned message", "unsent message", "below this line", "body of"];
 
 /// A bounce without fields that could be relied on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnstructuredBounce {
-    /// What it says, up to where it quotes the message; at most [`super::TEXT_OCTETS_MAX`].
+    /// What it says, up to where it quotes the message; at most [`TEXT_OCTETS_MAX`] octets.
     pub text: String,
     /// The reply code that it most likely quotes, 400 to 599.
     pub smtp_code: Option<u16>,
     /// The enhanced code that it most likely quotes.
     pub enhanced: Option<EnhancedCode>,
+}
+
+/// The bounce that `message` is in its words; none where it is none.
+pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
+    let lower = |name: &str| message.value(name).unwrap_or_default().to_lowercase();
+    let subject = lower("Subject");
+    if PERSONAL.iter().any(|begin| subject.starts_with(begin)) || says(&subject, &OTHERWISE) {
+        return None;
+    }
+    let words = before_copy(&words(message)?);
+    let opening = words.to_lowercase();
+    let is_of_system = says(&lower("From"), &SYSTEMS) || message.value("From").is_none();
+    let is_bounce = message.value("X-Failed-Recipients").is_some()
+        || is_qsbmf(&opening)
+        || (is_of_system && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));
+    if !is_bounce || says(&opening, &OTHERWISE) {
+        return None;
+    }
+    let text = text::clipped(&words, TEXT_OCTETS_MAX);
+    let (smtp_code, enhanced) = diagnostic::refusal_in(&text);
+    Some(UnstructuredBounce { text, smtp_code, enhanced })
+}
+
+fn says(text: &str, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| text.contains(phrase))
+}
+
+/// Whether the text is in qmail's format: it greets with `Hi. This is the`, and a paragraph begins with the recipient
+/// in brackets and a colon (qmail-send-bounce message format, "Failure messages").
+fn is_qsbmf(opening: &str) -> bool {
+    let is_recipient = |line: &str| line.starts_with('<') && line.trim_end().ends_with(">:");
+    opening.starts_with("hi. this is the") && opening.lines().any(is_recipient)
+}
+
+/// The first text that a reader is shown: the message's own, or that of its first readable part.
+fn words(message: &Entity<'_>) -> Option<String> {
+    let mut part = None;
+    for _ in 0..DEPTH_MAX {
+        let entity = part.as_ref().unwrap_or(message);
+        let media_type = entity.media_type();
+        if media_type.starts_with("text/") {
+            let content = entity.content(WORDS_OCTETS_MAX);
+            let words = String::from_utf8_lossy(&content).replace("\r\n", "\n");
+            return Some(if media_type == "text/html" { html_to_text(&words) } else { words });
+        }
+        let is_readable = |part: &Entity<'_>| {
+            let media_type = part.media_type();
+            media_type.starts_with("text/") || media_type.starts_with("multipart/")
+        };
+        part = Some(entity.parts().into_iter().filter_map(Entity::read).find(is_readable)?);
+    }
+    None
+}
+
+/// The words before the returned message, which are the only ones that are the bounce's own.
+fn before_copy(words: &str) -> String {
+    let is_copy = |line: &&str| {
+        let line = line.trim().to_lowercase();
+        line.starts_with("original message headers") || (line.starts_with("---") && says(&line, &COPIES))
+    };
+    let own: Vec<_> = words.lines().take_while(|line| !is_copy(line)).collect();
+    own.join("\n").trim().to_owned()
 }

@@ -1,0 +1,115 @@
+//! Content-Transfer-Encoding (RFC 2045 6) undone for the parts of a report. RFC 6522 and RFC 3464 ask for 7bit; gateways
+//! encode all the same. What can't be decoded is skipped or kept as it stands, for the result is only read, never
+//! passed on.
+
+use std::borrow::Cow;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// At most `octets_max` octets of `body`, decoded, with CRLF line ends.
+pub(super) fn decoded<'b>(body: &'b [u8], encoding: &str, octets_max: usize) -> Cow<'b, [u8]> {
+    let octets = match encoding.to_ascii_lowercase().as_str() {
+        "base64" => Cow::Owned(base64(body, octets_max)),
+        "quoted-printable" => Cow::Owned(quoted_printable(body, octets_max)),
+        _ => Cow::Borrowed(&body[..body.len().min(octets_max)]),
+    };
+    match octets {
+        Cow::Borrowed(octets) => with_crlf(octets),
+        Cow::Owned(octets) => Cow::Owned(with_crlf(&octets).into_owned()),
+    }
+}
+
+/// `octets` with CRLF for each lone LF.
+pub(super) fn with_crlf(octets: &[u8]) -> Cow<'_, [u8]> {
+    let is_lone = |place: usize| octets[place] == b'\n' && (place == 0 || octets[place - 1] != b'\r');
+    if !(0..octets.len()).any(is_lone) {
+        return Cow::Borrowed(octets);
+    }
+    let mut out = Vec::with_capacity(octets.len() + octets.len() / 16);
+    for place in 0..octets.len() {
+        if is_lone(place) {
+            out.push(b'\r');
+        }
+        out.push(octets[place]);
+    }
+    Cow::Owned(out)
+}
+
+fn base64(body: &[u8], octets_max: usize) -> Vec<u8> {
+    let is_of_alphabet = |c: &u8| c.is_ascii_alphanumeric() || matches!(c, b'+' | b'/');
+    let text = body.iter().take_while(|c| **c != b'=').copied().filter(is_of_alphabet);
+    let mut text: Vec<u8> = text.take(octets_max.div_ceil(3) * 4).collect();
+    if text.len() % 4 == 1 {
+        // One character holds six bits, which are no octet.
+        text.pop();
+    }
+    let mut octets = LENIENT.decode(text).unwrap_or_default();
+    octets.truncate(octets_max);
+    octets
+}
+
+fn quoted_printable(body: &[u8], octets_max: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = body;
+    while let (Some(first), true) = (rest.first(), out.len() < octets_max) {
+        let taken = match (first, rest) {
+            (b'=', [_, b'\r', b'\n', ..]) => 3,
+            (b'=', [_, b'\n', ..]) => 2,
+            (b'=', [_, high, low, ..]) => match (digit(*high), digit(*low)) {
+                (Some(high), Some(low)) => {
+                    out.push(high << 4 | low);
+                    3
+                }
+                (_, _) => {
+                    out.push(b'=');
+                    1
+                }
+            },
+            (_, _) => {
+                out.push(*first);
+                1
+            }
+        };
+        rest = &rest[taken..];
+    }
+    out
+}
+
+fn digit(c: u8) -> Option<u8> {
+    char::from(c).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(body: &str, encoding: &str) -> String {
+        String::from_utf8(decoded(body.as_bytes(), encoding, 1000).into_owned()).unwrap()
+    }
+
+    #[test]
+    fn every_encoding_is_undone() {
+        assert_eq!(text("QWN0aW9uOiBm\r\nYWlsZWQK", "BASE64"), "Action: failed\r\n");
+        assert_eq!(text("QWN0a W9uOg==QUFB", "base64"), "Action:");
+        assert_eq!(text("QWN0aW9uOgQ", "base64"), "Action:\u{4}");
+        assert_eq!(text("Action=3A fai=\r\nled=\n!=3D=xy=", "Quoted-Printable"), "Action: failed!==xy=");
+        assert_eq!(text("a\nb\r\nc\n", "7bit"), "a\r\nb\r\nc\r\n");
+        assert_eq!(text("a=3Db", "x-unknown"), "a=3Db");
+    }
+
+    #[test]
+    fn no_more_is_decoded_than_was_asked_for() {
+        assert_eq!(decoded(b"QWN0aW9uOiBm", "base64", 4).as_ref(), b"Acti");
+        assert_eq!(decoded(b"=41=42=43", "quoted-printable", 2).as_ref(), b"AB");
+        assert_eq!(decoded(b"abc", "8bit", 2).as_ref(), b"ab");
+    }
+}

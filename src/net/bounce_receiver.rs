@@ -106,4 +106,3 @@ impl MailHandler for Handler {
         Box::pin(self.take(message))
     }
 }
-

@@ -71,9 +71,7 @@ pub fn self_signed(hostname: &str) -> Result<ServerConfig, TlsFault> {
     };
     let made = rcgen::generate_simple_self_signed(vec![hostname.to_owned()]).map_err(|why| fault(why.to_string()))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    builder()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())
-        .map_err(|why| fault(why.to_string()))
+    builder().with_single_cert(vec![made.cert.der().clone()], key.into()).map_err(|why| fault(why.to_string()))
 }
 
 fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {

@@ -5,6 +5,8 @@
 
 mod accepting;
 mod delivering;
+mod returning;
+mod smtp;
 mod support;
 mod suppressing;
 mod telling;

@@ -9,7 +9,7 @@ mod tally;
 mod tests;
 mod tokens;
 
-pub use tally::{Tally, Taken};
+pub use tally::{Taken, Tally};
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -175,11 +175,7 @@ impl Receiver {
 
     /// The messages that the report is about, by what proves it: the mailboxes that it came to, else the first token
     /// of ours in what it returns. In the order of their identifiers, so that no two reports wait for each other.
-    fn subjects(
-        &self,
-        mailboxes: &[Mailbox],
-        report: &Report,
-    ) -> Result<Vec<(ReturnPath, MessageRow)>, StoreError> {
+    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<Vec<(ReturnPath, MessageRow)>, StoreError> {
         let snapshot = self.engine.store.snapshot()?;
         let mut paths: Vec<ReturnPath> = mailboxes
             .iter()

@@ -149,10 +149,9 @@ impl SettleTransfer {
             TransferEnd::Delivered | TransferEnd::Deferred { .. } | TransferEnd::Bounced(_) | TransferEnd::Crashed => {
                 true
             }
-            TransferEnd::GaveUp(_)
-            | TransferEnd::Suppressed
-            | TransferEnd::Postponed { .. }
-            | TransferEnd::Over => false,
+            TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Over => {
+                false
+            }
         }
     }
 

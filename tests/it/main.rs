@@ -5,6 +5,8 @@
 
 mod accepting;
 mod delivering;
+mod readme;
+mod readme_verify;
 mod returning;
 mod smtp;
 mod support;

@@ -19,7 +19,9 @@ use tokio::sync::Semaphore;
 
 use super::Engine;
 use super::lease::Lease;
+use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
+use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
 use crate::machine::transfer::Wire;
@@ -27,7 +29,7 @@ use crate::mail::feedback::FEEDBACK_MAILBOX;
 use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::report::{MessageNews, RecordReport};
+use crate::store::op::report::{MessageNews, News, RecordReport};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
@@ -153,24 +155,45 @@ impl Receiver {
         if subjects.is_empty() {
             return Ok(Taken::Untied);
         }
-        let (mut messages, mut leases, mut kind) = (Vec::new(), Vec::<Lease>::new(), Taken::NoNews);
+        let mut record = Record::default();
+        let mut kind = Taken::NoNews;
         for (path, row) in subjects {
             let Some((taken, news)) = news::of(report, &row, &self.rules) else { continue };
-            let lease = self.engine.leases.take_within(path.message, OVERTAKING).await;
-            let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
-            leases.extend(lease);
-            messages.push(MessageNews { account: path.account, message: path.message, wire, news });
+            self.add(&mut record, path, row, news).await?;
             kind = taken;
         }
-        if messages.is_empty() {
+        if record.messages.is_empty() {
             return Ok(kind);
         }
-        match self.engine.store.commit(RecordReport { messages }).await {
+        let Record { messages, leases, crowded } = record;
+        let heard = self.engine.commit_leased(RecordReport { messages }, leases).await;
+        for (account, addresses) in crowded {
+            self.engine.end_waiting(account, &addresses).await?;
+        }
+        match heard {
             Ok(0) => Ok(Taken::Repeated),
             Ok(_) => Ok(kind),
             Err(Stop::Failed(error)) => Err(error),
             Err(Stop::Refused(never)) => match never {},
         }
+    }
+
+    /// Adds what the report says of one message, with the right to decide over it and over what its suppression ends.
+    async fn add(&self, record: &mut Record, path: ReturnPath, row: MessageRow, news: News) -> Result<(), StoreError> {
+        let ReturnPath { account, message } = path;
+        let lease = self.engine.leases.take_within(message, OVERTAKING).await;
+        let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
+        record.leases.extend(lease);
+        let mut others = Leased::default();
+        if news.suppresses() {
+            others = self.engine.lease_waiting(account, [&row.to])?;
+        }
+        if others.is_full {
+            record.crowded.push((account, [row.to]));
+        }
+        record.leases.extend(others.leases);
+        record.messages.push(MessageNews { account, message, wire, news, others: others.messages });
+        Ok(())
     }
 
     /// The messages that the report is about, by what proves it: the mailboxes that it came to, else the first token
@@ -229,6 +252,16 @@ impl Receiver {
         let account = owner.as_deref().and_then(|key| key.first_chunk::<16>());
         Ok(account.map(|account| Host::Of(AccountId(Ulid(*account)))))
     }
+}
+
+/// What is to be recorded of one report.
+#[derive(Default)]
+struct Record {
+    messages: Vec<MessageNews>,
+    /// Kept until the commit.
+    leases: Vec<Lease>,
+    /// Addresses for which more waits than one operation ends.
+    crowded: Vec<(AccountId, [Address; 1])>,
 }
 
 /// Whose messages have their return paths at a host.

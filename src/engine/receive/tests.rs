@@ -127,7 +127,7 @@ impl World {
         let due = self.transfer(message).due.unwrap();
         let (account, facts) = (self.account, AttemptFacts::default());
         let end = TransferEnd::Delivered;
-        let op = SettleTransfer { account, message, due, end, facts, chance: [0; 4] };
+        let op = SettleTransfer { account, message, due, end, facts, chance: [0; 4], others: vec![] };
         self.engine.store.commit(op).await.unwrap();
     }
 
@@ -316,6 +316,14 @@ async fn every_message_asks_for_complaints_under_its_signature() {
     let signed = headers.split_once(" h=").unwrap().1.split_once(';').unwrap().0.replace("\r\n ", "");
     let signed: Vec<_> = signed.split(':').collect();
     assert!(["feedback-id", "cfbl-address", "cfbl-feedback-id"].iter().all(|name| signed.contains(name)), "{signed:?}");
+}
+
+#[tokio::test]
+async fn what_still_waits_for_a_suppressed_address_ends_at_once() {
+    let world = World::new().await;
+    let (message, waiting) = (world.delivered().await, world.accepted().await);
+    assert_eq!(world.hear(message, &arf("", "Subject: x\n")).await, Taken::Complained);
+    assert_eq!((world.status(waiting), world.transfer(waiting).due), (Status::Suppressed, None));
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
+use crate::store::timer::TimerKind;
 
 fn bounce(suppressed: bool) -> Bounce {
     Bounce {
@@ -65,12 +66,12 @@ impl<'a> Story<'a> {
         let (account, message) = (self.sender.account, self.message);
         let due = self.transfer().due.unwrap_or_default();
         let facts = AttemptFacts { smtp_code: Some(250), relay: Some("direct".into()), ..AttemptFacts::default() };
-        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4] })
+        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4], others: vec![] })
     }
 
     fn hear_with(&self, wire: Wire, news: News) -> usize {
         let (account, message) = (self.sender.account, self.message);
-        self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news }] })
+        self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others: vec![] }] })
     }
 
     fn hear(&self, news: News) -> usize {
@@ -202,9 +203,23 @@ fn one_report_may_be_about_several_messages_and_none_that_is_not_there() {
         message,
         wire: Wire::Idle,
         news: bounced(false),
+        others: vec![],
     };
     let unknown = about(&one, MessageId::default());
     let messages = vec![about(&one, one.message), unknown, about(&two, two.message)];
     assert_eq!(test.done(RecordReport { messages }), 2);
     assert_eq!((one.types().len(), two.types()), (3, vec!["queued".to_owned(), "bounced".to_owned()]));
+}
+
+#[test]
+fn what_else_waits_for_the_address_ends_in_the_same_transaction() {
+    for (news, left) in [(bounced(true), Status::Suppressed), (bounced(false), Status::Queued)] {
+        let test = TestStore::new();
+        let story = Story::delivered(&test);
+        let waiting = Story { message: story.sender.accept("b@EXAMPLE.net"), ..story };
+        let (account, message) = (story.sender.account, story.message);
+        let news = MessageNews { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
+        test.done(RecordReport { messages: vec![news] });
+        assert_eq!(waiting.transfer().state.status(), left);
+    }
 }

@@ -1,0 +1,270 @@
+//! From an owed event to a settled webhook attempt (contract 5).
+//!
+//! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once; while it fails
+//! they are fewer, so that a dead endpoint sees exactly ten requests. One attempt is one request.
+
+mod lane;
+mod request;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::Engine;
+use super::backlog::{Backlog, Held};
+use super::crash::caught;
+use super::ports::{Post, PostError, PostOutcome};
+use super::sweep::Sweeper;
+use crate::base::id::{AccountId, DeliveryId, EndpointId};
+use crate::base::time::Timestamp;
+use crate::machine::delivery::{Effect, Input};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
+use crate::store::read::Read;
+use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::schema;
+use crate::store::snapshot::Snapshot;
+use crate::store::timer::Timer;
+use lane::{Lane, Memory};
+use request::Attempting;
+
+/// Requests of all endpoints at once.
+const REQUESTS_MAX: usize = 512;
+/// How long stopping waits for what is on the wire: longer than any attempt.
+const GRACE: Duration = Duration::from_secs(15);
+type Key = (AccountId, EndpointId);
+
+/// A delivery whose timer has fired.
+struct Job {
+    timer: Timer,
+    row: DeliveryRow,
+    _held: Held,
+}
+
+/// All endpoints' lanes.
+pub(super) struct Deliveries {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    engine: Arc<Engine>,
+    post: Arc<dyn Post>,
+    sweeper: Sweeper,
+    backlog: Backlog,
+    lanes: Mutex<HashMap<Key, Lane>>,
+    requests: Arc<Semaphore>,
+    running: Mutex<JoinSet<()>>,
+}
+
+impl Deliveries {
+    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper, backlog: Backlog) -> Self {
+        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        let (lanes, running) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, requests, running }) }
+    }
+
+    /// Puts the deliveries of `timers` into their endpoints' lanes, and starts what may start.
+    pub(super) fn take(&self, timers: Vec<Timer>, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let mut keys = HashSet::new();
+        for timer in timers {
+            match snapshot.row::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id))) {
+                Ok(Some(row)) => {
+                    keys.insert((timer.account, row.endpoint));
+                    self.shared.push(timer, row);
+                }
+                Ok(None) => self.shared.engine.store.near().forget(&timer),
+                // One damaged row must not stop everything else; its timer waits for a repaired store.
+                Err(error @ StoreError::Row { .. }) => {
+                    tracing::error!(%error, "a due delivery can't be read");
+                    self.shared.engine.store.near().forget(&timer);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        keys.into_iter().try_for_each(|key| self.shared.start(key))
+    }
+
+    /// Serves the timer of an endpoint's parked deliveries, now or when its lane has room.
+    pub(super) fn unpark(&self, timer: Timer) {
+        let memory = self.shared.memory();
+        let mut lanes = self.shared.lanes();
+        let lane = lanes.entry((timer.account, EndpointId(timer.id))).or_default();
+        if let Some(timer) = lane.unpark(timer, memory) {
+            self.shared.sweeper.take(timer);
+        }
+    }
+
+    /// Lets nothing new begin; what waits stays in the store.
+    pub(super) fn close(&self) {
+        for lane in self.shared.lanes().values_mut() {
+            lane.is_closed = true;
+        }
+    }
+
+    /// Waits until what is on the wire has ended.
+    pub(super) async fn finish(&self) {
+        let mut running = std::mem::take(&mut *self.shared.running.lock().unwrap_or_else(PoisonError::into_inner));
+        let all_done = async { while running.join_next().await.is_some() {} };
+        if tokio::time::timeout(GRACE, all_done).await.is_err() {
+            tracing::warn!("webhook attempts were cut off after the grace period");
+        }
+    }
+}
+
+impl Shared {
+    fn lanes(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Lane>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn memory(&self) -> Memory {
+        if self.backlog.is_half_full() { Memory::Tight } else { Memory::Roomy }
+    }
+
+    /// Puts a delivery into its lane, or parks it where that is full.
+    fn push(self: &Arc<Self>, timer: Timer, row: DeliveryRow) {
+        let memory = self.memory();
+        let key = (timer.account, row.endpoint);
+        let job = Job { timer, row, _held: self.backlog.hold() };
+        let mut lanes = self.lanes();
+        let lane = lanes.entry(key).or_default();
+        if lane.is_full(memory) {
+            let end = DeliveryEnd::Overflowed(lane.overflow());
+            drop(lanes);
+            self.settle(job, end, None);
+        } else {
+            lane.waiting.push_back(job);
+        }
+    }
+
+    /// Starts as many attempts as the endpoint's standing allows, or settles what can't be attempted.
+    fn start(self: &Arc<Self>, key: Key) -> Result<(), StoreError> {
+        // Read under the lanes' lock: an outcome is committed before its place in flight is given back.
+        let mut lanes = self.lanes();
+        let Some(lane) = lanes.get_mut(&key) else { return Ok(()) };
+        let endpoint = self.engine.store.snapshot()?.row::<EndpointRow>(&schema::endpoint(key.0, key.1))?;
+        while !lane.is_closed {
+            let may_start = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.may_start(lane.in_flight));
+            let is_enabled = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.is_enabled());
+            if is_enabled && !may_start {
+                break;
+            }
+            let Some(job) = lane.waiting.pop_front() else { break };
+            match &endpoint {
+                Some(_) if is_enabled => {
+                    lane.in_flight += 1;
+                    self.spawn(key, job);
+                }
+                Some(_) => self.settle(job, DeliveryEnd::Parked, None),
+                None => self.settle(job, DeliveryEnd::Abandoned, None),
+            }
+        }
+        if let Some(timer) = lane.take_held(self.memory()) {
+            self.sweeper.take(timer);
+        }
+        if lane.is_idle() {
+            lanes.remove(&key);
+        }
+        Ok(())
+    }
+
+    fn spawn(self: &Arc<Self>, key: Key, job: Job) {
+        let shared = Arc::clone(self);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        while running.try_join_next().is_some() {}
+        running.spawn(async move {
+            let end = match caught(shared.attempt(key, &job)).await {
+                Ok(Ok(end)) => end,
+                Ok(Err(error)) => shared.failed(&error.to_string()),
+                Err(crashed) => shared.failed(&crashed.to_string()),
+            };
+            shared.settle(job, end, Some(key));
+        });
+    }
+
+    /// What a defect of ours counts as: an attempt that made no request.
+    fn failed(&self, fault: &str) -> DeliveryEnd {
+        tracing::error!(%fault, "a webhook attempt could not be made");
+        let now = self.engine.clock.now();
+        let outcome = PostOutcome {
+            status: None,
+            error: Some(PostError::Protocol),
+            duration: Duration::ZERO,
+            peer: None,
+            body: None,
+        };
+        DeliveryEnd::Attempted(record(now, now, outcome))
+    }
+
+    async fn attempt(&self, (account, endpoint): Key, job: &Job) -> Result<DeliveryEnd, StoreError> {
+        // What is told now could not be recorded, and would be told again.
+        if let Some(failure) = self.engine.store.health().failure() {
+            return Err(failure.clone());
+        }
+        let next = job.row.state.step(Input::CameDue, self.engine.clock.now());
+        let number = match next.effects.first() {
+            Some(Effect::StartAttempt(number)) => *number,
+            // Not due yet, because the clock stepped back: parking with an enabled endpoint arms its timer again.
+            Some(Effect::Schedule(_)) => return Ok(DeliveryEnd::Parked),
+            Some(Effect::Settle) | None => return Ok(DeliveryEnd::Abandoned),
+        };
+        let Ok(_permit) = self.requests.acquire().await else { return Ok(DeliveryEnd::Parked) };
+        // The signature's time is the attempt's own, so it is taken after the wait for a permit.
+        let at = self.engine.clock.now();
+        let delivery = DeliveryId(job.timer.id);
+        let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
+        let outcome = self.post.post(attempting.request(&self.engine.store)?).await;
+        Ok(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome)))
+    }
+
+    /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back.
+    fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
+        let op =
+            SettleDelivery { account: job.timer.account, delivery: DeliveryId(job.timer.id), due: job.timer.due, end };
+        let shared = Arc::clone(self);
+        let runtime = tokio::runtime::Handle::current();
+        self.engine.store.post(op, move |answer| {
+            shared.settled(&job, answer);
+            drop(job);
+            let Some(key) = lane else { return };
+            // The writer has more to do than to start requests.
+            runtime.spawn(async move {
+                if let Some(lane) = shared.lanes().get_mut(&key) {
+                    lane.in_flight -= 1;
+                }
+                if let Err(error) = shared.start(key) {
+                    tracing::error!(%error, "webhook deliveries could not be started");
+                }
+            });
+        });
+    }
+
+    fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {
+        match answer {
+            Ok(EndpointChange::Disabled(endpoint)) => {
+                tracing::warn!(%endpoint, "a webhook endpoint was disabled after ten failures in a row");
+            }
+            Ok(EndpointChange::None) | Err(Stop::Refused(_)) => {}
+            Err(Stop::Failed(error)) => {
+                tracing::error!(%error, "a webhook's outcome could not be recorded; its attempt will be repeated");
+                self.engine.store.near().forget(&job.timer);
+            }
+        }
+    }
+}
+
+fn record(at: Timestamp, ended_at: Timestamp, outcome: PostOutcome) -> Attempt {
+    let error = outcome.error.map(|error| error.as_str().to_owned());
+    Attempt {
+        at,
+        ended_at,
+        status: outcome.status,
+        error,
+        duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        peer: outcome.peer.map(|peer| peer.to_string()),
+        response_body: outcome.body,
+    }
+}

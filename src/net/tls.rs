@@ -50,8 +50,8 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
-/// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is not
-/// turned away for it.
+/// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is
+/// not turned away for it.
 pub fn for_mail(config: &ServerConfig) -> ServerConfig {
     let mut config = config.clone();
     config.alpn_protocols.clear();

@@ -197,6 +197,17 @@ def test_mail_is_offered_the_certificate_of_http_and_its_successor_after_a_reloa
     until("the new certificate is offered", lambda: certificate() != first)
 
 
+def test_a_shutdown_is_told_to_whoever_is_connected(service, bounce_port):
+    session = probe(bounce_port)
+    service.child.terminate()
+    code, text = session.getreply()
+    assert code == 421 and text.startswith(b"4.3.2 ")
+    session.close()
+    assert service.close() == 0
+    with pytest.raises(ConnectionRefusedError):
+        probe(bounce_port)
+
+
 @pytest.mark.parametrize(
     "recipient",
     [

@@ -10,7 +10,8 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::AttemptFacts;
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::{self, KeyNumber, ReturnPathKey};
 use crate::domain::sending_domain::{DkimState, DomainStatus};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
@@ -215,6 +216,18 @@ async fn a_mailbox_is_ours_at_the_bounce_host_and_at_the_return_path_host_of_its
     for host in ["example.com", "rp.example.org", "mail.example.com", "x.rp.example.com", "[192.0.2.1]", "rp."] {
         assert_eq!(world.mailbox(&local, host), Err(NotOurs::Host), "{host}");
     }
+}
+
+#[tokio::test]
+async fn a_return_path_stays_ours_where_it_was_given_out_after_its_domain_is_gone() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let domain = world.row(message).domain;
+    world.engine.delete_domain(world.account, domain).await.unwrap();
+    let local = world.local(world.account, message);
+    assert!(matches!(world.mailbox(&local, "rp.example.com"), Ok(Mailbox::ReturnPath(_))));
+    assert_eq!(world.mailbox("fbl", "rp.example.com"), Err(NotOurs::Host));
+    assert_eq!(world.mailbox(&world.local(world.other, message), "rp.example.com"), Err(NotOurs::Host));
 }
 
 #[tokio::test]

@@ -11,9 +11,12 @@ use super::trouble::Trouble;
 use crate::engine::receive::Receiver;
 use crate::net::bounce_receiver::{listen, listener_config};
 use crate::net::dev::reporter::Reporter;
-use crate::net::smtp_listener::{ListenerConfig, SmtpListener};
+use crate::net::smtp_listener::{Gate, ListenerConfig, SmtpListener};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
+
+/// Connections of the simulator: it has few at once, and many that are only just closing.
+const SIMULATOR_CONNECTIONS: usize = 1024;
 
 /// The running listeners.
 pub(super) struct Bounces {
@@ -49,6 +52,8 @@ impl Bounces {
         }
         if let Some(reporter) = simulator {
             let settings = listener_config(config.hostname.as_str(), Arc::clone(&bounces.tls));
+            // The simulator is the only client, and limits itself.
+            let settings = ListenerConfig { gate: Gate::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             reporter.open(bounces.listen(loopback, settings, receiver).await?);
         }

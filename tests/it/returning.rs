@@ -97,6 +97,17 @@ async fn the_simulators_complaint_and_late_bounce_come_back_in_the_same_moment()
 }
 
 #[tokio::test]
+async fn a_crowd_of_complaints_is_settled_before_time_moves_on() {
+    let dev = Dev::start();
+    for number in 0..60 {
+        dev.send(&format!("complained+{number}@simulator.test")).await;
+    }
+    dev.advance(0).await;
+    let events = dev.get("/v1/events?type=complained&limit=100").await.expect(200).json();
+    assert_eq!(events["data"].as_array().unwrap().len(), 60);
+}
+
+#[tokio::test]
 async fn a_bounce_after_delivery_is_told_with_the_answer_it_reports_and_once() {
     let world = World::new();
     let (id, path) = world.delivered("you@example.org").await;

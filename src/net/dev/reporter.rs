@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
@@ -19,6 +20,10 @@ use crate::store::near::{Hold, NearTimers};
 
 /// Reports under way at once; beyond, the simulator takes its time to accept what it will report on.
 const AT_ONCE: usize = 8;
+/// How often a report is tried.
+const TRIES: u32 = 5;
+/// How long between two tries, in the machine's own time.
+const PAUSE: Duration = Duration::from_millis(500);
 /// Octets of a header section that are returned.
 const RETURNED_OCTETS_MAX: usize = 32 * 1024;
 /// Parts the parts of a report.
@@ -87,18 +92,19 @@ impl Reporter {
         let reporter = Arc::clone(self);
         tokio::spawn(async move {
             let _turn = turn;
-            let outcome = reporter.mail(&envelope, report).await;
-            let is_taken = |outcome: &Outcome| match &outcome.ending {
-                Ending::Answered(reply) => outcome.phase == Phase::Dot && reply.is_positive(),
-                _ => false,
-            };
-            if !outcome.as_ref().is_some_and(is_taken) {
-                tracing::error!(?kind, ?outcome, "the simulator's report was not taken");
+            let report = Bytes::from(report);
+            for tries_left in (0..TRIES).rev() {
+                let outcome = reporter.mail(&envelope, report.clone()).await;
+                if outcome.as_ref().is_some_and(is_taken) {
+                    return;
+                }
+                tracing::warn!(?kind, ?outcome, tries_left, "the simulator's report was not taken");
+                tokio::time::sleep(PAUSE).await;
             }
         });
     }
 
-    async fn mail(&self, envelope: &Envelope, report: Vec<u8>) -> Option<Outcome> {
+    async fn mail(&self, envelope: &Envelope, report: Bytes) -> Option<Outcome> {
         let mut receiver = self.receiver.subscribe();
         let address = receiver.wait_for(Option::is_some).await.ok().and_then(|address| *address)?;
         let target = Target {
@@ -113,9 +119,23 @@ impl Reporter {
             Ok(session) => session,
             Err(outcome) => return Some(outcome),
         };
-        let outcome = session.send(envelope, Bytes::from(report)).await;
+        let outcome = session.send(envelope, report).await;
         session.quit().await;
         Some(outcome)
+    }
+}
+
+fn is_taken(outcome: &Outcome) -> bool {
+    match &outcome.ending {
+        Ending::Answered(reply) => outcome.phase == Phase::Dot && reply.is_positive(),
+        Ending::Unreachable(_)
+        | Ending::TimedOut
+        | Ending::Closed(_)
+        | Ending::Unreadable(_)
+        | Ending::TlsFailed(_)
+        | Ending::TooLarge { .. }
+        | Ending::NeedsSmtpUtf8
+        | Ending::Loop => false,
     }
 }
 

@@ -33,10 +33,11 @@ use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
 use crate::net::dev::reporter::Reporter;
-use crate::net::dns::{DnsSettings, OwnHosts, Resolver};
+use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
 use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
@@ -295,10 +296,16 @@ fn resolver(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Arc<Resolver>, Trouble> {
-    let settings = DnsSettings { servers: config.dns.servers.clone(), ..DnsSettings::default() };
+    let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
+    let settings = DnsSettings { servers: config.dns.servers.clone(), trust_anchors, ..DnsSettings::default() };
     let own = OwnHosts::new([config.hostname.to_string()], []);
     let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
     resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
+}
+
+fn trust_anchors(path: &Path) -> Result<Anchors, Trouble> {
+    let text = std::fs::read_to_string(path).map_err(|error| broken("dns.trust_anchor", &error))?;
+    Anchors::read(&text).map_err(|fault| broken("dns.trust_anchor", &fault))
 }
 
 fn pump(
@@ -314,11 +321,17 @@ fn pump(
     let transmitter = Transmitter::new(extra.as_deref()).map_err(|error| broken("delivery.extra_roots", &error))?;
     let roots =
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
-    let post = HttpPost::new(roots, resolver, Arc::clone(guard), post::DEADLINE);
+    let names: Arc<dyn HostAddresses> = resolver;
+    let post = HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE);
     let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
+    let roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
+    let roots = roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
+    let port = config.delivery.mta_sts_port;
+    let policy_hosts = HttpsPolicyHosts::new(roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
+    let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);
     let ways =
         Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways, rules))
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, rules))
 }
 
 /// The rules that answers are judged by: those built in, under the operator's own.

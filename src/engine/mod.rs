@@ -25,6 +25,7 @@ pub mod signing;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
+mod tls_policy;
 mod transfer;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;

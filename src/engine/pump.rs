@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use super::backlog::Backlog;
 use super::deliver::Deliveries;
-use super::ports::{Post, Transmit};
+use super::ports::{PolicyHosts, Post, Transmit};
 use super::sweep::Sweeper;
 use super::transfer::Transfers;
 use super::{Engine, Ways};
@@ -32,12 +32,13 @@ impl Pump {
     pub fn new(
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
+        policy_hosts: Arc<dyn PolicyHosts>,
         post: Arc<dyn Post>,
         ways: Ways,
         rules: Arc<Rules>,
     ) -> Self {
         let backlog = Backlog::default();
-        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, rules, backlog.clone());
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, ways, rules, backlog.clone());
         let sweeper = Sweeper::new(Arc::clone(&engine));
         let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), backlog.clone());
         Self { engine, backlog, transfers, deliveries, sweeper }
@@ -100,6 +101,8 @@ impl Pump {
                 | TimerKind::Content
                 | TimerKind::EventLog
                 | TimerKind::Deliveries
+                | TimerKind::StsPolicy
+                | TimerKind::TlsReports
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())

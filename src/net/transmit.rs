@@ -1,7 +1,8 @@
 //! The way to mail servers over TCP: implements the engine's [`Transmit`] with the SMTP client machine.
 //!
-//! Opportunistic: STARTTLS where it is offered, with any certificate; a server whose TLS turns out to be broken is
-//! asked again in clear at once, and for an hour not in any other way.
+//! Where no policy says more, TLS is opportunistic: STARTTLS where it is offered, with any certificate; a server whose
+//! TLS turns out to be broken is asked again in clear at once, and for an hour not in any other way. Where a policy
+//! asks for more there is a session that gives it, or none.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -22,6 +23,7 @@ use super::smtp_session::{Driver, SmtpSession, Wire};
 use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
 use crate::smtp::client::{Client, Settings, StartTls, Want};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
+use crate::smtp::tls_policy::TlsRequirement;
 
 /// The transmitter can't be made.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +60,13 @@ impl Transmitter {
     }
 
     async fn open(&self, target: &Target) -> Result<Box<dyn Session>, Outcome> {
+        match target.tls {
+            TlsRequirement::Opportunistic => self.open_somehow(target).await,
+            TlsRequirement::Pkix | TlsRequirement::Dane(_) => self.open_with(target, StartTls::Required).await,
+        }
+    }
+
+    async fn open_somehow(&self, target: &Target) -> Result<Box<dyn Session>, Outcome> {
         if self.broken.has(&target.host, Instant::now()) {
             return self.open_with(target, StartTls::Never).await;
         }
@@ -102,7 +111,13 @@ impl Transmitter {
                     return None;
                 }
             };
-        let facts = self.tls.facts(stream.get_ref().1, &name);
+        let facts = match self.tls.facts(stream.get_ref().1, &name, &target.tls) {
+            Ok(facts) => facts,
+            Err((fault, why)) => {
+                driver.client.untrusted(fault, &why);
+                return None;
+            }
+        };
         let now = driver.now();
         driver.client.secured(facts, now);
         driver.drive(&mut stream).await;
@@ -120,7 +135,14 @@ impl Transmit for Transmitter {
 /// place of its answer to EHLO.
 const fn is_broken_tls(outcome: &Outcome) -> bool {
     match (outcome.phase, &outcome.ending) {
-        (_, Ending::Answered(_) | Ending::Loop | Ending::TooLarge { .. } | Ending::NeedsSmtpUtf8) => false,
+        (
+            _,
+            Ending::PolicyFailed { .. }
+            | Ending::Answered(_)
+            | Ending::Loop
+            | Ending::TooLarge { .. }
+            | Ending::NeedsSmtpUtf8,
+        ) => false,
         (Phase::StartTls, _) => true,
         (Phase::Ehlo, Ending::Closed(_)) => outcome.tls.is_some(),
         (_, Ending::TlsFailed(_)) => true,

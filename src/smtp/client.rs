@@ -14,6 +14,7 @@ use super::capabilities::Capabilities;
 use super::deadlines::Deadlines;
 use super::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
 use super::reply::{Reply, ReplyParser};
+use super::tls_policy::TlsFault;
 use super::transaction::{Next, Transaction};
 use crate::domain::event::TlsFacts;
 
@@ -22,6 +23,8 @@ use crate::domain::event::TlsFacts;
 pub enum StartTls {
     /// Where the server offers it (RFC 7435).
     WhereOffered,
+    /// In any case: without it there is no session.
+    Required,
     /// Not at all: this server's TLS was found broken.
     Never,
 }
@@ -132,6 +135,11 @@ impl Client {
     /// How the connection is secured.
     pub const fn tls(&self) -> Option<&TlsFacts> {
         self.tls.as_ref()
+    }
+
+    /// Why the connection is in clear, where it is.
+    pub const fn fault_of_clear_text(&self) -> TlsFault {
+        if self.capabilities.starttls { TlsFault::ValidationFailure } else { TlsFault::StartTlsNotSupported }
     }
 
     /// The outcome, where opening the session failed or a message's try has ended.
@@ -252,6 +260,11 @@ impl Client {
         self.greet("EHLO", State::Ehlo, now);
     }
 
+    /// The handshake is done, but the server did not prove what its policy asks for.
+    pub fn untrusted(&mut self, fault: TlsFault, why: &str) {
+        self.end(Ending::PolicyFailed { fault, why: why.to_owned() });
+    }
+
     /// The handshake failed.
     pub fn handshake_failed(&mut self, reason: &str) {
         self.end(Ending::TlsFailed(reason.to_owned()));
@@ -289,73 +302,6 @@ impl Client {
         }
     }
 
-    fn greeted(&mut self, reply: Reply, now: Duration) {
-        if !reply.is_positive() {
-            return self.end_unaccepted(reply);
-        }
-        if self.is_ourselves(&reply) {
-            return self.end(Ending::Loop);
-        }
-        self.greet("EHLO", State::Ehlo, now);
-    }
-
-    fn ehlo_answered(&mut self, reply: Reply, now: Duration) {
-        // A server that knows no EHLO (RFC 5321 3.2).
-        if matches!(reply.code, 500 | 502 | 504) {
-            return self.greet("HELO", State::Helo, now);
-        }
-        if !reply.is_positive() {
-            return self.end_unaccepted(reply);
-        }
-        if self.is_ourselves(&reply) {
-            return self.end(Ending::Loop);
-        }
-        self.capabilities = Capabilities::of(&reply);
-        let wants_tls = self.tls.is_none() && self.settings.starttls == StartTls::WhereOffered;
-        if !(wants_tls && self.capabilities.starttls) {
-            self.state = State::Ready;
-            return;
-        }
-        self.out.extend_from_slice(b"STARTTLS\r\n");
-        self.due = now + self.settings.deadlines.starttls;
-        self.state = State::StartTls;
-    }
-
-    fn helo_answered(&mut self, reply: Reply) {
-        if !reply.is_positive() {
-            return self.end_unaccepted(reply);
-        }
-        if self.is_ourselves(&reply) {
-            return self.end(Ending::Loop);
-        }
-        self.state = State::Ready;
-    }
-
-    fn starttls_answered(&mut self, reply: &Reply) {
-        // Refused: the session goes on in clear, for the policy is opportunistic. The handshake shares the deadline.
-        self.state = if reply.is_positive() { State::Handshake } else { State::Ready };
-    }
-
-    fn greet(&mut self, verb: &str, state: State, now: Duration) {
-        for part in [verb, " ", &self.settings.ehlo, "\r\n"] {
-            self.out.extend_from_slice(part.as_bytes());
-        }
-        self.due = now + self.settings.deadlines.ehlo;
-        self.state = state;
-    }
-
-    fn is_ourselves(&self, reply: &Reply) -> bool {
-        let name = reply.first_word().map(|word| word.trim_end_matches('.'));
-        match self.settings.loop_check {
-            LoopCheck::OwnNameIsLoop => name.is_some_and(|name| name.eq_ignore_ascii_case(&self.settings.ehlo)),
-            LoopCheck::OwnNameIsExpected => false,
-        }
-    }
-
-    fn end_unaccepted(&mut self, reply: Reply) {
-        self.end(if reply.code >= 400 { Ending::Answered(reply) } else { unexpected(&reply) });
-    }
-
     /// Ends session and try in the phase that it is in.
     fn end(&mut self, ending: Ending) {
         let phase = match &mut self.state {
@@ -390,6 +336,8 @@ impl Client {
 pub(super) fn unexpected(reply: &Reply) -> Ending {
     Ending::Unreadable(format!("the server answered out of sequence: {}", reply.text()))
 }
+
+mod opening;
 
 #[cfg(test)]
 mod hostile_tests;

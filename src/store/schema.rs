@@ -7,9 +7,13 @@
 use redb::TableDefinition;
 
 use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid};
+use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
+use crate::domain::hostname::DomainName;
 use crate::domain::return_path::AccountHint;
+
+use super::row::tls_policy::PolicyType;
 
 /// The format of the whole store. A store of a newer format is refused.
 pub const FORMAT: u32 = 1;
@@ -85,6 +89,12 @@ tables! {
     SuppressionsById = "suppressions_by_id";
     /// account, address in matching form, NUL, message → nothing: the messages that wait.
     Waiting = "waiting";
+    /// digest of a receiving domain → its MTA-STS policy.
+    StsPolicies = "sts_policies";
+    /// day, kind of policy, receiving domain → how TLS sessions went.
+    TlsReports = "tls_reports";
+    /// day → how many rows it has there.
+    TlsReportDays = "tls_report_days";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
     Timers = "timers";
 }
@@ -233,6 +243,22 @@ pub fn idempotency_expiry(expires_at: Timestamp, account: AccountId, hash: &[u8;
     key[8..24].copy_from_slice(account.as_bytes());
     key[24..].copy_from_slice(hash);
     key
+}
+
+/// Key of [`Table::StsPolicies`]: as long as a timer's identifier, which it is too.
+pub fn sts_policy(domain: &DomainName) -> [u8; 16] {
+    let digest = hmac_sha256(b"sts policy", &[domain.as_str().as_bytes()]);
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+/// Key of [`Table::TlsReports`].
+pub fn tls_report(day: u32, policy_type: PolicyType, domain: &DomainName) -> Vec<u8> {
+    [&day.to_be_bytes()[..], &[policy_type as u8], domain.as_str().as_bytes()].concat()
+}
+
+/// Key of [`Table::TlsReportDays`], and what the keys of its rows begin with.
+pub const fn tls_report_day(day: u32) -> [u8; 4] {
+    day.to_be_bytes()
 }
 
 /// The due time and delivery in a key of [`Table::Parked`].

@@ -1,12 +1,11 @@
 //! Which keys were set though the part they speak of does not exist yet. A warning at start: what an operator
 //! configured and does not get must be said.
 
-use super::{Config, Delivery, RelayKind, Tls};
+use super::{Config, RelayKind, Tls};
 
 impl Config {
     /// A sentence for each key whose value asks for what is not built yet.
     pub fn unbuilt(&self) -> Vec<&'static str> {
-        let defaults = Delivery::default();
         let smarthost = |relay: &super::Relay| matches!(relay.kind, RelayKind::Smarthost(_));
         let table = [
             (
@@ -20,11 +19,6 @@ impl Config {
             (
                 !self.http.trusted_proxies.is_empty(),
                 "http.trusted_proxies has no effect yet: X-Forwarded-For is not read.",
-            ),
-            (self.dns.trust_anchor.is_some(), "dns.trust_anchor has no effect yet: DNSSEC and DANE are not built."),
-            (
-                self.delivery.mta_sts_port != defaults.mta_sts_port,
-                "delivery.mta_sts_port has no effect yet: MTA-STS is not built.",
             ),
             (
                 self.delivery.shaping_file.is_some(),

@@ -19,6 +19,7 @@ use crate::engine::Caller;
 use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::engine::settings::Settings;
 use crate::machine::transfer::Status;
+use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::domain::CreateDomain;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
@@ -46,6 +47,12 @@ struct NoNames;
 impl Resolve for NoNames {
     fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })

@@ -8,13 +8,15 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::held::{Agreement, Held};
 use super::lane::Lane;
 use super::way::Place;
 use crate::domain::event::{AttemptFacts, Bounce};
-use crate::engine::ports::{RouteFailure, Session, Target};
+use crate::engine::ports::{MailHost, RouteFailure, Session, Target};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome};
+use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
@@ -28,6 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Kept {
     pub(super) target: Target,
     pub(super) session: Box<dyn Session>,
+    agreed: Agreement,
 }
 
 /// An attempt that has ended.
@@ -48,6 +51,7 @@ pub(super) async fn attempt(
     let began = Instant::now();
     let mut trial = Trial {
         shared,
+        held: Held::new(shared, &lane.place, row.to.domain()).await,
         envelope: envelope(row),
         message: Bytes::from(message),
         facts: AttemptFacts { relay: Some(shared.ways.relay.to_string()), ..AttemptFacts::default() },
@@ -72,6 +76,7 @@ fn envelope(row: &MessageRow) -> Envelope {
 
 struct Trial<'a> {
     shared: &'a Shared,
+    held: Held<'a>,
     envelope: Envelope,
     message: Bytes,
     facts: AttemptFacts,
@@ -88,8 +93,8 @@ impl Trial<'_> {
             Err(failure) => return route_failed(&failure),
         };
         let mut last = None;
-        for target in targets.into_iter().take(TRIES) {
-            let verdict = self.over_new_connection(target).await;
+        for candidate in targets.into_iter().take(TRIES) {
+            let verdict = self.over_new_connection(candidate).await;
             let Verdict::NextServer(word) = verdict else { return self.end(lane, verdict) };
             last = Some(match last {
                 Some(before) => LastWord::and_then(before, word),
@@ -105,23 +110,34 @@ impl Trial<'_> {
 
     /// What the last connection makes of the message; none where it is of no more use.
     async fn over_kept_connection(&mut self) -> Option<Verdict> {
-        let Kept { target, session } = self.kept.take()?;
-        if !session.is_reusable() {
+        let Kept { target, session, agreed } = self.kept.take()?;
+        let tls = session.tls().ok().cloned();
+        let agreed = if session.is_reusable() { self.held.renewed(&target, tls, agreed).await } else { None };
+        let Some(agreed) = agreed else {
             session.quit().await;
             return None;
-        }
-        match self.send(target, session).await {
+        };
+        match self.send(target, session, agreed).await {
             // Nothing counts as tried: a new connection tells more.
             Verdict::Reconnect | Verdict::NextServer(_) => None,
             verdict => Some(verdict),
         }
     }
 
-    async fn over_new_connection(&mut self, target: Target) -> Verdict {
+    async fn over_new_connection(&mut self, candidate: Candidate) -> Verdict {
+        let Candidate { mut target, host } = candidate;
         self.facts.mx_host = Some(target.host.to_string());
+        self.facts.mx_ip = None;
+        target.tls = match self.held.requirement(host.as_deref()).await {
+            Ok(required) => required,
+            Err(left_out) => return left_out,
+        };
         self.facts.mx_ip = Some(target.address.ip().to_string());
-        match self.shared.transmit.connect(&target).await {
-            Ok(session) => match self.send(target, session).await {
+        let agreed = self.held.agreement(target.tls.clone());
+        let opened = self.shared.transmit.connect(&target).await;
+        self.held.count(&target, &opened);
+        match opened {
+            Ok(session) => match self.send(target, session, agreed).await {
                 // A fresh connection that is lost before MAIL is a server that can't serve us now.
                 Verdict::Reconnect => nowhere(),
                 verdict => verdict,
@@ -133,14 +149,18 @@ impl Trial<'_> {
         }
     }
 
-    async fn send(&mut self, target: Target, mut session: Box<dyn Session>) -> Verdict {
+    async fn send(&mut self, target: Target, mut session: Box<dyn Session>, agreed: Agreement) -> Verdict {
         self.facts.mx_host = Some(target.host.to_string());
         self.facts.mx_ip = Some(target.address.ip().to_string());
         let outcome = session.send(&self.envelope, self.message.clone()).await;
         self.note(&outcome);
+        if let Some(tls) = &mut self.facts.tls {
+            // The connection may have been opened under another domain's policy.
+            tls.policy = agreed.required.policy();
+        }
         let verdict = judge(&outcome, &target.host, &self.shared.rules);
         if session.is_reusable() {
-            self.kept = Some(Kept { target, session });
+            self.kept = Some(Kept { target, session, agreed });
         } else {
             // QUIT is a courtesy that no message waits for.
             tokio::spawn(session.quit());
@@ -177,8 +197,14 @@ impl Trial<'_> {
     }
 }
 
+/// A server's address to try, and the server where the DNS named it.
+struct Candidate {
+    target: Target,
+    host: Option<Arc<MailHost>>,
+}
+
 /// The servers of a place, in the order to try.
-async fn targets(shared: &Shared, place: &Place) -> Result<Vec<Target>, RouteFailure> {
+async fn targets(shared: &Shared, place: &Place) -> Result<Vec<Candidate>, RouteFailure> {
     let ways = &shared.ways;
     let target = |host: Arc<str>, address: SocketAddr| Target {
         host,
@@ -187,16 +213,20 @@ async fn targets(shared: &Shared, place: &Place) -> Result<Vec<Target>, RouteFai
         source: None,
         deadlines: Deadlines::default(),
         loop_check: place.loop_check(),
+        tls: TlsRequirement::Opportunistic,
     };
     match place {
-        Place::Fixed(address) => Ok(vec![target("localhost".into(), *address)]),
+        Place::Fixed(address) => Ok(vec![Candidate { target: target("localhost".into(), *address), host: None }]),
         Place::Domain(domain) => {
             let hosts = shared.engine.resolver.mail_hosts(domain).await?;
-            let targets = hosts.into_iter().flat_map(|host| {
-                let name: Arc<str> = host.name.into();
-                host.addresses.into_iter().map(move |ip| (Arc::clone(&name), SocketAddr::new(ip, ways.port)))
+            let candidates = hosts.into_iter().flat_map(|host| {
+                let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
+                host.addresses.clone().into_iter().map(move |ip| {
+                    let target = target(Arc::clone(&name), SocketAddr::new(ip, ways.port));
+                    Candidate { target, host: Some(Arc::clone(&host)) }
+                })
             });
-            Ok(targets.map(|(name, address)| target(name, address)).collect())
+            Ok(candidates.collect())
         }
     }
 }

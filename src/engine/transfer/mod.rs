@@ -4,6 +4,7 @@
 //! connection. A lane whose server turned us away is held back: what waits in it is put off without an attempt.
 
 mod attempt;
+mod held;
 mod lane;
 pub(super) mod way;
 mod worker;
@@ -18,7 +19,8 @@ use tokio::task::JoinSet;
 use super::Engine;
 use super::backlog::{Backlog, Held};
 use super::lease::Leases;
-use super::ports::Transmit;
+use super::ports::{PolicyHosts, Transmit};
+use super::tls_policy::TlsPolicies;
 use crate::base::id::{AccountId, MessageId};
 use crate::smtp::rules::Rules;
 use crate::store::error::StoreError;
@@ -62,6 +64,7 @@ pub(super) struct Shared {
     pub(super) transmit: Arc<dyn Transmit>,
     pub(super) ways: Ways,
     pub(super) rules: Arc<Rules>,
+    pub(super) tls: TlsPolicies,
     pub(super) leases: Leases,
     /// Connections to mail servers in all.
     pub(super) connections: Arc<Semaphore>,
@@ -96,6 +99,7 @@ impl Transfers {
     pub(super) fn new(
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
+        policy_hosts: Arc<dyn PolicyHosts>,
         ways: Ways,
         rules: Arc<Rules>,
         backlog: Backlog,
@@ -104,7 +108,8 @@ impl Transfers {
         let leases = engine.leases.clone();
         let workers = Mutex::default();
         let bodies_kib = Arc::new(Semaphore::new(BODIES_KIB as usize));
-        let shared = Arc::new(Shared { engine, transmit, ways, rules, leases, connections, bodies_kib, workers });
+        let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, ways.port);
+        let shared = Arc::new(Shared { engine, transmit, ways, rules, tls, leases, connections, bodies_kib, workers });
         Self { shared, lanes: Mutex::default(), backlog }
     }
 

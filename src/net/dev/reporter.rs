@@ -16,6 +16,7 @@ use crate::mail::feedback::FEEDBACK_MAILBOX;
 use crate::net::transmit::{InvalidRoots, Transmitter};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
+use crate::smtp::tls_policy::TlsRequirement;
 use crate::store::near::{Hold, NearTimers};
 
 /// Reports under way at once; beyond, the simulator takes its time to accept what it will report on.
@@ -114,6 +115,7 @@ impl Reporter {
             source: None,
             deadlines: Deadlines::default(),
             loop_check: LoopCheck::OwnNameIsExpected,
+            tls: TlsRequirement::Opportunistic,
         };
         let mut session = match self.transmitter.connect(&target).await {
             Ok(session) => session,
@@ -133,6 +135,7 @@ fn is_taken(outcome: &Outcome) -> bool {
         | Ending::Closed(_)
         | Ending::Unreadable(_)
         | Ending::TlsFailed(_)
+        | Ending::PolicyFailed { .. }
         | Ending::TooLarge { .. }
         | Ending::NeedsSmtpUtf8
         | Ending::Loop => false,

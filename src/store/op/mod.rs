@@ -27,6 +27,8 @@ pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
 pub mod sweep_deliveries;
+pub mod tls_policy;
+pub mod tls_report;
 pub mod waiting;
 
 /// A change of the store.

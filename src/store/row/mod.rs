@@ -15,6 +15,7 @@ pub mod event;
 pub mod idempotency;
 pub mod message;
 pub mod suppression;
+pub mod tls_policy;
 
 /// A value of one table.
 pub trait Row: Serialize + DeserializeOwned {

@@ -39,6 +39,7 @@ use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
 use crate::http::state::Api;
+use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
@@ -93,6 +94,12 @@ impl Names {
 impl Resolve for Names {
     fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        self.txt_now(name)
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move { self.look(name) })

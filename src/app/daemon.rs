@@ -156,7 +156,7 @@ impl Daemon {
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
         let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
-        let mut http = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let mut http = HttpServer::new(Arc::new(service), http_limits(config));
         let certificate = certificate(config)?;
         let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
@@ -345,6 +345,10 @@ fn service_limits(config: &Config) -> ServiceLimits {
     let body = BodyLimits { bytes: config.limits.body_bytes, ..BodyLimits::default() };
     let requests_per_minute = u64::from(config.limits.requests_per_minute);
     ServiceLimits { body, requests_per_minute, ..ServiceLimits::default() }
+}
+
+fn http_limits(config: &Config) -> HttpLimits {
+    HttpLimits { proxies: config.http.trusted_proxies.clone().into(), ..HttpLimits::default() }
 }
 
 fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {

@@ -12,6 +12,7 @@ pub mod domains;
 pub mod endpoints;
 pub mod events;
 pub mod follow;
+mod hot_keys;
 pub mod lease;
 pub mod listing;
 pub mod messages;
@@ -39,6 +40,7 @@ use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use follow::Streams;
+use hot_keys::HotKeys;
 use lease::Leases;
 use ports::{Clock, Resolve};
 use rates::Rates;
@@ -73,6 +75,7 @@ pub struct Engine {
     /// Who follows the event logs.
     pub streams: Streams,
     signing: SigningPool,
+    hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
@@ -99,6 +102,7 @@ impl Engine {
             leases: Leases::default(),
             streams: Streams::default(),
             signing,
+            hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
         }

@@ -18,6 +18,7 @@ use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Submission};
 use crate::domain::violation::Violations;
 use crate::machine::quota::Quota;
+use crate::machine::transfer::Status;
 use crate::machine::{retention, retry};
 use crate::mail::compose::{ComposeFacts, Composed, compose};
 use crate::mail::dkim;
@@ -62,18 +63,26 @@ impl From<Stop<Refusal>> for SubmitError {
 }
 
 /// The body of the 202 (spec 2.2), with exactly its fields.
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Debug, Serialize)]
+pub struct Answer<'a> {
+    /// The message's identifier.
     #[serde(serialize_with = "id::as_text")]
-    id: MessageId,
-    message_id_header: String,
-    status: &'static str,
-    stream: Stream,
-    from: &'a str,
-    to: &'a str,
-    subject: Option<&'a str>,
+    pub id: MessageId,
+    /// Its Message-ID, in angle brackets.
+    pub message_id_header: String,
+    /// Its status: queued.
+    pub status: Status,
+    /// Its stream.
+    pub stream: Stream,
+    /// The sender, as sent.
+    pub from: &'a str,
+    /// The recipient, as sent.
+    pub to: &'a str,
+    /// The subject, as sent.
+    pub subject: Option<&'a str>,
+    /// When it was accepted.
     #[serde(serialize_with = "iso::serialize")]
-    created_at: Timestamp,
+    pub created_at: Timestamp,
 }
 
 /// A message ready to be committed, or the answer to a repeated request.
@@ -327,7 +336,7 @@ fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
     let answer = Answer {
         id,
         message_id_header: message.message_id_header(id),
-        status: "queued",
+        status: Status::Queued,
         stream: message.stream,
         from: message.from.as_given(),
         to: message.to.as_given(),

@@ -3,6 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions};
+use super::openapi;
 use super::route::BodyRule::Ignored;
 use super::route::{Access, BodyRule, Route};
 use super::state::Api;
@@ -25,6 +26,7 @@ pub fn routes() -> Vec<Route<Api>> {
     vec![
         Route::open(get.clone(), "/healthz", "health", run!(health::lives)),
         Route::open(get.clone(), "/readyz", "ready", run!(health::ready)),
+        Route::open(get.clone(), "/v1/openapi.json", "openapi", run!(openapi::show)),
         Route::key(get.clone(), "/v1/me", "me", run!(me::show)),
         scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)),
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),

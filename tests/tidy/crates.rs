@@ -69,6 +69,7 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("proptest", Tests, "laws over many inputs"),
     ("mail-auth", Tests, "checks our DKIM signatures with another's code"),
     ("hickory-server", Tests, "a name server for stories"),
+    ("criterion", Tests, "measures the pieces of a request, with their spread"),
     ("tempfile", Tests, "data directories for stories"),
 ];
 

@@ -17,10 +17,6 @@ impl Config {
                 "metrics.listen has no effect yet: the metrics endpoint is not built.",
             ),
             (
-                !self.http.trusted_proxies.is_empty(),
-                "http.trusted_proxies has no effect yet: X-Forwarded-For is not read.",
-            ),
-            (
                 self.delivery.shaping_file.is_some(),
                 "delivery.shaping_file has no effect yet: pacing by provider is not built.",
             ),

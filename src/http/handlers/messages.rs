@@ -30,7 +30,8 @@ use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
+/// Characters of an Idempotency-Key.
+pub(in crate::http) const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
 const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
 const QUOTA_WINDOW: HeaderName = HeaderName::from_static("x-service-quota-window");
 const QUOTA_LIMIT: HeaderName = HeaderName::from_static("x-service-quota-limit");

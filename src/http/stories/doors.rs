@@ -132,3 +132,16 @@ async fn the_end_does_not_wait_longer_than_its_grace() {
     assert!(!server.shutdown(Duration::from_millis(20)).await);
     assert!(running.is_closed().await);
 }
+
+#[tokio::test]
+async fn a_trusted_proxys_client_is_not_on_this_machine_and_nobody_else_is_believed() {
+    let told = "X-Forwarded-For: 127.0.0.1\r\n";
+    let (_server, mut client) = connected().await;
+    assert_eq!(client.ask("GET /dev/mail", "", told, "").await.status, 200, "no proxy is trusted");
+    let limits = HttpLimits { proxies: Arc::new(["127.0.0.0/8".parse().unwrap()]), ..HttpLimits::default() };
+    let (_server, address) = listening(limits, ServiceLimits::default()).await;
+    let mut client = Client::open(address).await;
+    assert_eq!(client.ask("GET /dev/mail", "", told, "").await.status, 401);
+    assert_eq!(client.ask("GET /dev/mail", "all", told, "").await.status, 404);
+    assert_eq!(client.get("/dev/mail", "").await.status, 200, "the proxy's own machine");
+}

@@ -136,3 +136,22 @@ async fn health_is_open_and_readiness_ends_with_the_shutdown() {
     api.shut_down();
     assert_eq!(api.check_ready(), Err(ApiError::ShuttingDown));
 }
+
+#[tokio::test]
+async fn what_is_remembered_of_a_key_never_outlives_a_change_of_it() {
+    let mut world = World::new().await;
+    let made = world.post("/v1/keys", serde_json::json!({ "name": "old", "expires_at": "2023-11-15T22:13:20Z" })).await;
+    let (secret, path) = (made.json()["key"].as_str().unwrap().to_owned(), made.header("location").to_owned());
+    let name = |reply: Reply| reply.json()["key"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(name(world.client.get("/v1/me", &secret).await), "old");
+    assert_eq!(world.patch(&path, serde_json::json!({ "name": "new" })).await.status, 200);
+    assert_eq!(name(world.client.get("/v1/me", &secret).await), "new");
+    world.advance(DAY);
+    world.client.get("/v1/me", &secret).await.fails_with(401, "unauthenticated");
+
+    let other = world.new_key(world.account, None, Scopes::ALL).await;
+    assert_eq!(world.client.get("/v1/me", &other).await.status, 200);
+    let id = world.engine.authenticate(&other).unwrap().unwrap().key.unwrap().id;
+    assert_eq!(world.delete(&format!("/v1/keys/{id}")).await.status, 204);
+    world.client.get("/v1/me", &other).await.fails_with(401, "unauthenticated");
+}

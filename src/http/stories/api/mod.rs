@@ -2,6 +2,7 @@
 //! story sets.
 
 mod account;
+mod described;
 mod domains;
 mod idempotency;
 mod limits;
@@ -188,13 +189,17 @@ impl World {
         self.clock.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Relaxed);
     }
 
+    /// Every answer that a story gets this way has to be one that the description tells of.
     async fn ask_as(&mut self, key: &str, line: &str, headers: &str, body: &Value) -> Reply {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.client.ask(line, key, headers, &body).await
+        let reply = self.client.ask(line, key, headers, &body).await;
+        described::check(line, &reply);
+        reply
     }
 
     async fn get(&mut self, path: &str) -> Reply {
-        self.client.get(path, &self.key).await
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("GET {path}"), "", &Value::Null).await
     }
 
     async fn post(&mut self, path: &str, body: Value) -> Reply {

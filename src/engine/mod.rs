@@ -20,6 +20,7 @@ pub mod ports;
 pub mod pump;
 pub mod queue;
 pub mod rates;
+pub mod receive;
 pub mod redeliver;
 pub mod relay;
 pub mod settings;

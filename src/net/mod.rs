@@ -2,6 +2,7 @@
 //! engine asks through. Nothing above or below opens a socket.
 
 pub mod admin_socket;
+pub mod bounce_receiver;
 mod broken_tls;
 pub mod clock;
 mod dane;

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -47,6 +47,18 @@ struct State {
     horizon: Timer,
     /// Whether what is before the horizon is only just being read.
     is_refilling: bool,
+    /// How many [`Hold`]s there are.
+    held: usize,
+}
+
+/// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
+pub struct Hold(Arc<NearTimers>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.state().held -= 1;
+        self.0.changed.notify_waiters();
+    }
 }
 
 /// When somebody wants to be woken, and who.
@@ -91,6 +103,7 @@ impl NearTimers {
             alarms: BTreeSet::new(),
             horizon: before(Timestamp::ZERO),
             is_refilling: false,
+            held: 0,
         };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
@@ -267,12 +280,18 @@ impl NearTimers {
         self.fired.load(Ordering::Relaxed)
     }
 
+    /// Begins work that belongs to this moment, though no timer stands for it.
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        self.state().held += 1;
+        Hold(Arc::clone(self))
+    }
+
     /// Whether nothing due at `now` waits or is being worked on.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
         let first_due = state.waiting.first().is_some_and(|timer| timer.due <= now)
             || state.alarms.first().is_some_and(|(at, _)| *at <= now);
-        state.taken.is_empty() && !first_due && state.horizon.due > now && !state.is_refilling
+        state.held == 0 && state.taken.is_empty() && !first_due && state.horizon.due > now && !state.is_refilling
     }
 
     /// Resolves at the next change.

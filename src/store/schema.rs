@@ -11,6 +11,7 @@ use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::hostname::DomainName;
+use crate::domain::return_path::AccountHint;
 
 use super::row::tls_policy::PolicyType;
 
@@ -42,6 +43,8 @@ tables! {
     Meta = "meta";
     /// account → settings and quota limits.
     Accounts = "accounts";
+    /// hint of the account, account → nothing: whose a return path may be.
+    AccountsByHint = "accounts_by_hint";
     /// account, key → API key.
     Keys = "keys";
     /// SHA-256 of the secret → account, key.
@@ -141,6 +144,14 @@ fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 4
 /// `account` and bytes of any length.
 pub fn named(account: AccountId, name: &[u8]) -> Vec<u8> {
     [account.as_bytes(), name].concat()
+}
+
+/// Key of [`Table::AccountsByHint`].
+pub fn account_of_hint(hint: AccountHint, account: AccountId) -> [u8; 21] {
+    let mut key = [0; 21];
+    key[..5].copy_from_slice(&hint.0);
+    key[5..].copy_from_slice(account.as_bytes());
+    key
 }
 
 /// Key of [`Table::Keys`].

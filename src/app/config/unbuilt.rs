@@ -15,10 +15,6 @@ impl Config {
                 self.set.contains("metrics.listen") && self.metrics.listen.is_some(),
                 "metrics.listen has no effect yet: the metrics endpoint is not built.",
             ),
-            (
-                self.bounces.as_ref().is_some_and(|bounces| !bounces.listen.is_empty()),
-                "bounces.listen has no effect yet: the receiver of bounces is not built, so none come back by mail.",
-            ),
         ];
         table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, sentence)| sentence).collect()
     }

@@ -54,8 +54,12 @@ impl Shared {
         let snapshot = engine.store.snapshot()?;
         let key = schema::message(ticket.account(), ticket.id());
         let transfer = snapshot.row::<TransferRow>(&key)?;
-        if transfer.is_none_or(|transfer| transfer.due != Some(ticket.timer.due)) {
+        let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(ticket.timer.due)) else {
             return Ok(Ready::Stale);
+        };
+        // A report ended it while it was on the wire, and the process before the outcome.
+        if !transfer.state.status().is_waiting() {
+            return Ok(Ready::Settle(TransferEnd::Over));
         }
         let Some(row) = snapshot.row::<MessageRow>(&key)? else { return Ok(Ready::Stale) };
         if suppression::is_suppressed(&snapshot, ticket.account(), &row.to)? {

@@ -38,7 +38,8 @@ fn pair() -> (ServerConfig, ClientConfig) {
     let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let server = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
-    let server = server.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let mut server = server.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
     let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();

@@ -226,3 +226,16 @@ fn an_alarm_is_told_when_it_comes_and_nothing_is_settled_before_it_is_silenced()
     near.silence(&(at, 7));
     assert!(near.is_settled(test.now()));
 }
+
+#[test]
+fn nothing_is_settled_while_work_beside_the_timers_is_held() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().near();
+    assert!(near.is_settled(START));
+    let (one, two) = (near.hold(), near.hold());
+    drop(one);
+    assert!(!near.is_settled(START));
+    drop(two);
+    assert!(near.is_settled(START));
+}

@@ -21,6 +21,7 @@ pub mod endpoint;
 pub mod endpoint_end;
 pub mod event;
 pub mod redeliver;
+pub mod report;
 pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;

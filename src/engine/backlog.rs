@@ -28,6 +28,11 @@ impl Backlog {
         MAX.saturating_sub(self.0.held.load(Ordering::Acquire))
     }
 
+    /// Whether half of the room is taken.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.room() < MAX / 2
+    }
+
     /// Counts one piece of work.
     pub(super) fn hold(&self) -> Held {
         self.0.held.fetch_add(1, Ordering::AcqRel);

@@ -76,14 +76,7 @@ impl Engine {
             return Err(Stop::Refused(CancelRefusal::NotFound));
         }
         let lease = self.leases.take_soon(message).await.ok_or(Stop::Refused(CancelRefusal::TooLate))?;
-        // A caller that goes away must not give the lease back before the commit: a worker would send meanwhile.
-        let store = Arc::clone(&self.store);
-        let canceled = tokio::spawn(async move {
-            let answer = store.commit(CancelMessage { account, message }).await;
-            drop(lease);
-            answer
-        });
-        canceled.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+        self.commit_leased(CancelMessage { account, message }, vec![lease]).await
     }
 
     /// The events of a message as the bytes that were written once, oldest first.

@@ -27,6 +27,7 @@ mod sweep;
 mod transfer;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;
+mod waiting;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

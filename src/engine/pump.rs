@@ -38,8 +38,8 @@ impl Pump {
     ) -> Self {
         let backlog = Backlog::default();
         let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, rules, backlog.clone());
-        let deliveries = Deliveries::new(Arc::clone(&engine), post, backlog.clone());
         let sweeper = Sweeper::new(Arc::clone(&engine));
+        let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), backlog.clone());
         Self { engine, backlog, transfers, deliveries, sweeper }
     }
 
@@ -83,15 +83,23 @@ impl Pump {
             return Ok(());
         }
         let snapshot = self.engine.store.snapshot()?;
+        let mut deliveries = Vec::new();
         for timer in timers {
             let handed = match timer.kind {
                 TimerKind::Transfer => self.transfers.take(timer, &snapshot),
-                TimerKind::Delivery => self.deliveries.take(timer, &snapshot),
-                TimerKind::Unpark
-                | TimerKind::DomainCheck
+                TimerKind::Delivery => {
+                    deliveries.push(timer);
+                    Ok(())
+                }
+                TimerKind::Unpark => {
+                    self.deliveries.unpark(timer);
+                    Ok(())
+                }
+                TimerKind::DomainCheck
                 | TimerKind::Idempotency
                 | TimerKind::Content
                 | TimerKind::EventLog
+                | TimerKind::Deliveries
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())
@@ -106,6 +114,6 @@ impl Pump {
                 handed => handed?,
             }
         }
-        Ok(())
+        self.deliveries.take(deliveries, &snapshot)
     }
 }

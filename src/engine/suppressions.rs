@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::listing::{Page, PageRequest, last_id, range, until};
+use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::address::Address;
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::suppression::{Added, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
+use crate::store::op::suppression::{Added, IMPORTED_MAX, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
 use crate::store::op::{Never, NotThere};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row as _;
@@ -45,12 +46,16 @@ pub struct Imported {
 }
 
 impl Engine {
-    /// Suppresses an address because the account says so.
+    /// Suppresses an address because the account says so, and ends what waits for it.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn suppress(&self, account: AccountId, suppression: Suppression) -> Result<Added, StoreError> {
-        self.store.commit(Suppress { account, suppression }).await.map_err(failure)
+        let address = suppression.address.clone();
+        let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, [&address])?;
+        let added = self.commit_leased(Suppress { account, suppression, waiting }, leases).await.map_err(failure)?;
+        self.end_waiting(account, &[address]).await?;
+        Ok(added)
     }
 
     /// Lifts a suppression.
@@ -96,8 +101,12 @@ impl Engine {
         list: Vec<Suppression>,
     ) -> Result<Imported, StoreError> {
         let (count, mut imported) = (list.len(), 0);
-        for slice in ImportSuppressions::slices(account, list) {
-            imported += self.store.commit(slice).await.map_err(failure)?;
+        for slice in list.chunks(IMPORTED_MAX) {
+            let addresses: Vec<_> = slice.iter().map(|suppression| suppression.address.clone()).collect();
+            let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;
+            let op = ImportSuppressions { account, suppressions: slice.to_vec(), waiting };
+            imported += self.commit_leased(op, leases).await.map_err(failure)?;
+            self.end_waiting(account, &addresses).await?;
         }
         Ok(Imported { imported, skipped: count - imported })
     }

@@ -11,6 +11,7 @@ use crate::store::op::domain::PostponeDomainCheck;
 use crate::store::op::endpoint_end::EndDeliveries;
 use crate::store::op::settle_delivery::Unpark;
 use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIdempotency};
+use crate::store::op::sweep_deliveries::SweepDeliveries;
 use crate::store::timer::{Timer, TimerKind};
 
 /// Domain checks at once: they wait for the DNS.
@@ -20,6 +21,7 @@ const AT_ONCE: usize = 8;
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Serves housekeeping timers.
+#[derive(Clone)]
 pub(super) struct Sweeper {
     engine: Arc<Engine>,
     permits: Arc<tokio::sync::Semaphore>,
@@ -59,6 +61,7 @@ async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     match timer.kind {
         TimerKind::Idempotency => told(store.commit(SweepIdempotency { due }).await),
         TimerKind::EventLog => told(store.commit(SweepEvents { due }).await),
+        TimerKind::Deliveries => told(store.commit(SweepDeliveries { timer }).await),
         TimerKind::Unpark => {
             told(store.commit(Unpark { account: timer.account, endpoint: EndpointId(timer.id), due }).await)
         }

@@ -7,7 +7,7 @@
 //!  (created) --> pending ------- Acknowledged --------------------------> delivered
 //!                   |
 //!                   '----------- AttemptFailed 7, EndpointDeleted, ----> failed
-//!                                CameDue more than 30 days old
+//!                                Outlived, CameDue more than 30 days old
 //! ```
 //!
 //! `held` is no state: it is what a pending delivery is called while its endpoint is not enabled, so that disabling and
@@ -100,6 +100,8 @@ pub enum Input {
     },
     /// Its endpoint was deleted.
     EndpointDeleted,
+    /// It is more than 30 days old.
+    Outlived,
 }
 
 /// What follows.
@@ -150,7 +152,7 @@ impl State {
             Input::CameDue => Next::new(self, [Effect::StartAttempt(self.attempts + 1)]),
             Input::Acknowledged => Self { attempts: self.attempts + 1, ..self }.settle(Stage::Delivered),
             Input::AttemptFailed { ended_at } => Self { attempts: self.attempts + 1, ..self }.failed(ended_at),
-            Input::EndpointDeleted => self.settle(Stage::Failed),
+            Input::EndpointDeleted | Input::Outlived => self.settle(Stage::Failed),
         }
     }
 
@@ -218,6 +220,7 @@ mod tests {
             1 => Just(Input::Acknowledged),
             9 => (0_u64..100_000_000).prop_map(|ms| Input::AttemptFailed { ended_at: START + Duration::from_millis(ms) }),
             1 => Just(Input::EndpointDeleted),
+            1 => Just(Input::Outlived),
         ]
     }
 

@@ -90,10 +90,10 @@ fn deliveries(table: &mut String) {
     };
     let at = |attempts, stage| State { created_at: NOW, attempts, stage };
     let pending = (0..7).map(|attempts| at(attempts, Stage::Pending { due: NOW }));
+    let failed = Input::AttemptFailed { ended_at: NOW };
+    let inputs = [Input::CameDue, Input::Acknowledged, failed, Input::EndpointDeleted, Input::Outlived];
     for state in pending.chain([at(1, Stage::Delivered), at(7, Stage::Failed)]) {
-        for input in
-            [Input::CameDue, Input::Acknowledged, Input::AttemptFailed { ended_at: NOW }, Input::EndpointDeleted]
-        {
+        for input in inputs {
             let next = state.step(input, NOW);
             let after = if next.state == state { "same".to_owned() } else { show(next.state) };
             line(table, &show(state), &format!("{input:?}"), &after, &next.effects);

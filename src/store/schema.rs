@@ -83,6 +83,8 @@ tables! {
     Suppressions = "suppressions";
     /// account, suppression → address in matching form: the list, newest last.
     SuppressionsById = "suppressions_by_id";
+    /// account, address in matching form, NUL, message → nothing: the messages that wait.
+    Waiting = "waiting";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
     Timers = "timers";
 }
@@ -209,6 +211,19 @@ pub fn parked(account: AccountId, endpoint: EndpointId, due: Timestamp, delivery
 /// Key of [`Table::SuppressionsById`].
 pub fn suppression(account: AccountId, suppression: SuppressionId) -> [u8; 32] {
     owned(account, suppression.as_bytes())
+}
+
+/// The beginning of the keys of [`Table::Waiting`] for one address. No address contains a NUL, so none is the
+/// beginning of another.
+pub fn waiting_for(account: AccountId, match_key: &str) -> Vec<u8> {
+    [account.as_bytes().as_slice(), match_key.as_bytes(), &[0]].concat()
+}
+
+/// Key of [`Table::Waiting`].
+pub fn waiting(account: AccountId, match_key: &str, message: MessageId) -> Vec<u8> {
+    let mut key = waiting_for(account, match_key);
+    key.extend_from_slice(message.as_bytes());
+    key
 }
 
 /// Key of [`Table::IdempotencyByExpiry`].

@@ -16,12 +16,13 @@ use super::op::account::CreateAccount;
 use super::op::admission::{IdempotencyClaim, Refusal};
 use super::op::domain::CreateDomain;
 use super::op::endpoint::CreateEndpoint;
+use super::op::settle_transfer::{SettleTransfer, TransferEnd};
 use super::open::{OpenError, Surroundings};
 use super::read::Read;
 use super::row::Row;
 use super::row::domain::DomainRow;
 use super::row::endpoint::EndpointRow;
-use super::row::message::MessageRow;
+use super::row::message::{MessageRow, TransferRow};
 use super::schema::{self, Table};
 use super::snapshot::Snapshot;
 use super::{Store, timer};
@@ -30,7 +31,7 @@ use crate::base::id::{AccountId, DomainId, EndpointId, MessageId, Ulid};
 use crate::base::secret::Sealed;
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, QuotaLimits};
-use crate::domain::event::EventType;
+use crate::domain::event::{AttemptFacts, EventType};
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::machine::{endpoint, retention};
@@ -258,6 +259,14 @@ impl<'a> Sender<'a> {
         let id = accept.id;
         assert!(!self.test.done(accept).is_replay);
         id
+    }
+
+    /// Serves the timer of a message.
+    pub(crate) fn settle(&self, message: MessageId, end: TransferEnd) {
+        let due = self.test.row::<TransferRow>(&self.key(message)).due.unwrap_or_default();
+        let facts = AttemptFacts::default();
+        let (account, others) = (self.account, Vec::new());
+        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4], others });
     }
 
     /// Accepts one with an idempotency key.

@@ -26,6 +26,8 @@ pub enum TimerKind {
     EventLog = 7,
     /// Deliveries of an endpoint that was deleted.
     EndpointEnd = 8,
+    /// Webhook deliveries past their 30 days.
+    Deliveries = 9,
 }
 
 /// One timer. Timers sort by due time first.
@@ -80,6 +82,7 @@ impl Timer {
             6 => TimerKind::Content,
             7 => TimerKind::EventLog,
             8 => TimerKind::EndpointEnd,
+            9 => TimerKind::Deliveries,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

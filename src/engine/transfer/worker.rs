@@ -11,12 +11,14 @@ use crate::base::entropy;
 use crate::domain::event::{AttemptFacts, BounceSource};
 use crate::engine::crash::caught;
 use crate::engine::lease::Lease;
+use crate::engine::waiting::Leased;
 use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::op::suppression;
 use crate::store::read::Read;
 use crate::store::row::message::TransferRow;
-use crate::store::schema::{self, Table};
+use crate::store::schema;
 
 /// How long a connection is kept without a message.
 const IDLE: Duration = Duration::from_secs(5);
@@ -145,8 +147,7 @@ fn before_the_wire(shared: &Shared, job: &Job) -> Result<Ready, StoreError> {
     if !transfer.state.status().is_waiting() {
         return Ok(Ready::Settle(TransferEnd::Over));
     }
-    let suppression = schema::named(job.account(), job.message.to.match_key().as_bytes());
-    if snapshot.get(Table::Suppressions, &suppression)?.is_some() {
+    if suppression::is_suppressed(&snapshot, job.account(), &job.message.to)? {
         return Ok(Ready::Settle(TransferEnd::Suppressed));
     }
     if engine.clock.now() >= job.message.give_up_at {
@@ -168,6 +169,7 @@ pub(super) fn postpone(shared: &Arc<Shared>, job: Job, wait: Duration) {
 /// Commits the outcome without waiting for it; the lease lasts until it is committed.
 fn settle(shared: &Arc<Shared>, job: Job, lease: Option<Lease>, end: TransferEnd, facts: AttemptFacts) {
     let store = &shared.engine.store;
+    let others = others(shared, &job, &end);
     let op = SettleTransfer {
         account: job.account(),
         message: job.id(),
@@ -175,7 +177,9 @@ fn settle(shared: &Arc<Shared>, job: Job, lease: Option<Lease>, end: TransferEnd
         end,
         facts,
         chance: entropy::bytes(&*shared.engine.entropy),
+        others: others.messages,
     };
+    let leases = (lease, others.leases);
     let engine = Arc::clone(&shared.engine);
     let timer = job.timer;
     store.post(op, move |answer| {
@@ -183,6 +187,25 @@ fn settle(shared: &Arc<Shared>, job: Job, lease: Option<Lease>, end: TransferEnd
             tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
             engine.store.near().forget(&timer);
         }
-        drop((job, lease));
+        drop((job, leases));
     });
+}
+
+/// What else waits for the address, where this outcome suppresses it.
+fn others(shared: &Arc<Shared>, job: &Job, end: &TransferEnd) -> Leased {
+    if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
+        return Leased::default();
+    }
+    let (account, address) = (job.account(), job.message.to.clone());
+    let leased = shared.engine.lease_waiting(account, [&address]).unwrap_or_else(|error| {
+        // They end all the same, each before its next attempt.
+        tracing::error!(%error, "what else waits for a suppressed address could not be looked up");
+        Leased::default()
+    });
+    if leased.is_full {
+        let engine = Arc::clone(&shared.engine);
+        // Its operations come to the writer behind the one that suppresses.
+        tokio::spawn(async move { engine.end_waiting(account, &[address]).await });
+    }
+    leased
 }

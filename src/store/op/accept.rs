@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::Op;
 use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal};
 use super::event::{self, Happening, Subject};
+use super::waiting;
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -86,6 +87,7 @@ impl Accept {
         tables.put(&key, &self.message);
         tables.put(&key, &TransferRow::queued(now));
         tables.arm(Timer::new(now, TimerKind::Transfer, self.account, self.id.0));
+        waiting::begin(tables, self.account, self.id, &self.message.to);
         let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.unwrap_or_default();
         if last.as_slice() < self.id.as_bytes().as_slice() {
             tables.put_bytes(Table::Meta, meta::LAST_MESSAGE_ID, self.id.as_bytes().to_vec());

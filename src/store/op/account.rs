@@ -28,9 +28,10 @@ impl Op for CreateAccount {
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<Never>> {
         let id: AccountId = tables.next_id();
         let account = Account { id, created_at: tables.now(), ..self.account.clone() };
-        // The event log's sweep runs for ever from the first account on, and once for all of them.
+        // These sweeps run for ever from the first account on, and once for all of them.
         if tables.keys(Table::Accounts, &[], &after_prefix(&[]), Order::Ascending, 1)?.is_empty() {
             tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
+            tables.arm(Timer::of_store(tables.now(), TimerKind::Deliveries));
         }
         tables.put(id.as_bytes(), &account);
         tables.put_bytes(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(id), id), Vec::new());

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Op;
-use super::event::{self, Happening, Subject};
+use super::event::Subject;
+use super::{Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::machine::transfer::{Effect, Input, Wire};
 use crate::store::error::Stop;
@@ -11,7 +11,6 @@ use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
 use crate::store::tables::Tables;
-use crate::store::timer::{Timer, TimerKind};
 
 /// Withdraws a message whose lease the caller holds.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,32 +36,15 @@ impl Op for CancelMessage {
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<CancelRefusal>> {
         let key = schema::message(self.account, self.message);
-        let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
-        else {
+        let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
             return Err(Stop::Refused(CancelRefusal::NotFound));
         };
-        let next = transfer.state.step(Input::CancelAsked(Wire::Idle));
-        if next.effects.contains(&Effect::RefuseCancel) {
+        let asked = Input::CancelAsked(Wire::Idle);
+        if transfer.state.step(asked).effects.contains(&Effect::RefuseCancel) {
             return Err(Stop::Refused(CancelRefusal::TooLate));
         }
-        transfer.state = next.state;
-        transfer.status_at = tables.now();
-        for effect in next.effects {
-            match effect {
-                Effect::Record(kind) => {
-                    let subject = Subject { account: self.account, id: self.message, row: &message };
-                    event::record(tables, &subject, kind, &Happening::default())?;
-                }
-                Effect::StopAttempts => {
-                    if let Some(due) = transfer.due.take() {
-                        tables.disarm(Timer::new(due, TimerKind::Transfer, self.account, self.message.0));
-                    }
-                }
-                // A withdrawn message is never tried again, and its recipient has done nothing.
-                Effect::ScheduleAttempt | Effect::SuppressRecipient | Effect::RefuseCancel => {}
-            }
-        }
-        tables.put(&key, &transfer);
+        let subject = Subject { account: self.account, id: self.message, row: &row };
+        waiting::withdraw(tables, &subject, transfer, asked)?;
         Ok(())
     }
 }
@@ -74,6 +56,7 @@ mod tests {
     use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
     use crate::store::schema::Table;
     use crate::store::testing::TestStore;
+    use crate::store::timer::TimerKind;
 
     #[test]
     fn a_withdrawn_message_has_its_event_and_no_timer_and_a_late_outcome_finds_nothing() {
@@ -94,6 +77,7 @@ mod tests {
             end: TransferEnd::Delivered,
             facts: Default::default(),
             chance: [0; 4],
+            others: vec![],
         };
         assert_eq!(test.done(late), Settled::Stale);
     }

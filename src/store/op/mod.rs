@@ -26,6 +26,8 @@ pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
+pub mod sweep_deliveries;
+pub mod waiting;
 
 /// A change of the store.
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {

@@ -39,10 +39,21 @@ pub struct Attempt {
 pub enum DeliveryEnd {
     /// One request was made.
     Attempted(Attempt),
+    /// Too many wait for its endpoint: it is parked until there is room.
+    Overflowed(Unparking),
     /// Its endpoint is not enabled: it is parked until it is.
     Parked,
     /// Its endpoint is gone, or it is older than 30 days.
     Abandoned,
+}
+
+/// Whether a timer brings what is parked for lack of room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unparking {
+    /// There is one.
+    Armed,
+    /// There is none yet.
+    Arm,
 }
 
 /// Records how a delivery's timer was served.
@@ -82,6 +93,7 @@ impl Op for SettleDelivery {
         }
         let input = match &self.end {
             DeliveryEnd::Parked => return self.park(tables, &row, due),
+            DeliveryEnd::Overflowed(unparking) => return Ok(self.overflow(tables, &row, due, *unparking)),
             DeliveryEnd::Abandoned => delivery::Input::EndpointDeleted,
             DeliveryEnd::Attempted(Attempt { error: None, .. }) => delivery::Input::Acknowledged,
             DeliveryEnd::Attempted(Attempt { ended_at, .. }) => delivery::Input::AttemptFailed { ended_at: *ended_at },
@@ -97,7 +109,7 @@ impl Op for SettleDelivery {
         }
         match &self.end {
             DeliveryEnd::Attempted(attempt) => Ok(self.log(tables, &row, attempt)?),
-            DeliveryEnd::Parked | DeliveryEnd::Abandoned => Ok(EndpointChange::None),
+            DeliveryEnd::Overflowed(_) | DeliveryEnd::Parked | DeliveryEnd::Abandoned => Ok(EndpointChange::None),
         }
     }
 }
@@ -122,6 +134,22 @@ impl SettleDelivery {
             tables.put_bytes(Table::Parked, &key, Vec::new());
         }
         Ok(EndpointChange::None)
+    }
+
+    /// Parks the delivery for lack of room.
+    fn overflow(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        row: &DeliveryRow,
+        due: Timestamp,
+        unparking: Unparking,
+    ) -> EndpointChange {
+        let key = schema::parked(self.account, row.endpoint, due, self.delivery);
+        tables.put_bytes(Table::Parked, &key, Vec::new());
+        if unparking == Unparking::Arm {
+            tables.arm(Timer::new(tables.now(), TimerKind::Unpark, self.account, row.endpoint.0));
+        }
+        EndpointChange::None
     }
 
     fn log(

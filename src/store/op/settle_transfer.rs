@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{self, Happening, Subject};
 use super::suppression::{self, Suppression};
-use super::{Never, Op};
+use super::{Never, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, EventType};
@@ -65,6 +65,8 @@ pub struct SettleTransfer {
     pub facts: AttemptFacts,
     /// Chance for the next delay's jitter.
     pub chance: [u8; 4],
+    /// Further messages to the same address, whose leases the caller holds: they end where this outcome suppresses it.
+    pub others: Vec<MessageId>,
 }
 
 /// What settling did.
@@ -129,7 +131,11 @@ impl Op for SettleTransfer {
             transfer.delivered_at = Some(now);
         }
         self.perform(tables, &message, &mut transfer, &next.effects)?;
+        if transfer.due.is_none() {
+            waiting::end(tables, self.account, self.message, &message.to, &mut transfer);
+        }
         tables.put(&key, &transfer);
+        self.end_where_suppressed_meanwhile(tables, &message, transfer)?;
         Ok(Settled::Recorded)
     }
 }
@@ -183,6 +189,21 @@ impl SettleTransfer {
         Ok(())
     }
 
+    /// What was on the wire while its address became suppressed ends by its outcome; where that is another wait, it ends
+    /// now.
+    fn end_where_suppressed_meanwhile(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        row: &MessageRow,
+        transfer: TransferRow,
+    ) -> Result<(), StoreError> {
+        if transfer.due.is_none() || !suppression::is_suppressed(tables, self.account, &row.to)? {
+            return Ok(());
+        }
+        let subject = Subject { account: self.account, id: self.message, row };
+        waiting::withdraw(tables, &subject, transfer, Input::RecipientSuppressed(transfer::Wire::Idle))
+    }
+
     /// When the next attempt is due; the end of the message's time where there is no further one.
     fn next_due(&self, now: Timestamp, message: &MessageRow, transfer: &TransferRow) -> Timestamp {
         let due = retry::next_attempt(transfer.attempts, now, message.give_up_at, retry::jitter(self.chance));
@@ -229,7 +250,8 @@ impl SettleTransfer {
             smtp_response: self.facts.smtp_response.clone(),
             ..Suppression::of(message.to.clone(), SuppressionReason::Bounce)
         };
-        suppression::add(tables, self.account, &new).map(drop)
+        suppression::add(tables, self.account, &new)?;
+        waiting::suppress(tables, self.account, &self.others)
     }
 }
 

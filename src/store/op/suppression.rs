@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotThere, Op};
+use super::{Never, NotThere, Op, waiting};
 use crate::base::id::{AccountId, MessageId, SuppressionId};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
@@ -78,6 +78,15 @@ pub fn add(tables: &mut Tables<'_, '_>, account: AccountId, new: &Suppression) -
     Ok(Added { row, is_new: true })
 }
 
+/// Whether an address is suppressed.
+///
+/// # Errors
+/// Those of the store.
+pub fn is_suppressed(read: &impl Read, account: AccountId, address: &Address) -> Result<bool, StoreError> {
+    let key = schema::named(account, address.match_key().as_bytes());
+    Ok(read.get(Table::Suppressions, &key)?.is_some())
+}
+
 /// How a suppression is named: contract 6 takes either.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Name {
@@ -108,6 +117,8 @@ pub struct Suppress {
     pub account: AccountId,
     /// The address.
     pub suppression: Suppression,
+    /// Messages to it that wait and whose leases the caller holds: they end.
+    pub waiting: Vec<MessageId>,
 }
 
 impl Op for Suppress {
@@ -115,25 +126,21 @@ impl Op for Suppress {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Added, Stop<Never>> {
-        Ok(add(tables, self.account, &self.suppression)?)
+        let added = add(tables, self.account, &self.suppression)?;
+        waiting::suppress(tables, self.account, &self.waiting)?;
+        Ok(added)
     }
 }
 
 /// Suppresses a slice of another list.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ImportSuppressions {
-    account: AccountId,
-    suppressions: Vec<Suppression>,
-}
-
-impl ImportSuppressions {
-    /// The operations that import `suppressions`, in their order, each with no more than it may have.
-    pub fn slices(account: AccountId, mut suppressions: Vec<Suppression>) -> impl Iterator<Item = Self> {
-        std::iter::from_fn(move || {
-            let slice: Vec<_> = suppressions.drain(..suppressions.len().min(IMPORTED_MAX)).collect();
-            (!slice.is_empty()).then_some(Self { account, suppressions: slice })
-        })
-    }
+    /// The account.
+    pub account: AccountId,
+    /// The addresses, [`IMPORTED_MAX`] at most.
+    pub suppressions: Vec<Suppression>,
+    /// Messages to them that wait and whose leases the caller holds: they end.
+    pub waiting: Vec<MessageId>,
 }
 
 impl Op for ImportSuppressions {
@@ -146,6 +153,7 @@ impl Op for ImportSuppressions {
         for suppression in &self.suppressions {
             imported += usize::from(add(tables, self.account, suppression)?.is_new);
         }
+        waiting::suppress(tables, self.account, &self.waiting)?;
         Ok(imported)
     }
 }
@@ -186,9 +194,9 @@ mod tests {
     fn an_address_is_suppressed_once_however_it_is_written_and_keeps_its_first_reason() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
-        let first = test.done(Suppress { account, suppression: manual("Ann@Example.net") });
+        let first = test.done(Suppress { account, suppression: manual("Ann@Example.net"), waiting: vec![] });
         let suppression = Suppression { reason: SuppressionReason::Complaint, ..manual("ann@EXAMPLE.NET") };
-        let again = test.done(Suppress { account, suppression });
+        let again = test.done(Suppress { account, suppression, waiting: vec![] });
         assert_eq!((first.is_new, again.is_new, again.row.id), (true, false, first.row.id));
         assert_eq!((again.row.email.as_str(), again.row.reason), ("Ann@Example.net", SuppressionReason::Manual));
     }
@@ -198,8 +206,8 @@ mod tests {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let rows = || (test.count(Table::Suppressions, &[]), test.count(Table::SuppressionsById, &[]));
-        let one = test.done(Suppress { account, suppression: manual("a@example.net") }).row.id;
-        test.done(Suppress { account, suppression: manual("b@example.net") });
+        let one = test.done(Suppress { account, suppression: manual("a@example.net"), waiting: vec![] }).row.id;
+        test.done(Suppress { account, suppression: manual("b@example.net"), waiting: vec![] });
         assert_eq!(rows(), (2, 2));
         test.done(Unsuppress { account, name: Name::Id(one) });
         test.done(Unsuppress { account, name: Name::Address("B@example.net".parse().unwrap()) });
@@ -207,19 +215,19 @@ mod tests {
         let again = test.commit(Unsuppress { account, name: Name::Id(one) });
         assert!(matches!(again, Err(Stop::Refused(NotThere))));
         let stranger = test.account(QuotaLimits::default());
-        let theirs = test.done(Suppress { account: stranger, suppression: manual("a@example.net") }).row.id;
+        let theirs = Suppress { account: stranger, suppression: manual("a@example.net"), waiting: vec![] };
+        let theirs = test.done(theirs).row.id;
         assert!(test.commit(Unsuppress { account, name: Name::Id(theirs) }).is_err());
         assert_eq!(rows(), (1, 1));
     }
 
     #[test]
-    fn a_long_list_is_imported_in_slices_and_what_is_twice_in_it_counts_once() {
+    fn what_is_twice_in_a_list_counts_once_across_its_slices_too() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let list: Vec<_> = (0..IMPORTED_MAX + 2).map(|n| manual(&format!("a{}@example.net", n / 2))).collect();
-        let slices: Vec<_> = ImportSuppressions::slices(account, list).collect();
-        assert_eq!(slices.iter().map(|op| op.suppressions.len()).collect::<Vec<_>>(), [IMPORTED_MAX, 2]);
-        let imported: usize = slices.into_iter().map(|op| test.done(op)).sum();
+        let import = |slice: &[Suppression]| ImportSuppressions { account, suppressions: slice.to_vec(), waiting: vec![] };
+        let imported: usize = list.chunks(IMPORTED_MAX).map(|slice| test.done(import(slice))).sum();
         assert_eq!(imported, IMPORTED_MAX / 2 + 1);
         assert_eq!(test.count(Table::SuppressionsById, &[]), imported);
     }

@@ -204,7 +204,7 @@ impl World {
     /// Records how the attempt of a message ended.
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
-        let op = SettleTransfer { account: self.account, message, due, end, facts, chance: [0; 4] };
+        let op = SettleTransfer { account: self.account, message, due, end, facts, chance: [0; 4], others: vec![] };
         self.engine.store.commit(op).await.unwrap();
     }
 }

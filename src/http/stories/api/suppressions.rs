@@ -61,6 +61,26 @@ async fn an_address_is_suppressed_by_hand_and_lifted_by_either_name() {
 }
 
 #[tokio::test]
+async fn what_waits_for_an_address_ends_as_it_becomes_suppressed_by_hand_or_by_import() {
+    let mut world = World::new().await;
+    let by_hand = [world.sent_to("ann@example.net").await, world.sent_to("Ann@example.net").await];
+    let (by_import, other) = (world.sent_to("ben@example.net").await, world.sent_to("cid@example.net").await);
+    let on_the_wire = world.sent_to("ann@example.net").await;
+    let lease = world.engine.leases.take(on_the_wire).unwrap();
+    assert_eq!(world.suppress("ann@example.net").await.status, 201);
+    assert_eq!(world.import("text/csv", "", "email\nben@example.net\n").await.status, 200);
+    for (message, status) in
+        [(by_hand[0], "suppressed"), (by_hand[1], "suppressed"), (by_import, "suppressed"), (other, "queued")]
+    {
+        assert_eq!(world.get(&format!("/v1/messages/{message}")).await.json()["status"], status);
+    }
+    assert_eq!(world.get(&format!("/v1/messages/{on_the_wire}")).await.json()["status"], "queued");
+    drop(lease);
+    world.settle(on_the_wire, TransferEnd::Delivered, AttemptFacts::default()).await;
+    assert_eq!(world.get(&format!("/v1/messages/{on_the_wire}")).await.json()["status"], "delivered");
+}
+
+#[tokio::test]
 async fn suppressions_are_listed_newest_first_with_those_of_bounces_and_filtered() {
     let mut world = World::new().await;
     let bounced = world.sent_to("gone@example.net").await;

@@ -227,3 +227,18 @@ fn a_timer_that_was_served_late_leaves_the_delivery_one_timer() {
     test.done(SettleDelivery { account, delivery, due: stale, end });
     assert_eq!(story.row(delivery).state.stage, Stage::Delivered, "what has ended stays as it ended");
 }
+
+#[test]
+fn what_overflows_is_parked_though_its_endpoint_is_enabled_and_its_timer_brings_it_back() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let deliveries = [story.delivery(), story.delivery()];
+    for (delivery, unparking) in deliveries.into_iter().zip([Unparking::Arm, Unparking::Armed]) {
+        story.settle(delivery, DeliveryEnd::Overflowed(unparking));
+    }
+    assert!(test.timers(TimerKind::Delivery).is_empty());
+    let [timer] = test.timers(TimerKind::Unpark)[..] else { panic!("one timer for both") };
+    test.done(Unpark { account: story.sender.account, endpoint: story.endpoint, due: timer.due });
+    assert_eq!((test.timers(TimerKind::Delivery).len(), test.count(Table::Parked, &[])), (2, 0));
+    assert_eq!(deliveries.map(|delivery| story.row(delivery).state.attempts), [0, 0]);
+}

@@ -3,37 +3,39 @@
 //! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once; while it fails
 //! they are fewer, so that a dead endpoint sees exactly ten requests. One attempt is one request.
 
-use std::collections::{HashMap, VecDeque};
+mod lane;
+mod request;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::Engine;
 use super::backlog::{Backlog, Held};
 use super::crash::caught;
-use super::ports::{Post, PostError, PostOutcome, WebhookRequest};
+use super::ports::{Post, PostError, PostOutcome};
+use super::sweep::Sweeper;
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
-use crate::base::signature::{service_signature, standard_signature};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::{Effect, Input};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
 use crate::store::read::Read;
-use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::endpoint::EndpointRow;
-use crate::store::schema::{self, Table};
+use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
+use lane::{Lane, Memory};
+use request::Attempting;
 
 /// Requests of all endpoints at once.
 const REQUESTS_MAX: usize = 512;
 /// How long stopping waits for what is on the wire: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
-const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
-
 type Key = (AccountId, EndpointId);
 
 /// A delivery whose timer has fired.
@@ -46,42 +48,54 @@ struct Job {
 /// All endpoints' lanes.
 pub(super) struct Deliveries {
     shared: Arc<Shared>,
-    backlog: Backlog,
 }
 
 struct Shared {
     engine: Arc<Engine>,
     post: Arc<dyn Post>,
+    sweeper: Sweeper,
+    backlog: Backlog,
     lanes: Mutex<HashMap<Key, Lane>>,
     requests: Arc<Semaphore>,
     running: Mutex<JoinSet<()>>,
 }
 
-#[derive(Default)]
-struct Lane {
-    waiting: VecDeque<Job>,
-    in_flight: usize,
-    is_closed: bool,
-}
-
 impl Deliveries {
-    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, backlog: Backlog) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper, backlog: Backlog) -> Self {
         let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
-        let shared = Shared { engine, post, lanes: Mutex::default(), requests, running: Mutex::default() };
-        Self { shared: Arc::new(shared), backlog }
+        let (lanes, running) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, requests, running }) }
     }
 
-    /// Puts the delivery of `timer` into its endpoint's lane.
-    pub(super) fn take(&self, timer: Timer, snapshot: &Snapshot) -> Result<(), StoreError> {
-        let key = schema::delivery(timer.account, DeliveryId(timer.id));
-        let Some(row) = snapshot.row::<DeliveryRow>(&key)? else {
-            self.shared.engine.store.near().forget(&timer);
-            return Ok(());
-        };
-        let lane = (timer.account, row.endpoint);
-        let job = Job { timer, row, _held: self.backlog.hold() };
-        self.shared.lanes().entry(lane).or_default().waiting.push_back(job);
-        self.shared.start(lane)
+    /// Puts the deliveries of `timers` into their endpoints' lanes, and starts what may start.
+    pub(super) fn take(&self, timers: Vec<Timer>, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let mut keys = HashSet::new();
+        for timer in timers {
+            match snapshot.row::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id))) {
+                Ok(Some(row)) => {
+                    keys.insert((timer.account, row.endpoint));
+                    self.shared.push(timer, row);
+                }
+                Ok(None) => self.shared.engine.store.near().forget(&timer),
+                // One damaged row must not stop everything else; its timer waits for a repaired store.
+                Err(error @ StoreError::Row { .. }) => {
+                    tracing::error!(%error, "a due delivery can't be read");
+                    self.shared.engine.store.near().forget(&timer);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        keys.into_iter().try_for_each(|key| self.shared.start(key))
+    }
+
+    /// Serves the timer of an endpoint's parked deliveries, now or when its lane has room.
+    pub(super) fn unpark(&self, timer: Timer) {
+        let memory = self.shared.memory();
+        let mut lanes = self.shared.lanes();
+        let lane = lanes.entry((timer.account, EndpointId(timer.id))).or_default();
+        if let Some(timer) = lane.unpark(timer, memory) {
+            self.shared.sweeper.take(timer);
+        }
     }
 
     /// Lets nothing new begin; what waits stays in the store.
@@ -106,6 +120,26 @@ impl Shared {
         self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn memory(&self) -> Memory {
+        if self.backlog.is_half_full() { Memory::Tight } else { Memory::Roomy }
+    }
+
+    /// Puts a delivery into its lane, or parks it where that is full.
+    fn push(self: &Arc<Self>, timer: Timer, row: DeliveryRow) {
+        let memory = self.memory();
+        let key = (timer.account, row.endpoint);
+        let job = Job { timer, row, _held: self.backlog.hold() };
+        let mut lanes = self.lanes();
+        let lane = lanes.entry(key).or_default();
+        if lane.is_full(memory) {
+            let end = DeliveryEnd::Overflowed(lane.overflow());
+            drop(lanes);
+            self.settle(job, end, None);
+        } else {
+            lane.waiting.push_back(job);
+        }
+    }
+
     /// Starts as many attempts as the endpoint's standing allows, or settles what can't be attempted.
     fn start(self: &Arc<Self>, key: Key) -> Result<(), StoreError> {
         // Read under the lanes' lock: an outcome is committed before its place in flight is given back.
@@ -120,26 +154,29 @@ impl Shared {
             }
             let Some(job) = lane.waiting.pop_front() else { break };
             match &endpoint {
-                Some(endpoint) if is_enabled => {
+                Some(_) if is_enabled => {
                     lane.in_flight += 1;
-                    self.spawn(key, endpoint.clone(), job);
+                    self.spawn(key, job);
                 }
                 Some(_) => self.settle(job, DeliveryEnd::Parked, None),
                 None => self.settle(job, DeliveryEnd::Abandoned, None),
             }
         }
-        if lane.in_flight == 0 && lane.waiting.is_empty() {
+        if let Some(timer) = lane.take_held(self.memory()) {
+            self.sweeper.take(timer);
+        }
+        if lane.is_idle() {
             lanes.remove(&key);
         }
         Ok(())
     }
 
-    fn spawn(self: &Arc<Self>, key: Key, endpoint: EndpointRow, job: Job) {
+    fn spawn(self: &Arc<Self>, key: Key, job: Job) {
         let shared = Arc::clone(self);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while running.try_join_next().is_some() {}
         running.spawn(async move {
-            let end = match caught(shared.attempt(key, &endpoint, &job)).await {
+            let end = match caught(shared.attempt(key, &job)).await {
                 Ok(Ok(end)) => end,
                 Ok(Err(error)) => shared.failed(&error.to_string()),
                 Err(crashed) => shared.failed(&crashed.to_string()),
@@ -162,7 +199,7 @@ impl Shared {
         DeliveryEnd::Attempted(record(now, now, outcome))
     }
 
-    async fn attempt(&self, (account, id): Key, endpoint: &EndpointRow, job: &Job) -> Result<DeliveryEnd, StoreError> {
+    async fn attempt(&self, (account, endpoint): Key, job: &Job) -> Result<DeliveryEnd, StoreError> {
         // What is told now could not be recorded, and would be told again.
         if let Some(failure) = self.engine.store.health().failure() {
             return Err(failure.clone());
@@ -177,51 +214,10 @@ impl Shared {
         let Ok(_permit) = self.requests.acquire().await else { return Ok(DeliveryEnd::Parked) };
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let at = self.engine.clock.now();
-        let request = self.request(account, id, endpoint, job, number, at)?;
-        let outcome = self.post.post(request).await;
+        let delivery = DeliveryId(job.timer.id);
+        let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
+        let outcome = self.post.post(attempting.request(&self.engine.store)?).await;
         Ok(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome)))
-    }
-
-    fn request(
-        &self,
-        account: AccountId,
-        id: EndpointId,
-        endpoint: &EndpointRow,
-        job: &Job,
-        number: u8,
-        at: Timestamp,
-    ) -> Result<WebhookRequest, StoreError> {
-        let damaged = |fault: String| StoreError::Row { table: Table::Endpoints, fault };
-        let snapshot = self.engine.store.snapshot()?;
-        // The secret is the current one: it may have been rotated while this attempt waited for a permit.
-        let current = snapshot.row::<EndpointRow>(&schema::endpoint(account, id))?;
-        let endpoint = current.as_ref().unwrap_or(endpoint);
-        let master = self.engine.store.master_key();
-        let secret = master
-            .open(&EndpointRow::secret_context(id), &endpoint.secret.0)
-            .map_err(|error| damaged(error.to_string()))?;
-        let url = url::Url::parse(&endpoint.url).map_err(|error| damaged(error.to_string()))?;
-        let body = match &job.row.owed {
-            Owed::Test { body } => body.clone(),
-            Owed::Event { message, .. } => {
-                let gone = || StoreError::Row { table: Table::Timeline, fault: "an owed event is not there".into() };
-                let key = schema::timeline(account, *message, job.row.event);
-                snapshot.get(Table::Timeline, &key)?.ok_or_else(gone)?
-            }
-        };
-        let event = job.row.event.to_string();
-        let headers = vec![
-            ("content-type", "application/json".to_owned()),
-            ("user-agent", USER_AGENT.to_owned()),
-            ("x-service-signature", service_signature(&secret, at, &body)),
-            ("x-service-event", job.row.owed.event_type().to_owned()),
-            ("x-service-delivery", DeliveryId(job.timer.id).to_string()),
-            ("x-service-attempt", number.to_string()),
-            ("webhook-signature", standard_signature(&secret, &event, at, &body)),
-            ("webhook-timestamp", at.as_secs().to_string()),
-            ("webhook-id", event),
-        ];
-        Ok(WebhookRequest { url, headers, body: Bytes::from(body) })
     }
 
     /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back.

@@ -1,0 +1,180 @@
+//! A lane: the due deliveries of one endpoint that are in memory, and those on the wire.
+//!
+//! A lane holds few. What comes due beyond that is parked in the store, by one timer for all of it; the lane keeps that
+//! timer until it has room again. A slow endpoint with a backlog of millions therefore costs the others nothing, and no
+//! memory.
+
+use std::collections::VecDeque;
+
+use super::Job;
+use crate::store::op::settle_delivery::Unparking;
+use crate::store::timer::Timer;
+
+/// Deliveries that wait in one lane at most.
+const ROOMY: usize = 512;
+/// The same, while all lanes together hold much.
+const TIGHT: usize = 32;
+
+/// The due deliveries of one endpoint.
+#[derive(Default)]
+pub(super) struct Lane {
+    pub(super) waiting: VecDeque<Job>,
+    pub(super) in_flight: usize,
+    pub(super) is_closed: bool,
+    parked: Parked,
+}
+
+/// What is known of the deliveries that did not fit.
+#[derive(Default)]
+enum Parked {
+    /// There are none.
+    #[default]
+    None,
+    /// A timer is armed for them, and has not fired yet.
+    Armed,
+    /// Their timer has fired, and is served when there is room.
+    Held(Timer),
+}
+
+/// How much all lanes hold together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Memory {
+    /// Little.
+    Roomy,
+    /// More than half of what they may.
+    Tight,
+}
+
+impl Memory {
+    const fn lane_max(self) -> usize {
+        match self {
+            Self::Roomy => ROOMY,
+            Self::Tight => TIGHT,
+        }
+    }
+}
+
+impl Lane {
+    /// Whether what comes due now must be parked.
+    pub(super) fn is_full(&self, memory: Memory) -> bool {
+        self.waiting.len() >= memory.lane_max()
+    }
+
+    fn has_room(&self, memory: Memory) -> bool {
+        self.waiting.len() <= memory.lane_max() / 2
+    }
+
+    /// A delivery is parked for lack of room: whether its operation must arm the timer.
+    pub(super) fn overflow(&mut self) -> Unparking {
+        match self.parked {
+            Parked::None => {
+                self.parked = Parked::Armed;
+                Unparking::Arm
+            }
+            Parked::Armed | Parked::Held(_) => Unparking::Armed,
+        }
+    }
+
+    /// The timer of parked deliveries has fired: it is given back to be served where there is room for them.
+    pub(super) fn unpark(&mut self, timer: Timer, memory: Memory) -> Option<Timer> {
+        if !self.has_room(memory) && !matches!(self.parked, Parked::Held(_)) {
+            self.parked = Parked::Held(timer);
+            return None;
+        }
+        // What overflows from here on may miss the slice that this timer brings, and arms its own.
+        if let Parked::Armed = self.parked {
+            self.parked = Parked::None;
+        }
+        Some(timer)
+    }
+
+    /// The timer that was held back, once there is room.
+    pub(super) fn take_held(&mut self, memory: Memory) -> Option<Timer> {
+        if self.is_closed || !self.has_room(memory) {
+            return None;
+        }
+        match std::mem::take(&mut self.parked) {
+            Parked::Held(timer) => Some(timer),
+            other => {
+                self.parked = other;
+                None
+            }
+        }
+    }
+
+    /// Whether nothing is known of the endpoint that is worth keeping.
+    pub(super) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.waiting.is_empty() && !matches!(self.parked, Parked::Held(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::{AccountId, EndpointId, EventId, MessageId, Ulid};
+    use crate::base::time::Timestamp;
+    use crate::domain::event::EventType;
+    use crate::engine::backlog::Backlog;
+    use crate::machine::delivery;
+    use crate::store::row::delivery::{DeliveryRow, Owed};
+    use crate::store::timer::TimerKind;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn timer(kind: TimerKind) -> Timer {
+        Timer::new(NOW, kind, AccountId::default(), Ulid::default())
+    }
+
+    fn lane_of(count: usize) -> Lane {
+        let job = || Job {
+            timer: timer(TimerKind::Delivery),
+            row: DeliveryRow {
+                endpoint: EndpointId::default(),
+                event: EventId::default(),
+                owed: Owed::Event { message: MessageId::default(), kind: EventType::Queued },
+                state: delivery::State::new(NOW),
+            },
+            _held: Backlog::default().hold(),
+        };
+        Lane { waiting: std::iter::repeat_with(job).take(count).collect(), ..Lane::default() }
+    }
+
+    #[test]
+    fn a_lane_holds_fewer_while_all_of_them_hold_much() {
+        assert!(!lane_of(ROOMY - 1).is_full(Memory::Roomy));
+        assert!(lane_of(ROOMY).is_full(Memory::Roomy));
+        assert!(!lane_of(TIGHT - 1).is_full(Memory::Tight));
+        assert!(lane_of(TIGHT).is_full(Memory::Tight));
+    }
+
+    #[test]
+    fn what_overflows_has_one_timer_which_waits_for_room() {
+        let mut lane = lane_of(ROOMY);
+        assert_eq!([lane.overflow(), lane.overflow()], [Unparking::Arm, Unparking::Armed]);
+        let fired = timer(TimerKind::Unpark);
+        assert_eq!(lane.unpark(fired, Memory::Roomy), None);
+        assert_eq!(lane.overflow(), Unparking::Armed);
+        assert_eq!(lane.take_held(Memory::Roomy), None);
+        lane.waiting.truncate(ROOMY / 2);
+        assert!(!lane.is_idle());
+        assert_eq!(lane.take_held(Memory::Roomy), Some(fired));
+        assert_eq!(lane.take_held(Memory::Roomy), None);
+        assert_eq!(lane.overflow(), Unparking::Arm);
+    }
+
+    #[test]
+    fn with_room_a_timer_is_served_at_once_and_what_overflows_after_it_arms_its_own() {
+        let mut lane = lane_of(0);
+        lane.overflow();
+        assert!(lane.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
+        assert_eq!(lane.overflow(), Unparking::Arm);
+    }
+
+    #[test]
+    fn a_second_timer_is_served_though_there_is_no_room_and_the_first_is_kept() {
+        let mut lane = lane_of(ROOMY);
+        assert_eq!(lane.unpark(timer(TimerKind::Unpark), Memory::Roomy), None);
+        assert!(lane.unpark(timer(TimerKind::Unpark), Memory::Roomy).is_some());
+        assert_eq!(lane.overflow(), Unparking::Armed);
+    }
+}

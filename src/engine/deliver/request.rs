@@ -1,0 +1,70 @@
+//! The signed request of one attempt (spec 6.2, contract 5).
+
+use bytes::Bytes;
+
+use crate::base::id::{AccountId, DeliveryId, EndpointId};
+use crate::base::signature::{service_signature, standard_signature};
+use crate::base::time::Timestamp;
+use crate::engine::ports::WebhookRequest;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::read::Read;
+use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
+
+/// What one attempt is about.
+pub(super) struct Attempting<'a> {
+    pub(super) account: AccountId,
+    pub(super) endpoint: EndpointId,
+    pub(super) delivery: DeliveryId,
+    pub(super) row: &'a DeliveryRow,
+    /// 1 to 7.
+    pub(super) number: u8,
+    /// The attempt's own time, which its signature bears.
+    pub(super) at: Timestamp,
+}
+
+impl Attempting<'_> {
+    /// The request, signed with the secret as it is now: it may have been rotated while the attempt waited.
+    pub(super) fn request(&self, store: &Store) -> Result<WebhookRequest, StoreError> {
+        let damaged = |fault: String| StoreError::Row { table: Table::Endpoints, fault };
+        let snapshot = store.snapshot()?;
+        let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
+        let endpoint = endpoint.ok_or_else(|| damaged("the endpoint is gone".to_owned()))?;
+        let secret = store
+            .master_key()
+            .open(&EndpointRow::secret_context(self.endpoint), &endpoint.secret.0)
+            .map_err(|error| damaged(error.to_string()))?;
+        let url = url::Url::parse(&endpoint.url).map_err(|error| damaged(error.to_string()))?;
+        let body = self.body(&snapshot)?;
+        let event = self.row.event.to_string();
+        let headers = vec![
+            ("content-type", "application/json".to_owned()),
+            ("user-agent", USER_AGENT.to_owned()),
+            ("x-service-signature", service_signature(&secret, self.at, &body)),
+            ("x-service-event", self.row.owed.event_type().to_owned()),
+            ("x-service-delivery", self.delivery.to_string()),
+            ("x-service-attempt", self.number.to_string()),
+            ("webhook-signature", standard_signature(&secret, &event, self.at, &body)),
+            ("webhook-timestamp", self.at.as_secs().to_string()),
+            ("webhook-id", event),
+        ];
+        Ok(WebhookRequest { url, headers, body: Bytes::from(body) })
+    }
+
+    /// The event's bytes as they were committed.
+    fn body(&self, snapshot: &Snapshot) -> Result<Vec<u8>, StoreError> {
+        match &self.row.owed {
+            Owed::Test { body } => Ok(body.clone()),
+            Owed::Event { message, .. } => {
+                let gone = || StoreError::Row { table: Table::Timeline, fault: "an owed event is not there".into() };
+                let key = schema::timeline(self.account, *message, self.row.event);
+                snapshot.get(Table::Timeline, &key)?.ok_or_else(gone)
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! Messages that wait for an address which is being suppressed (contract 6). Whoever suppresses takes their leases
+//! first, so that none of them is on the wire when the transaction ends them; those that are end by their outcome.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::lease::Lease;
+use crate::base::id::{AccountId, MessageId};
+use crate::domain::address::Address;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Op;
+use crate::store::op::waiting::{self, ENDED_MAX, EndWaiting};
+
+/// Messages that wait, and the right to decide over them.
+#[derive(Default)]
+pub(super) struct Leased {
+    /// The messages.
+    pub(super) messages: Vec<MessageId>,
+    /// Their leases, to be kept until the operation is committed.
+    pub(super) leases: Vec<Lease>,
+    /// Whether there may be more of them than one operation ends.
+    pub(super) is_full: bool,
+}
+
+impl Engine {
+    /// Leases the messages to `addresses` that wait and are not on the wire.
+    pub(super) fn lease_waiting<'a>(
+        &self,
+        account: AccountId,
+        addresses: impl IntoIterator<Item = &'a Address>,
+    ) -> Result<Leased, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let mut leased = Leased::default();
+        for address in addresses {
+            let room = ENDED_MAX - leased.messages.len();
+            if room == 0 {
+                break;
+            }
+            for message in waiting::to_address(&snapshot, account, address, room)? {
+                if let Some(lease) = self.leases.take(message) {
+                    leased.messages.push(message);
+                    leased.leases.push(lease);
+                }
+            }
+        }
+        leased.is_full = leased.messages.len() == ENDED_MAX;
+        Ok(leased)
+    }
+
+    /// Ends what waits for addresses that are suppressed by now, in as many operations as it takes.
+    pub(super) async fn end_waiting(&self, account: AccountId, addresses: &[Address]) -> Result<(), StoreError> {
+        let mut before = Vec::new();
+        loop {
+            let Leased { messages, leases, .. } = self.lease_waiting(account, addresses)?;
+            // The same ones again are rows that can't be ended.
+            if messages.is_empty() || messages == before {
+                return Ok(());
+            }
+            before.clone_from(&messages);
+            match self.commit_leased(EndWaiting { account, messages }, leases).await {
+                Ok(()) => {}
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Refused(never)) => match never {},
+            }
+        }
+    }
+
+    /// Commits `op` while `leases` are held. A caller that goes away must not give them back before the commit: a
+    /// worker would send meanwhile.
+    pub(super) async fn commit_leased<O: Op>(
+        &self,
+        op: O,
+        leases: Vec<Lease>,
+    ) -> Result<O::Reply, Stop<O::Refusal>> {
+        let store = Arc::clone(&self.store);
+        let committed = tokio::spawn(async move {
+            let answer = store.commit(op).await;
+            drop(leases);
+            answer
+        });
+        committed.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+    }
+}

@@ -1,0 +1,173 @@
+//! Messages that wait, by their recipient's address: whom suppressing an address ends (contract 6).
+//!
+//! The row of a message stands from its acceptance to its end. The table therefore holds the queue and nothing else:
+//! where mail flows it is a page or two, and writing to it costs little.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::{self, Happening, Subject};
+use super::{Never, Op};
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::domain::address::Address;
+use crate::machine::transfer::{Effect, Input, Wire};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Messages that one operation ends at most.
+pub const ENDED_MAX: usize = 256;
+
+/// Notes that a message to `to` waits.
+pub(super) fn begin(tables: &mut Tables<'_, '_>, account: AccountId, message: MessageId, to: &Address) {
+    tables.put_bytes(Table::Waiting, &schema::waiting(account, &to.match_key(), message), Vec::new());
+}
+
+/// Notes that a message to `to` waits no more, and disarms what it waited for.
+pub(super) fn end(
+    tables: &mut Tables<'_, '_>,
+    account: AccountId,
+    message: MessageId,
+    to: &Address,
+    transfer: &mut TransferRow,
+) {
+    if let Some(due) = transfer.due.take() {
+        tables.disarm(Timer::new(due, TimerKind::Transfer, account, message.0));
+    }
+    tables.remove(Table::Waiting, &schema::waiting(account, &to.match_key(), message));
+}
+
+/// The messages to an address that wait, oldest first, `limit` at most.
+///
+/// # Errors
+/// Those of the store.
+pub fn to_address(
+    read: &impl Read,
+    account: AccountId,
+    address: &Address,
+    limit: usize,
+) -> Result<Vec<MessageId>, StoreError> {
+    let prefix = schema::waiting_for(account, &address.match_key());
+    let keys = read.keys(Table::Waiting, &prefix, &after_prefix(&prefix), Order::Ascending, limit)?;
+    Ok(keys.iter().filter_map(|key| key.last_chunk::<16>()).map(|id| MessageId(Ulid(*id))).collect())
+}
+
+/// Ends messages whose address became suppressed and whose leases the caller holds, so that none is on the wire. Those
+/// that have ended already stay as they are.
+pub(super) fn suppress(
+    tables: &mut Tables<'_, '_>,
+    account: AccountId,
+    messages: &[MessageId],
+) -> Result<(), StoreError> {
+    for id in messages {
+        let key = schema::message(account, *id);
+        let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
+            continue;
+        };
+        withdraw(tables, &Subject { account, id: *id, row: &row }, transfer, Input::RecipientSuppressed(Wire::Idle))?;
+    }
+    Ok(())
+}
+
+/// Ends messages whose address is suppressed already.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EndWaiting {
+    /// The account.
+    pub account: AccountId,
+    /// Messages that wait and whose leases the caller holds.
+    pub messages: Vec<MessageId>,
+}
+
+impl Op for EndWaiting {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        Ok(suppress(tables, self.account, &self.messages)?)
+    }
+}
+
+/// Takes a message that waits out of the queue, for the reason that `input` is. Nothing changes where it has ended.
+pub(super) fn withdraw(
+    tables: &mut Tables<'_, '_>,
+    subject: &Subject<'_>,
+    mut transfer: TransferRow,
+    input: Input,
+) -> Result<(), StoreError> {
+    let next = transfer.state.step(input);
+    if next.state.status() != transfer.state.status() {
+        transfer.status_at = tables.now();
+    }
+    transfer.state = next.state;
+    for effect in next.effects {
+        match effect {
+            Effect::Record(kind) => {
+                event::record(tables, subject, kind, &Happening::default())?;
+            }
+            Effect::StopAttempts => end(tables, subject.account, subject.id, &subject.row.to, &mut transfer),
+            // A withdrawn message is never tried again, and its recipient has done nothing.
+            Effect::ScheduleAttempt | Effect::SuppressRecipient | Effect::RefuseCancel => {}
+        }
+    }
+    tables.put(&schema::message(subject.account, subject.id), &transfer);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::transfer::Status;
+    use crate::store::op::settle_transfer::TransferEnd;
+    use crate::store::op::suppression::{Suppress, Suppression};
+    use crate::store::row::suppression::SuppressionReason;
+    use crate::store::testing::{Sender, TestStore};
+
+    fn suppress(sender: &Sender<'_>, to: &str, waiting: Vec<MessageId>) -> Suppress {
+        let suppression = Suppression::of(to.parse().unwrap(), SuppressionReason::Manual);
+        Suppress { account: sender.account, suppression, waiting }
+    }
+
+    #[test]
+    fn suppressing_an_address_ends_what_waits_for_it_and_nothing_else_in_the_same_transaction() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let messages = ["Ann@example.net", "ann@EXAMPLE.net", "ann@example.net.example.org"].map(|to| sender.accept(to));
+        let waiting = to_address(&test.snapshot(), sender.account, &"ann@example.net".parse().unwrap(), 9).unwrap();
+        assert_eq!(waiting, messages[..2]);
+        test.done(suppress(&sender, "ann@example.net", waiting));
+        let status = |id: MessageId| test.row::<TransferRow>(&sender.key(id)).state.status();
+        assert_eq!(messages.map(status), [Status::Suppressed, Status::Suppressed, Status::Queued]);
+        assert_eq!((test.timers(TimerKind::Transfer).len(), test.count(Table::Waiting, &[])), (1, 1));
+        test.done(EndWaiting { account: sender.account, messages: messages[..2].to_vec() });
+        assert_eq!(test.count(Table::Timeline, &sender.key(messages[0])), 2);
+    }
+
+    #[test]
+    fn a_message_waits_from_its_acceptance_to_its_end() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let message = sender.accept("b@example.net");
+        let deferred = || TransferEnd::Deferred { bounce: None, not_before: None };
+        for (end, left) in [(deferred(), 1), (TransferEnd::Delivered, 0)] {
+            sender.settle(message, end);
+            assert_eq!(test.count(Table::Waiting, &[]), left);
+        }
+    }
+
+    #[test]
+    fn what_was_on_the_wire_ends_when_its_outcome_would_have_it_wait_on() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let message = sender.accept("b@example.net");
+        test.done(suppress(&sender, "b@example.net", vec![]));
+        assert_eq!(test.count(Table::Waiting, &[]), 1);
+        sender.settle(message, TransferEnd::Deferred { bounce: None, not_before: None });
+        let transfer: TransferRow = test.row(&sender.key(message));
+        assert_eq!((transfer.state.status(), transfer.due), (Status::Suppressed, None));
+        assert_eq!(test.count(Table::Waiting, &[]) + test.timers(TimerKind::Transfer).len(), 0);
+        // Queued, deferred, suppressed.
+        assert_eq!(test.count(Table::Timeline, &sender.key(message)), 3);
+    }
+}

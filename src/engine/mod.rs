@@ -26,6 +26,7 @@ pub mod suppressions;
 mod sweep;
 mod transfer;
 pub use transfer::way::{InHouse, Ways};
+pub mod unsubscribe;
 pub mod virtual_clock;
 mod waiting;
 

@@ -8,6 +8,7 @@ pub mod csv;
 pub mod dev;
 pub mod error;
 mod handlers;
+mod html;
 pub mod json;
 pub mod query;
 pub mod route;

@@ -11,14 +11,15 @@ mod tokens;
 
 pub use tally::{Tally, Taken};
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
 use super::Engine;
+use super::accounts::accounts_of_hint;
 use super::lease::Lease;
+use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
@@ -28,7 +29,7 @@ use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::report::{MessageNews, RecordReport};
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -154,23 +155,37 @@ impl Receiver {
             return Ok(Taken::Untied);
         }
         let (mut messages, mut leases, mut kind) = (Vec::new(), Vec::<Lease>::new(), Taken::NoNews);
+        let mut crowded = Vec::new();
         for (path, row) in subjects {
             let Some((taken, news)) = news::of(report, &row, &self.rules) else { continue };
             let lease = self.engine.leases.take_within(path.message, OVERTAKING).await;
             let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
             leases.extend(lease);
-            messages.push(MessageNews { account: path.account, message: path.message, wire, news });
+            let others = if news.suppresses() {
+                self.engine.lease_waiting(path.account, [&row.to])?
+            } else {
+                Leased::default()
+            };
+            leases.extend(others.leases);
+            if others.is_full {
+                crowded.push((path.account, row.to));
+            }
+            let (account, message, others) = (path.account, path.message, others.messages);
+            messages.push(MessageNews { account, message, wire, news, others });
             kind = taken;
         }
         if messages.is_empty() {
             return Ok(kind);
         }
-        match self.engine.store.commit(RecordReport { messages }).await {
-            Ok(0) => Ok(Taken::Repeated),
-            Ok(_) => Ok(kind),
-            Err(Stop::Failed(error)) => Err(error),
+        let heard = match self.engine.commit_leased(RecordReport { messages }, leases).await {
+            Ok(heard) => heard,
+            Err(Stop::Failed(error)) => return Err(error),
             Err(Stop::Refused(never)) => match never {},
+        };
+        for (account, address) in crowded {
+            self.engine.end_waiting(account, &[address]).await?;
         }
+        Ok(if heard == 0 { Taken::Repeated } else { kind })
     }
 
     /// The messages that the report is about, by what proves it: the mailboxes that it came to, else the first token
@@ -209,7 +224,7 @@ impl Receiver {
     /// Checks a token against every account of its hint, and that its message is there.
     fn verify(&self, read: &Snapshot, token: &Parsed) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
         let now = self.engine.clock.now();
-        for account in accounts_of(read, token)? {
+        for account in accounts_of_hint(read, token.account_hint)? {
             match token.verify(account, &self.engine.settings.return_path_key, now) {
                 Ok(path) => {
                     let is_there = read.get(Table::Messages, &schema::message(account, path.message))?.is_some();
@@ -248,16 +263,6 @@ impl Host {
             Self::Of(owner) => *owner == account,
         }
     }
-}
-
-fn accounts_of(read: &impl Read, token: &Parsed) -> Result<Vec<AccountId>, StoreError> {
-    let hint = token.account_hint.0;
-    let mut accounts = Vec::new();
-    read.scan(Table::AccountsByHint, &hint, &after_prefix(&hint), Order::Ascending, &mut |key, _| {
-        accounts.extend(key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))));
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(accounts)
 }
 
 /// Whether the header section alone is larger than any report's.

@@ -13,6 +13,7 @@ pub(super) mod messages;
 pub(super) mod settings;
 mod suppression_list;
 pub(super) mod suppressions;
+pub(super) mod unsubscribe;
 
 use std::str::FromStr;
 

@@ -27,6 +27,7 @@ pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
 pub mod sweep_deliveries;
+pub mod unsubscribe;
 pub mod waiting;
 
 /// A change of the store.

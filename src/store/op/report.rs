@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::event::{self, Happening, Subject};
 use super::suppression::{self, Suppression};
-use super::{Never, Op};
+use super::{Never, Op, waiting};
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventType};
 use crate::machine::transfer::{Effect, Input, Wire};
@@ -18,7 +18,6 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
 use crate::store::schema;
 use crate::store::tables::Tables;
-use crate::store::timer::{Timer, TimerKind};
 
 /// What a report says of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +51,9 @@ pub struct MessageNews {
     pub wire: Wire,
     /// What the report says.
     pub news: News,
+    /// Further messages to the same address that wait and whose leases the caller holds: they end where the report
+    /// suppresses it.
+    pub others: Vec<MessageId>,
 }
 
 /// Records one report.
@@ -93,6 +95,15 @@ impl News {
         }
     }
 
+    /// Whether the recipient's address is suppressed.
+    pub const fn suppresses(&self) -> bool {
+        match self {
+            Self::Bounced { bounce, .. } => bounce.suppressed,
+            Self::Delayed { .. } => false,
+            Self::Complained(_) => true,
+        }
+    }
+
     /// Why the recipient's address is suppressed, where it is.
     fn suppression(&self, message: &MessageRow) -> Option<Suppression> {
         let of = |reason| Suppression::of(message.to.clone(), reason);
@@ -128,7 +139,7 @@ impl MessageNews {
         for effect in &next.effects {
             match effect {
                 Effect::Record(kind) => self.append(tables, &message, *kind)?,
-                Effect::StopAttempts => self.stop_attempts(tables, &mut transfer),
+                Effect::StopAttempts => self.stop_attempts(tables, &message, &mut transfer),
                 // A report never brings an attempt about or answers a cancel; whom it suppresses, it says itself.
                 Effect::ScheduleAttempt | Effect::RefuseCancel | Effect::SuppressRecipient => {}
             }
@@ -137,6 +148,7 @@ impl MessageNews {
         tables.put(&key, &transfer);
         if let Some(suppression) = self.news.suppression(&message) {
             suppression::add(tables, self.account, &Suppression { message: Some(self.message), ..suppression })?;
+            waiting::suppress(tables, self.account, &self.others)?;
         }
         Ok(true)
     }
@@ -158,14 +170,10 @@ impl MessageNews {
     }
 
     /// An attempt that is on the wire keeps its timer: its outcome takes it, and is not lost.
-    fn stop_attempts(&self, tables: &mut Tables<'_, '_>, transfer: &mut TransferRow) {
+    fn stop_attempts(&self, tables: &mut Tables<'_, '_>, row: &MessageRow, transfer: &mut TransferRow) {
         match self.wire {
             Wire::Busy => {}
-            Wire::Idle => {
-                if let Some(due) = transfer.due.take() {
-                    tables.disarm(Timer::new(due, TimerKind::Transfer, self.account, self.message.0));
-                }
-            }
+            Wire::Idle => waiting::end(tables, self.account, self.message, &row.to, transfer),
         }
     }
 }

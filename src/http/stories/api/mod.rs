@@ -9,6 +9,7 @@ mod redelivering;
 mod sending;
 mod settings;
 mod suppressions;
+mod unsubscribing;
 mod webhooks;
 
 use std::collections::HashMap;
@@ -117,6 +118,8 @@ impl World {
             hostname: "mail.example.com".to_owned(),
             bounce_host: "bounces.example.com".to_owned(),
             return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
+            unsubscribe_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([2; 32]) },
+            public_url: Arc::new("https://mail.example.com".to_owned().into()),
             queue_lifetime: 2 * DAY,
             requests_per_minute,
             quota,

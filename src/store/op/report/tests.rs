@@ -7,6 +7,7 @@ use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
+use crate::store::timer::TimerKind;
 
 fn bounce(suppressed: bool) -> Bounce {
     Bounce {
@@ -60,12 +61,12 @@ impl<'a> Story<'a> {
         let (account, message) = (self.sender.account, self.message);
         let due = self.transfer().due.unwrap_or_default();
         let facts = AttemptFacts { smtp_code: Some(250), relay: Some("direct".into()), ..AttemptFacts::default() };
-        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4] })
+        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4], others: vec![] })
     }
 
     fn hear_with(&self, wire: Wire, news: News) -> usize {
         let (account, message) = (self.sender.account, self.message);
-        self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news }] })
+        self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others: vec![] }] })
     }
 
     fn hear(&self, news: News) -> usize {
@@ -195,6 +196,7 @@ fn one_report_may_be_about_several_messages_and_none_that_is_not_there() {
         account: story.sender.account,
         message,
         wire: Wire::Idle,
+        others: vec![],
         news: bounced(false),
     };
     let foreign = about(&one, two.message);

@@ -5,6 +5,9 @@
 
 mod admin;
 mod args;
+mod mail;
+mod mail_args;
+mod session;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -119,6 +122,10 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Webhook(args) => mail::webhook(args, json, console),
+        Command::Suppression(args) => mail::suppression(args, json, console),
+        Command::Message(args) => mail::message(args, json, console),
+        Command::Event(args) => mail::event(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

@@ -35,9 +35,9 @@ pub struct NewKey {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What is to change of an account's settings; absent members stay as they are.
+/// What is to change of an account; absent members stay as they are. The quota is the operator's to change.
 #[derive(Clone, Debug, Default)]
-pub struct SettingsChange {
+pub struct AccountChange {
     /// The account's name.
     pub name: Option<AccountName>,
     /// The zone in which the panel shows times.
@@ -46,6 +46,10 @@ pub struct SettingsChange {
     pub content_retention_days: Option<RetentionDays>,
     /// Whether messages without an unsubscribe URL of their own get the hosted one.
     pub hosted_unsubscribe: Option<bool>,
+    /// Messages in an hour.
+    pub quota_per_hour: Option<u64>,
+    /// Messages in a day.
+    pub quota_per_day: Option<u64>,
 }
 
 /// Why a key is not made.
@@ -95,13 +99,28 @@ impl Engine {
         Ok(Page { rows: rows.into_iter().map(|(_, account)| account).collect(), next })
     }
 
-    /// Changes an account's settings.
+    /// Changes an account's settings or quota.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn change_settings(&self, account: AccountId, change: SettingsChange) -> Result<Account, Stop<NotThere>> {
-        let SettingsChange { name, time_zone, content_retention_days, hosted_unsubscribe } = change;
-        let op = UpdateAccount { account, name, time_zone, content_retention_days, hosted_unsubscribe };
+    pub async fn change_account(&self, account: AccountId, change: AccountChange) -> Result<Account, Stop<NotThere>> {
+        let AccountChange {
+            name,
+            time_zone,
+            content_retention_days,
+            hosted_unsubscribe,
+            quota_per_hour,
+            quota_per_day,
+        } = change;
+        let op = UpdateAccount {
+            account,
+            name,
+            time_zone,
+            content_retention_days,
+            hosted_unsubscribe,
+            quota_per_hour,
+            quota_per_day,
+        };
         self.store.commit(op).await
     }
 

@@ -11,6 +11,7 @@ mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+pub mod follow;
 pub mod lease;
 pub mod listing;
 pub mod messages;
@@ -37,6 +38,7 @@ use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use follow::Streams;
 use lease::Leases;
 use ports::{Clock, Resolve};
 use rates::Rates;
@@ -68,6 +70,8 @@ pub struct Engine {
     pub rates: Rates,
     /// Who may decide over which message.
     pub leases: Leases,
+    /// Who follows the event logs.
+    pub streams: Streams,
     signing: SigningPool,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
@@ -93,6 +97,7 @@ impl Engine {
             settings,
             rates: Rates::default(),
             leases: Leases::default(),
+            streams: Streams::default(),
             signing,
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),

@@ -67,11 +67,7 @@ impl Engine {
 
     /// Commits `op` while `leases` are held. A caller that goes away must not give them back before the commit: a
     /// worker would send meanwhile.
-    pub(super) async fn commit_leased<O: Op>(
-        &self,
-        op: O,
-        leases: Vec<Lease>,
-    ) -> Result<O::Reply, Stop<O::Refusal>> {
+    pub(super) async fn commit_leased<O: Op>(&self, op: O, leases: Vec<Lease>) -> Result<O::Reply, Stop<O::Refusal>> {
         let store = Arc::clone(&self.store);
         let committed = tokio::spawn(async move {
             let answer = store.commit(op).await;

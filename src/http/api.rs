@@ -37,6 +37,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
         scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
+        scoped(&get, "/v1/events/stream", "events.stream", Read, run!(events::stream)),
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
         scoped(&get, "/v1/keys/{id}", "keys.show", Read, run!(keys::show)),
@@ -82,5 +83,6 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
+        operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
     ]
 }

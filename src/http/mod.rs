@@ -7,6 +7,7 @@ pub mod body;
 pub mod csv;
 pub mod dev;
 pub mod error;
+mod event_stream;
 mod handlers;
 mod html;
 pub mod json;

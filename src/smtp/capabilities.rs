@@ -1,6 +1,6 @@
 //! What a server says it can do (RFC 5321 4.1.1.1), as far as it matters for sending.
 
-use super::reply::Reply;
+use super::reply::{Reply, said};
 
 /// The extensions that the server's EHLO answer names. [`Default`] is a server that only knows HELO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl Capabilities {
     pub fn of(reply: &Reply) -> Self {
         let mut capabilities = Self::default();
         for line in reply.lines.iter().skip(1) {
-            let text = String::from_utf8_lossy(line.get(4..).unwrap_or_default());
+            let text = String::from_utf8_lossy(said(line));
             // Some old servers write `SIZE=n`.
             let mut words = text.split(|c: char| c.is_ascii_whitespace() || c == '=').filter(|word| !word.is_empty());
             if let Some(keyword) = words.next() {
@@ -90,6 +90,7 @@ mod tests {
             assert_eq!(of(text), Capabilities { size: true, ..Capabilities::default() });
         }
         assert_eq!(of("250-mx\n250 SIZE=7\n").size_max, Some(7));
+        assert_eq!(of("250-mx\n250SIZE 9\n").size_max, Some(9));
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub fn lookup_failed() -> Bounce {
 
 /// The mail would come back to us.
 pub fn loops_back() -> Bounce {
-    let advice = "Check the domain's MX records: they lead back to this server.";
+    let advice = "Check the domain's records in DNS: its mail would come back to this server.";
     found(BounceKind::Undetermined, Category::RoutingLoop, "5.4.6", BounceSource::Local, "local-loop", advice)
 }
 

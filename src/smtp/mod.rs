@@ -7,6 +7,7 @@ pub mod deadlines;
 pub mod dot;
 pub mod finding;
 pub mod outcome;
+mod pattern;
 pub mod reply;
 pub mod rules;
 pub mod server;

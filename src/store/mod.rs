@@ -2,6 +2,7 @@
 //! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
 //! redb.
 
+pub mod bells;
 pub mod content;
 pub mod error;
 mod gather;
@@ -28,6 +29,7 @@ use std::thread::JoinHandle;
 
 use redb::{Database, ReadableDatabase};
 
+use bells::Bells;
 use content::{Append, Content, Place, PlacedJob, SealedBody};
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
@@ -48,6 +50,7 @@ pub struct Store {
     database: Arc<Database>,
     content: Arc<Content>,
     near: Arc<NearTimers>,
+    bells: Arc<Bells>,
     health: Arc<Health>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
@@ -96,6 +99,11 @@ impl Store {
     /// The timers that are due soon.
     pub const fn near(&self) -> &Arc<NearTimers> {
         &self.near
+    }
+
+    /// The bells of those who follow an account.
+    pub const fn bells(&self) -> &Arc<Bells> {
+        &self.bells
     }
 
     /// Whether the store can still be trusted.

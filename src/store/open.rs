@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, DatabaseError, Durability};
 
+use super::bells::Bells;
 use super::content::{Appender, Content};
 use super::error::StoreError;
 use super::gather::Announced;
@@ -97,6 +98,7 @@ impl Store {
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new());
+        let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
 
         let announced = Announced::default();
@@ -105,6 +107,7 @@ impl Store {
         let writer = Writer {
             database: Arc::clone(&database),
             near: Arc::clone(&near),
+            bells: Arc::clone(&bells),
             health: Arc::clone(&health),
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
@@ -121,6 +124,7 @@ impl Store {
             database,
             content,
             near,
+            bells,
             health,
             master,
             entropy,

@@ -14,7 +14,7 @@ use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
 use super::timer::Timer;
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 type Opened<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
@@ -86,6 +86,7 @@ pub struct Tables<'batch, 'txn> {
     last_id: Ulid,
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
+    told: Vec<AccountId>,
 }
 
 /// What an operation did beside its rows: for the writer, once it succeeded.
@@ -93,11 +94,20 @@ pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
+    pub(super) told: Vec<AccountId>,
 }
 
 impl<'batch, 'txn> Tables<'batch, 'txn> {
     pub(super) fn new(batch: &'batch mut Batch<'txn>, moment: Moment, last_id: Ulid) -> Self {
-        Self { batch, changes: Changes::new(), moment, last_id, armed: Vec::new(), disarmed: Vec::new() }
+        Self {
+            batch,
+            changes: Changes::new(),
+            moment,
+            last_id,
+            armed: Vec::new(),
+            disarmed: Vec::new(),
+            told: Vec::new(),
+        }
     }
 
     /// Wall time of this operation.
@@ -140,12 +150,17 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         self.disarmed.push(timer);
     }
 
+    /// Has the followers of `account` look again after the commit.
+    pub fn tell(&mut self, account: AccountId) {
+        self.told.push(account);
+    }
+
     /// Flushes the overlay into the shared transaction.
     pub(super) fn flush(self) -> Result<Applied, StoreError> {
         for ((table, key), value) in &self.changes {
             self.batch.put(*table, key, value.as_deref())?;
         }
-        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed })
+        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed, told: self.told })
     }
 }
 

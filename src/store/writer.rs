@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
+use super::bells::Bells;
 use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
@@ -18,7 +19,7 @@ use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
 use crate::base::entropy::{self, Entropy};
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 /// How many operations share a sync at most: bounds the wait of the first.
@@ -35,6 +36,7 @@ fn patience(batch: &[Box<dyn Job>]) -> Duration {
 pub(super) struct Writer {
     pub(super) database: Arc<Database>,
     pub(super) near: Arc<NearTimers>,
+    pub(super) bells: Arc<Bells>,
     pub(super) health: Arc<Health>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
@@ -47,6 +49,7 @@ struct Effects {
     /// Without what a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
+    told: BTreeSet<AccountId>,
 }
 
 impl Writer {
@@ -60,6 +63,7 @@ impl Writer {
             };
             if let Ok(effects) = &committed {
                 self.near.committed(&effects.armed, &effects.disarmed);
+                self.bells.ring(&effects.told);
             }
             for job in batch {
                 job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -100,6 +104,7 @@ impl Writer {
             }
             effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
+            effects.told.extend(applied.told);
         }
         Ok(())
     }

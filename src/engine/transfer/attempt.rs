@@ -128,7 +128,7 @@ impl Trial<'_> {
             },
             Err(outcome) => {
                 self.note(&outcome);
-                judge(&outcome, &self.shared.rules)
+                judge(&outcome, &target.host, &self.shared.rules)
             }
         }
     }
@@ -138,7 +138,7 @@ impl Trial<'_> {
         self.facts.mx_ip = Some(target.address.ip().to_string());
         let outcome = session.send(&self.envelope, self.message.clone()).await;
         self.note(&outcome);
-        let verdict = judge(&outcome, &self.shared.rules);
+        let verdict = judge(&outcome, &target.host, &self.shared.rules);
         if session.is_reusable() {
             self.kept = Some(Kept { target, session });
         } else {

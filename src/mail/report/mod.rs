@@ -17,9 +17,6 @@ mod text;
 mod transfer_encoding;
 mod unstructured;
 
-#[cfg(test)]
-mod tests;
-
 pub use delivery::{Action, DeliveryReport, RecipientReport};
 pub use diagnostic::Diagnostic;
 pub use feedback::{FeedbackReport, FeedbackType};

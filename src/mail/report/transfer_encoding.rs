@@ -1,6 +1,6 @@
-//! Content-Transfer-Encoding (RFC 2045 6) undone for the parts of a report. RFC 6522 and RFC 3464 ask for 7bit; gateways
-//! encode all the same. What can't be decoded is skipped or kept as it stands, for the result is only read, never
-//! passed on.
+//! Content-Transfer-Encoding (RFC 2045 6) undone for the parts of a report. RFC 6522 and RFC 3464 ask for 7bit;
+//! gateways encode all the same. What can't be decoded is skipped or kept as it stands, for the result is only read,
+//! never passed on.
 
 use std::borrow::Cow;
 

@@ -44,18 +44,11 @@ const PHRASES: [&str; 28] = [
     "non remis",
     "no se pudo entregar",
 ];
-/// What notices of delays and successes say, in lower case: they are no bounces.
-const OTHERWISE: [&str; 9] = [
-    "delayed",
-    "(delay)",
-    "still being retried",
-    "will be retried",
-    "will continue to try",
-    "will keep trying",
-    "warning:",
-    "(success)",
-    "successful",
-];
+/// What notices of delays say, in subject or text, in lower case: they are no bounces.
+const DELAYS: [&str; 6] =
+    ["delayed", "(delay)", "still being retried", "will be retried", "will continue to try", "will keep trying"];
+/// What subjects of other notices say, in lower case.
+const OTHERWISE: [&str; 3] = ["warning:", "(success)", "successful"];
 /// How subjects of people's own mail begin, in lower case.
 const PERSONAL: [&str; 7] = ["re:", "fw:", "fwd:", "aw:", "wg:", "tr:", "rv:"];
 /// What lines in dashes announce, in lower case, where the returned message follows.
@@ -77,16 +70,17 @@ pub struct UnstructuredBounce {
 pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     let lower = |name: &str| message.value(name).unwrap_or_default().to_lowercase();
     let subject = lower("Subject");
-    if PERSONAL.iter().any(|begin| subject.starts_with(begin)) || says(&subject, &OTHERWISE) {
+    let is_otherwise = says(&subject.replace("unsuccessful", ""), &OTHERWISE) || says(&subject, &DELAYS);
+    if is_otherwise || PERSONAL.iter().any(|begin| subject.starts_with(begin)) {
         return None;
     }
     let words = before_copy(&words(message)?);
     let opening = words.to_lowercase();
-    let is_of_system = says(&lower("From"), &SYSTEMS) || message.value("From").is_none();
+    let is_of_system = says(&lower("From"), &SYSTEMS);
     let is_bounce = message.value("X-Failed-Recipients").is_some()
         || is_qsbmf(&opening)
         || (is_of_system && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));
-    if !is_bounce || says(&opening, &OTHERWISE) {
+    if !is_bounce || says(&opening, &DELAYS) {
         return None;
     }
     let text = text::clipped(&words, TEXT_OCTETS_MAX);

@@ -189,8 +189,8 @@ impl SettleTransfer {
         Ok(())
     }
 
-    /// What was on the wire while its address became suppressed ends by its outcome; where that is another wait, it ends
-    /// now.
+    /// What was on the wire while its address became suppressed ends by its outcome; where that is another wait, it
+    /// ends now.
     fn end_where_suppressed_meanwhile(
         &self,
         tables: &mut Tables<'_, '_>,

@@ -226,7 +226,8 @@ mod tests {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         let list: Vec<_> = (0..IMPORTED_MAX + 2).map(|n| manual(&format!("a{}@example.net", n / 2))).collect();
-        let import = |slice: &[Suppression]| ImportSuppressions { account, suppressions: slice.to_vec(), waiting: vec![] };
+        let import =
+            |slice: &[Suppression]| ImportSuppressions { account, suppressions: slice.to_vec(), waiting: vec![] };
         let imported: usize = list.chunks(IMPORTED_MAX).map(|slice| test.done(import(slice))).sum();
         assert_eq!(imported, IMPORTED_MAX / 2 + 1);
         assert_eq!(test.count(Table::SuppressionsById, &[]), imported);

@@ -118,7 +118,8 @@ mod tests {
     }
 
     fn rows(test: &TestStore) -> [usize; 4] {
-        [Table::Deliveries, Table::DeliveriesByEndpoint, Table::Attempts, Table::Parked].map(|table| test.count(table, &[]))
+        [Table::Deliveries, Table::DeliveriesByEndpoint, Table::Attempts, Table::Parked]
+            .map(|table| test.count(table, &[]))
     }
 
     fn deliver(test: &TestStore, account: AccountId, delivery: DeliveryId) {

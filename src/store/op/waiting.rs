@@ -133,7 +133,8 @@ mod tests {
     fn suppressing_an_address_ends_what_waits_for_it_and_nothing_else_in_the_same_transaction() {
         let test = TestStore::new();
         let sender = test.sender();
-        let messages = ["Ann@example.net", "ann@EXAMPLE.net", "ann@example.net.example.org"].map(|to| sender.accept(to));
+        let messages =
+            ["Ann@example.net", "ann@EXAMPLE.net", "ann@example.net.example.org"].map(|to| sender.accept(to));
         let waiting = to_address(&test.snapshot(), sender.account, &"ann@example.net".parse().unwrap(), 9).unwrap();
         assert_eq!(waiting, messages[..2]);
         test.done(suppress(&sender, "ann@example.net", waiting));

@@ -3,11 +3,16 @@
 
 mod account;
 mod domains;
+mod idempotency;
+mod limits;
 mod lists;
+mod matrix;
+mod order;
 mod records;
 mod redelivering;
 mod sending;
 mod settings;
+mod streaming;
 mod suppressions;
 mod unsubscribing;
 mod webhooks;
@@ -29,6 +34,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::domain::stream::Stream;
 use crate::engine::accounts::NewKey;
+use crate::engine::follow::Streams;
 use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
@@ -52,6 +58,14 @@ impl Clock for SetClock {
     }
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Relaxed))
+    }
+    /// Whoever sets it tells nobody, so it is looked at again and again.
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            while self.now() < at {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
     }
 }
 
@@ -91,6 +105,7 @@ impl Resolve for Names {
 
 /// A service with one account, its key, and a verified domain of each stream.
 struct World {
+    address: SocketAddr,
     client: Client<TcpStream>,
     engine: Arc<Engine>,
     clock: SetClock,
@@ -107,6 +122,10 @@ impl World {
     }
 
     async fn with(quota: QuotaLimits, requests_per_minute: u32) -> Self {
+        Self::serving(quota, requests_per_minute, HttpLimits::default(), Streams::default()).await
+    }
+
+    async fn serving(quota: QuotaLimits, requests_per_minute: u32, http: HttpLimits, streams: Streams) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
@@ -127,18 +146,20 @@ impl World {
             min_free_octets: 0,
             signing_threads: 1,
         };
-        let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
+        let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
+        engine.streams = streams;
         let engine = Arc::new(engine);
         let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
         let router = Router::new(routes()).unwrap();
-        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
-        let mut server = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
+        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, limits);
+        let mut server = HttpServer::new(Arc::new(service), http);
         let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
         server.listen_unix(&directory.path().join("admin.sock")).unwrap();
         let client = Client::open(address).await;
         let account = engine.create_account("Acme".parse().unwrap(), None, engine.settings.quota).await.unwrap().id;
         let key = String::new();
-        let mut world = Self { client, engine, clock, names, account, key, _server: server, directory };
+        let mut world = Self { address, client, engine, clock, names, account, key, _server: server, directory };
         world.key = world.new_key(account, None, Scopes::ALL).await;
         for (name, stream) in [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)] {
             world.engine.create_verified_domain(account, name.parse().unwrap(), stream).await.unwrap();

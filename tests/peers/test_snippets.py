@@ -1,0 +1,93 @@
+"""The README's ways of verifying a webhook's signature, each run as it stands there, over the same questions."""
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.roots import missing
+
+README = Path(__file__).parents[2] / "README.md"
+SECRET = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k="
+BODY = '{"id":"evt_1","type":"delivered","subject":"Grüße \u2028 €"}'.encode()
+
+
+def snippet(language):
+    found = re.search(rf"^```{language}\n(.*?\bverify\b.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert found, f"the README shows no verification in {language}"
+    return found.group(1)
+
+
+def header(t, secret=SECRET, body=BODY):
+    return f"t={t},v1={hmac.new(secret.encode(), f'{t}.'.encode() + body, hashlib.sha256).hexdigest()}"
+
+
+def questions():
+    """Secret, header and body, and whether they are to be believed."""
+    now = int(time.time())
+    good = header(now)
+    return [
+        (SECRET, good, BODY, True),
+        (SECRET, header(now - 280), BODY, True),
+        (SECRET, header(now - 310), BODY, False),
+        (SECRET, header(now + 310), BODY, False),
+        (SECRET, good, BODY + b" ", False),
+        ("whsec_other", good, BODY, False),
+        (SECRET, good[:-1] + ("0" if good[-1] != "0" else "1"), BODY, False),
+        (SECRET, good.replace("v1=", "v0="), BODY, False),
+        (SECRET, good.replace("t=", "t=1"), BODY, False),
+        (SECRET, good.split(",")[0], BODY, False),
+        (SECRET, good.split(",")[1], BODY, False),
+        (SECRET, "", BODY, False),
+    ]
+
+
+# Each reads questions as JSON lines and answers "true" or "false" for each.
+RUNNERS = {
+    "python": (
+        [sys.executable],
+        ".py",
+        "\nimport base64, json, sys\nfor line in sys.stdin:\n    s, h, b = json.loads(line)\n"
+        "    print(str(verify(s, h, base64.b64decode(b))).lower())\n",
+    ),
+    "js": (
+        ["node"],
+        ".cjs",
+        '\nfor (const line of require("node:fs").readFileSync(0, "utf8").trim().split("\\n")) {\n'
+        '  const [s, h, b] = JSON.parse(line);\n  console.log(String(verify(s, h, Buffer.from(b, "base64"))));\n}\n',
+    ),
+    "php": (
+        ["php"],
+        ".php",
+        "\nwhile (($line = fgets(STDIN)) !== false) {\n    [$s, $h, $b] = json_decode($line);\n"
+        "    echo verify($s, $h, base64_decode($b)) ? \"true\\n\" : \"false\\n\";\n}\n",
+    ),
+    "ruby": (
+        ["ruby"],
+        ".rb",
+        '\nrequire "json"\nSTDIN.each_line do |line|\n  s, h, b = JSON.parse(line)\n'
+        '  puts verify(s, h, b.unpack1("m"))\nend\n',
+    ),
+}
+
+
+@pytest.mark.parametrize("language", RUNNERS)
+def test_a_snippet_believes_only_what_is_fresh_and_genuine(language, workdir):
+    command, suffix, loop = RUNNERS[language]
+    if shutil.which(command[0]) is None:
+        missing(command[0])
+    program = workdir / f"verify{suffix}"
+    program.write_text(("<?php\n" if language == "php" else "") + snippet(language) + loop)
+    asked = questions()
+    lines = "".join(json.dumps([s, h, base64.b64encode(b).decode()]) + "\n" for s, h, b, _ in asked)
+    ran = subprocess.run([*command, str(program)], input=lines, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.split() == [str(believed).lower() for *_, believed in asked]

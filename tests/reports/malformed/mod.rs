@@ -1,0 +1,88 @@
+//! Messages that break the rules, each by its name and with what it is taken for: a fault may cost a report its
+//! details or its standing, and never makes a bounce or a complaint of what is none.
+
+mod delivery;
+mod feedback;
+mod mime;
+mod plain;
+
+use postrider::mail::report::Report;
+
+use crate::laws;
+
+/// What a message is taken for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Delivery,
+    Feedback,
+    AutoReply,
+    /// Undetermined: it suppresses nobody.
+    Bounce,
+    Unknown,
+}
+
+/// A malformed message.
+pub(crate) struct Malformed {
+    pub(crate) name: String,
+    pub(crate) message: Vec<u8>,
+    kind: Kind,
+}
+
+impl Malformed {
+    fn new(name: &str, message: &str, kind: Kind) -> Self {
+        // An octet that is no UTF-8 can't stand in a table of texts: this character stands for it.
+        let message = message.replace('\n', "\r\n").bytes().collect::<Vec<u8>>();
+        let marker = "¿".as_bytes();
+        let mut octets = Vec::with_capacity(message.len());
+        let mut rest = message.as_slice();
+        while let Some((first, after)) = rest.split_first() {
+            if let Some(after) = rest.strip_prefix(marker) {
+                octets.push(0xff);
+                rest = after;
+            } else {
+                octets.push(*first);
+                rest = after;
+            }
+        }
+        Self { name: name.to_owned(), message: octets, kind }
+    }
+}
+
+/// One fault in a good message: a name, what is replaced by what, and what the message is taken for then.
+type Fault<'t> = (&'t str, &'t str, &'t str, Kind);
+
+fn with_faults(good: &str, faults: &[Fault<'_>]) -> Vec<Malformed> {
+    let one = |(name, from, to, kind): &Fault<'_>| {
+        assert_eq!(good.matches(from).count(), 1, "{name}: what is to be replaced must stand there once");
+        Malformed::new(name, &good.replace(from, to), *kind)
+    };
+    faults.iter().map(one).collect()
+}
+
+/// Every malformed message.
+pub(crate) fn all() -> Vec<Malformed> {
+    [delivery::all(), feedback::all(), mime::all(), plain::all()].into_iter().flatten().collect()
+}
+
+fn kind(report: &Report) -> Kind {
+    match report {
+        Report::Delivery(_) => Kind::Delivery,
+        Report::Feedback(_) => Kind::Feedback,
+        Report::AutoReply => Kind::AutoReply,
+        Report::Unknown(Some(_)) => Kind::Bounce,
+        Report::Unknown(None) => Kind::Unknown,
+    }
+}
+
+#[test]
+fn a_malformed_message_is_taken_for_what_it_surely_is() {
+    let all = all();
+    let mut names: Vec<_> = all.iter().map(|malformed| malformed.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.len() == all.len() && all.len() >= 200, "{} names of {} messages", names.len(), all.len());
+    let found = all.iter().map(|malformed| (malformed, kind(&laws::check(&malformed.message))));
+    let wrong: Vec<_> = found.filter(|(malformed, found)| malformed.kind != *found).collect();
+    let list: String = wrong.iter().map(|(m, found)| format!("\n{}: {found:?}, not {:?}", m.name, m.kind)).collect();
+    assert!(wrong.is_empty(), "{list}");
+}

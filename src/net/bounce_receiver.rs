@@ -107,3 +107,14 @@ impl MailHandler for Handler {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_committed_is_never_taken_and_may_come_again() {
+        for (error, code) in [(StoreError::Closed, 421), (StoreError::Full, 451), (StoreError::Panicked, 451)] {
+            assert_eq!(failed(&error).code(), code, "{error}");
+        }
+    }
+}

@@ -50,8 +50,8 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
     Ok(Arc::new(config))
 }
 
-/// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is not
-/// turned away for it.
+/// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is
+/// not turned away for it.
 pub fn for_mail(config: &ServerConfig) -> ServerConfig {
     let mut config = config.clone();
     config.alpn_protocols.clear();
@@ -71,9 +71,7 @@ pub fn self_signed(hostname: &str) -> Result<ServerConfig, TlsFault> {
     };
     let made = rcgen::generate_simple_self_signed(vec![hostname.to_owned()]).map_err(|why| fault(why.to_string()))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    builder()
-        .with_single_cert(vec![made.cert.der().clone()], key.into())
-        .map_err(|why| fault(why.to_string()))
+    builder().with_single_cert(vec![made.cert.der().clone()], key.into()).map_err(|why| fault(why.to_string()))
 }
 
 fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {

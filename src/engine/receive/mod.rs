@@ -3,13 +3,15 @@
 //! The listener asks [`Receiver::mailbox`] at every RCPT and gives [`Receiver::receive`] the message; it answers 250
 //! only when that has returned, which is after the commit. Nothing is ever sent from here: no relay, no bounce.
 
+mod mailbox;
 mod news;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod tokens;
 
-pub use tally::{Tally, Taken};
+pub use mailbox::{Mailbox, NotOurs};
+pub use tally::{Taken, Tally};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,53 +19,26 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::Engine;
-use super::accounts::accounts_of_hint;
 use super::lease::Lease;
 use super::waiting::Leased;
-use crate::base::id::{AccountId, Ulid};
-use crate::domain::hostname::DomainName;
-use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
+use crate::base::id::AccountId;
+use crate::domain::address::Address;
+use crate::domain::return_path::ReturnPath;
 use crate::machine::transfer::Wire;
-use crate::mail::feedback::FEEDBACK_MAILBOX;
 use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::report::{MessageNews, RecordReport};
+use crate::store::op::report::{MessageNews, News, RecordReport};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
-use crate::store::schema::{self, Table};
-use crate::store::snapshot::Snapshot;
+use crate::store::schema;
 
-/// Mailboxes that RFC 2142 asks for; people read them elsewhere.
-const PEOPLES_MAILBOXES: [&str; 2] = ["postmaster", "abuse"];
 /// Messages that are read at once; the others wait in their connections, which are counted.
 const READING_MAX: usize = 4;
 /// Octets of a header section (contract 6).
 const HEADER_OCTETS_MAX: usize = 64 * 1024;
 /// How long a report waits for the outcome of the attempt that it overtook, so that the timeline tells them in order.
 const OVERTAKING: Duration = Duration::from_secs(5);
-
-/// A mailbox of ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mailbox {
-    /// The return path of a message.
-    ReturnPath(ReturnPath),
-    /// Where mailbox providers send complaints.
-    Feedback,
-    /// For people.
-    People,
-}
-
-/// Why an address is no mailbox of ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NotOurs {
-    /// Its host is another's: we relay for nobody.
-    Host,
-    /// There is no such mailbox; a token that is not ours looks the same.
-    Mailbox,
-    /// A return path whose time is over.
-    Expired,
-}
 
 /// Why a message is not taken.
 #[derive(Debug)]
@@ -93,31 +68,6 @@ impl Receiver {
     /// A receiver that judges what reports say by `rules`, as live answers are.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
         Self { engine, rules, reading: Semaphore::new(READING_MAX), tally: Tally::default() }
-    }
-
-    /// Which mailbox an address is. The bare `<Postmaster>` of RFC 5321 4.5.1 has an empty domain.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn mailbox(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
-        let is_peoples = PEOPLES_MAILBOXES.iter().any(|name| local.eq_ignore_ascii_case(name));
-        if domain.is_empty() && is_peoples {
-            return Ok(Ok(Mailbox::People));
-        }
-        let snapshot = self.engine.store.snapshot()?;
-        let Some(host) = self.host(&snapshot, domain)? else { return Ok(Err(NotOurs::Host)) };
-        if is_peoples {
-            return Ok(Ok(Mailbox::People));
-        }
-        if local.eq_ignore_ascii_case(FEEDBACK_MAILBOX) {
-            return Ok(Ok(Mailbox::Feedback));
-        }
-        let Ok(parsed) = return_path::decode(local) else { return Ok(Err(NotOurs::Mailbox)) };
-        Ok(match self.verify(&snapshot, &parsed)? {
-            Ok(path) if host.is_for(path.account) => Ok(Mailbox::ReturnPath(path)),
-            Ok(_) | Err(InvalidReturnPath::Malformed | InvalidReturnPath::Forged) => Err(NotOurs::Mailbox),
-            Err(InvalidReturnPath::Expired) => Err(NotOurs::Expired),
-        })
     }
 
     /// Takes a message for `mailboxes`: when this returns, what it reports is on the disk.
@@ -154,47 +104,59 @@ impl Receiver {
         if subjects.is_empty() {
             return Ok(Taken::Untied);
         }
-        let (mut messages, mut leases, mut kind) = (Vec::new(), Vec::<Lease>::new(), Taken::NoNews);
-        let mut crowded = Vec::new();
+        // Shared by all, for while one waits the others' leases are held.
+        let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
+        let mut record = Record::default();
+        let mut kind = Taken::NoNews;
         for (path, row) in subjects {
             let Some((taken, news)) = news::of(report, &row, &self.rules) else { continue };
-            let lease = self.engine.leases.take_within(path.message, OVERTAKING).await;
-            let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
-            leases.extend(lease);
-            let others = if news.suppresses() {
-                self.engine.lease_waiting(path.account, [&row.to])?
-            } else {
-                Leased::default()
-            };
-            leases.extend(others.leases);
-            if others.is_full {
-                crowded.push((path.account, row.to));
-            }
-            let (account, message, others) = (path.account, path.message, others.messages);
-            messages.push(MessageNews { account, message, wire, news, others });
+            self.add(&mut record, path, row, news, patience).await?;
             kind = taken;
         }
-        if messages.is_empty() {
+        if record.messages.is_empty() {
             return Ok(kind);
         }
-        let heard = match self.engine.commit_leased(RecordReport { messages }, leases).await {
-            Ok(heard) => heard,
-            Err(Stop::Failed(error)) => return Err(error),
-            Err(Stop::Refused(never)) => match never {},
-        };
-        for (account, address) in crowded {
-            self.engine.end_waiting(account, &[address]).await?;
+        let Record { messages, leases, crowded } = record;
+        let heard = self.engine.commit_leased(RecordReport { messages }, leases).await;
+        for (account, addresses) in crowded {
+            self.engine.end_waiting(account, &addresses).await?;
         }
-        Ok(if heard == 0 { Taken::Repeated } else { kind })
+        match heard {
+            Ok(0) => Ok(Taken::Repeated),
+            Ok(_) => Ok(kind),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Refused(never)) => match never {},
+        }
+    }
+
+    /// Adds what the report says of one message, with the right to decide over it and over what its suppression ends.
+    async fn add(
+        &self,
+        record: &mut Record,
+        path: ReturnPath,
+        row: MessageRow,
+        news: News,
+        patience: Duration,
+    ) -> Result<(), StoreError> {
+        let ReturnPath { account, message } = path;
+        let lease = self.engine.leases.take_within(message, patience).await;
+        let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
+        record.leases.extend(lease);
+        let mut others = Leased::default();
+        if news.suppresses() {
+            others = self.engine.lease_waiting(account, [&row.to])?;
+        }
+        if others.is_full {
+            record.crowded.push((account, [row.to]));
+        }
+        record.leases.extend(others.leases);
+        record.messages.push(MessageNews { account, message, wire, news, others: others.messages });
+        Ok(())
     }
 
     /// The messages that the report is about, by what proves it: the mailboxes that it came to, else the first token
     /// of ours in what it returns. In the order of their identifiers, so that no two reports wait for each other.
-    fn subjects(
-        &self,
-        mailboxes: &[Mailbox],
-        report: &Report,
-    ) -> Result<Vec<(ReturnPath, MessageRow)>, StoreError> {
+    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<Vec<(ReturnPath, MessageRow)>, StoreError> {
         let snapshot = self.engine.store.snapshot()?;
         let mut paths: Vec<ReturnPath> = mailboxes
             .iter()
@@ -220,49 +182,16 @@ impl Receiver {
         }
         Ok(subjects)
     }
-
-    /// Checks a token against every account of its hint, and that its message is there.
-    fn verify(&self, read: &Snapshot, token: &Parsed) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
-        let now = self.engine.clock.now();
-        for account in accounts_of_hint(read, token.account_hint)? {
-            match token.verify(account, &self.engine.settings.return_path_key, now) {
-                Ok(path) => {
-                    let is_there = read.get(Table::Messages, &schema::message(account, path.message))?.is_some();
-                    return Ok(if is_there { Ok(path) } else { Err(InvalidReturnPath::Forged) });
-                }
-                Err(InvalidReturnPath::Expired) => return Ok(Err(InvalidReturnPath::Expired)),
-                Err(InvalidReturnPath::Malformed | InvalidReturnPath::Forged) => {}
-            }
-        }
-        Ok(Err(InvalidReturnPath::Forged))
-    }
-
-    /// Whose host `domain` is, where it is ours: the bounce host, or `rp.<domain>` of a domain that may be sent from.
-    fn host(&self, read: &impl Read, domain: &str) -> Result<Option<Host>, StoreError> {
-        let Ok(name) = domain.parse::<DomainName>() else { return Ok(None) };
-        if name.as_str() == self.engine.settings.bounce_host {
-            return Ok(Some(Host::Everyones));
-        }
-        let Some(sending) = name.as_str().strip_prefix("rp.") else { return Ok(None) };
-        let owner = read.get(Table::DomainOwners, sending.as_bytes())?;
-        let account = owner.as_deref().and_then(|key| key.first_chunk::<16>());
-        Ok(account.map(|account| Host::Of(AccountId(Ulid(*account)))))
-    }
 }
 
-/// Whose messages have their return paths at a host.
-enum Host {
-    Everyones,
-    Of(AccountId),
-}
-
-impl Host {
-    fn is_for(&self, account: AccountId) -> bool {
-        match self {
-            Self::Everyones => true,
-            Self::Of(owner) => *owner == account,
-        }
-    }
+/// What is to be recorded of one report.
+#[derive(Default)]
+struct Record {
+    messages: Vec<MessageNews>,
+    /// Kept until the commit.
+    leases: Vec<Lease>,
+    /// Addresses for which more waits than one operation ends.
+    crowded: Vec<(AccountId, [Address; 1])>,
 }
 
 /// Whether the header section alone is larger than any report's.

@@ -39,14 +39,14 @@ fn of_delivery(report: &DeliveryReport, row: &MessageRow, rules: &Rules) -> Opti
     let considered = of_recipient(&report.recipients, &row.to);
     let first = |action| considered.iter().find(|recipient| recipient.action == action);
     if let Some(failed) = first(Action::Failed) {
-        let mut bounce = explained(failed, rules);
+        let mut bounce = explained(report, failed, rules);
         // An alias of which some got the message is an address that works.
         let all_failed = considered.iter().all(|recipient| recipient.action == Action::Failed);
         bounce.suppressed &= all_failed;
         return Some((Taken::Bounced, News::Bounced { facts: facts(report, failed), bounce }));
     }
     let delayed = first(Action::Delayed)?;
-    let bounce = Bounce { suppressed: false, ..explained(delayed, rules) };
+    let bounce = Bounce { suppressed: false, ..explained(report, delayed, rules) };
     Some((Taken::Delayed, News::Delayed { facts: facts(report, delayed), bounce }))
 }
 
@@ -62,12 +62,13 @@ fn of_recipient<'r>(blocks: &'r [RecipientReport], to: &Address) -> Vec<&'r Reci
 }
 
 /// What the receiver's own words mean; the status is the reporting server's reading of them.
-fn explained(recipient: &RecipientReport, rules: &Rules) -> Bounce {
+fn explained(report: &DeliveryReport, recipient: &RecipientReport, rules: &Rules) -> Bounce {
     let diagnostic = recipient.diagnostic.as_ref();
     let code = diagnostic.and_then(|diagnostic| diagnostic.smtp_code).filter(|code| *code >= 400);
     let enhanced = diagnostic.and_then(|diagnostic| diagnostic.enhanced).or(recipient.status);
     let words = diagnostic.map(|diagnostic| words_of(&diagnostic.sentence())).unwrap_or_default();
-    let bounce = rules.explain(Refusal { code, enhanced, words: &words }, BounceSource::Dsn);
+    let host = host(report, recipient);
+    let bounce = rules.explain(Refusal { host, code, enhanced, words: &words }, BounceSource::Dsn);
     let promised_more = code.map_or_else(|| enhanced.is_none_or(|code| code.class != 5), |code| code < 500);
     if recipient.action == Action::Failed && promised_more {
         return Bounce { advice: GAVE_UP.to_owned(), ..bounce };
@@ -81,9 +82,14 @@ fn facts(report: &DeliveryReport, recipient: &RecipientReport) -> AttemptFacts {
         smtp_code: diagnostic.and_then(|diagnostic| diagnostic.smtp_code),
         smtp_enhanced_code: text_of(diagnostic.and_then(|diagnostic| diagnostic.enhanced).or(recipient.status)),
         smtp_response: diagnostic.map(|Diagnostic { text, .. }| text.clone()),
-        mx_host: recipient.remote_mta.clone().or_else(|| report.reporting_mta.clone()),
+        mx_host: host(report, recipient).map(str::to_owned),
         ..AttemptFacts::default()
     }
+}
+
+/// The server that refused; where none is named, the one that reports did.
+fn host<'r>(report: &'r DeliveryReport, recipient: &'r RecipientReport) -> Option<&'r str> {
+    recipient.remote_mta.as_deref().or(report.reporting_mta.as_deref())
 }
 
 fn text_of(code: Option<EnhancedCode>) -> Option<String> {
@@ -92,7 +98,8 @@ fn text_of(code: Option<EnhancedCode>) -> Option<String> {
 
 /// A bounce in a program's own words is a guess: it is told, and nobody is suppressed for it.
 fn of_unstructured(said: &UnstructuredBounce, rules: &Rules) -> News {
-    let refusal = Refusal { code: said.smtp_code, enhanced: said.enhanced, words: &words_of(&said.text) };
+    let words = words_of(&said.text);
+    let refusal = Refusal { host: None, code: said.smtp_code, enhanced: said.enhanced, words: &words };
     let guess = rules.explain(refusal, BounceSource::Dsn);
     let bounce = Bounce { kind: BounceKind::Undetermined, suppressed: false, ..guess };
     let facts = AttemptFacts {

@@ -140,11 +140,11 @@ fn quota_exceeded(api: &Api, caller: &Caller, exhausted: QuotaExhausted) -> Resu
     Ok(with_quota(error.answer(), &quota))
 }
 
-/// Why an address is suppressed, in one word.
+/// Why an address is suppressed, and since when.
 fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
     let key = schema::named(caller.account, match_key.as_bytes());
     let row: Option<SuppressionRow> = api.engine.store.snapshot()?.row(&key)?;
-    Ok(row.map_or("listed", |row| row.reason.as_str()).to_owned())
+    Ok(row.map_or_else(|| "listed".to_owned(), |row| format!("{} since {}", row.reason.as_str(), row.created_at)))
 }
 
 fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::capture::Capture;
+use super::reporter::{Kind, Reporter, Subject};
 use super::routes::{DevRoutes, Scope};
 use super::silent::SilentListener;
-use super::reporter::{Kind, Reporter, Subject};
 use super::simulator::{self, HOSTNAME, Outcome, Simulator};
 use crate::engine::ports::BoxFuture;
 use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, MailHandler, SmtpListener};

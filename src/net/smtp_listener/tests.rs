@@ -107,6 +107,15 @@ async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
 }
 
 #[tokio::test]
+async fn listeners_that_share_a_gate_share_its_count() {
+    let config = ListenerConfig { gate: Gate::new(10, 1), ..config() };
+    let (one, two) = (listen(config.clone()).await, listen(config).await);
+    let mut first = client_of(&one).await;
+    assert!(first.hear().await.starts_with("220 "));
+    assert!(client_of(&two).await.hear().await.starts_with("421 4.7.0 "));
+}
+
+#[tokio::test]
 async fn a_client_that_says_nothing_is_sent_away_after_the_commands_deadline() {
     let deadlines = Deadlines { command: MOMENT, ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;

@@ -179,3 +179,16 @@ fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
     assert_eq!(near.state().horizon, timer(3));
     assert_eq!(near.take_due(now, 9).timers, [timer(0), timer(1), timer(2)]);
 }
+
+#[test]
+fn nothing_is_settled_while_work_beside_the_timers_is_held() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().near();
+    assert!(near.is_settled(START));
+    let (one, two) = (near.hold(), near.hold());
+    drop(one);
+    assert!(!near.is_settled(START));
+    drop(two);
+    assert!(near.is_settled(START));
+}

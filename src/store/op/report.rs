@@ -51,8 +51,7 @@ pub struct MessageNews {
     pub wire: Wire,
     /// What the report says.
     pub news: News,
-    /// Further messages to the same address that wait and whose leases the caller holds: they end where the report
-    /// suppresses it.
+    /// Further messages to the same address, whose leases the caller holds: they end where this suppresses it.
     pub others: Vec<MessageId>,
 }
 
@@ -95,7 +94,7 @@ impl News {
         }
     }
 
-    /// Whether the recipient's address is suppressed.
+    /// Whether the recipient's address is suppressed for it.
     pub const fn suppresses(&self) -> bool {
         match self {
             Self::Bounced { bounce, .. } => bounce.suppressed,
@@ -106,16 +105,15 @@ impl News {
 
     /// Why the recipient's address is suppressed, where it is.
     fn suppression(&self, message: &MessageRow) -> Option<Suppression> {
-        let of = |reason| Suppression::of(message.to.clone(), reason);
-        match self {
-            Self::Bounced { facts, bounce } if bounce.suppressed => Some(Suppression {
-                smtp_code: facts.smtp_code,
-                smtp_response: facts.smtp_response.clone(),
-                ..of(SuppressionReason::Bounce)
-            }),
-            Self::Bounced { .. } | Self::Delayed { .. } => None,
-            Self::Complained(_) => Some(of(SuppressionReason::Complaint)),
-        }
+        let (reason, facts) = match self {
+            Self::Bounced { facts, .. } | Self::Delayed { facts, .. } => (SuppressionReason::Bounce, Some(facts)),
+            Self::Complained(_) => (SuppressionReason::Complaint, None),
+        };
+        self.suppresses().then(|| Suppression {
+            smtp_code: facts.and_then(|facts| facts.smtp_code),
+            smtp_response: facts.and_then(|facts| facts.smtp_response.clone()),
+            ..Suppression::of(message.to.clone(), reason)
+        })
     }
 }
 
@@ -144,7 +142,6 @@ impl MessageNews {
                 Effect::ScheduleAttempt | Effect::RefuseCancel | Effect::SuppressRecipient => {}
             }
         }
-        // Before the suppression, which ends what else waits for the address and must find this one ended.
         tables.put(&key, &transfer);
         if let Some(suppression) = self.news.suppression(&message) {
             suppression::add(tables, self.account, &Suppression { message: Some(self.message), ..suppression })?;

@@ -100,7 +100,7 @@ impl Op for SettleTransfer {
                 return Ok(Settled::Recorded);
             }
             TransferEnd::Over => {
-                transfer.due = None;
+                waiting::end(tables, self.account, self.message, &message.to, &mut transfer);
                 tables.put(&key, &transfer);
                 return Ok(Settled::Recorded);
             }
@@ -155,10 +155,9 @@ impl SettleTransfer {
             TransferEnd::Delivered | TransferEnd::Deferred { .. } | TransferEnd::Bounced(_) | TransferEnd::Crashed => {
                 true
             }
-            TransferEnd::GaveUp(_)
-            | TransferEnd::Suppressed
-            | TransferEnd::Postponed { .. }
-            | TransferEnd::Over => false,
+            TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Over => {
+                false
+            }
         }
     }
 

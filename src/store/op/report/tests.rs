@@ -57,6 +57,11 @@ impl<'a> Story<'a> {
         story
     }
 
+    /// Another message of the same sender.
+    fn another(&self) -> Self {
+        Self { message: self.sender.accept("c@example.net"), ..*self }
+    }
+
     fn settle(&self, end: TransferEnd) -> Settled {
         let (account, message) = (self.sender.account, self.message);
         let due = self.transfer().due.unwrap_or_default();
@@ -145,7 +150,7 @@ fn a_delay_is_told_once_and_leaves_status_and_attempts() {
     assert_eq!(story.types(), ["queued", "delivered", "deferred"]);
     assert_eq!(story.transfer().state.status(), Status::Delivered);
 
-    let waiting = Story::of(&test);
+    let waiting = story.another();
     waiting.hear(delayed());
     assert!(waiting.transfer().due.is_some() && test.timers(TimerKind::Transfer).len() == 1);
 }
@@ -191,16 +196,31 @@ fn what_crashed_on_the_wire_after_its_report_is_over_without_another_attempt() {
 #[test]
 fn one_report_may_be_about_several_messages_and_none_that_is_not_there() {
     let test = TestStore::new();
-    let (one, two) = (Story::delivered(&test), Story::delivered(&test));
+    let one = Story::delivered(&test);
+    let two = one.another();
     let about = |story: &Story<'_>, message| MessageNews {
         account: story.sender.account,
         message,
         wire: Wire::Idle,
         others: vec![],
         news: bounced(false),
+        others: vec![],
     };
-    let foreign = about(&one, two.message);
-    let messages = vec![about(&one, one.message), foreign, about(&two, two.message)];
+    let unknown = about(&one, MessageId::default());
+    let messages = vec![about(&one, one.message), unknown, about(&two, two.message)];
     assert_eq!(test.done(RecordReport { messages }), 2);
-    assert_eq!((one.types().len(), two.types().len()), (3, 3));
+    assert_eq!((one.types().len(), two.types()), (3, vec!["queued".to_owned(), "bounced".to_owned()]));
+}
+
+#[test]
+fn what_else_waits_for_the_address_ends_in_the_same_transaction() {
+    for (news, left) in [(bounced(true), Status::Suppressed), (bounced(false), Status::Queued)] {
+        let test = TestStore::new();
+        let story = Story::delivered(&test);
+        let waiting = Story { message: story.sender.accept("b@EXAMPLE.net"), ..story };
+        let (account, message) = (story.sender.account, story.message);
+        let news = MessageNews { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
+        test.done(RecordReport { messages: vec![news] });
+        assert_eq!(waiting.transfer().state.status(), left);
+    }
 }

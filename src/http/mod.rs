@@ -9,6 +9,7 @@ pub mod dev;
 pub mod error;
 mod event_stream;
 mod handlers;
+mod html;
 pub mod json;
 mod openapi;
 pub mod query;

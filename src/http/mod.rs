@@ -12,6 +12,7 @@ mod handlers;
 mod html;
 pub mod json;
 mod openapi;
+pub mod pages;
 pub mod query;
 pub mod route;
 pub mod router;

@@ -1,82 +1,181 @@
 //! Room that both streams share, of which marketing can never take all: connections, and what bodies hold in memory.
+//!
+//! Who waits for room waits in the queue of its stream, and no marketing message is served while a transactional one
+//! waits. A large one at the head of its queue lets nobody of its stream past, or its turn would never come.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::futures::Notified;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, oneshot};
 
 use crate::domain::stream::Stream;
 
 /// Of so many parts one is kept for transactional mail.
-const RESERVED_PART: usize = 4;
+const RESERVED_PART: u32 = 4;
 
 /// Room in units.
-pub(super) struct Room {
-    all: Arc<Semaphore>,
-    /// What marketing may take of it.
-    marketing: Arc<Semaphore>,
+pub(super) struct Room(Arc<Shared>);
+
+struct Shared {
     units: u32,
+    /// What marketing may take of it.
     marketing_units: u32,
+    state: Mutex<State>,
     /// Woken when somebody has to wait.
     wanted: Notify,
 }
 
+struct State {
+    free: u32,
+    marketing_free: u32,
+    transactional: VecDeque<Waiter>,
+    marketing: VecDeque<Waiter>,
+}
+
+struct Waiter {
+    units: u32,
+    tell: oneshot::Sender<Taken>,
+}
+
 /// Room taken, until it is dropped.
 pub(super) struct Taken {
-    _all: OwnedSemaphorePermit,
-    marketing: Option<OwnedSemaphorePermit>,
+    room: Arc<Shared>,
+    units: u32,
+    /// The stream that it counts for.
+    stream: Stream,
 }
 
 impl Room {
     pub(super) fn new(units: u32) -> Self {
         let units = units.max(1);
-        let marketing_units = (units - units / RESERVED_PART as u32).min(units.saturating_sub(1)).max(1);
-        let semaphore = |units: u32| Arc::new(Semaphore::new(units as usize));
-        Self {
-            all: semaphore(units),
-            marketing: semaphore(marketing_units),
-            units,
-            marketing_units,
-            wanted: Notify::new(),
-        }
+        let marketing_units = (units - units / RESERVED_PART).min(units.saturating_sub(1)).max(1);
+        let state = State {
+            free: units,
+            marketing_free: marketing_units,
+            transactional: VecDeque::new(),
+            marketing: VecDeque::new(),
+        };
+        Self(Arc::new(Shared { units, marketing_units, state: Mutex::new(state), wanted: Notify::new() }))
     }
 
     /// Waits for `units` of room for a message of `stream`; more than there is counts as all. Nothing where the room is
     /// closed, which it never is.
     pub(super) async fn take(&self, stream: Stream, units: u32) -> Option<Taken> {
-        let marketing = match stream {
-            Stream::Transactional => None,
-            Stream::Marketing => Some(self.get(&self.marketing, units.min(self.marketing_units)).await?),
-        };
-        let units = if marketing.is_some() { units.min(self.marketing_units) } else { units.min(self.units) };
-        Some(Taken { _all: self.get(&self.all, units).await?, marketing })
-    }
-
-    async fn get(&self, from: &Arc<Semaphore>, units: u32) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(from).try_acquire_many_owned(units) {
-            return Some(permit);
+        let room = &self.0;
+        // Whoever stops waiting may have kept others from their turn. Dropped after what it waits by.
+        let _passes_on = PassesOn(room);
+        let (tell, mut told) = oneshot::channel();
+        room.state().of(stream).push_back(Waiter { units: units.min(room.most(stream)), tell });
+        room.serve();
+        if let Ok(taken) = told.try_recv() {
+            return Some(taken);
         }
-        self.wanted.notify_one();
-        Arc::clone(from).acquire_many_owned(units).await.ok()
+        room.wanted.notify_one();
+        told.await.ok()
     }
 
     /// Resolves when somebody waits for room: whoever holds some for convenience gives it back.
     pub(super) fn wanted(&self) -> Notified<'_> {
-        self.wanted.notified()
+        self.0.wanted.notified()
     }
 
     /// Has what was taken for one message serve one of `stream`; false where that would be more than marketing may
     /// have.
     pub(super) fn lend(&self, taken: &mut Taken, stream: Stream) -> bool {
-        match stream {
-            Stream::Transactional => taken.marketing = None,
-            Stream::Marketing if taken.marketing.is_none() => {
-                taken.marketing = Arc::clone(&self.marketing).try_acquire_owned().ok();
-                return taken.marketing.is_some();
-            }
-            Stream::Marketing => {}
+        if taken.stream == stream {
+            return true;
         }
+        let mut state = self.0.state();
+        match stream {
+            Stream::Transactional => state.marketing_free += taken.units,
+            Stream::Marketing if state.marketing_free < taken.units => return false,
+            Stream::Marketing => state.marketing_free -= taken.units,
+        }
+        drop(state);
+        taken.stream = stream;
+        self.0.serve();
         true
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    const fn most(&self, stream: Stream) -> u32 {
+        match stream {
+            Stream::Transactional => self.units,
+            Stream::Marketing => self.marketing_units,
+        }
+    }
+
+    /// Gives room to those whose turn it is.
+    fn serve(self: &Arc<Self>) {
+        let mut state = self.state();
+        let mut served = Vec::new();
+        while let Some((stream, waiter)) = state.next() {
+            let taken = Taken { room: Arc::clone(self), units: waiter.units, stream };
+            served.push((waiter.tell, taken));
+        }
+        // Told without the lock: what somebody who has gone was given comes back through it.
+        drop(state);
+        for (tell, taken) in served {
+            drop(tell.send(taken));
+        }
+    }
+}
+
+impl State {
+    const fn of(&mut self, stream: Stream) -> &mut VecDeque<Waiter> {
+        match stream {
+            Stream::Transactional => &mut self.transactional,
+            Stream::Marketing => &mut self.marketing,
+        }
+    }
+
+    /// The next who waits, its room counted, where there is room for it.
+    fn next(&mut self) -> Option<(Stream, Waiter)> {
+        // Whoever has gone from the head holds up nobody.
+        while self.transactional.pop_front_if(|waiter| waiter.tell.is_closed()).is_some() {}
+        while self.marketing.pop_front_if(|waiter| waiter.tell.is_closed()).is_some() {}
+        let stream = if self.transactional.is_empty() { Stream::Marketing } else { Stream::Transactional };
+        let room = match stream {
+            Stream::Transactional => self.free,
+            Stream::Marketing => self.free.min(self.marketing_free),
+        };
+        let waiter = self.of(stream).pop_front_if(|waiter| waiter.units <= room)?;
+        self.count(stream, waiter.units);
+        Some((stream, waiter))
+    }
+
+    const fn count(&mut self, stream: Stream, units: u32) {
+        self.free -= units;
+        if matches!(stream, Stream::Marketing) {
+            self.marketing_free -= units;
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        let mut state = self.room.state();
+        state.free += self.units;
+        if self.stream == Stream::Marketing {
+            state.marketing_free += self.units;
+        }
+        drop(state);
+        self.room.serve();
+    }
+}
+
+/// Serves whoever comes next when it is dropped.
+struct PassesOn<'a>(&'a Arc<Shared>);
+
+impl Drop for PassesOn<'_> {
+    fn drop(&mut self) {
+        self.0.serve();
     }
 }
 
@@ -136,6 +235,41 @@ mod tests {
         let mut second = now(&room, Stream::Transactional, 1).unwrap();
         assert!(room.lend(&mut first, Stream::Marketing) && !room.lend(&mut second, Stream::Marketing));
         assert!(room.lend(&mut first, Stream::Transactional) && room.lend(&mut second, Stream::Marketing));
+    }
+
+    #[test]
+    fn no_marketing_message_stands_before_a_transactional_one() {
+        let room = Room::new(8);
+        let mut context = Context::from_waker(Waker::noop());
+        let mut taken: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
+        assert_eq!(taken.len(), 8);
+        let mut large = pin!(room.take(Stream::Marketing, 6));
+        let mut small = pin!(room.take(Stream::Marketing, 1));
+        let mut transactional = pin!(room.take(Stream::Transactional, 1));
+        assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+        assert!(transactional.as_mut().poll(&mut context).is_pending());
+        taken.pop();
+        let Poll::Ready(Some(first)) = transactional.as_mut().poll(&mut context) else { panic!("it waits") };
+        taken.truncate(2);
+        assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+        let second = now(&room, Stream::Transactional, 2).unwrap();
+        drop((first, taken));
+        assert!(large.as_mut().poll(&mut context).is_ready(), "and it has its turn");
+        drop(second);
+    }
+
+    #[test]
+    fn whoever_stops_waiting_holds_up_nobody() {
+        let room = Room::new(8);
+        let mut context = Context::from_waker(Waker::noop());
+        let taken = now(&room, Stream::Transactional, 4).unwrap();
+        let mut large = Box::pin(room.take(Stream::Transactional, 8));
+        let mut small = pin!(room.take(Stream::Transactional, 1));
+        assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
+        drop(large);
+        assert!(small.as_mut().poll(&mut context).is_ready());
+        drop(taken);
+        assert!(now(&room, Stream::Transactional, 7).is_some());
     }
 
     #[tokio::test]

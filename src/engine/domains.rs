@@ -225,7 +225,7 @@ async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &str) -> Fin
     let (status, found) = match answer {
         Ok(found) => judge(&record, found, host),
         Err(LookupFailure::Absent) => (RecordStatus::Missing, Vec::new()),
-        Err(LookupFailure::Temporary(_)) => (RecordStatus::Unchecked, Vec::new()),
+        Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => (RecordStatus::Unchecked, Vec::new()),
     };
     Finding { purpose: record.purpose, name: record.name, status, found }
 }

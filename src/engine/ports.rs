@@ -73,6 +73,9 @@ pub enum RouteFailure {
     /// Nothing is known at present (SERVFAIL, time-out): transient, 4.4.3.
     #[error("the domain could not be looked up: {0}")]
     Temporary(String),
+    /// Nothing was asked, for too many look-ups are on their way: it says nothing about the domain, and is no attempt.
+    #[error("too many look-ups at once")]
+    Unasked,
 }
 
 /// Why a record could not be read.
@@ -84,6 +87,9 @@ pub enum LookupFailure {
     /// Nothing is known at present.
     #[error("the look-up failed: {0}")]
     Temporary(String),
+    /// Nothing was asked, for too many look-ups are on their way: it says nothing about the name.
+    #[error("too many look-ups at once")]
+    Unasked,
 }
 
 /// Names. Every look-up is cached by TTL and bounded in time.

@@ -36,6 +36,17 @@ pub(super) struct TlsPolicies {
 pub(super) struct DomainPolicy {
     pub(super) domain: DomainName,
     sts: Option<Arc<StsPolicy>>,
+    /// Whether there may be an MTA-STS policy that could not be asked for.
+    is_unasked: bool,
+}
+
+/// Why no requirement is known for a server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unmet {
+    /// It can't be used under the domain's policy.
+    Unfit(Unfit),
+    /// The policy could not be asked for now, so many look-ups were on their way: that is no word about it.
+    Unasked,
 }
 
 /// A server that can't be used under its domain's policy.
@@ -55,8 +66,8 @@ impl TlsPolicies {
 
     /// What `domain`, the domain of a recipient's address, asks for now.
     pub(super) async fn of(&self, domain: &DomainName) -> DomainPolicy {
-        let Known { policy, failure } = self.cache.get(domain).await;
-        let known = DomainPolicy { domain: domain.clone(), sts: policy };
+        let Known { policy, failure, is_unasked } = self.cache.get(domain).await;
+        let known = DomainPolicy { domain: domain.clone(), sts: policy, is_unasked };
         if let Some(failure) = failure {
             self.post(&known, PolicyType::Sts, None, Some(failure.fault));
         }
@@ -66,8 +77,11 @@ impl TlsPolicies {
     /// What a session with `host` must be secured by.
     ///
     /// # Errors
-    /// Where no session with it could meet the policy.
-    pub(super) async fn requirement(&self, policy: &DomainPolicy, host: &MailHost) -> Result<TlsRequirement, Unfit> {
+    /// Where no session with it could meet the policy, or what that asks for could not be learnt now.
+    pub(super) async fn requirement(&self, policy: &DomainPolicy, host: &MailHost) -> Result<TlsRequirement, Unmet> {
+        if policy.is_unasked {
+            return Err(Unmet::Unasked);
+        }
         let records = self.tlsa_of(host).await?;
         let dane = records.map(|(name, records)| DaneTerms {
             associations: Association::usable(&records),
@@ -77,17 +91,17 @@ impl TlsPolicies {
             // RFC 8461 2: where DANE says something, MTA-STS does not overrule it.
             (Some(terms), _) if !terms.associations.is_empty() => Ok(TlsRequirement::Dane(Arc::new(terms))),
             (_, Some(sts)) if sts.admits(&host.name) => Ok(TlsRequirement::Pkix),
-            (_, Some(_)) => Err(Unfit {
+            (_, Some(_)) => Err(Unmet::Unfit(Unfit {
                 fault: TlsFault::StsPolicyInvalid,
                 why: format!("{} is none of the servers that the domain's MTA-STS policy names", host.name),
-            }),
+            })),
             (Some(terms), None) => Ok(TlsRequirement::Dane(Arc::new(terms))),
             (None, None) => Ok(TlsRequirement::Opportunistic),
         }
     }
 
     /// The first TLSA records on the way to `host`, and where they stand.
-    async fn tlsa_of(&self, host: &MailHost) -> Result<Option<(String, Vec<TlsaRecord>)>, Unfit> {
+    async fn tlsa_of(&self, host: &MailHost) -> Result<Option<(String, Vec<TlsaRecord>)>, Unmet> {
         for name in &host.tlsa_names {
             match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port)).await {
                 Ok(records) => return Ok(Some((name.clone(), records))),
@@ -95,8 +109,9 @@ impl TlsPolicies {
                 // Whoever keeps the answer away must not thereby get the mail (RFC 7672 2.1.1).
                 Err(LookupFailure::Temporary(why)) => {
                     let why = format!("the TLSA records of {name} could not be looked up: {why}");
-                    return Err(Unfit { fault: TlsFault::DnssecInvalid, why });
+                    return Err(Unmet::Unfit(Unfit { fault: TlsFault::DnssecInvalid, why }));
                 }
+                Err(LookupFailure::Unasked) => return Err(Unmet::Unasked),
             }
         }
         Ok(None)

@@ -6,9 +6,11 @@
 //! Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
 
 mod anchor;
+mod answer;
 mod cache;
 #[cfg(test)]
 mod dnssec_tests;
+mod places;
 mod query;
 mod route;
 #[cfg(test)]
@@ -30,8 +32,9 @@ use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, R
 use crate::net::guard::Guard;
 use crate::smtp::tlsa::TlsaRecord;
 
+use self::answer::{Answer, Told, Unknown};
 use self::cache::Cache;
-use self::query::{Answer, Asker, Fact, Kind, Question, Told};
+use self::query::{Asker, Fact, Kind, Question};
 use self::validation::Trust;
 
 pub use self::anchor::{Anchors, InvalidAnchor};
@@ -149,12 +152,13 @@ impl HostAnswer {
         (addresses_in(&self.v4.answer), addresses_in(&self.v6.answer))
     }
 
-    /// Why it may be that not all addresses are known.
-    fn failure(&self) -> Option<&Arc<str>> {
-        [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
-            Answer::Failed(why) => Some(why),
+    /// Why it may be that not all addresses are known; what was not asked comes first, for it is asked again.
+    fn unknown(&self) -> Option<&Unknown> {
+        let both = [&self.v4, &self.v6].into_iter().filter_map(|told| match &told.answer {
+            Answer::Unknown(unknown) => Some(unknown),
             Answer::Found(_) | Answer::NoData | Answer::NoName => None,
-        })
+        });
+        both.max_by_key(|unknown| **unknown == Unknown::Unasked)
     }
 
     /// Whether DNSSEC vouches for every address.
@@ -167,7 +171,7 @@ impl HostAnswer {
     fn alias(&self) -> Option<&str> {
         [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
             Answer::Found(facts) => facts.iter().find_map(Fact::alias),
-            Answer::NoData | Answer::NoName | Answer::Failed(_) => None,
+            Answer::NoData | Answer::NoName | Answer::Unknown(_) => None,
         })
     }
 }
@@ -177,7 +181,7 @@ fn facts(answer: Answer) -> Result<Arc<[Fact]>, LookupFailure> {
     match answer {
         Answer::Found(facts) => Ok(facts),
         Answer::NoData | Answer::NoName => Err(LookupFailure::Absent),
-        Answer::Failed(why) => Err(LookupFailure::Temporary(why.to_string())),
+        Answer::Unknown(unknown) => Err(unknown.into()),
     }
 }
 
@@ -206,9 +210,9 @@ impl HostAddresses for Resolver {
             let answer = self.0.host(host).await;
             let (v4, v6) = answer.families();
             let addresses = interleave(v4, v6);
-            match answer.failure() {
+            match answer.unknown() {
                 _ if !addresses.is_empty() => Ok(addresses),
-                Some(why) => Err(LookupFailure::Temporary(why.to_string())),
+                Some(unknown) => Err(unknown.clone().into()),
                 None => Err(LookupFailure::Absent),
             }
         })

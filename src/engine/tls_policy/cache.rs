@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::engine::Engine;
-use crate::engine::ports::{PolicyHosts, StsFetchFailure};
+use crate::engine::ports::{LookupFailure, PolicyHosts, StsFetchFailure};
 use crate::smtp::mta_sts::{StsMode, StsPolicy, announced_id};
 use crate::smtp::tls_policy::TlsFault;
 use crate::store::error::Stop;
@@ -60,6 +60,8 @@ pub(super) struct Known {
     pub(super) policy: Option<Arc<StsPolicy>>,
     /// A fetch that failed just now, to be counted.
     pub(super) failure: Option<StsFetchFailure>,
+    /// Whether none is kept and nobody could be asked for one: it is not known that there is none.
+    pub(super) is_unasked: bool,
 }
 
 impl StsCache {
@@ -71,6 +73,10 @@ impl StsCache {
     pub(super) async fn get(self: &Arc<Self>, domain: &DomainName) -> Known {
         let announced = self.announced(domain).await;
         let kept = self.kept(domain);
+        let Ok(announced) = announced else {
+            let is_unasked = kept.is_none();
+            return Known { is_unasked, ..known(kept, None) };
+        };
         // A record that is gone, or can't be seen, ends no policy: only its own time does (RFC 8461 3.1, 5).
         let Some(id) = announced else { return known(kept, None) };
         match kept {
@@ -84,10 +90,13 @@ impl StsCache {
         }
     }
 
-    /// The identifier of the policy that the domain announces, where it announces one.
-    async fn announced(&self, domain: &DomainName) -> Option<String> {
-        let texts = self.engine.resolver.txt(&format!("_mta-sts.{domain}")).await.ok()?;
-        announced_id(&texts)
+    /// The identifier of the policy that the domain announces, where it announces one that can be seen.
+    async fn announced(&self, domain: &DomainName) -> Result<Option<String>, Unasked> {
+        match self.engine.resolver.txt(&format!("_mta-sts.{domain}")).await {
+            Ok(texts) => Ok(announced_id(&texts)),
+            Err(LookupFailure::Absent | LookupFailure::Temporary(_)) => Ok(None),
+            Err(LookupFailure::Unasked) => Err(Unasked),
+        }
     }
 
     fn kept(&self, domain: &DomainName) -> Option<StsPolicyRow> {
@@ -162,7 +171,7 @@ impl StsCache {
                     // It holds all the same, for as long as the process lives with a store that has failed.
                     Err(Stop::Failed(error)) => tracing::error!(%error, "an MTA-STS policy could not be kept"),
                 }
-                Known { policy: in_force(policy), failure: None }
+                Known { policy: in_force(policy), failure: None, is_unasked: false }
             }
             Err(failure) => {
                 tracing::info!(%domain, why = %failure, "an MTA-STS policy could not be fetched");
@@ -205,6 +214,9 @@ impl StsCache {
     }
 }
 
+/// Nobody could be asked, so many look-ups were on their way.
+struct Unasked;
+
 /// Why a policy is fetched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
@@ -215,7 +227,7 @@ enum What {
 }
 
 fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> Known {
-    Known { policy: row.and_then(|row| in_force(row.policy)), failure }
+    Known { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
 }
 
 /// A policy of mode "none" is how a domain withdraws the one before (RFC 8461 8.3).

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -39,6 +39,7 @@ impl Clock for SetClock {
 #[derive(Default)]
 pub(in crate::engine) struct Outside {
     txt: Mutex<Option<String>>,
+    is_busy: AtomicBool,
     tlsa: Mutex<HashMap<String, Result<Vec<TlsaRecord>, LookupFailure>>>,
     policy: Mutex<Option<String>>,
     fetches: AtomicUsize,
@@ -55,7 +56,9 @@ impl Resolve for Outside {
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         assert_eq!(name, "_mta-sts.example.test");
         let text = self.txt.lock().unwrap().clone();
-        Box::pin(async { text.map(|text| vec![text]).ok_or(LookupFailure::Absent) })
+        let is_busy = self.is_busy.load(Ordering::SeqCst);
+        let none = if is_busy { LookupFailure::Unasked } else { LookupFailure::Absent };
+        Box::pin(async move { text.filter(|_| !is_busy).map(|text| vec![text]).ok_or(none) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.txt(name)
@@ -132,7 +135,10 @@ impl World {
 
     async fn requires(&self, host: &MailHost) -> Result<TlsPolicy, TlsFault> {
         let required = self.policies.requirement(&self.policy().await, host).await;
-        required.map(|required| required.policy()).map_err(|unfit| unfit.fault)
+        required.map(|required| required.policy()).map_err(|unmet| match unmet {
+            Unmet::Unfit(unfit) => unfit.fault,
+            Unmet::Unasked => panic!("it could not be asked for"),
+        })
     }
 
     fn fetches(&self) -> usize {
@@ -192,6 +198,24 @@ async fn a_policy_is_fetched_once_and_then_enforced_from_the_store_whatever_beco
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "a record that is gone ends no policy");
     world.passes(24 * HOUR);
     assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "its own time does");
+}
+
+#[tokio::test]
+async fn what_could_not_be_asked_is_no_word_that_there_is_no_policy() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    let is_busy = |is_busy| world.outside.is_busy.store(is_busy, Ordering::SeqCst);
+    is_busy(true);
+    let policy = world.policy().await;
+    assert_eq!(world.policies.requirement(&policy, &host(&[])).await, Err(Unmet::Unasked));
+    is_busy(false);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    is_busy(true);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "what is kept holds");
+    world.has_tlsa(Err(LookupFailure::Unasked));
+    let policy = world.policy().await;
+    assert_eq!(world.policies.requirement(&policy, &host(&[MX])).await, Err(Unmet::Unasked));
 }
 
 #[tokio::test]

@@ -8,12 +8,13 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::candidates::{Candidate, Question, sources_for};
-use super::held::Held;
+use super::held::{Held, Withheld};
 use super::lane::Lane;
 use super::pool::Kept;
 use super::queue::Ticket;
 use super::site::Site;
 use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, BounceSource};
 use crate::engine::ports::{RouteFailure, Session, Target};
 use crate::smtp::category::Category;
@@ -27,6 +28,8 @@ use crate::store::row::message::MessageRow;
 const TRIES: usize = 10;
 /// How long one attempt goes on to further servers.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// When a message is looked at again whose names could not be asked for, so many were on their way.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// An attempt that has ended.
 pub(super) struct Attempt {
@@ -164,7 +167,8 @@ impl Trial<'_> {
         self.facts.mx_ip = None;
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
-            Err(left_out) => return Ok(left_out),
+            Err(Withheld::LeftOut(verdict)) => return Ok(verdict),
+            Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
         let wait = self.lane.connection_wait(Instant::now());
@@ -319,8 +323,13 @@ fn nowhere() -> Verdict {
     Verdict::Deferred(deferral)
 }
 
+/// What could not be asked now is asked again soon, and charges nobody.
+pub(super) fn unasked(now: Timestamp) -> TransferEnd {
+    TransferEnd::Postponed { until: now + ASK_AGAIN }
+}
+
 /// What the DNS alone says (contract 6).
-pub(super) fn route_failed(failure: &RouteFailure) -> TransferEnd {
+pub(super) fn route_failed(failure: &RouteFailure, now: Timestamp) -> TransferEnd {
     match failure {
         RouteFailure::NoSuchDomain => TransferEnd::Bounced(finding::no_such_domain()),
         RouteFailure::NullMx => TransferEnd::Bounced(finding::null_mx()),
@@ -328,5 +337,6 @@ pub(super) fn route_failed(failure: &RouteFailure) -> TransferEnd {
         RouteFailure::BlockedDestination => TransferEnd::Bounced(finding::blocked_destination()),
         RouteFailure::Loop => TransferEnd::Bounced(finding::loops_back()),
         RouteFailure::Temporary(_) => deferred(finding::lookup_failed()),
+        RouteFailure::Unasked => unasked(now),
     }
 }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Shared;
-use super::attempt::{NoTry, deferred, route_failed};
+use super::attempt::{NoTry, deferred, route_failed, unasked};
 use super::lane::Lane;
 use super::relays::{Deal, place_of};
 use super::site::Site;
@@ -64,7 +64,7 @@ impl Question<'_> {
             }
             (_, RelayWay::Mx) => {
                 let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain()).await;
-                for host in hosts.map_err(|failure| NoTry::Ended(route_failed(&failure)))? {
+                for host in hosts.map_err(|failure| NoTry::Ended(route_failed(&failure, self.shared.now())))? {
                     let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
                     for ip in &host.addresses {
                         let target = from_here(&name, SocketAddr::new(*ip, self.shared.port));
@@ -83,8 +83,11 @@ impl Question<'_> {
             return Ok(vec![address]);
         }
         let found = self.shared.engine.resolver.host_addresses(&smarthost.host).await;
-        found.map_err(|failure: LookupFailure| {
-            NoTry::RelayFault(format!("the smarthost {} was not found: {failure}", smarthost.host))
+        found.map_err(|failure| match failure {
+            LookupFailure::Absent | LookupFailure::Temporary(_) => {
+                NoTry::RelayFault(format!("the smarthost {} was not found: {failure}", smarthost.host))
+            }
+            LookupFailure::Unasked => NoTry::Ended(unasked(self.shared.now())),
         })
     }
 }

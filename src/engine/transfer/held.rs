@@ -8,7 +8,7 @@ use super::site::Site;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, Session, Target};
-use crate::engine::tls_policy::{DomainPolicy, Unfit};
+use crate::engine::tls_policy::{DomainPolicy, Unfit, Unmet};
 use crate::smtp::finding;
 use crate::smtp::outcome::Outcome;
 use crate::smtp::tls_policy::TlsRequirement;
@@ -25,6 +25,14 @@ pub(super) struct Agreement {
     pub(super) required: TlsRequirement,
     /// On the program's monotonic clock.
     at: Duration,
+}
+
+/// Why no connection is made to a server.
+pub(super) enum Withheld {
+    /// It can't meet the policy; this holds where no other server does better: the message waits.
+    LeftOut(Verdict),
+    /// What it must meet could not be asked for now.
+    Unasked,
 }
 
 /// The policy of one recipient's domain; none for mail that stays in the house or goes to a smarthost.
@@ -52,13 +60,16 @@ impl<'a> Held<'a> {
     /// What a session with `host` must be secured by.
     ///
     /// # Errors
-    /// What holds where no other server does better: the message waits.
-    pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Verdict> {
+    /// Why the server is not connected to.
+    pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Withheld> {
         let (Some(policy), Some(host)) = (&self.policy, host) else { return Ok(TlsRequirement::Opportunistic) };
         let required = self.shared.tls.requirement(policy, host).await;
-        required.map_err(|unfit| {
-            self.shared.tls.count_unfit(policy, &host.name, &unfit);
-            left_out(&unfit)
+        required.map_err(|unmet| match unmet {
+            Unmet::Unfit(unfit) => {
+                self.shared.tls.count_unfit(policy, &host.name, &unfit);
+                Withheld::LeftOut(left_out(&unfit))
+            }
+            Unmet::Unasked => Withheld::Unasked,
         })
     }
 

@@ -81,7 +81,7 @@ impl Shared {
             (Ok(Ready::Send(_)), Unsent::NoRoute(relay, failure)) => {
                 let relay = Some(self.relays.relay(relay).name.to_string());
                 let facts = AttemptFacts { relay, duration_ms: Some(0), ..AttemptFacts::default() };
-                unsettled.settle(self, route_failed(&failure), facts);
+                unsettled.settle(self, route_failed(&failure, self.now()), facts);
             }
             (Ok(Ready::Stale), _) => self.near().forget(&ticket.timer),
             (Err(error), _) => unsettled.unreadable(self, error),

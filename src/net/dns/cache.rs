@@ -11,7 +11,8 @@ use tokio::sync::watch;
 
 use crate::engine::ports::Clock;
 
-use super::query::{Answered, Question, Told};
+use super::answer::{Answered, Told};
+use super::query::Question;
 
 /// How many answers are kept; beyond that the one that would end first goes.
 pub(super) const ENTRIES_MAX: usize = 64 * 1024;
@@ -112,8 +113,10 @@ struct Flight<'a> {
 impl Flight<'_> {
     fn land(self, answered: Answered) -> Told {
         let end = self.cache.clock.monotonic() + answered.ttl;
-        let entry = Entry { told: answered.told.clone(), end };
-        self.cache.state().keep(self.question.clone(), entry, self.cache.entries_max);
+        if !answered.ttl.is_zero() {
+            let entry = Entry { told: answered.told.clone(), end };
+            self.cache.state().keep(self.question.clone(), entry, self.cache.entries_max);
+        }
         self.announce.send_replace(Some(answered.told.clone()));
         answered.told
     }
@@ -127,7 +130,8 @@ impl Drop for Flight<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::query::{Answer, Fact, Kind};
+    use super::super::answer::Answer;
+    use super::super::query::{Fact, Kind};
     use super::super::zone::HandClock;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -4,7 +4,6 @@
 //! hickory's own cache is off: it follows the system's clock, and what was refused or failed would follow other
 //! rules than contract 8's.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,15 +19,14 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::rdata::TLSA;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::DnsSettings;
+use super::answer::{Answer, Answered, Told};
+use super::places::{NoPlace, PARALLEL_MAX, Places};
 use super::validation::{QUESTIONS, Trust, Validation, worth, worth_of_nothing};
 use crate::smtp::tlsa::TlsaRecord;
 
-/// Look-ups on the wire at once.
-const PARALLEL_MAX: usize = 128;
 /// Tries of one question: as many as there are servers, but two of a single one, and no more than resolv.conf's three.
 const TRIES_MIN: usize = 2;
 const TRIES_MAX: usize = 3;
@@ -38,8 +36,6 @@ const TTL_MIN: Duration = Duration::from_secs(1);
 const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// "There is none" is believed for at most so long, whatever the zone's SOA says.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(300);
-/// A server that fails is left alone for so long (contract 8).
-const FAILURE_TTL: Duration = Duration::from_secs(10);
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,48 +150,6 @@ fn tlsa_record(tlsa: &TLSA) -> TlsaRecord {
     }
 }
 
-/// What the servers say.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// These records; at least one.
-    Found(Arc<[Fact]>),
-    /// The name exists, with no record of this kind.
-    NoData,
-    /// The name does not exist (NXDOMAIN).
-    NoName,
-    /// They do not say: SERVFAIL, refusal, time-out. Nothing may be concluded from it.
-    Failed(Arc<str>),
-}
-
-/// An answer, and whether DNSSEC vouches for it. One that failed is insecure.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Told {
-    pub(super) answer: Answer,
-    pub(super) trust: Trust,
-}
-
-impl Told {
-    pub(super) const fn insecure(answer: Answer) -> Self {
-        Self { answer, trust: Trust::Insecure }
-    }
-}
-
-/// What was told, and how long it may be believed.
-pub(super) struct Answered {
-    pub(super) told: Told,
-    pub(super) ttl: Duration,
-}
-
-impl Answered {
-    fn failed(why: impl fmt::Display) -> Self {
-        Self { told: Told::insecure(Answer::Failed(why.to_string().into())), ttl: FAILURE_TTL }
-    }
-
-    const fn is_failed(&self) -> bool {
-        matches!(self.told.answer, Answer::Failed(_))
-    }
-}
-
 /// There are no DNS servers to ask.
 #[derive(Debug, thiserror::Error)]
 #[error("the system's DNS servers cannot be used: {why}; name servers in `dns.servers`, such as [\"127.0.0.1:53\"]")]
@@ -212,7 +166,7 @@ pub(super) struct Asker {
     /// The server that answered last, which is asked first: one that is down costs its time-out once.
     preferred: AtomicUsize,
     validation: Option<Validation>,
-    places: Semaphore,
+    places: Places,
     try_timeout: Duration,
 }
 
@@ -234,7 +188,7 @@ impl Asker {
             servers: servers.map_err(unusable)?,
             preferred: AtomicUsize::new(0),
             validation: anchors.map(|anchors| Validation::new(anchors, named, settings.try_timeout)),
-            places: Semaphore::new(PARALLEL_MAX),
+            places: Places::new(settings.try_timeout * 2 / 5),
             try_timeout: settings.try_timeout,
         })
     }
@@ -250,10 +204,8 @@ impl Asker {
         let tries = self.servers.len().clamp(TRIES_MIN, TRIES_MAX);
         // Waiting for a place may take as long as the tries themselves, and no longer.
         let patience = self.try_timeout * u32::try_from(tries).unwrap_or(1);
-        let Ok(Ok(_place)) = timeout(patience, self.places.acquire()).await else {
-            return Answered::failed("too many look-ups at once");
-        };
-        self.ask_in_turn(&name, question.kind, tries).await
+        let asked = self.places.ask(patience, self.ask_in_turn(&name, question.kind, tries)).await;
+        asked.unwrap_or_else(|NoPlace| Answered::unasked())
     }
 
     async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> Answered {

@@ -11,7 +11,8 @@ use crate::base::entropy::{self, Entropy};
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, RouteFailure};
 
-use super::query::{Answer, Fact, Kind};
+use super::answer::{Answer, Unknown};
+use super::query::{Fact, Kind};
 use super::validation::Trust;
 use super::{HostAnswer, Shared, interleave};
 
@@ -40,7 +41,7 @@ enum Found {
     Blocked,
     /// It has no address, and that is certain.
     Nothing,
-    Unknown(Arc<str>),
+    Unknown(Unknown),
 }
 
 /// The mail servers of `domain`, in the order to try.
@@ -50,7 +51,7 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
         Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
         Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned(), trust: told.trust }],
         Answer::NoName => return Err(RouteFailure::NoSuchDomain),
-        Answer::Failed(why) => return Err(RouteFailure::Temporary(why.to_string())),
+        Answer::Unknown(unknown) => return Err(unknown.into()),
     };
     let own = exchanges.iter().filter(|exchange| shared.own.names(&exchange.name)).map(|own| own.preference).min();
     let exchanges = before(exchanges, own);
@@ -65,7 +66,7 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
     }
     // Servers beyond the limit were not asked about, so nothing is certain.
     if rest.next().is_some() && tally.unknown.is_none() {
-        tally.unknown = Some("too many mail servers without an address".into());
+        tally.unknown = Some(Unknown::Failed("too many mail servers without an address".into()));
     }
     tally.verdict()
 }
@@ -77,7 +78,7 @@ pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Resu
         Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
         Answer::NoData => return Ok(vec![domain.as_str().to_owned()]),
         Answer::NoName => return Err(RouteFailure::NoSuchDomain),
-        Answer::Failed(why) => return Err(RouteFailure::Temporary(why.to_string())),
+        Answer::Unknown(unknown) => return Err(unknown.into()),
     };
     let mut names: Vec<_> = exchanges.into_iter().map(|exchange| exchange.name).collect();
     names.sort();
@@ -149,8 +150,8 @@ async fn find(shared: &Shared, exchange: Exchange) -> Found {
         let tlsa_names = tlsa_names(&exchange, &answer);
         return Found::Host(MailHost { name: exchange.name, preference: exchange.preference, addresses, tlsa_names });
     }
-    match answer.failure() {
-        Some(why) => Found::Unknown(why.clone()),
+    match answer.unknown() {
+        Some(unknown) => Found::Unknown(unknown.clone()),
         None if some_exist => Found::Blocked,
         None => Found::Nothing,
     }
@@ -171,7 +172,8 @@ struct Tally {
     hosts: Vec<MailHost>,
     looped: bool,
     blocked: bool,
-    unknown: Option<Arc<str>>,
+    /// What was not asked stays: it is asked again.
+    unknown: Option<Unknown>,
 }
 
 impl Tally {
@@ -187,7 +189,8 @@ impl Tally {
                 Found::Host(host) => self.hosts.push(host),
                 Found::Own | Found::Nothing => {}
                 Found::Blocked => self.blocked = true,
-                Found::Unknown(why) => self.unknown = Some(why),
+                Found::Unknown(_) if self.unknown == Some(Unknown::Unasked) => {}
+                Found::Unknown(unknown) => self.unknown = Some(unknown),
             }
         }
         self.looped |= own.is_some();
@@ -200,7 +203,7 @@ impl Tally {
             return Ok(self.hosts);
         }
         match self.unknown {
-            Some(why) => Err(RouteFailure::Temporary(why.to_string())),
+            Some(unknown) => Err(unknown.into()),
             None if self.looped => Err(RouteFailure::Loop),
             None if self.blocked => Err(RouteFailure::BlockedDestination),
             None => Err(RouteFailure::NoHost),

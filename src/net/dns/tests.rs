@@ -250,6 +250,32 @@ async fn a_failure_is_forgotten_after_ten_seconds() {
 }
 
 #[tokio::test]
+async fn dead_name_servers_never_make_a_failure_of_a_domain_that_lives() {
+    let world = World::new().await;
+    world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);
+    let mut dead = tokio::task::JoinSet::new();
+    for n in 0..600 {
+        let name = format!("dead{n}.example");
+        world.zone.says(&name, RecordType::MX, Say::Silence);
+        let resolver = world.resolver.clone();
+        dead.spawn(async move { resolver.mail_hosts(&domain(&name)).await });
+    }
+    while world.zone.asked("dead0.example", RecordType::MX) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let route = loop {
+        // Where there was no place for it, that is no word about it, and is not kept.
+        let route = world.route("site.example").await;
+        if route != Err(RouteFailure::Unasked) {
+            break route;
+        }
+    };
+    assert_eq!(route.unwrap()[0].addresses, addresses(&["9.0.0.1"]));
+    let ended = dead.join_next().await.unwrap().unwrap();
+    assert!(matches!(ended, Err(RouteFailure::Temporary(_))), "{ended:?}");
+}
+
+#[tokio::test]
 async fn a_burst_for_one_domain_asks_once() {
     let world = World::new().await;
     world.zone.mx("site.example", &[(10, "m.example")]).a("m.example", &["9.0.0.1"]);

@@ -231,9 +231,13 @@ impl Transfers {
                 RelayWay::Smarthost(smarthost) => {
                     Site::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
                 }
-                RelayWay::Mx => match self.routes.get(row.to.domain(), ticket.timer) {
+                RelayWay::Mx => match self.routes.get(row.to.domain(), ticket.timer, ticket.stream) {
                     Route::To(site) => site,
                     Route::Asked => return Ok(()),
+                    Route::Full => {
+                        shared.put_off(ticket, now + NO_ROOM);
+                        return Ok(());
+                    }
                     Route::Failed(failure) => {
                         shared.settle_unsent(ticket, Unsent::NoRoute(number, failure));
                         return Ok(());

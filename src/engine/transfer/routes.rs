@@ -1,16 +1,17 @@
 //! Which site a domain belongs to: looked up before a message joins a lane, once however many wait for it.
 //!
-//! What waits for a name waits as a timer and an entry here, never as a task. A look-up that is slow makes way for
-//! others, so that one name server that does not answer holds up nobody else's mail.
+//! What waits for a name waits as a timer and an entry here, never as a task, and so many at most. Names that
+//! transactional mail waits for are asked for first, and marketing never takes all places. A look-up that is slow makes
+//! way for others, so that one name server that does not answer holds up nobody else's mail. A site that was seen a
+//! while ago is looked up again behind the mail, which goes on.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::site::Site;
 use crate::domain::hostname::DomainName;
+use crate::domain::stream::Stream;
 use crate::engine::Engine;
 use crate::engine::crash::caught;
 use crate::engine::ports::{BoxFuture, RouteFailure};
@@ -21,10 +22,16 @@ use crate::store::timer::Timer;
 const PROMPT_MAX: usize = 128;
 /// After so long a look-up is slow, and its place goes to the next.
 const PROMPT: Duration = Duration::from_secs(2);
-/// Slow look-ups on their way.
+/// Slow look-ups on their way. Beyond that a slow one is given up, and whoever waits for it asks again later.
 const SLOW_MAX: usize = 1024;
+/// Of so many places, and of so many that may wait, one is kept for transactional mail.
+const RESERVED_PART: usize = 4;
+/// Messages that wait for names, as timers in memory.
+const WAITING_MAX: usize = 131_072;
 /// How long a domain's site is believed. The servers themselves are asked for again at every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
+/// For how much longer it serves while it is looked up again.
+const STALE_LIFETIME: Duration = Duration::from_secs(600);
 /// How long a failure is believed: as long as it takes to tell it to whoever waited.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 /// Domains remembered at most; beyond that what has outlived its time is forgotten.
@@ -39,11 +46,43 @@ pub(super) enum Route {
     Failed(RouteFailure),
     /// It is being looked up; whoever asked is given back when it is known.
     Asked,
+    /// So many wait for names that nobody else can.
+    Full,
 }
 
 enum Entry {
-    Asked(Vec<Timer>),
-    Known { route: Route, until: Duration },
+    Asked(Asked),
+    Known(Known),
+}
+
+/// A domain that is being looked up, or waits for it.
+struct Asked {
+    /// Where it stands in the queue of a stream; nowhere once its look-up has begun.
+    place: Option<(Stream, u64)>,
+    waiting: Vec<Timer>,
+    /// The site that serves meanwhile.
+    stale: Option<Known>,
+}
+
+/// What a look-up came to.
+struct Known {
+    found: Result<Site, RouteFailure>,
+    until: Duration,
+}
+
+impl Known {
+    fn route(&self) -> Route {
+        self.found.clone().map_or_else(Route::Failed, Route::To)
+    }
+
+    fn is_fresh(&self, now: Duration) -> bool {
+        now < self.until
+    }
+
+    /// Whether it still serves while it is looked up again.
+    fn may_serve(&self, now: Duration) -> bool {
+        self.found.is_ok() && now < self.until + STALE_LIFETIME
+    }
 }
 
 /// All domains' routes.
@@ -51,21 +90,143 @@ pub(super) struct Routes {
     engine: Arc<Engine>,
     shaping: Arc<Shaping>,
     state: Mutex<State>,
-    slow: Arc<Semaphore>,
 }
 
 #[derive(Default)]
 struct State {
     entries: HashMap<DomainName, Entry>,
-    /// Domains that nobody looks up yet.
-    queue: VecDeque<DomainName>,
-    /// Look-ups that are served as they come.
-    prompt: usize,
+    /// At how many entries those that have outlived their time are looked for.
+    prune_at: usize,
+    /// Domains that nobody looks up yet, by when they came.
+    transactional: BTreeMap<u64, DomainName>,
+    marketing: BTreeMap<u64, DomainName>,
+    last_place: u64,
+    /// Messages that wait.
+    waiting: usize,
+    prompt: Places,
+    slow: Places,
+}
+
+/// Places that look-ups have taken.
+#[derive(Default)]
+struct Places {
+    taken: usize,
+    /// Those of names that marketing asked for.
+    marketing: usize,
+}
+
+impl Places {
+    const fn take(&mut self, stream: Stream, max: usize) -> bool {
+        let marketing = matches!(stream, Stream::Marketing) as usize;
+        let is_free = self.taken < max && self.marketing + marketing <= share(stream, max);
+        if is_free {
+            self.taken += 1;
+            self.marketing += marketing;
+        }
+        is_free
+    }
+
+    const fn free(&mut self, stream: Stream) {
+        self.taken -= 1;
+        self.marketing -= matches!(stream, Stream::Marketing) as usize;
+    }
+}
+
+/// What `stream` may take of `max`.
+const fn share(stream: Stream, max: usize) -> usize {
+    match stream {
+        Stream::Transactional => max,
+        Stream::Marketing => max - max / RESERVED_PART,
+    }
+}
+
+impl State {
+    const fn queue(&mut self, stream: Stream) -> &mut BTreeMap<u64, DomainName> {
+        match stream {
+            Stream::Transactional => &mut self.transactional,
+            Stream::Marketing => &mut self.marketing,
+        }
+    }
+
+    fn enqueue(&mut self, domain: &DomainName, stream: Stream) -> (Stream, u64) {
+        self.last_place += 1;
+        let place = self.last_place;
+        self.queue(stream).insert(place, domain.clone());
+        (stream, place)
+    }
+
+    /// Has another message wait for `domain`, which nobody knows: the first of a stream brings it into its queue.
+    fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream) -> Route {
+        if self.waiting >= share(stream, WAITING_MAX) {
+            return Route::Full;
+        }
+        self.waiting += 1;
+        let before = match self.entries.get_mut(domain) {
+            Some(Entry::Asked(asked)) => {
+                asked.waiting.push(timer);
+                asked.place
+            }
+            Some(Entry::Known(_)) | None => {
+                let place = Some(self.enqueue(domain, stream));
+                self.entries.insert(domain.clone(), Entry::Asked(Asked { place, waiting: vec![timer], stale: None }));
+                place
+            }
+        };
+        if let (Some((Stream::Marketing, place)), Stream::Transactional) = (before, stream) {
+            self.marketing.remove(&place);
+            let place = self.enqueue(domain, stream);
+            if let Some(Entry::Asked(asked)) = self.entries.get_mut(domain) {
+                asked.place = Some(place);
+            }
+        }
+        Route::Asked
+    }
+
+    /// What serves at `now` without waiting; what is no longer fresh is queued to be looked up again.
+    fn known(&mut self, domain: &DomainName, stream: Stream, now: Duration) -> Option<Route> {
+        let route = match self.entries.get(domain)? {
+            Entry::Known(known) if known.is_fresh(now) => return Some(known.route()),
+            Entry::Known(known) => known.may_serve(now).then(|| known.route())?,
+            Entry::Asked(asked) => {
+                return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(Known::route);
+            }
+        };
+        let place = Some(self.enqueue(domain, stream));
+        if let Some(Entry::Known(known)) = self.entries.remove(domain) {
+            let asked = Asked { place, waiting: Vec::new(), stale: Some(known) };
+            self.entries.insert(domain.clone(), Entry::Asked(asked));
+        }
+        Some(route)
+    }
+
+    /// Forgets what has outlived its time. Not before there are twice as many entries again as this leaves.
+    fn prune(&mut self, now: Duration) {
+        if self.entries.len() >= self.prune_at.max(DOMAINS_MAX) {
+            self.entries.retain(|_, entry| match entry {
+                Entry::Asked(_) => true,
+                Entry::Known(known) => known.is_fresh(now),
+            });
+            self.prune_at = self.entries.len() * 2;
+        }
+    }
+
+    /// The next domain to look up, its place taken.
+    fn next(&mut self) -> Option<(DomainName, Stream)> {
+        let stream = if self.transactional.is_empty() { Stream::Marketing } else { Stream::Transactional };
+        if self.queue(stream).is_empty() || !self.prompt.take(stream, PROMPT_MAX) {
+            return None;
+        }
+        let (_, domain) = self.queue(stream).pop_first()?;
+        if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain) {
+            asked.place = None;
+        }
+        Some((domain, stream))
+    }
 }
 
 impl Routes {
     pub(super) fn new(engine: Arc<Engine>, shaping: Arc<Shaping>) -> Self {
-        Self { engine, shaping, state: Mutex::default(), slow: Arc::new(Semaphore::new(SLOW_MAX)) }
+        Self { engine, shaping, state: Mutex::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -73,110 +234,89 @@ impl Routes {
     }
 
     /// The route of `domain` for the message of `timer`, which fires again where the answer is [`Route::Asked`].
-    pub(super) fn get(self: &Arc<Self>, domain: &DomainName, timer: Timer) -> Route {
+    pub(super) fn get(self: &Arc<Self>, domain: &DomainName, timer: Timer, stream: Stream) -> Route {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
-        match state.entries.get_mut(domain) {
-            Some(Entry::Asked(waiting)) => waiting.push(timer),
-            Some(Entry::Known { route, until }) if *until > now => return route.clone(),
-            Some(Entry::Known { .. }) | None => {
-                if state.entries.len() >= DOMAINS_MAX {
-                    state.entries.retain(|_, entry| matches!(entry, Entry::Asked(_)) || entry.is_known_at(now));
-                }
-                state.entries.insert(domain.clone(), Entry::Asked(vec![timer]));
-                state.queue.push_back(domain.clone());
-            }
-        }
-        let starts = state.prompt < PROMPT_MAX && !state.queue.is_empty();
-        state.prompt += usize::from(starts);
+        state.prune(now);
+        let known = state.known(domain, stream, now);
+        let route = known.unwrap_or_else(|| state.wait(domain, timer, stream));
         drop(state);
-        if starts {
-            tokio::spawn(Arc::clone(self).serve());
-        }
-        Route::Asked
+        self.start();
+        route
     }
 
     /// The site of `domain` as it was last seen, for the operator.
     pub(super) fn last_seen(&self, domain: &DomainName) -> Option<Site> {
-        match self.state().entries.get(domain)? {
-            Entry::Known { route: Route::To(site), .. } => Some(site.clone()),
-            Entry::Known { route: Route::Failed(_) | Route::Asked, .. } | Entry::Asked(_) => None,
+        let state = self.state();
+        let known = match state.entries.get(domain)? {
+            Entry::Known(known) => known,
+            Entry::Asked(asked) => asked.stale.as_ref()?,
+        };
+        known.found.clone().ok()
+    }
+
+    /// Begins look-ups while there are places for them.
+    fn start(self: &Arc<Self>) {
+        loop {
+            let next = self.state().next();
+            let Some((domain, stream)) = next else { return };
+            // Boxed, for a look-up may start another.
+            let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, stream));
+            tokio::spawn(look_up);
         }
     }
 
-    /// Looks up one domain after the other while there are some. Its place among the prompt ones is counted already.
-    async fn serve(self: Arc<Self>) {
-        while let Some(domain) = self.next() {
-            let mut looking = std::pin::pin!(self.looked_up(&domain));
-            let prompt = tokio::time::timeout(PROMPT, &mut looking).await;
-            let Err(_slow) = prompt.map(|route| self.tell(&domain, route)) else { continue };
-            let Ok(_place) = self.slow.try_acquire() else {
-                // So many are slow that waiting is all there is to do.
-                let route = looking.await;
-                self.tell(&domain, route);
-                continue;
-            };
-            self.give_way();
-            let route = looking.await;
-            self.tell(&domain, route);
-            return;
-        }
-    }
-
-    /// The next domain to look up; where there is none, a place is free.
-    fn next(&self) -> Option<DomainName> {
-        let mut state = self.state();
-        let next = state.queue.pop_front();
-        state.prompt -= usize::from(next.is_none());
-        next
-    }
-
-    /// Lets another take the place of a slow look-up.
-    fn give_way(self: &Arc<Self>) {
-        let mut state = self.state();
-        let goes_on = !state.queue.is_empty();
-        state.prompt -= usize::from(!goes_on);
-        drop(state);
-        if goes_on {
-            tokio::spawn(Box::pin(Arc::clone(self).serve()) as BoxFuture<'static, ()>);
-        }
+    /// Looks up one domain, for which a place is taken.
+    async fn serve(self: Arc<Self>, domain: DomainName, stream: Stream) {
+        let mut looking = std::pin::pin!(self.looked_up(&domain));
+        let prompt = tokio::time::timeout(PROMPT, &mut looking).await;
+        let goes_on = {
+            let mut state = self.state();
+            state.prompt.free(stream);
+            prompt.is_err() && state.slow.take(stream, SLOW_MAX)
+        };
+        self.start();
+        let found = match prompt {
+            Ok(found) => found,
+            Err(_slow) if goes_on => {
+                let found = looking.await;
+                self.state().slow.free(stream);
+                found
+            }
+            Err(_slow) => Err(RouteFailure::Unasked),
+        };
+        self.tell(&domain, found);
     }
 
     /// A look-up that crashes is one that failed: whoever waits for it is told.
-    async fn looked_up(&self, domain: &DomainName) -> Route {
+    async fn looked_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
         let looked_up = caught(self.look_up(domain)).await;
-        looked_up.unwrap_or_else(|crashed| Route::Failed(RouteFailure::Temporary(crashed.to_string())))
+        looked_up.unwrap_or_else(|crashed| Err(RouteFailure::Temporary(crashed.to_string())))
     }
 
     /// Both the set of servers, for the site, and their addresses: so that no worker waits for them with a connection
     /// in hand, and what can't be reached never joins a lane.
-    async fn look_up(&self, domain: &DomainName) -> Route {
+    async fn look_up(&self, domain: &DomainName) -> Result<Site, RouteFailure> {
         let resolver = &self.engine.resolver;
-        let servers = match resolver.mail_exchanges(domain).await {
-            Ok(servers) => servers,
-            Err(failure) => return Route::Failed(failure),
-        };
-        match resolver.mail_hosts(domain).await {
-            Ok(_) => Route::To(Site::of_servers(&servers, &self.shaping)),
-            Err(failure) => Route::Failed(failure),
-        }
+        let servers = resolver.mail_exchanges(domain).await?;
+        resolver.mail_hosts(domain).await?;
+        Ok(Site::of_servers(&servers, &self.shaping))
     }
 
-    fn tell(&self, domain: &DomainName, route: Route) {
-        let lifetime = match route {
-            Route::To(_) => SITE_LIFETIME,
-            Route::Failed(_) | Route::Asked => FAILURE_LIFETIME,
-        };
+    /// Keeps what was found, and gives back who waited for it.
+    fn tell(&self, domain: &DomainName, found: Result<Site, RouteFailure>) {
+        let lifetime = if found.is_ok() { SITE_LIFETIME } else { FAILURE_LIFETIME };
         let until = self.engine.clock.monotonic() + lifetime;
-        let before = self.state().entries.insert(domain.clone(), Entry::Known { route, until });
-        if let Some(Entry::Asked(waiting)) = before {
-            self.engine.store.near().give_back_all(waiting);
+        let is_unasked = found == Err(RouteFailure::Unasked);
+        let mut state = self.state();
+        let before = state.entries.insert(domain.clone(), Entry::Known(Known { found, until }));
+        let Some(Entry::Asked(asked)) = before else { return };
+        state.waiting -= asked.waiting.len();
+        // Nothing was learnt: what was known goes on to serve.
+        if let Some(stale) = asked.stale.filter(|_| is_unasked) {
+            state.entries.insert(domain.clone(), Entry::Known(stale));
         }
-    }
-}
-
-impl Entry {
-    fn is_known_at(&self, now: Duration) -> bool {
-        matches!(self, Self::Known { until, .. } if *until > now)
+        drop(state);
+        self.engine.store.near().give_back_all(asked.waiting);
     }
 }

@@ -71,6 +71,8 @@ pub(super) struct Net {
     behaviours: Mutex<HashMap<String, Behaviour>>,
     /// Domains whose name server never answers.
     pub(super) stuck: Mutex<HashSet<String>>,
+    /// Domains that nobody can be asked for, so much else is asked.
+    pub(super) busy: Mutex<HashSet<String>>,
     /// Domains that were asked for.
     pub(super) asked: Mutex<Vec<String>>,
     seen: watch::Sender<Vec<Seen>>,
@@ -120,6 +122,9 @@ impl Resolve for Net {
         Box::pin(async move {
             if self.stuck.lock().unwrap().contains(domain.as_str()) {
                 std::future::pending::<()>().await;
+            }
+            if self.busy.lock().unwrap().contains(domain.as_str()) {
+                return Err(RouteFailure::Unasked);
             }
             if domain.as_str().starts_with("gone.") {
                 return Err(RouteFailure::NoSuchDomain);
@@ -277,6 +282,7 @@ impl World {
             addresses: Mutex::default(),
             behaviours: Mutex::default(),
             stuck: Mutex::default(),
+            busy: Mutex::default(),
             asked: Mutex::default(),
             seen: watch::Sender::new(Vec::new()),
             opened: Mutex::default(),

@@ -1,0 +1,105 @@
+//! Names that are slow, or that nobody can be asked for now: whose mail waits for them, and whose does not.
+
+use std::sync::Arc;
+
+use super::world::START;
+use super::*;
+use crate::domain::stream::Stream;
+use crate::engine::transfer::routes::{Route, Routes};
+use crate::engine::transfer::site::Site;
+use crate::smtp::shaping::Shaping;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Routes of their own, over the world's names.
+struct Names {
+    world: World,
+    routes: Arc<Routes>,
+}
+
+impl Names {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let routes = Routes::new(Arc::clone(&world.engine), Arc::new(Shaping::built_in().clone()));
+        Self { world, routes: Arc::new(routes) }
+    }
+
+    fn ask(&self, domain: &str, stream: Stream) -> Route {
+        let timer = Timer::of_store(START, TimerKind::Transfer);
+        self.routes.get(&domain.parse().unwrap(), timer, stream)
+    }
+
+    /// Waits until the site of `domain` has been seen.
+    async fn know(&self, domain: &str) {
+        while self.routes.last_seen(&domain.parse().unwrap()).is_none() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn never_answers(&self, domain: &str) {
+        self.world.net.stuck.lock().unwrap().insert(domain.to_owned());
+    }
+}
+
+fn site(domain: &str) -> Route {
+    Route::To(Site::Servers(format!("mx.{domain}").into()))
+}
+
+#[tokio::test]
+async fn names_that_transactional_mail_waits_for_come_before_all_that_marketing_waits_for() {
+    let names = Names::new().await;
+    for n in 0..2000 {
+        let domain = format!("slow{n}.test");
+        names.never_answers(&domain);
+        assert_eq!(names.ask(&domain, Stream::Marketing), Route::Asked);
+    }
+    assert_eq!(names.ask("both.test", Stream::Marketing), Route::Asked);
+    assert_eq!(names.ask("both.test", Stream::Transactional), Route::Asked, "it moves up");
+    assert_eq!(names.ask("own.test", Stream::Transactional), Route::Asked);
+    names.know("both.test").await;
+    names.know("own.test").await;
+    let asked = names.world.net.asked.lock().unwrap().clone();
+    assert!(asked.iter().filter(|domain| domain.starts_with("slow")).count() < 2000);
+    assert_eq!(asked.iter().filter(|domain| *domain == "both.test").count(), 2, "its servers, and their addresses");
+}
+
+#[tokio::test]
+async fn a_site_that_was_seen_serves_while_it_is_looked_up_again() {
+    let names = Names::new().await;
+    assert_eq!(names.ask("a.test", Stream::Transactional), Route::Asked);
+    names.know("a.test").await;
+    names.never_answers("a.test");
+    names.world.pass(60).await;
+    for stream in [Stream::Marketing, Stream::Transactional, Stream::Marketing] {
+        assert_eq!(names.ask("a.test", stream), site("a.test"));
+    }
+    tokio::task::yield_now().await;
+    assert_eq!(names.world.net.asked.lock().unwrap().len(), 3, "twice at first, and then once more");
+    names.world.pass(600).await;
+    assert_eq!(names.ask("a.test", Stream::Marketing), Route::Asked, "not for ever");
+}
+
+#[tokio::test]
+async fn so_many_wait_for_names_and_the_last_quarter_of_them_is_transactional() {
+    let names = Names::new().await;
+    let wait =
+        |stream| std::iter::repeat_with(|| names.ask("a.test", stream)).take_while(|r| *r == Route::Asked).count();
+    assert_eq!(wait(Stream::Marketing), 98_304);
+    assert_eq!(wait(Stream::Transactional), 32_768);
+    assert_eq!(names.ask("b.test", Stream::Transactional), Route::Full);
+    names.know("a.test").await;
+    assert_eq!(names.ask("b.test", Stream::Marketing), Route::Asked, "there is room again");
+}
+
+#[tokio::test]
+async fn what_could_not_be_asked_for_is_asked_again_soon_and_charges_nobody() {
+    let world = World::new().await;
+    world.net.busy.lock().unwrap().insert("a.test".to_owned());
+    let id = world.send("u@a.test").await;
+    world.pass(9).await;
+    assert_eq!(world.standing(id), ("queued", 0));
+    world.pass(3600).await;
+    assert_eq!(world.standing(id), ("queued", 0));
+    world.net.busy.lock().unwrap().clear();
+    world.pass(10).await;
+    assert_eq!(world.standing(id), ("delivered", 1));
+}

@@ -28,6 +28,7 @@ mod transfer;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;
 mod waiting;
+pub mod webhook;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};

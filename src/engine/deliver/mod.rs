@@ -245,7 +245,13 @@ impl Shared {
     fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {
         match answer {
             Ok(EndpointChange::Disabled(endpoint)) => {
-                tracing::warn!(%endpoint, "a webhook endpoint was disabled after ten failures in a row");
+                let account = job.timer.account;
+                tracing::warn!(
+                    %account, %endpoint,
+                    "a webhook endpoint was disabled after ten failures in a row: what it is owed is held, and nothing \
+                     more is sent to it; see its deliveries for why, and when it is mended enable it again, in the \
+                     panel or with `postrider webhook set {endpoint} --enabled true --account {account}`"
+                );
             }
             Ok(EndpointChange::None) | Err(Stop::Refused(_)) => {}
             Err(Stop::Failed(error)) => {

@@ -127,6 +127,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Suppression(args) => mail::suppression(args, json, console),
         Command::Message(args) => mail::message(args, json, console),
         Command::Event(args) => mail::event(args, json, console),
+        Command::Queue(args) => admin::queue(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

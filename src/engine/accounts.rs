@@ -4,6 +4,7 @@ use std::sync::{Arc, PoisonError};
 
 use subtle::ConstantTimeEq as _;
 
+use super::hot_keys::HotKey;
 use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId};
@@ -204,16 +205,30 @@ impl Engine {
     pub fn authenticate(&self, text: &str) -> Result<Option<Caller>, StoreError> {
         let Ok(secret) = text.parse::<KeySecret>() else { return Ok(None) };
         let hash = secret.hash();
-        let Some((account, key)) = key_by_hash(&self.store.snapshot()?, &hash)? else { return Ok(None) };
+        let known = self.hot_keys.get(&hash, self.store.key_changes());
+        let Some(HotKey { account, key, .. }) = known.map_or_else(|| self.read_key(&hash), |hot| Ok(Some(hot)))? else {
+            return Ok(None);
+        };
         let now = self.clock.now();
-        // The index compares in its own time; what it found is compared again in constant time.
+        // Index and memory compare in their own time; what it found is compared again in constant time.
         if !bool::from(key.hash.ct_eq(&hash)) || !key.is_live(now) {
             return Ok(None);
         }
         if key.needs_use_stamp(now) {
             self.stamp_use(account, key.id, now);
         }
-        Ok(Some(Caller { account, key: Some(Arc::new(key)) }))
+        Ok(Some(Caller { account, key: Some(key) }))
+    }
+
+    /// The key with this hash, as the store has it, remembered from now on.
+    fn read_key(&self, hash: &[u8; 32]) -> Result<Option<HotKey>, StoreError> {
+        // Which key a hash belongs to never changes; how the key stands is read after its stamp is taken.
+        let Some((account, found)) = key_by_hash(&self.store.snapshot()?, hash)? else { return Ok(None) };
+        let stamp = self.store.key_changes().stamp(account, found.id);
+        let Some(key) = self.key(account, found.id)? else { return Ok(None) };
+        let hot = HotKey { account, key: Arc::new(key), stamp };
+        self.hot_keys.put(hot.clone());
+        Ok(Some(hot))
     }
 
     /// Has the key's use written down without waiting for it: an answer never waits for a stamp.

@@ -12,34 +12,42 @@ pub mod domains;
 pub mod endpoints;
 pub mod events;
 pub mod follow;
+mod hot_keys;
 pub mod lease;
 pub mod listing;
 pub mod messages;
 pub mod ports;
 pub mod pump;
+pub mod queue;
 pub mod rates;
+pub mod receive;
 pub mod redeliver;
+pub mod relay;
 pub mod settings;
 pub mod signing;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
+mod tls_policy;
 mod transfer;
+pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
 pub mod virtual_clock;
 mod waiting;
 pub mod webhook;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use follow::Streams;
+use hot_keys::HotKeys;
 use lease::Leases;
 use ports::{Clock, Resolve};
+use queue::QueueView;
 use rates::Rates;
 use settings::Settings;
 use signing::SigningPool;
@@ -72,10 +80,13 @@ pub struct Engine {
     /// Who follows the event logs.
     pub streams: Streams,
     signing: SigningPool,
+    hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
+    /// The pump's knowledge of the queue, once there is a pump.
+    queue_view: OnceLock<Weak<dyn QueueView>>,
 }
 
 impl Engine {
@@ -98,8 +109,10 @@ impl Engine {
             leases: Leases::default(),
             streams: Streams::default(),
             signing,
+            hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
+            queue_view: OnceLock::new(),
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod error;
 mod event_stream;
 mod handlers;
 pub mod json;
+mod openapi;
 pub mod query;
 pub mod route;
 pub mod router;

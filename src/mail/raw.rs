@@ -13,6 +13,7 @@ use super::field;
 use super::mailbox;
 use super::section::{self, Field, line_length};
 use super::structure;
+use crate::domain::header::FEEDBACK_NAMES;
 use crate::domain::limits::{LINE_OCTETS, MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS};
 use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
@@ -106,6 +107,9 @@ fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
         if fields.iter().filter(|field| field.is(name)).count() > 1 {
             faults.insert("must not have a second From, To, Subject, Date, Message-ID, Sender or Reply-To");
         }
+    }
+    if fields.iter().any(|field| FEEDBACK_NAMES.iter().any(|name| field.is(name))) {
+        faults.insert("must not have Feedback-ID, CFBL-Address or CFBL-Feedback-ID: the service writes them");
     }
 }
 

@@ -7,6 +7,7 @@ use mail_parser::{Encoding, Message, MessageParser, MessagePart, MimeHeaders as 
 use serde::Serialize;
 
 use super::section::{self, Field};
+use crate::domain::header::FEEDBACK_NAMES;
 
 /// Fields that we write or sign ourselves, in lower case.
 const OWN_FIELDS: [&str; 7] = ["from", "to", "subject", "date", "message-id", "mime-version", "dkim-signature"];
@@ -119,6 +120,7 @@ fn custom_fields(fields: &[Field<'_>], list_fields: ListFields) -> BTreeMap<Stri
         let lower = name.to_ascii_lowercase();
         let own = OWN_FIELDS.contains(&lower.as_str())
             || lower.starts_with("content-")
+            || FEEDBACK_NAMES.iter().any(|name| field.is(name))
             || (list_fields == ListFields::Ours && LIST_FIELDS.contains(&lower.as_str()));
         if own || field.value.is_none() {
             continue;

@@ -8,6 +8,7 @@ pub mod error;
 mod gather;
 pub mod health;
 mod job;
+pub mod key_changes;
 pub mod master_key;
 pub mod near;
 pub mod op;
@@ -35,6 +36,7 @@ use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
 use health::Health;
 use job::{Answer, Job, Pending, Urgency};
+use key_changes::KeyChanges;
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
@@ -52,6 +54,7 @@ pub struct Store {
     near: Arc<NearTimers>,
     bells: Arc<Bells>,
     health: Arc<Health>,
+    key_changes: Arc<KeyChanges>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
     announced: Announced,
@@ -109,6 +112,11 @@ impl Store {
     /// Whether the store can still be trusted.
     pub const fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Which API keys have changed.
+    pub fn key_changes(&self) -> &KeyChanges {
+        &self.key_changes
     }
 
     /// The key that seals what must be readable again.

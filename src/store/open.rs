@@ -15,6 +15,7 @@ use super::content::{Appender, Content};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
+use super::key_changes::KeyChanges;
 use super::near::NearTimers;
 use super::schema::{FORMAT, Table, meta};
 use super::tables::Batch;
@@ -100,6 +101,7 @@ impl Store {
         let near = Arc::new(NearTimers::new());
         let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
+        let key_changes = Arc::new(KeyChanges::default());
 
         let announced = Announced::default();
         let (to_writer, writer_inbox) = sync_channel(QUEUE);
@@ -109,6 +111,7 @@ impl Store {
             near: Arc::clone(&near),
             bells: Arc::clone(&bells),
             health: Arc::clone(&health),
+            key_changes: Arc::clone(&key_changes),
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
@@ -126,6 +129,7 @@ impl Store {
             near,
             bells,
             health,
+            key_changes,
             master,
             entropy,
             announced,

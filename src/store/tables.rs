@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
+use super::key_changes;
 use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
@@ -26,11 +27,18 @@ pub(super) struct Batch<'txn> {
     opened: [RefCell<Option<Opened<'txn>>>; Table::ALL.len()],
     /// Whether anything was flushed, so that a batch of refusals costs no sync.
     pub(super) dirty: bool,
+    /// The API keys that were written, for [`key_changes`].
+    pub(super) changed_keys: Vec<usize>,
 }
 
 impl<'txn> Batch<'txn> {
     pub(super) fn new(transaction: &'txn WriteTransaction) -> Self {
-        Self { transaction, opened: std::array::from_fn(|_| RefCell::new(None)), dirty: false }
+        Self {
+            transaction,
+            opened: std::array::from_fn(|_| RefCell::new(None)),
+            dirty: false,
+            changed_keys: Vec::new(),
+        }
     }
 
     fn with<T>(
@@ -59,6 +67,7 @@ impl<'txn> Batch<'txn> {
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         self.dirty = true;
+        self.changed_keys.extend(key_changes::changed(table, key));
         self.with(table, |opened| {
             match value {
                 Some(value) => drop(opened.insert(key, value)?),

@@ -14,6 +14,7 @@ use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
 use super::job::{Job, Urgency};
+use super::key_changes::KeyChanges;
 use super::near::NearTimers;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
@@ -38,6 +39,7 @@ pub(super) struct Writer {
     pub(super) near: Arc<NearTimers>,
     pub(super) bells: Arc<Bells>,
     pub(super) health: Arc<Health>,
+    pub(super) key_changes: Arc<KeyChanges>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
@@ -49,6 +51,7 @@ struct Effects {
     /// Without what a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
+    changed_keys: Vec<usize>,
     told: BTreeSet<AccountId>,
 }
 
@@ -63,6 +66,7 @@ impl Writer {
             };
             if let Ok(effects) = &committed {
                 self.near.committed(&effects.armed, &effects.disarmed);
+                self.key_changes.committed(&effects.changed_keys);
                 self.bells.ring(&effects.told);
             }
             for job in batch {
@@ -84,6 +88,7 @@ impl Writer {
             return Ok(effects);
         }
         batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
+        effects.changed_keys = std::mem::take(&mut batch.changed_keys);
         drop(batch);
         transaction.commit()?;
         Ok(effects)

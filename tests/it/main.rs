@@ -10,6 +10,8 @@ mod operating;
 mod readme;
 #[expect(unreachable_pub, reason = "it stands as the README shows it")]
 mod readme_verify;
+mod returning;
+mod smtp;
 mod support;
 mod suppressing;
 mod telling;

@@ -1,9 +1,11 @@
-//! The commands about accounts and what they are set up with: keys and domains.
+//! The commands about accounts and what they are set up with, keys and domains, and about the queue.
 
 use hyper::Method;
 use serde_json::{Value, json};
 
-use super::args::{AccountArgs, AccountCommand, DomainCommand, KeyCommand, OfAccount, PageArgs};
+use super::args::{
+    AccountArgs, AccountCommand, DomainCommand, KeyCommand, OfAccount, PageArgs, QueueArgs, QueueCommand,
+};
 use super::session::{Session, account_id, body, client, listed, object, print};
 use super::show::Shape;
 use super::{Console, Stop};
@@ -112,6 +114,15 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
         }
     };
     print(&reply, shape, json, console)
+}
+
+/// `postrider queue ...`.
+pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let client = client(args.daemon, &console.environment)?;
+    let reply = match args.command {
+        QueueCommand::List => client.ask(Ask::get("list the queue", "/v1/queue", None))?,
+    };
+    print(&reply, Shape::Queue, json, console)
 }
 
 /// The domain of this identifier or name; a name is looked for in the account's list.

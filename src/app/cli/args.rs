@@ -46,6 +46,9 @@ pub(super) enum Command {
     /// The event log.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Event(OfAccount<EventCommand>),
+    /// What waits to be mailed.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Queue(QueueArgs),
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -161,6 +164,20 @@ pub(super) enum AccountCommand {
         #[arg(long, value_name = "N", group = "change")]
         quota_per_day: Option<u64>,
     },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct QueueArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(subcommand)]
+    pub(super) command: QueueCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueueCommand {
+    /// List what waits and what is on the wire, by receiving site.
+    List,
 }
 
 /// A command about what one account owns.

@@ -21,6 +21,8 @@ pub(super) enum Shape {
     Domain,
     /// A page of domains.
     Domains,
+    /// What waits, by site.
+    Queue,
     /// An endpoint with a secret that was just made.
     NewWebhook,
     /// One webhook endpoint.
@@ -94,6 +96,7 @@ const MESSAGE: &[&str] = &[
 const TIMELINE: &[&str] = &["/created_at", "/type", "/mx_host", "/smtp_code", "/smtp_response"];
 const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_code", "/smtp_response"];
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
+const QUEUE: &[&str] = &["/site", "/relay", "/waiting", "/in_flight", "/next_at", "/held_until", "/last_answer"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 
 /// The text for people, with a line end.
@@ -105,6 +108,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Key => lines(value, KEY),
         Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),
         Shape::Domain => domain(value),
+        Shape::Queue => page(value, QUEUE),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
         Shape::NewWebhook => once(value, NEW_WEBHOOK, "secret"),
         Shape::Webhook => lines(value, WEBHOOK),

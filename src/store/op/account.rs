@@ -7,6 +7,7 @@ use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::ApiKey;
+use crate::domain::return_path::AccountHint;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
@@ -33,6 +34,7 @@ impl Op for CreateAccount {
             tables.arm(Timer::of_store(tables.now(), TimerKind::Deliveries));
         }
         tables.put(id.as_bytes(), &account);
+        tables.put_bytes(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(id), id), Vec::new());
         Ok(account)
     }
 }

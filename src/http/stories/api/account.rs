@@ -125,6 +125,17 @@ async fn the_operator_changes_an_account_and_its_quota_counts_at_once() {
 }
 
 #[tokio::test]
+async fn the_queue_is_the_operators_alone() {
+    let mut world = World::new().await;
+    world.get("/v1/queue").await.fails_with(404, "not_found");
+    let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
+    let mut operator = Client::over(socket);
+    let page = operator.get("/v1/queue", "").await;
+    assert_eq!((page.status, page.body.as_str()), (200, "{\"data\":[],\"next_cursor\":null}"));
+    operator.get("/v1/queue?limit=1", "").await.fails_with(422, "validation_failed");
+}
+
+#[tokio::test]
 async fn health_is_open_and_readiness_ends_with_the_shutdown() {
     let mut world = World::new().await;
     for path in ["/healthz", "/readyz"] {
@@ -135,4 +146,23 @@ async fn health_is_open_and_readiness_ends_with_the_shutdown() {
     assert_eq!(api.check_ready(), Ok(()));
     api.shut_down();
     assert_eq!(api.check_ready(), Err(ApiError::ShuttingDown));
+}
+
+#[tokio::test]
+async fn what_is_remembered_of_a_key_never_outlives_a_change_of_it() {
+    let mut world = World::new().await;
+    let made = world.post("/v1/keys", serde_json::json!({ "name": "old", "expires_at": "2023-11-15T22:13:20Z" })).await;
+    let (secret, path) = (made.json()["key"].as_str().unwrap().to_owned(), made.header("location").to_owned());
+    let name = |reply: Reply| reply.json()["key"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(name(world.client.get("/v1/me", &secret).await), "old");
+    assert_eq!(world.patch(&path, serde_json::json!({ "name": "new" })).await.status, 200);
+    assert_eq!(name(world.client.get("/v1/me", &secret).await), "new");
+    world.advance(DAY);
+    world.client.get("/v1/me", &secret).await.fails_with(401, "unauthenticated");
+
+    let other = world.new_key(world.account, None, Scopes::ALL).await;
+    assert_eq!(world.client.get("/v1/me", &other).await.status, 200);
+    let id = world.engine.authenticate(&other).unwrap().unwrap().key.unwrap().id;
+    assert_eq!(world.delete(&format!("/v1/keys/{id}")).await.status, 204);
+    world.client.get("/v1/me", &other).await.fails_with(401, "unauthenticated");
 }

@@ -2,6 +2,7 @@
 //! story sets.
 
 mod account;
+mod described;
 mod domains;
 mod idempotency;
 mod limits;
@@ -17,6 +18,7 @@ mod suppressions;
 mod webhooks;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -39,6 +41,7 @@ use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
 use crate::http::state::Api;
+use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
@@ -93,6 +96,15 @@ impl Names {
 impl Resolve for Names {
     fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        self.txt_now(name)
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move { self.look(name) })
@@ -181,13 +193,17 @@ impl World {
         self.clock.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Relaxed);
     }
 
+    /// Every answer that a story gets this way has to be one that the description tells of.
     async fn ask_as(&mut self, key: &str, line: &str, headers: &str, body: &Value) -> Reply {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.client.ask(line, key, headers, &body).await
+        let reply = self.client.ask(line, key, headers, &body).await;
+        described::check(line, &reply);
+        reply
     }
 
     async fn get(&mut self, path: &str) -> Reply {
-        self.client.get(path, &self.key).await
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("GET {path}"), "", &Value::Null).await
     }
 
     async fn post(&mut self, path: &str, body: Value) -> Reply {

@@ -7,23 +7,23 @@ use crate::store::row::endpoint::EndpointRow;
 
 /// Requests of all endpoints at once.
 const REQUESTS_MAX: usize = 512;
-/// Those among them to endpoints of which nobody knows whether they answer. The rest is for the others alone.
-const DOUBTFUL_MAX: usize = REQUESTS_MAX / 4 * 3;
+/// Those among them to endpoints whose last attempt failed. The rest is for the others alone.
+const FAILING_MAX: usize = REQUESTS_MAX / 4 * 3;
 
 /// What the last attempts say of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// The last one that counted succeeded.
+    /// The last one that counted succeeded, or there was none yet.
     Sound,
-    /// It failed, or there was none.
-    Doubtful,
+    /// It failed.
+    Failing,
 }
 
 impl Standing {
     pub(super) const fn of(endpoint: &EndpointRow) -> Self {
-        match (endpoint.state.consecutive_failures(), endpoint.last_success_at) {
-            (0, Some(_)) => Self::Sound,
-            (_, Some(_) | None) => Self::Doubtful,
+        match endpoint.state.consecutive_failures() {
+            0 => Self::Sound,
+            1.. => Self::Failing,
         }
     }
 }
@@ -31,28 +31,28 @@ impl Standing {
 /// The permits, given out in the order in which they were asked for.
 pub(super) struct Permits {
     all: Semaphore,
-    doubtful: Semaphore,
+    failing: Semaphore,
 }
 
 /// Leave to make one request, while it is held.
 pub(super) struct Permit<'p> {
     _own: SemaphorePermit<'p>,
-    _doubtful: Option<SemaphorePermit<'p>>,
+    _failing: Option<SemaphorePermit<'p>>,
 }
 
 impl Permits {
     pub(super) const fn new() -> Self {
-        Self { all: Semaphore::const_new(REQUESTS_MAX), doubtful: Semaphore::const_new(DOUBTFUL_MAX) }
+        Self { all: Semaphore::const_new(REQUESTS_MAX), failing: Semaphore::const_new(FAILING_MAX) }
     }
 
     /// Waits for a permit; none where no more are given.
     pub(super) async fn take(&self, standing: Standing) -> Option<Permit<'_>> {
         // Its own kind first: whoever waits for that must not stand in the others' way.
-        let doubtful = match standing {
+        let failing = match standing {
             Standing::Sound => None,
-            Standing::Doubtful => Some(self.doubtful.acquire().await.ok()?),
+            Standing::Failing => Some(self.failing.acquire().await.ok()?),
         };
-        Some(Permit { _own: self.all.acquire().await.ok()?, _doubtful: doubtful })
+        Some(Permit { _own: self.all.acquire().await.ok()?, _failing: failing })
     }
 }
 
@@ -74,12 +74,12 @@ mod tests {
     #[test]
     fn endpoints_that_do_not_answer_leave_a_quarter_to_those_that_do() {
         let permits = Permits::new();
-        let hung: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Doubtful)).collect();
-        assert_eq!(hung.len(), DOUBTFUL_MAX);
+        let hung: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Failing)).collect();
+        assert_eq!(hung.len(), FAILING_MAX);
         let sound: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
-        assert_eq!(sound.len(), REQUESTS_MAX - DOUBTFUL_MAX);
+        assert_eq!(sound.len(), REQUESTS_MAX - FAILING_MAX);
         drop(hung);
-        assert!(now(&permits, Standing::Doubtful).is_some());
+        assert!(now(&permits, Standing::Failing).is_some());
     }
 
     #[test]

@@ -30,6 +30,7 @@ use crate::engine::{Engine, InHouse, Tables};
 use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
+use crate::http::pages;
 use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
@@ -151,6 +152,7 @@ impl Daemon {
         let rules = Arc::clone(&tables.rules);
         let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
         let mut table = api::routes();
+        table.extend(pages::routes());
         if dev_routes.is_some() {
             table.extend(dev::routes());
         }
@@ -160,6 +162,8 @@ impl Daemon {
         let mut http = HttpServer::new(Arc::new(service), http_limits(config));
         let certificate = certificate(config)?;
         let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
+        // Nobody asks for a link before this: what is served begins with the next line that waits.
+        engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let http_tls = certificate.as_ref().map(|certificate| &*certificate.settings);
         let bounces = Bounces::start(config, &receiver, http_tls, reporter.as_deref()).await?;
@@ -276,12 +280,25 @@ fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
 }
 
+/// The address of links: what the configuration says, else what a browser on this machine would use.
+fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
+    match (&config.http.public_url, bound.first()) {
+        (Some(url), _) => url.to_string(),
+        (None, Some(address)) if matches!(config.http.tls, Tls::Off) && address.ip().is_loopback() => {
+            format!("http://{address}")
+        }
+        (None, _) => format!("https://{}", config.hostname),
+    }
+}
+
 fn settings(config: &Config, store: &Store) -> Settings {
-    let secret = store.master_key().derive(b"return path key 0");
+    let key = |name: &[u8]| ReturnPathKey { number: KeyNumber::new(0), secret: store.master_key().derive(name) };
     Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
-        return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret },
+        return_path_key: key(b"return path key 0"),
+        unsubscribe_key: key(b"unsubscribe key 0"),
+        public_url: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
         requests_per_minute: config.limits.requests_per_minute,
         quota: config.quota,

@@ -1,5 +1,6 @@
 //! Accounts and their API keys: making and listing them, and who it is that shows a key.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
 use subtle::ConstantTimeEq as _;
@@ -7,10 +8,11 @@ use subtle::ConstantTimeEq as _;
 use super::hot_keys::HotKey;
 use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
-use crate::base::id::{AccountId, KeyId};
+use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
+use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
 use crate::store::error::{Stop, StoreError};
@@ -18,8 +20,8 @@ use crate::store::op::NotThere;
 use crate::store::op::account::{
     CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
 };
-use crate::store::read::Read as _;
-use crate::store::schema;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::schema::{self, Table};
 
 /// What a new key is to be.
 #[derive(Clone, Debug)]
@@ -253,4 +255,15 @@ fn check_not_more(own: &ApiKey, new: &NewKey) -> Result<(), NewKeyRefusal> {
         Some(stream) if new.stream != Some(stream) => Err(NewKeyRefusal::Stream(stream)),
         Some(_) | None => Ok(()),
     }
+}
+
+/// The accounts that a token's hint may mean.
+pub(super) fn accounts_of_hint(read: &impl Read, hint: AccountHint) -> Result<Vec<AccountId>, StoreError> {
+    let (from, to) = (hint.0, after_prefix(&hint.0));
+    let mut accounts = Vec::new();
+    read.scan(Table::AccountsByHint, &from, &to, Order::Ascending, &mut |key, _| {
+        accounts.extend(key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(accounts)
 }

@@ -32,6 +32,7 @@ mod tls_policy;
 mod transfer;
 pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
+pub mod unsubscribe;
 pub mod virtual_clock;
 mod waiting;
 pub mod webhook;

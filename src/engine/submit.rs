@@ -16,6 +16,7 @@ use crate::domain::limits::RECEIVED_HEADERS_COUNT;
 use crate::domain::return_path::{self, AccountHint};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Submission};
+use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 use crate::machine::quota::Quota;
 use crate::machine::transfer::Status;
@@ -223,7 +224,8 @@ impl Workbench<'_> {
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
         // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
-        let facts = ComposeFacts { message_id: id, at: now };
+        let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
+        let facts = ComposeFacts { message_id: id, at: now, hosted_unsubscribe: hosted.as_ref() };
         let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
         if composed.received_count > RECEIVED_HEADERS_COUNT {
             let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
@@ -258,6 +260,22 @@ impl Workbench<'_> {
         let answer = answer(id, &message);
         let accept = Accept { account, key_stream, id, message, answer, idempotency };
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
+    }
+
+    /// The link of ours for a message that offers one, where its account has us host them.
+    fn hosted_unsubscribe(
+        &self,
+        read: &impl Read,
+        account: AccountId,
+        message: MessageId,
+        submission: &Submission,
+    ) -> Result<Option<UnsubscribeUrl>, SubmitError> {
+        if submission.unsubscribe_url.is_none() {
+            return Ok(None);
+        }
+        let row: Option<Account> = read.row(account.as_bytes()).map_err(SubmitError::Failed)?;
+        let is_hosted = row.is_some_and(|account| account.hosted_unsubscribe);
+        Ok(if is_hosted { self.settings.unsubscribe_link(account, message) } else { None })
     }
 
     /// The message as it goes out: its signatures, the fields that bring complaints back, and what was composed.

@@ -34,7 +34,7 @@ type Faults = BTreeSet<&'static str>;
 ///
 /// # Errors
 /// Every fault of the message under `raw`; a From of another domain than that of `from` under `from`.
-pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
     let mut faults = Faults::new();
     let message = with_crlf(message, &mut faults);
     let mut violations = Violations::new();
@@ -129,14 +129,14 @@ fn check_from(fields: &[Field<'_>], submission: &Submission, faults: &mut Faults
     }
 }
 
-fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: &ComposeFacts) -> Vec<u8> {
+fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Vec<u8> {
     let length: usize = fields.iter().map(|field| field.whole.len()).sum();
     let mut out = Vec::with_capacity(length + body.len() + 4096);
     field::plain(&mut out, "Message-ID", &message_id_header(facts.message_id, &submission.from));
     if !fields.iter().any(|field| field.is("Date")) {
         field::plain(&mut out, "Date", &facts.at.to_rfc5322());
     }
-    write_unsubscribe(&mut out, submission);
+    write_unsubscribe(&mut out, submission, facts);
     let named = |field: &Field<'_>, names: &[&str]| names.iter().any(|name| field.is(name));
     for field in fields {
         let replaced = submission.unsubscribe_url.is_some() && named(field, &REPLACED_FIELDS);

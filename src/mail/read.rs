@@ -166,7 +166,7 @@ mod tests {
         let serde_json::Value::Object(object) = json else { panic!("no object") };
         let limits = SubmissionLimits { queue_lifetime: std::time::Duration::from_secs(172_800) };
         let submission = Submission::lift(object, Timestamp::ZERO, limits).unwrap();
-        let facts = ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO };
+        let facts = ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO, hosted_unsubscribe: None };
         parts_of(&compose(&submission, &facts).unwrap().bytes, ListFields::Ours)
     }
 

@@ -1,14 +1,13 @@
 //! Which addresses are mailboxes of ours: return paths that prove themselves, and three names (contract 6).
 
-use std::ops::ControlFlow;
-
 use super::Receiver;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
+use crate::engine::accounts::accounts_of_hint;
 use crate::mail::feedback::FEEDBACK_MAILBOX;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -107,7 +106,7 @@ impl Receiver {
         token: &Parsed,
     ) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
         let now = self.engine.clock.now();
-        for account in accounts_of(read, token)? {
+        for account in accounts_of_hint(read, token.account_hint)? {
             match token.verify(account, &self.engine.settings.return_path_key, now) {
                 Ok(path) => {
                     let is_there = read.get(Table::Messages, &schema::message(account, path.message))?.is_some();
@@ -130,14 +129,4 @@ impl Receiver {
         let account = owner.as_deref().and_then(|key| key.first_chunk::<16>());
         Ok(account.map(|account| Host::Of(AccountId(Ulid(*account)))))
     }
-}
-
-fn accounts_of(read: &impl Read, token: &Parsed) -> Result<Vec<AccountId>, StoreError> {
-    let hint = token.account_hint.0;
-    let mut accounts = Vec::new();
-    read.scan(Table::AccountsByHint, &hint, &after_prefix(&hint), Order::Ascending, &mut |key, _| {
-        accounts.extend(key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))));
-        Ok(ControlFlow::Continue(()))
-    })?;
-    Ok(accounts)
 }

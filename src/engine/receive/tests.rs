@@ -81,17 +81,7 @@ impl World {
         let entropy = Arc::new(SeededEntropy::new(7));
         let surroundings = Surroundings { now: Arc::new(|| NOW), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let settings = Settings {
-            hostname: "mail.example.com".to_owned(),
-            bounce_host: "bounces.example.com".to_owned(),
-            return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
-            queue_lifetime: 2 * DAY,
-            requests_per_minute: 600,
-            quota: QuotaLimits::default(),
-            max_connections: 8,
-            min_free_octets: 0,
-            signing_threads: 1,
-        };
+        let settings = Settings::of_a_story();
         let engine = Arc::new(Engine::new(store, Arc::new(StillClock), entropy, Arc::new(NoNames), settings));
         let account = async |name: &str| {
             engine.create_account(name.parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id

@@ -8,11 +8,8 @@ use std::time::Duration;
 
 use super::*;
 use crate::base::entropy::SeededEntropy;
-use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
-use crate::domain::account::QuotaLimits;
 use crate::domain::event::{Authenticated, TlsPolicy};
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure};
 use crate::engine::settings::Settings;
 use crate::smtp::outcome::Phase;
@@ -97,17 +94,7 @@ impl World {
         let (entropy, wall) = (Arc::new(SeededEntropy::new(1)), clock.clone());
         let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let settings = Settings {
-            hostname: "mail.example.com".to_owned(),
-            bounce_host: "mail.example.com".to_owned(),
-            return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
-            queue_lifetime: HOUR,
-            requests_per_minute: 600,
-            quota: QuotaLimits::default(),
-            max_connections: 8,
-            min_free_octets: 0,
-            signing_threads: 1,
-        };
+        let settings = Settings { queue_lifetime: HOUR, ..Settings::of_a_story() };
         let outside = Arc::new(Outside::default());
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy, outside.clone(), settings);
         let policies = TlsPolicies::new(Arc::new(engine), outside.clone(), 25);

@@ -14,6 +14,7 @@ pub(super) mod queue;
 pub(super) mod settings;
 mod suppression_list;
 pub(super) mod suppressions;
+pub(super) mod unsubscribe;
 
 use std::str::FromStr;
 

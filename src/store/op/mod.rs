@@ -29,6 +29,7 @@ pub mod sweep;
 pub mod sweep_deliveries;
 pub mod tls_policy;
 pub mod tls_report;
+pub mod unsubscribe;
 pub mod waiting;
 pub mod warm_up;
 

@@ -10,12 +10,10 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::{AccountId, MessageId};
-use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Parts, Submission};
 use crate::engine::messages::MessageRecord;
@@ -301,13 +299,9 @@ impl World {
         let settings = Settings {
             hostname: "mail.sender.example".to_owned(),
             bounce_host: "bounces.sender.example".to_owned(),
-            return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
-            queue_lifetime: Duration::from_secs(48 * 3600),
-            requests_per_minute: 600,
-            quota: QuotaLimits::default(),
             max_connections: 64,
-            min_free_octets: 0,
             signing_threads: 2,
+            ..Settings::of_a_story()
         };
         let engine = Arc::new(Engine::new(store, clock.clone(), entropy, net.clone(), settings));
         let transmit = Arc::new(ScriptedTransmit(Arc::clone(&net)));

@@ -15,6 +15,7 @@ mod sending;
 mod settings;
 mod streaming;
 mod suppressions;
+mod unsubscribing;
 mod webhooks;
 
 use std::collections::HashMap;
@@ -27,12 +28,10 @@ use serde_json::Value;
 
 use super::*;
 use crate::base::id::{AccountId, MessageId};
-use crate::base::secret::Secret;
 use crate::domain::account::QuotaLimits;
 use crate::domain::api_key::Scopes;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource};
 use crate::domain::hostname::DomainName;
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::domain::stream::Stream;
 use crate::engine::accounts::NewKey;
 use crate::engine::follow::Streams;
@@ -40,6 +39,7 @@ use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFai
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
+use crate::http::pages;
 use crate::http::state::Api;
 use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
@@ -144,22 +144,14 @@ impl World {
         let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let names = Arc::new(Names::default());
-        let settings = Settings {
-            hostname: "mail.example.com".to_owned(),
-            bounce_host: "bounces.example.com".to_owned(),
-            return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
-            queue_lifetime: 2 * DAY,
-            requests_per_minute,
-            quota,
-            max_connections: 8,
-            min_free_octets: 0,
-            signing_threads: 1,
-        };
+        let settings = Settings { requests_per_minute, quota, ..Settings::of_a_story() };
         let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
         engine.streams = streams;
         let engine = Arc::new(engine);
         let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
-        let router = Router::new(routes()).unwrap();
+        let mut table = routes();
+        table.extend(pages::routes());
+        let router = Router::new(table).unwrap();
         let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
         let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, limits);
         let mut server = HttpServer::new(Arc::new(service), http);

@@ -78,6 +78,8 @@ pub struct Engine {
     pub rates: Rates,
     /// Who may decide over which message.
     pub leases: Leases,
+    /// What else is to forget content that is past its deadline: the captured mail of `dev`. May block.
+    pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
     /// Who follows the event logs.
     pub streams: Streams,
     signing: SigningPool,
@@ -108,6 +110,7 @@ impl Engine {
             settings,
             rates: Rates::default(),
             leases: Leases::default(),
+            on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),
             signing,
             hot_keys: HotKeys::default(),

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::body::{self, BodyBudget, BodyLimits, ReadBody};
 use super::error::{ApiError, Unauthenticated};
-use super::route::{Access, BodyRule, Call, Handler, Params, Route};
+use super::route::{Access, Call, Handler, Params, Route};
 use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
@@ -214,9 +214,9 @@ impl<S: Gate> HttpService<S> {
         params: Params,
         journey: &mut Journey<'_>,
     ) -> Result<Answer, ApiError> {
-        let body = match route.body {
-            BodyRule::Ignored => ReadBody::none(&self.budget),
-            BodyRule::Of(types) => {
+        let body = match route.body.types() {
+            None => ReadBody::none(&self.budget),
+            Some(types) => {
                 body::check_type(&journey.head.headers, types)?;
                 body::read(&mut journey.body, &self.limits.body, &self.budget).await?
             }

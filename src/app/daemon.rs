@@ -27,6 +27,7 @@ use crate::engine::{Engine, InHouse, Ways};
 use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
+use crate::http::metrics::{MetricsService, Process};
 use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
@@ -66,6 +67,7 @@ pub struct Daemon {
     /// Where HTTP is served.
     pub http_addresses: Vec<SocketAddr>,
     http: HttpServer<HttpService<Api>>,
+    metrics: HttpServer<MetricsService>,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
     certificate: Option<Certificate>,
@@ -99,6 +101,20 @@ impl Ground {
         let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
         let store = Store::open(directory, surroundings).map_err(|error| cannot_open(directory, &error))?;
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
+    }
+}
+
+impl Ground {
+    /// The engine alone, for a command that works on the store while no daemon runs.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
+        let guard = Arc::new(Guard::new(config.network.allow.clone()));
+        let resolver = resolver(config, &guard, &self.clock, &self.entropy)?;
+        let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
+        let settings = settings(config, &self.store);
+        Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
     }
 }
 
@@ -146,13 +162,19 @@ impl Daemon {
         }
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
-        let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
+        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, service_limits(config));
+        let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
+        let metrics = MetricsService::new(Arc::clone(&engine), Arc::clone(service.meters()), process);
+        let mut metrics = HttpServer::new(Arc::new(metrics), scraping());
         let mut http = HttpServer::new(Arc::new(service), HttpLimits::default());
         let certificate = certificate(config)?;
         let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
+        let metrics_address = listen_for_metrics(&mut metrics, config).await?;
+        write_addresses(store.directory(), &http_addresses, metrics_address)
+            .map_err(|error| broken(ADDRESSES, &error))?;
         // Last, so that nothing is on the wire when something above is in the way.
         let pump = tokio::spawn(pump.run(stopped));
-        Ok(Self { engine, api, http_addresses, http, pump, stop, certificate, _lock: lock })
+        Ok(Self { engine, api, http_addresses, http, metrics, pump, stop, certificate, _lock: lock })
     }
 
     /// Whether HTTP is served over TLS.
@@ -205,13 +227,15 @@ impl Daemon {
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, pump, stop, .. } = self;
+        let Self { engine, api, http, metrics, pump, stop, .. } = self;
         api.shut_down();
         stop.send_replace(true);
         let wire = async {
             // A pump that has ended is not asked again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
             let (finished, pumped) = tokio::join!(http.shutdown(GRACE), pumped);
+            // Last, so that the end can still be watched.
+            metrics.shutdown(Duration::ZERO).await;
             if !finished {
                 tracing::warn!("connections were cut off after the grace period");
             }
@@ -236,7 +260,7 @@ enum Reason {
     NoSignals,
 }
 
-/// Listens where the configuration says, and tells the bound addresses.
+/// Listens where the configuration says; gives the bound addresses.
 async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
@@ -253,8 +277,32 @@ async fn listen(
     }
     let socket = directory.join(SOCKET_NAME);
     http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
-    write_addresses(directory, &bound).map_err(|error| broken(ADDRESSES, &error))?;
     Ok(bound)
+}
+
+/// Few connections and short waits: who scrapes is one program on the operator's own network.
+fn scraping() -> HttpLimits {
+    HttpLimits { connections: 32, ..HttpLimits::default() }
+}
+
+async fn listen_for_metrics(
+    metrics: &mut HttpServer<MetricsService>,
+    config: &Config,
+) -> Result<Option<SocketAddr>, Trouble> {
+    let Some(address) = config.metrics.listen else { return Ok(None) };
+    match metrics.listen_tcp(address, None).await {
+        Ok(bound) => Ok(Some(bound)),
+        // Nobody asked for it, so mail goes on without.
+        Err(error) if !config.is_set("metrics.listen") => {
+            tracing::warn!(%error, %address, "there are no metrics: name a free address in metrics.listen, or \"\"");
+            Ok(None)
+        }
+        Err(error) => {
+            let what = format!("cannot listen on {address}");
+            let remedy = "Free the port, or name another in metrics.listen.";
+            Err(Trouble::new(Exit::Failed, what, error.to_string(), remedy))
+        }
+    }
 }
 
 fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
@@ -327,9 +375,10 @@ fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
     Ok(Some(Certificate { settings, certificate: certificate.clone(), key: key.clone() }))
 }
 
-fn write_addresses(directory: &Path, http: &[SocketAddr]) -> io::Result<()> {
+fn write_addresses(directory: &Path, http: &[SocketAddr], metrics: Option<SocketAddr>) -> io::Result<()> {
     let http: Vec<_> = http.iter().map(SocketAddr::to_string).collect();
-    let addresses = serde_json::json!({ "http": http, "metrics": null, "bounces": [] });
+    let addresses =
+        serde_json::json!({ "http": http, "metrics": metrics.map(|address| address.to_string()), "bounces": [] });
     let half_made = directory.join(ADDRESSES).with_extension("new");
     std::fs::write(&half_made, addresses.to_string())?;
     std::fs::rename(half_made, directory.join(ADDRESSES))

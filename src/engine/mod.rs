@@ -14,6 +14,7 @@ pub mod events;
 pub mod lease;
 pub mod listing;
 pub mod messages;
+pub mod meters;
 pub mod ports;
 pub mod pump;
 pub mod rates;
@@ -36,6 +37,7 @@ use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use lease::Leases;
+use meters::EngineMeters;
 use ports::{Clock, Resolve};
 use rates::Rates;
 use settings::Settings;
@@ -64,6 +66,8 @@ pub struct Engine {
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
+    /// What is counted for monitoring.
+    pub meters: Arc<EngineMeters>,
     /// Who may decide over which message.
     pub leases: Leases,
     signing: SigningPool,
@@ -82,7 +86,8 @@ impl Engine {
         resolver: Arc<dyn Resolve>,
         settings: Settings,
     ) -> Self {
-        let signing = SigningPool::new(settings.signing_threads);
+        let meters = Arc::new(EngineMeters::default());
+        let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
         Self {
             store,
             clock,
@@ -90,6 +95,7 @@ impl Engine {
             resolver,
             settings,
             rates: Rates::default(),
+            meters,
             leases: Leases::default(),
             signing,
             in_progress: Mutex::default(),

@@ -9,6 +9,8 @@ pub mod dev;
 pub mod error;
 mod handlers;
 pub mod json;
+pub mod meters;
+pub mod metrics;
 pub mod query;
 pub mod route;
 pub mod router;

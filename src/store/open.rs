@@ -8,14 +8,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError, Durability};
+use redb::{Database, DatabaseError, Durability, ReadableDatabase};
 
 use super::content::{Appender, Content};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
+use super::meters::StoreMeters;
 use super::near::NearTimers;
 use super::schema::{FORMAT, Table, meta};
+use super::snapshot::Snapshot;
 use super::tables::Batch;
 use super::writer::{Writer, last_id};
 use super::{Doors, Store, master_key};
@@ -25,7 +27,7 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
 /// The database's file in the data directory.
-const FILE: &str = "postrider.redb";
+pub(super) const FILE: &str = "postrider.redb";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
@@ -80,6 +82,22 @@ impl Store {
         Self::open_within(directory, surroundings, LOCK_PATIENCE)
     }
 
+    /// Whether there is a store in `directory`.
+    pub fn exists(directory: &Path) -> bool {
+        directory.join(FILE).exists()
+    }
+
+    /// Removes a store in `directory` that nothing was kept in yet, and its master key; answers what failed.
+    pub fn remove_unfinished(directory: &Path) -> Vec<std::io::Error> {
+        let removed = [
+            fs::remove_file(directory.join(FILE)),
+            fs::remove_dir_all(directory.join("content")),
+            fs::remove_file(directory.join(master_key::FILE)),
+        ];
+        let failures = removed.into_iter().filter_map(Result::err);
+        failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
+    }
+
     /// The same, with its own patience for another process's lock.
     pub(super) fn open_within(
         directory: &Path,
@@ -98,6 +116,7 @@ impl Store {
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new());
         let health = Arc::new(Health::default());
+        let meters = Arc::new(StoreMeters::default());
 
         let announced = Announced::default();
         let (to_writer, writer_inbox) = sync_channel(QUEUE);
@@ -106,15 +125,20 @@ impl Store {
             database: Arc::clone(&database),
             near: Arc::clone(&near),
             health: Arc::clone(&health),
+            meters: Arc::clone(&meters),
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
         };
-        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), announced.clone());
+        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
+        // Before the first commit: what waits now, and every change from here on.
+        let waiting = Snapshot::new(database.begin_read().map_err(StoreError::from)?);
+        let counting = Arc::clone(&meters);
         let after_append = to_writer.clone();
         let threads = vec![
             spawn("appender", move || appender.run(&appender_inbox, &after_append))?,
             spawn("writer", move || writer.run(&writer_inbox))?,
+            spawn("count", move || count_waiting(&counting, &waiting))?,
         ];
         Ok(Self {
             directory: directory.to_owned(),
@@ -122,6 +146,7 @@ impl Store {
             content,
             near,
             health,
+            meters,
             master,
             entropy,
             announced,
@@ -135,6 +160,12 @@ impl Store {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
+}
+
+fn count_waiting(meters: &StoreMeters, snapshot: &Snapshot) {
+    if let Err(error) = meters.count_waiting(snapshot) {
+        tracing::error!(%error, "what waits could not be counted; its metric stays away");
+    }
 }
 
 fn make_directory(directory: &Path) -> Result<(), OpenError> {

@@ -10,6 +10,7 @@ use std::ops::ControlFlow;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
+use super::meters::{Noted, WaitingChange};
 use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
@@ -26,11 +27,18 @@ pub(super) struct Batch<'txn> {
     opened: [RefCell<Option<Opened<'txn>>>; Table::ALL.len()],
     /// Whether anything was flushed, so that a batch of refusals costs no sync.
     pub(super) dirty: bool,
+    /// How many timers of a kind it made more or fewer.
+    pub(super) waiting: WaitingChange,
 }
 
 impl<'txn> Batch<'txn> {
     pub(super) fn new(transaction: &'txn WriteTransaction) -> Self {
-        Self { transaction, opened: std::array::from_fn(|_| RefCell::new(None)), dirty: false }
+        Self {
+            transaction,
+            opened: std::array::from_fn(|_| RefCell::new(None)),
+            dirty: false,
+            waiting: WaitingChange::default(),
+        }
     }
 
     fn with<T>(
@@ -59,13 +67,16 @@ impl<'txn> Batch<'txn> {
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         self.dirty = true;
-        self.with(table, |opened| {
-            match value {
-                Some(value) => drop(opened.insert(key, value)?),
-                None => drop(opened.remove(key)?),
-            }
-            Ok(())
-        })
+        let was_there = self.with(table, |opened| {
+            Ok(match value {
+                Some(value) => opened.insert(key, value)?.is_some(),
+                None => opened.remove(key)?.is_some(),
+            })
+        })?;
+        if table == Table::Timers {
+            self.waiting.note(key, was_there, value.is_some());
+        }
+        Ok(())
     }
 }
 
@@ -86,6 +97,7 @@ pub struct Tables<'batch, 'txn> {
     last_id: Ulid,
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
+    noted: Vec<Noted>,
 }
 
 /// What an operation did beside its rows: for the writer, once it succeeded.
@@ -93,11 +105,13 @@ pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
+    pub(super) noted: Vec<Noted>,
 }
 
 impl<'batch, 'txn> Tables<'batch, 'txn> {
     pub(super) fn new(batch: &'batch mut Batch<'txn>, moment: Moment, last_id: Ulid) -> Self {
-        Self { batch, changes: Changes::new(), moment, last_id, armed: Vec::new(), disarmed: Vec::new() }
+        let (armed, disarmed, noted) = (Vec::new(), Vec::new(), Vec::new());
+        Self { batch, changes: Changes::new(), moment, last_id, armed, disarmed, noted }
     }
 
     /// Wall time of this operation.
@@ -140,12 +154,17 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         self.disarmed.push(timer);
     }
 
+    /// Has an event counted, once it is committed.
+    pub(super) fn note(&mut self, noted: Noted) {
+        self.noted.push(noted);
+    }
+
     /// Flushes the overlay into the shared transaction.
     pub(super) fn flush(self) -> Result<Applied, StoreError> {
         for ((table, key), value) in &self.changes {
             self.batch.put(*table, key, value.as_deref())?;
         }
-        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed })
+        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed, noted: self.noted })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
@@ -13,6 +13,7 @@ use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
 use super::job::{Job, Urgency};
+use super::meters::{Noted, StoreMeters};
 use super::near::NearTimers;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
@@ -36,6 +37,7 @@ pub(super) struct Writer {
     pub(super) database: Arc<Database>,
     pub(super) near: Arc<NearTimers>,
     pub(super) health: Arc<Health>,
+    pub(super) meters: Arc<StoreMeters>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
@@ -47,6 +49,7 @@ struct Effects {
     /// Without what a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
+    noted: Vec<Noted>,
 }
 
 impl Writer {
@@ -71,6 +74,7 @@ impl Writer {
         let transaction = self.database.begin_write()?;
         let mut batch = Batch::new(&transaction);
         let mut effects = Effects::default();
+        let operations = jobs.len();
         for job in jobs {
             self.apply(&mut **job, &mut batch, &mut effects)?;
         }
@@ -80,8 +84,11 @@ impl Writer {
             return Ok(effects);
         }
         batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
+        let waiting = batch.waiting;
         drop(batch);
+        let began = Instant::now();
         transaction.commit()?;
+        self.meters.committed(operations, began.elapsed(), &effects.noted, waiting);
         Ok(effects)
     }
 
@@ -100,6 +107,7 @@ impl Writer {
             }
             effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
+            effects.noted.append(&mut applied.noted);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 mod accepting;
 mod delivering;
+mod observing;
 mod readme;
 #[expect(unreachable_pub, reason = "it stands as the README shows it")]
 mod readme_verify;

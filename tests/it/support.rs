@@ -25,7 +25,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    async fn of(response: Response) -> Self {
+    pub(crate) async fn of(response: Response) -> Self {
         let (status, headers) = (response.status(), response.headers().clone());
         Self { status, headers, bytes: response.bytes().await.unwrap().to_vec() }
     }

@@ -14,10 +14,6 @@ impl Config {
                 "http.tls.mode = \"acme\" is not built yet: `serve` refuses to start with it.",
             ),
             (
-                self.set.contains("metrics.listen") && self.metrics.listen.is_some(),
-                "metrics.listen has no effect yet: the metrics endpoint is not built.",
-            ),
-            (
                 !self.http.trusted_proxies.is_empty(),
                 "http.trusted_proxies has no effect yet: X-Forwarded-For is not read.",
             ),

@@ -217,6 +217,7 @@ impl Shared {
         let delivery = DeliveryId(job.timer.id);
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
         let outcome = self.post.post(attempting.request(&self.engine.store)?).await;
+        self.engine.meters.posted(&outcome);
         Ok(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome)))
     }
 
@@ -245,6 +246,7 @@ impl Shared {
     fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {
         match answer {
             Ok(EndpointChange::Disabled(endpoint)) => {
+                self.engine.meters.endpoints_disabled.count();
                 tracing::warn!(%endpoint, "a webhook endpoint was disabled after ten failures in a row");
             }
             Ok(EndpointChange::None) | Err(Stop::Refused(_)) => {}

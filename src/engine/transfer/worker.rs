@@ -88,6 +88,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option
                 tracing::error!(message = %job.id(), %crashed, "an attempt crashed");
                 Attempt { kept: None, end: TransferEnd::Crashed, facts: AttemptFacts::default() }
             });
+            shared.engine.meters.attempted(&end, facts.duration_ms.unwrap_or_default());
             let progress = match &end {
                 TransferEnd::Delivered => Progress::Succeeded,
                 TransferEnd::Bounced(bounce) if bounce.source == BounceSource::Smtp => {

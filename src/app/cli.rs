@@ -5,6 +5,8 @@
 
 mod admin;
 mod args;
+mod setup;
+mod setup_args;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -119,6 +121,10 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Init(args) => setup::init(args, json, console),
+        Command::Doctor(args) => setup::doctor(args, json, console),
+        Command::Completions(args) => setup::completions(&args, console),
+        Command::Man(args) => setup::man(&args, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

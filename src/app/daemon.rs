@@ -17,6 +17,7 @@ use super::admin_client::SOCKET_NAME;
 use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::supervisor;
 use super::trouble::Trouble;
 use crate::base::entropy::Entropy;
 use crate::domain::return_path::{KeyNumber, ReturnPathKey};
@@ -193,6 +194,7 @@ impl Daemon {
                 Exit::Failed
             }
         };
+        supervisor::stopping();
         self.stop().await;
         exit
     }

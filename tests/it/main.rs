@@ -9,6 +9,7 @@ mod observing;
 mod readme;
 #[expect(unreachable_pub, reason = "it stands as the README shows it")]
 mod readme_verify;
+mod supervised;
 mod support;
 mod suppressing;
 mod telling;

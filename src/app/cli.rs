@@ -5,6 +5,9 @@
 
 mod admin;
 mod args;
+mod mail;
+mod mail_args;
+mod session;
 mod setup;
 mod setup_args;
 mod show;
@@ -125,6 +128,11 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Doctor(args) => setup::doctor(args, json, console),
         Command::Completions(args) => setup::completions(&args, console),
         Command::Man(args) => setup::man(&args, console),
+        Command::Webhook(args) => mail::webhook(args, json, console),
+        Command::Suppression(args) => mail::suppression(args, json, console),
+        Command::Message(args) => mail::message(args, json, console),
+        Command::Event(args) => mail::event(args, json, console),
+        Command::Queue(args) => admin::queue(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

@@ -1,6 +1,8 @@
 //! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
 
+mod addresses;
 pub mod admin_client;
+mod bounces;
 #[cfg(test)]
 mod canned;
 pub mod cli;
@@ -13,7 +15,9 @@ pub mod exit;
 pub mod init;
 mod lock;
 mod logging;
+mod metrics;
 mod runtime;
 pub mod serve;
 mod supervisor;
 pub mod trouble;
+mod ways;

@@ -17,6 +17,10 @@ pub struct Capabilities {
     pub size: bool,
     /// The largest message that the server takes, where it says so.
     pub size_max: Option<u64>,
+    /// AUTH PLAIN is offered (RFC 4954, RFC 4616).
+    pub auth_plain: bool,
+    /// AUTH LOGIN is offered.
+    pub auth_login: bool,
     /// The most messages of one connection (RFC 9422 MAILMAX), where the server says so.
     pub messages_max: Option<u32>,
 }
@@ -46,6 +50,13 @@ impl Capabilities {
                 self.size = true;
                 // Zero says that there is no limit (RFC 1870 4).
                 self.size_max = parameters.next().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+            }
+            // Some old servers write `AUTH=LOGIN`, beside or in place of the proper form.
+            "AUTH" => {
+                for mechanism in parameters {
+                    self.auth_plain |= mechanism.eq_ignore_ascii_case("PLAIN");
+                    self.auth_login |= mechanism.eq_ignore_ascii_case("LOGIN");
+                }
             }
             "LIMITS" => {
                 let is_mailmax = |word: &&str| word.eq_ignore_ascii_case("MAILMAX");
@@ -82,6 +93,12 @@ mod tests {
             ..Capabilities::default()
         };
         assert_eq!(got, want);
+    }
+
+    #[test]
+    fn the_ways_to_log_in_are_gathered_from_every_line_that_names_some() {
+        let got = of("250-mx\n250-AUTH CRAM-MD5 plain\n250 AUTH=LOGIN\n");
+        assert_eq!(got, Capabilities { auth_plain: true, auth_login: true, ..Capabilities::default() });
     }
 
     #[test]

@@ -91,6 +91,12 @@ pub fn tls_failed(why: &str) -> Bounce {
     soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("no secured connection to the server", why))
 }
 
+/// The receiver's own policy asks for more than its server gave.
+pub fn policy_failed(why: &str) -> Bounce {
+    let what = "the receiver's policy asks for a secured connection that its server did not give";
+    soft(Category::TlsFailure, "4.7.5", "local-tls-policy", tried_again(what, why))
+}
+
 fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce {
     found(BounceKind::Soft, category, status, BounceSource::Local, rule, advice)
 }

@@ -83,10 +83,13 @@ pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
         }
         (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
+        // Whoever sends keeps this from the message where there is another way out, or may be later.
+        (Ending::Unusable(why), _) => next(Scope::Message, finding::unreachable(why)),
         (Ending::TimedOut, phase) => next(scope_of(phase), finding::timed_out()),
         (Ending::Closed(why), phase) => next(scope_of(phase), finding::closed(why)),
         (Ending::Unreadable(why), _) => next(Scope::Message, finding::unreadable(why)),
         (Ending::TlsFailed(why), _) => next(Scope::Message, finding::tls_failed(why)),
+        (Ending::PolicyFailed { why, .. }, _) => next(Scope::Message, finding::policy_failed(why)),
     }
 }
 
@@ -134,6 +137,7 @@ fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
 mod tests {
     use super::*;
     use crate::smtp::reply::ReplyParser;
+    use crate::smtp::tls_policy::TlsFault;
 
     fn outcome(phase: Phase, ending: Ending) -> Outcome {
         Outcome { phase, ending, peer: None, tls: None }
@@ -194,6 +198,11 @@ mod tests {
             (Phase::Greeting, Ending::Closed(why()), "next, else deferred Site false"),
             (Phase::Greeting, Ending::Unreadable(why()), "next, else deferred Message false"),
             (Phase::StartTls, Ending::TlsFailed(why()), "next, else deferred Message false"),
+            (
+                Phase::StartTls,
+                Ending::PolicyFailed { fault: TlsFault::CertificateExpired, why: why() },
+                "next, else deferred Message false",
+            ),
             (Phase::Rcpt, Ending::TimedOut, "next, else deferred Message false"),
             (Phase::Body, Ending::Closed(why()), "next, else deferred Message false"),
             (Phase::Dot, Ending::Closed(why()), "deferred Message true"),

@@ -10,12 +10,13 @@ use std::ops::ControlFlow;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
+use super::key_changes;
 use super::meters::{Noted, WaitingChange};
 use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
 use super::timer::Timer;
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 type Opened<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
@@ -29,6 +30,8 @@ pub(super) struct Batch<'txn> {
     pub(super) dirty: bool,
     /// How many timers of a kind it made more or fewer.
     pub(super) waiting: WaitingChange,
+    /// The API keys that were written, for [`key_changes`].
+    pub(super) changed_keys: Vec<usize>,
 }
 
 impl<'txn> Batch<'txn> {
@@ -38,6 +41,7 @@ impl<'txn> Batch<'txn> {
             opened: std::array::from_fn(|_| RefCell::new(None)),
             dirty: false,
             waiting: WaitingChange::default(),
+            changed_keys: Vec::new(),
         }
     }
 
@@ -67,6 +71,7 @@ impl<'txn> Batch<'txn> {
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         self.dirty = true;
+        self.changed_keys.extend(key_changes::changed(table, key));
         let was_there = self.with(table, |opened| {
             Ok(match value {
                 Some(value) => opened.insert(key, value)?.is_some(),
@@ -98,6 +103,7 @@ pub struct Tables<'batch, 'txn> {
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
     noted: Vec<Noted>,
+    told: Vec<AccountId>,
 }
 
 /// What an operation did beside its rows: for the writer, once it succeeded.
@@ -106,12 +112,21 @@ pub(super) struct Applied {
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
     pub(super) noted: Vec<Noted>,
+    pub(super) told: Vec<AccountId>,
 }
 
 impl<'batch, 'txn> Tables<'batch, 'txn> {
     pub(super) fn new(batch: &'batch mut Batch<'txn>, moment: Moment, last_id: Ulid) -> Self {
-        let (armed, disarmed, noted) = (Vec::new(), Vec::new(), Vec::new());
-        Self { batch, changes: Changes::new(), moment, last_id, armed, disarmed, noted }
+        Self {
+            batch,
+            changes: Changes::new(),
+            moment,
+            last_id,
+            armed: Vec::new(),
+            disarmed: Vec::new(),
+            told: Vec::new(),
+            noted: Vec::new(),
+        }
     }
 
     /// Wall time of this operation.
@@ -159,12 +174,18 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         self.noted.push(noted);
     }
 
+    /// Has the followers of `account` look again after the commit.
+    pub fn tell(&mut self, account: AccountId) {
+        self.told.push(account);
+    }
+
     /// Flushes the overlay into the shared transaction.
     pub(super) fn flush(self) -> Result<Applied, StoreError> {
         for ((table, key), value) in &self.changes {
             self.batch.put(*table, key, value.as_deref())?;
         }
-        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed, noted: self.noted })
+        let Self { last_id, armed, disarmed, told, noted, .. } = self;
+        Ok(Applied { last_id, armed, disarmed, told, noted })
     }
 }
 

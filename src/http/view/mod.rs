@@ -5,4 +5,5 @@ pub(super) mod account;
 pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;
+pub(super) mod queue;
 pub(super) mod suppression;

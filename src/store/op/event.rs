@@ -75,6 +75,7 @@ pub fn record(
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
     tables.note(Noted { kind, stream: row.stream, bounce: happening.bounce.map(|bounce| bounce.kind) });
+    tables.tell(account);
     fan_out(tables, subject, kind, id)?;
     Ok(id)
 }

@@ -129,6 +129,28 @@ async fn the_metrics_count_what_happened() {
     }
 }
 
+/// The names in a text that may be metrics.
+fn named(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+    words.filter(|word| word.starts_with("postrider_") || word.starts_with("process_")).collect()
+}
+
+#[tokio::test]
+async fn alerts_and_dashboard_ask_for_metrics_that_there_are() {
+    let (dev, url) = watched();
+    dev.send("delivered@simulator.test").await;
+    let samples = scraped(&url).await;
+    let there: BTreeSet<_> = samples.keys().map(|name| name.split('{').next().unwrap()).collect();
+    for text in [
+        include_str!("../../packaging/monitoring/alerts.yml"),
+        include_str!("../../packaging/monitoring/dashboard.json"),
+    ] {
+        let asked = named(text);
+        assert!(asked.len() > 5, "{asked:?}");
+        assert_eq!(asked.difference(&there).collect::<Vec<_>>(), [&""; 0]);
+    }
+}
+
 #[tokio::test]
 async fn a_refusal_is_counted_by_its_code_and_the_metrics_have_one_page() {
     let (dev, url) = watched();

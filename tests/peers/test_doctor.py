@@ -92,7 +92,7 @@ def test_a_server_that_is_set_up_has_no_failure(serve, knot, sink, policy_host):
         "return path of sender.test",
     ):
         assert checks[name]["verdict"] == "OK", checks[name]
-    # knot is an authority, not a validating resolver, and the doctor says so.
+    # knot's root is not signed here, and there is no trust anchor: the doctor says so.
     assert checks["DNSSEC"]["verdict"] == "WARN"
 
 
@@ -132,10 +132,22 @@ def test_a_blocked_port_offers_the_smarthost_in_the_same_line(serve, knot):
     assert line.startswith("FAIL ") and "smarthost" in line
 
 
+def test_bounces_have_to_find_their_way_back(serve, knot, sink):
+    well_known(knot)
+    server = serve(sink.port, bounces={"host": "bounces.sender.test", "listen": ["127.0.0.1:0"]})
+    checks = examined(server, code=7)
+    assert checks["bounces"]["verdict"] == "FAIL" and "MX" in checks["bounces"]["remedy"]
+    knot.put("bounces.sender.test", "MX", f"10 {HOST}.")
+    knot.publish()
+    checks = examined(server, code=0)
+    assert checks["bounces"]["verdict"] == "OK", checks["bounces"]
+
+
 def test_a_name_that_leads_inside_is_a_failure(serve, knot, sink):
     well_known(knot)
     knot.put(HOST, "A", "10.1.2.3")
     knot.publish()
     server = serve(sink.port)
     checks = examined(server, code=7)
+    assert checks["bounces"]["verdict"] == "WARN"
     assert checks["forward DNS"]["verdict"] == "FAIL" and "10.1.2.3" in checks["forward DNS"]["seen"]

@@ -4,6 +4,7 @@
 //! It reaches what the configuration says: `dns.servers`, `delivery.port`, `network.allow`. It changes nothing but what
 //! looking for a domain's records now changes.
 
+mod bounces;
 mod clock;
 mod domains;
 mod egress;
@@ -150,6 +151,7 @@ async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
         ("forward DNS", Box::pin(names::forward(patient))),
         ("reverse DNS", Box::pin(names::reverse(patient))),
         ("port 25", Box::pin(egress::checks(patient))),
+        ("bounces", Box::pin(bounces::checks(patient))),
         ("MTA-STS", Box::pin(policy::checks(patient))),
         ("domains", Box::pin(domains::checks(patient))),
     ];

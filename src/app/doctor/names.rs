@@ -6,24 +6,15 @@ use std::net::IpAddr;
 
 use super::{Check, Patient, Verdict};
 use crate::app::init::reverse_name;
-use crate::net::probe::dns::{Asked, NotTold};
+use crate::net::probe::dns::{Asked, NotTold, Told};
 
 /// Whether names can be looked up, and whether the answers are validated.
 pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
     const NAME: &str = "resolver";
-    const DNSSEC: &str = "DNSSEC";
     match patient.ask(".", Asked::Soa).await {
         Ok(told) => {
             let server = told.server;
-            let validation = match told.is_validated {
-                true => Check::new(DNSSEC, Verdict::Ok, format!("{server} validates (AD)"), ""),
-                false => Check::new(
-                    DNSSEC,
-                    Verdict::Warn,
-                    format!("{server} does not say that it validates (no AD), so DANE can't be relied on there"),
-                    "Run a validating resolver on this machine, such as unbound, and name it in dns.servers.",
-                ),
-            };
+            let validation = validation(patient, &told);
             vec![Check::new(NAME, Verdict::Ok, format!("{server} answers"), ""), validation]
         }
         // An answer all the same: a server of a few zones knows no root.
@@ -33,6 +24,29 @@ pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
         }
         Err(NotTold::Failed(why)) => {
             vec![Check::new(NAME, Verdict::Fail, why, "Name servers that answer in dns.servers, as \"ip:port\".")]
+        }
+    }
+}
+
+/// Whether answers are validated: by the service itself, from its trust anchor, which the servers must not hinder.
+fn validation(patient: &Patient, told: &Told) -> Check {
+    const NAME: &str = "DNSSEC";
+    let server = told.server;
+    let Some(anchor) = &patient.config.dns.trust_anchor else {
+        let theirs = if told.is_validated { "validates (AD)" } else { "does not say that it validates (no AD)" };
+        let seen = format!("dns.trust_anchor is not set, so DANE is not used; {server} {theirs}");
+        let remedy = "Name the root's keys in dns.trust_anchor, such as /usr/share/dns/root.key (dns-root-data).";
+        return Check::new(NAME, Verdict::Warn, seen, remedy);
+    };
+    let anchor = anchor.display();
+    match told.signed {
+        Some(_) => {
+            let seen = format!("{server} passes signatures on, and the service validates them from {anchor}");
+            Check::new(NAME, Verdict::Ok, seen, "")
+        }
+        None => {
+            let seen = format!("{server} gives the root without signatures, so nothing validates from {anchor}");
+            Check::new(NAME, Verdict::Warn, seen, "Name servers that pass DNSSEC on in dns.servers.")
         }
     }
 }

@@ -40,7 +40,7 @@ impl Metrics {
         match server.listen_tcp(address, None).await {
             Ok(bound) => Ok(Self { server, address: Some(bound) }),
             Err(error) if !config.is_set("metrics.listen") => {
-                tracing::warn!(%error, %address, "there are no metrics: name a free address in metrics.listen, or \"\"");
+                tracing::warn!(%error, %address, "there are no metrics: name a free address in metrics.listen");
                 Ok(Self { server, address: None })
             }
             Err(error) => {

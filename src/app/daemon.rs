@@ -33,6 +33,7 @@ use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
 use crate::http::metrics::Process;
+use crate::http::pages;
 use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
@@ -165,6 +166,7 @@ impl Daemon {
         let rules = Arc::clone(&tables.rules);
         let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
         let mut table = api::routes();
+        table.extend(pages::routes());
         if dev_routes.is_some() {
             table.extend(dev::routes());
         }

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions, unsubscribe,
+    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
 };
 use super::openapi;
 use super::route::BodyRule::Ignored;
@@ -29,10 +29,6 @@ pub fn routes() -> Vec<Route<Api>> {
         Route::open(get.clone(), "/healthz", "health", run!(health::lives)),
         Route::open(get.clone(), "/readyz", "ready", run!(health::ready)),
         Route::open(get.clone(), "/v1/openapi.json", "openapi", run!(openapi::show)),
-        Route::open(get.clone(), "/unsubscribe.css", "unsubscribe.style", run!(unsubscribe::style)),
-        Route::open(get.clone(), "/unsubscribe/{token}", "unsubscribe.show", run!(unsubscribe::show)),
-        Route::open(post.clone(), "/unsubscribe/{token}", "unsubscribe.click", run!(unsubscribe::click))
-            .with_body(Ignored),
         Route::key(get.clone(), "/v1/me", "me", run!(me::show)),
         scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)),
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),

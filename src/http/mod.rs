@@ -14,6 +14,7 @@ pub mod json;
 pub mod meters;
 pub mod metrics;
 mod openapi;
+pub mod pages;
 pub mod query;
 pub mod route;
 pub mod router;

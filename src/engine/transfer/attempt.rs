@@ -1,6 +1,5 @@
 //! One attempt: the servers of the site one after the other, until one answers for the message.
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,21 +7,18 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::candidates::{Candidate, Question, sources_for};
 use super::held::Held;
 use super::lane::Lane;
 use super::pool::Kept;
 use super::queue::Ticket;
-use super::relays::{Deal, place_of};
 use super::site::Site;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, Bounce, BounceSource};
-use crate::engine::ports::{LookupFailure, MailHost, RouteFailure, Session, Target};
-use crate::engine::relay::{RelayWay, Smarthost};
+use crate::engine::ports::{RouteFailure, Session, Target};
 use crate::smtp::category::Category;
-use crate::smtp::deadlines::Deadlines;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
-use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
@@ -114,14 +110,8 @@ struct Trial<'a> {
     facts: AttemptFacts,
 }
 
-/// A server's address to try, and the server where the DNS named it.
-struct Candidate {
-    target: Target,
-    host: Option<Arc<MailHost>>,
-}
-
 /// Why no server's word decides.
-enum NoTry {
+pub(super) enum NoTry {
     /// The DNS alone does.
     Ended(TransferEnd),
     /// The relay can't be used.
@@ -130,7 +120,8 @@ enum NoTry {
 
 impl Trial<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, NoTry> {
-        let candidates = self.candidates().await?;
+        let Self { shared, lane, row, id, .. } = *self;
+        let candidates = Question { shared, lane, row, id }.candidates().await?;
         let targets = candidates.iter().map(|candidate| &candidate.target);
         if let Some(kept) = self.lane.pool.take(targets, &self.lane.limits, Instant::now())
             && let Some(verdict) = self.over_kept_connection(kept).await?
@@ -291,75 +282,6 @@ impl Trial<'_> {
             Scope::Message => Signal::Answered,
         }
     }
-
-    /// The servers to try, in their order.
-    async fn candidates(&self) -> Result<Vec<Candidate>, NoTry> {
-        let relay = self.shared.relays.relay(self.lane.relay);
-        let plain = |host: Arc<str>, address: SocketAddr| Target {
-            host,
-            address,
-            ehlo: Arc::clone(&relay.ehlo),
-            source: None,
-            deadlines: Deadlines::default(),
-            loop_check: self.lane.site.loop_check(),
-            submission: None,
-            tls: TlsRequirement::Opportunistic,
-        };
-        let from_here = |host: &Arc<str>, address: SocketAddr| {
-            let source = sources_for(&relay.sources, address.ip(), self.id).first().copied()?;
-            Some(Target { source, ..plain(Arc::clone(host), address) })
-        };
-        let mut candidates = Vec::new();
-        match (&self.lane.site, &relay.way) {
-            (Site::InHouse(address), _) => {
-                candidates.push(Candidate { target: plain("localhost".into(), *address), host: None });
-            }
-            (_, RelayWay::Smarthost(smarthost)) => {
-                let submission = Some(Arc::clone(&smarthost.submission));
-                for ip in self.smarthost_addresses(smarthost).await? {
-                    let target = from_here(&smarthost.host, SocketAddr::new(ip, smarthost.port));
-                    let submitting = |target| Target { submission: submission.clone(), ..target };
-                    candidates.extend(target.map(|target| Candidate { target: submitting(target), host: None }));
-                }
-            }
-            (_, RelayWay::Mx) => {
-                let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain()).await;
-                for host in hosts.map_err(|failure| NoTry::Ended(route_failed(&failure)))? {
-                    let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
-                    for ip in &host.addresses {
-                        let target = from_here(&name, SocketAddr::new(*ip, self.shared.port));
-                        candidates.extend(target.map(|target| Candidate { target, host: Some(Arc::clone(&host)) }));
-                    }
-                }
-            }
-        }
-        let none = || NoTry::Ended(deferred(finding::unreachable("the relay has no address to send there from")));
-        if candidates.is_empty() { Err(none()) } else { Ok(candidates) }
-    }
-
-    /// A smarthost that can't be found is the relay's fault: the configuration names it.
-    async fn smarthost_addresses(&self, smarthost: &Smarthost) -> Result<Vec<IpAddr>, NoTry> {
-        if let Ok(address) = smarthost.host.parse() {
-            return Ok(vec![address]);
-        }
-        let found = self.shared.engine.resolver.host_addresses(&smarthost.host).await;
-        found.map_err(|failure: LookupFailure| {
-            NoTry::RelayFault(format!("the smarthost {} was not found: {failure}", smarthost.host))
-        })
-    }
-}
-
-/// The addresses to send to `ip` from, a message's own one first, which is always the same. Nothing where the relay has
-/// none of its family; the system's choice where it has none at all.
-fn sources_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) -> Vec<Option<IpAddr>> {
-    if sources.is_empty() {
-        return vec![None];
-    }
-    let family = sources.iter().filter(|source| source.is_ipv4() == ip.is_ipv4());
-    let mut family: Vec<_> = family.copied().map(Some).collect();
-    let own = place_of(message, family.len(), Deal::Source);
-    family.rotate_left(own);
-    family
 }
 
 /// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login
@@ -387,7 +309,7 @@ fn relay_fault(site: &Site, outcome: &Outcome) -> Option<String> {
     }
 }
 
-const fn deferred(why: Bounce) -> TransferEnd {
+pub(super) const fn deferred(why: Bounce) -> TransferEnd {
     TransferEnd::Deferred { bounce: Some(why), not_before: None }
 }
 

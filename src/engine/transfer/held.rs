@@ -34,7 +34,8 @@ pub(super) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// The policy for mail to `domain` at `site`, as of now. What becomes of mail behind a smarthost is the smarthost's.
+    /// The policy for mail to `domain` at `site`, as of now. What becomes of mail behind a smarthost is the smarthost's
+    /// to say.
     pub(super) async fn new(shared: &'a Shared, site: &Site, domain: &DomainName) -> Self {
         let policy = match site {
             Site::Provider(_) | Site::Servers(_) => Some(shared.tls.of(domain).await),

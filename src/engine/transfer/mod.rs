@@ -5,6 +5,7 @@
 //! rests, without an attempt and without a write, until an alarm has one message probe the site.
 
 mod attempt;
+mod candidates;
 mod held;
 mod lane;
 mod listing;

@@ -84,7 +84,8 @@ fn page(status: StatusCode, title: &str, main: &str) -> Answer {
     let html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
-         <link rel=\"stylesheet\" href=\"/unsubscribe.css\">\n</head>\n<body>\n<main>\n{main}\n</main>\n</body>\n</html>\n"
+         <link rel=\"stylesheet\" href=\"/unsubscribe.css\">\n</head>\n\
+         <body>\n<main>\n{main}\n</main>\n</body>\n</html>\n"
     );
     Answer::bytes(status, "text/html; charset=utf-8", html)
         .with_header(CONTENT_SECURITY_POLICY, POLICY)

@@ -392,5 +392,5 @@ async fn a_smarthost_is_spoken_to_only_behind_a_certificate_that_verifies_for_it
         assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::TlsFailed(_))), "{outcome:?}");
     }
     let outcome = submitted(Security::StartTls, Offers::Clear, NAME).await.unwrap_err();
-    assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::TlsFailed(_))), "{outcome:?}");
+    assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::PolicyFailed { .. })), "{outcome:?}");
 }

@@ -61,15 +61,15 @@ fn a_refused_login_ends_the_session_in_its_own_phase_with_the_answer() {
 fn no_login_is_said_where_tls_is_required_and_not_to_be_had() {
     let mut scene = with_login(StartTls::Required);
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 AUTH PLAIN\r\n");
-    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::TlsFailed(_))));
+    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
     let mut scene = with_login(StartTls::Required);
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-AUTH PLAIN\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("454 not now\r\n");
-    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::TlsFailed(_))));
+    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
     let mut scene = with_login(StartTls::Required);
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("502 what\r\n");
     scene.hears("HELO us.example\r\n").says("250 mx\r\n");
-    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::TlsFailed(_))));
+    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
 }
 
 #[test]

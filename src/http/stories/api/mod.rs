@@ -39,6 +39,7 @@ use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFai
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
+use crate::http::pages;
 use crate::http::state::Api;
 use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
@@ -148,7 +149,9 @@ impl World {
         engine.streams = streams;
         let engine = Arc::new(engine);
         let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
-        let router = Router::new(routes()).unwrap();
+        let mut table = routes();
+        table.extend(pages::routes());
+        let router = Router::new(table).unwrap();
         let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
         let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, limits);
         let mut server = HttpServer::new(Arc::new(service), http);

@@ -25,8 +25,8 @@ pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Res
     let environment = &console.environment;
     let options = InitOptions {
         hostname: args.hostname,
-        config: args.config.or_else(|| environment.path(CONFIG_VARIABLE)).unwrap_or_else(|| CONFIG.into()),
-        data_dir: args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)),
+        config: whole(args.config.or_else(|| environment.path(CONFIG_VARIABLE)).unwrap_or_else(|| CONFIG.into())),
+        data_dir: args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)).map(whole),
     };
     let made = init::run(&options, environment)?;
     if json {
@@ -35,6 +35,11 @@ pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Res
         write!(console.out, "{}", told(&made))?;
     }
     Ok(Exit::Done)
+}
+
+/// What is written down must mean the same from wherever the service is started.
+fn whole(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
 }
 
 fn told(made: &Made) -> String {
@@ -162,6 +167,13 @@ mod tests {
         let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
         let exit = run(words, &mut console, &services);
         (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn a_place_is_written_down_whole() {
+        let folder = std::env::current_dir().unwrap();
+        assert_eq!(whole("data".into()), folder.join("data"));
+        assert_eq!(whole("/data".into()), PathBuf::from("/data"));
     }
 
     #[test]

@@ -34,9 +34,10 @@ fn configuration(config: &Config) -> Vec<Check> {
         let mut lines = text.lines().skip(1).map(str::trim);
         let (seen, remedy) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         checks.push(Check::new(NAME, Verdict::Fail, seen, remedy));
+    } else {
+        let unbuilt = config.unbuilt();
+        checks.extend(unbuilt.into_iter().map(|warning| Check::new(NAME, Verdict::Warn, warning, "Leave it out.")));
     }
-    let unbuilt = config.unbuilt();
-    checks.extend(unbuilt.into_iter().map(|warning| Check::new(NAME, Verdict::Warn, warning, "Leave it out.")));
     if checks.is_empty() {
         checks.push(Check::new(NAME, Verdict::Ok, "every value is usable", ""));
     }

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod init;
+pub mod listen;
 mod lock;
 mod logging;
 mod metrics;

@@ -6,6 +6,7 @@
 mod accepting;
 mod crashing;
 mod delivering;
+mod logging;
 mod observing;
 mod operating;
 mod readme;

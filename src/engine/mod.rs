@@ -16,6 +16,7 @@ mod hot_keys;
 pub mod lease;
 pub mod listing;
 pub mod messages;
+pub mod meters;
 pub mod ports;
 pub mod pump;
 pub mod queue;
@@ -47,6 +48,7 @@ use crate::store::Store;
 use follow::Streams;
 use hot_keys::HotKeys;
 use lease::Leases;
+use meters::EngineMeters;
 use ports::{Clock, Resolve};
 use queue::QueueView;
 use rates::Rates;
@@ -76,6 +78,8 @@ pub struct Engine {
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
+    /// What is counted for monitoring.
+    pub meters: Arc<EngineMeters>,
     /// Who may decide over which message.
     pub leases: Leases,
     /// What else is to forget content that is past its deadline: the captured mail of `dev`. May block.
@@ -101,7 +105,8 @@ impl Engine {
         resolver: Arc<dyn Resolve>,
         settings: Settings,
     ) -> Self {
-        let signing = SigningPool::new(settings.signing_threads);
+        let meters = Arc::new(EngineMeters::default());
+        let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
         Self {
             store,
             clock,
@@ -109,6 +114,7 @@ impl Engine {
             resolver,
             settings,
             rates: Rates::default(),
+            meters,
             leases: Leases::default(),
             on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),

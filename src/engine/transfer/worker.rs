@@ -124,6 +124,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
             if signal != Signal::Silent {
                 shared.relays.works(lane.relay);
             }
+            shared.engine.meters.attempted(&end, facts.duration_ms.unwrap_or_default());
             if matches!(end, TransferEnd::Delivered)
                 && let Some(count) = share.used()
             {

@@ -114,7 +114,7 @@ class HostileServers:
         finally:
             server.open -= 1
             writer.close()
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
 

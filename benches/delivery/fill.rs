@@ -64,6 +64,8 @@ pub(crate) async fn fill(
     }
     // Blocks until all of it is written; nothing else is going on.
     pattern.store.close();
+    // What the file system still holds must not be written, nor waited for, on the server's account.
+    rustix::fs::syncfs(std::fs::File::open(directory)?)?;
     note(&format!("{count} messages queued in {:.1} s", begun.elapsed().as_secs_f64()));
     Ok(())
 }

@@ -93,7 +93,8 @@ pub(crate) async fn drain(options: &Options) -> Outcome<Value> {
     world.restart_with(options.messages, move |n| format!("customer{n}@r{}.test", n % sites)).await?;
     let gauge = world.gauge()?;
     // What was delivered before the first reading counts for nothing.
-    let (early, begun, before) = (world.sink.taken(), Instant::now(), gauge.read()?);
+    let before = gauge.read()?;
+    let (early, begun) = (world.sink.taken(), Instant::now());
     let end = world.taken(already + options.messages as u64).await?;
     world.settled().await?;
     let usage = before.until(&gauge.read()?);

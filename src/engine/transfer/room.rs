@@ -7,7 +7,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::stream::Stream;
 
-/// Of so many parts one is kept for transactional mail.
+/// Of so many parts one is kept: for transactional mail, and for sites that are known to answer.
 const RESERVED_PART: usize = 4;
 
 /// Room in units.
@@ -28,6 +28,11 @@ pub(super) struct Taken {
 }
 
 impl Room {
+    /// Of `units` of room, what is left when the part that is kept is taken from it; never nothing.
+    pub(super) fn part_of(units: u32) -> Self {
+        Self::new(units - units / RESERVED_PART as u32)
+    }
+
     pub(super) fn new(units: u32) -> Self {
         let units = units.max(1);
         let marketing_units = (units - units / RESERVED_PART as u32).min(units.saturating_sub(1)).max(1);

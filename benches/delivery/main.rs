@@ -1,9 +1,9 @@
 //! Delivery alone, measured from outside: what a queue costs that the real binary finds in its data directory.
 //!
 //! `cargo bench --bench delivery -- [options]` sets `postrider serve` up as a user would, stops it, fills its store
-//! with copies of one accepted message, and starts it again. `drain` tells rate and processor time of delivering to many
-//! sites, `queued` the memory of a long queue, `dead` what a site that takes nothing costs the mail to another. Each
-//! prints a JSON line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
+//! with copies of one accepted message, and starts it again. `drain` tells rate and processor time of delivering to
+//! many sites, `queued` the memory of a long queue, `dead` what a site that takes nothing costs the mail to another.
+//! Each prints a JSON line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
 
 #[path = "../main_job/body.rs"]
 #[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]

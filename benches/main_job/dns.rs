@@ -3,7 +3,8 @@
 //!
 //! It knows the sending domain's records once told, and answers the rest by rule: the MX of `NAME.test` is
 //! `mx.NAME.test`, whose address is 127.0.0.1, and under `dead.test` 127.0.0.2. Names under `servfail.test` fail and
-//! names under `silent.test` get no answer. Negative answers carry an SOA, so that they are cached as in real life (RFC 2308 section 5).
+//! names under `silent.test` get no answer. Negative answers carry an SOA, so that they are cached as in real life
+//! (RFC 2308 section 5).
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};

@@ -28,11 +28,6 @@ pub(super) struct Taken {
 }
 
 impl Room {
-    /// Of `units` of room, what is left when the part that is kept is taken from it; never nothing.
-    pub(super) fn part_of(units: u32) -> Self {
-        Self::new(units - units / RESERVED_PART as u32)
-    }
-
     pub(super) fn new(units: u32) -> Self {
         let units = units.max(1);
         let marketing_units = (units - units / RESERVED_PART as u32).min(units.saturating_sub(1)).max(1);
@@ -44,6 +39,11 @@ impl Room {
             marketing_units,
             wanted: Notify::new(),
         }
+    }
+
+    /// Of `units` of room, what is left when the part that is kept is taken from it; never nothing.
+    pub(super) fn part_of(units: u32) -> Self {
+        Self::new(units - units / RESERVED_PART as u32)
     }
 
     /// Waits for `units` of room for a message of `stream`; more than there is counts as all. Nothing where the room is

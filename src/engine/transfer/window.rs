@@ -41,7 +41,8 @@ pub(super) enum Standing {
 
 impl Window {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, size: START.min(most), round: 0, failures: 0, is_proven: false, standing: Standing::Open, fewer: None }
+        let size = START.min(most);
+        Self { most, size, round: 0, failures: 0, is_proven: false, standing: Standing::Open, fewer: None }
     }
 
     /// Whether it takes messages, as far as is known.

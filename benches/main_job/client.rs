@@ -155,7 +155,8 @@ impl Connection {
         self.exchange(request.as_bytes()).await
     }
 
-    async fn exchange(&mut self, request: &[u8]) -> Outcome<Answer> {
+    /// Sends a whole request and reads its answer.
+    pub(crate) async fn exchange(&mut self, request: &[u8]) -> Outcome<Answer> {
         let exchange = async {
             self.stream.write_all(request).await?;
             self.answer().await

@@ -2,8 +2,9 @@
 //! mail server on this machine.
 //!
 //! It knows the sending domain's records once told, and answers the rest by rule: the MX of `NAME.test` is
-//! `mx.NAME.test`, whose address is 127.0.0.1. Names under `servfail.test` fail and names under `silent.test` get
-//! no answer. Negative answers carry an SOA, so that they are cached as in real life (RFC 2308 section 5).
+//! `mx.NAME.test`, whose address is 127.0.0.1, and under `dead.test` 127.0.0.2. Names under `servfail.test` fail and
+//! names under `silent.test` get no answer. Negative answers carry an SOA, so that they are cached as in real life
+//! (RFC 2308 section 5).
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -15,6 +16,10 @@ use crate::Outcome;
 pub(crate) const SERVFAIL: &str = "servfail.test";
 /// Recipients below this name meet silence.
 pub(crate) const SILENT: &str = "silent.test";
+/// Recipients below this name have servers at [`DEAD_ADDRESS`].
+const DEAD: &str = "dead.test";
+/// Where the servers stand that take nothing.
+const DEAD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 const A: u16 = 1;
 const CNAME: u16 = 5;
@@ -188,6 +193,7 @@ fn by_rule(name: &str, kind: u16) -> Verdict {
     let is_server = name.starts_with("mx.");
     match kind {
         MX if !is_server => Verdict::Found(vec![Data::Exchange(format!("mx.{name}"))]),
+        A if is_server && is_below(name, DEAD) => Verdict::Found(vec![Data::Address(DEAD_ADDRESS)]),
         A if is_server => Verdict::Found(vec![Data::Address(Ipv4Addr::LOCALHOST)]),
         _ => Verdict::Empty,
     }

@@ -20,12 +20,15 @@ use crate::{Options, Outcome};
 const START_DEADLINE: Duration = Duration::from_secs(30);
 /// SIGTERM lets what is on the wire finish, 30 s at most (contract 8).
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
+const CONFIG: &str = "postrider.toml";
+const LOG: &str = "server.log";
 const LOG_TAIL_OCTETS: usize = 2000;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A running server with an account that may send from [`SENDING_DOMAIN`].
 pub(crate) struct Server {
-    child: Child,
+    /// None while it is stopped.
+    child: Option<Child>,
     folder: TempDir,
     bin: PathBuf,
     pub(crate) http: SocketAddr,
@@ -39,28 +42,34 @@ impl Server {
     /// Starts it and makes it ready to send. Mail goes to `delivery_port`, names are asked of `names`.
     pub(crate) async fn start(options: &Options, names: &NameServer, delivery_port: u16) -> Outcome<Self> {
         let folder = tempfile::Builder::new().prefix("postrider-bench-").tempdir_in(&options.data_root)?;
-        let config = folder.path().join("postrider.toml");
-        std::fs::write(&config, configuration(folder.path(), names, delivery_port))?;
-        let log = File::create(folder.path().join("server.log"))?;
-        let child = Command::new(&options.bin)
-            .args(["serve", "--ready-fd", "1", "--config"])
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()
-            .map_err(|error| format!("{}: {error}", options.bin.display()))?;
+        std::fs::write(folder.path().join(CONFIG), configuration(folder.path(), names, delivery_port))?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let (bin, key) = (options.bin.clone(), String::new());
-        let mut server = Self { child, folder, bin, http: nowhere, metrics: None, key, signatures: 0 };
+        let mut server = Self { child: None, folder, bin, http: nowhere, metrics: None, key, signatures: 0 };
         match server.set_up(names).await {
             Ok(()) => Ok(server),
             Err(fault) => Err(format!("{fault}\n{}", server.log()).into()),
         }
     }
 
+    /// Starts the process on its data directory, and waits until it is ready.
+    pub(crate) async fn resume(&mut self) -> Outcome<()> {
+        let log = File::options().create(true).append(true).open(self.folder.path().join(LOG))?;
+        let child = Command::new(&self.bin)
+            .args(["serve", "--ready-fd", "1", "--config"])
+            .arg(self.folder.path().join(CONFIG))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("{}: {error}", self.bin.display()))?;
+        wait_until_ready(self.child.insert(child)).await?;
+        self.read_addresses()
+    }
+
+    /// The process's number; 0 while it is stopped.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
@@ -69,7 +78,7 @@ impl Server {
 
     /// The end of the server's log, for a fault's message.
     pub(crate) fn log(&self) -> String {
-        let log = std::fs::read(self.folder.path().join("server.log")).unwrap_or_default();
+        let log = std::fs::read(self.folder.path().join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_OCTETS)..]).into_owned()
     }
 
@@ -99,8 +108,7 @@ impl Server {
     }
 
     async fn set_up(&mut self, names: &NameServer) -> Outcome<()> {
-        self.wait_until_ready().await?;
-        self.read_addresses()?;
+        self.resume().await?;
         let account = self.command(&["account", "add", "bench"])?;
         let account = account["id"].as_str().ok_or("the account has no id")?;
         let key = self.command(&["key", "add", "--account", account, "--name", "bench"])?;
@@ -108,21 +116,6 @@ impl Server {
         let domain = self.command(&["domain", "add", SENDING_DOMAIN, "--stream", "transactional"])?;
         names.publish(&domain);
         self.verify(&domain).await
-    }
-
-    /// The ready descriptor is stdout, on which the server says nothing else (contract 8). The wait has a thread of
-    /// its own, since a read from a pipe has no deadline.
-    async fn wait_until_ready(&mut self) -> Outcome<()> {
-        let mut ready = self.child.stdout.take().ok_or("no pipe to be ready on")?;
-        let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));
-        match tokio::time::timeout(START_DEADLINE, newline).await {
-            Ok(read) => read?.map_err(|error| format!("the server ended before it was ready: {error}").into()),
-            Err(_) => {
-                // Without this the reading thread would outlive the fault and hold up the exit.
-                self.child.kill()?;
-                Err("the server did not become ready".into())
-            }
-        }
     }
 
     fn read_addresses(&mut self) -> Outcome<()> {
@@ -162,13 +155,21 @@ impl Server {
         Ok(())
     }
 
-    fn stop(&mut self) -> Outcome<()> {
-        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().try_into()?) {
+    /// Has the process end as its operator would, and waits until it has.
+    pub(crate) fn stop(&mut self) -> Outcome<()> {
+        // A child that has ended is left alone: its number may be another's by now.
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        if child.try_wait()?.is_some() {
+            return Ok(());
+        }
+        if let Some(pid) = rustix::process::Pid::from_raw(child.id().try_into()?) {
             rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
         }
         let start = Instant::now();
-        while self.child.try_wait()?.is_none() {
+        while child.try_wait()?.is_none() {
             if start.elapsed() > STOP_DEADLINE {
+                child.kill()?;
+                child.wait()?;
                 return Err("the server did not stop".into());
             }
             std::thread::sleep(LOOK_EVERY);
@@ -179,11 +180,22 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A child that has ended is left alone: its number may be another's by now.
-        let running = matches!(self.child.try_wait(), Ok(None));
-        if running && self.stop().is_err() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+        // Nobody is left to be told.
+        let _ = self.stop();
+    }
+}
+
+/// The ready descriptor is stdout, on which the server says nothing else (contract 8). The wait has a thread of its
+/// own, since a read from a pipe has no deadline.
+async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
+    let mut ready = child.stdout.take().ok_or("no pipe to be ready on")?;
+    let newline = tokio::task::spawn_blocking(move || ready.read_exact(&mut [0]));
+    match tokio::time::timeout(START_DEADLINE, newline).await {
+        Ok(read) => read?.map_err(|error| format!("the server ended before it was ready: {error}").into()),
+        Err(_) => {
+            // Without this the reading thread would outlive the fault and hold up the exit.
+            child.kill()?;
+            Err("the server did not become ready".into())
         }
     }
 }

@@ -194,6 +194,11 @@ impl Trial<'_> {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
+        // Held until the message has its outcome.
+        let _unproven = match self.lane.is_proven() {
+            true => None,
+            false => self.shared.unproven.take(self.row.stream, 1).await,
+        };
         // Its place may be that of one kept for other servers of the site.
         if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
             self.lane.pool.oldest().into_iter().for_each(Kept::leave);

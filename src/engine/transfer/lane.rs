@@ -158,6 +158,11 @@ impl Lane {
         state.window.connections(now).saturating_sub(state.in_flight)
     }
 
+    /// Whether the site takes messages, as far as is known.
+    pub(super) fn is_proven(&self) -> bool {
+        self.state().window.is_proven()
+    }
+
     /// The site took a message.
     pub(super) fn took(&self, near: &NearTimers) {
         self.tell(near, Window::took);

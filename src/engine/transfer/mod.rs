@@ -93,6 +93,9 @@ pub(super) struct Shared {
     leases: Leases,
     /// Connections to mail servers in all.
     connections: Room,
+    /// The part of them for sites that have yet to take a message, or failed since: any number of servers that say
+    /// nothing leave room to those that are known to answer.
+    unproven: Room,
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
     bodies: Room,
     backlog: Backlog,
@@ -158,6 +161,7 @@ impl Transfers {
     ) -> Self {
         let routes = Arc::new(Routes::new(Arc::clone(&engine), Arc::clone(&tables.shaping)));
         let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, ways.port);
+        let connections = u32::try_from(engine.settings.max_connections).unwrap_or(u32::MAX);
         let shared = Shared {
             transmit,
             relays: Relays::new(ways.relays),
@@ -167,7 +171,8 @@ impl Transfers {
             shaping: tables.shaping,
             tls,
             leases: engine.leases.clone(),
-            connections: Room::new(u32::try_from(engine.settings.max_connections).unwrap_or(u32::MAX)),
+            connections: Room::new(connections),
+            unproven: Room::part_of(connections),
             bodies: Room::new(BODIES_KIB),
             backlog,
             queued: AtomicUsize::new(0),

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::domain::stream::Stream;
 
-/// Of so many parts one is kept for transactional mail.
+/// Of so many parts one is kept: for transactional mail, and for sites that are known to answer.
 const RESERVED_PART: u32 = 4;
 
 /// Room in units.
@@ -57,6 +57,11 @@ impl Room {
             marketing: VecDeque::new(),
         };
         Self(Arc::new(Shared { units, marketing_units, state: Mutex::new(state), wanted: Notify::new() }))
+    }
+
+    /// Of `units` of room, what is left when the part that is kept is taken from it; never nothing.
+    pub(super) fn part_of(units: u32) -> Self {
+        Self::new(units - units / RESERVED_PART)
     }
 
     /// Waits for `units` of room for a message of `stream`; more than there is counts as all. Nothing where the room is

@@ -21,6 +21,8 @@ pub(super) struct Window {
     round: usize,
     /// Failures in a row.
     failures: usize,
+    /// Whether it has taken a message, and not failed since.
+    is_proven: bool,
     standing: Standing,
     /// What an answer asked for, and until when.
     fewer: Option<(usize, Timestamp)>,
@@ -39,7 +41,13 @@ pub(super) enum Standing {
 
 impl Window {
     pub(super) fn new(most: usize) -> Self {
-        Self { most, size: START.min(most), round: 0, failures: 0, standing: Standing::Open, fewer: None }
+        let size = START.min(most);
+        Self { most, size, round: 0, failures: 0, is_proven: false, standing: Standing::Open, fewer: None }
+    }
+
+    /// Whether it takes messages, as far as is known.
+    pub(super) const fn is_proven(&self) -> bool {
+        self.is_proven
     }
 
     pub(super) const fn standing(&self) -> Standing {
@@ -60,6 +68,7 @@ impl Window {
 
     /// It took a message.
     pub(super) fn took(&mut self) {
+        self.is_proven = true;
         self.round += 1;
         if self.round >= self.size {
             self.round = 0;
@@ -98,6 +107,7 @@ impl Window {
         self.halve();
         let until = now + Duration::from_secs(HOLD_SECS[self.failures.min(HOLD_SECS.len() - 1)]);
         self.failures += 1;
+        self.is_proven = false;
         self.standing = Standing::Held(until);
         Some(until)
     }
@@ -156,6 +166,18 @@ mod tests {
         let sizes = [0, 1, 2, 4, 5, 9, 100].map(|messages| grown(5, messages).connections(NOW));
         assert_eq!(sizes, [2, 2, 3, 3, 4, 5, 5]);
         assert_eq!(Window::new(1).connections(NOW), 1);
+    }
+
+    #[test]
+    fn it_is_proven_by_a_message_that_it_takes_until_it_fails() {
+        let mut window = Window::new(10);
+        window.answered();
+        assert!(!window.is_proven());
+        window.took();
+        window.slowed();
+        assert!(window.is_proven());
+        window.pushed_back(NOW);
+        assert!(!window.is_proven());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
+use crate::smtp::deadlines::Deadlines;
 
 /// What a server says to each of our writes, in a session of two messages with STARTTLS.
 const DIALOGUE: &[&str] = &[
@@ -87,6 +88,58 @@ fn endless_answers_end_the_session() {
         }
         assert!(matches!(scene.outcome().ending, Ending::Unreadable(_)));
     }
+}
+
+/// Octet by octet, never a whole answer, up to the end of the phase's time: none of them buys more of it.
+fn dripped_on(mut client: Client, limit: Duration) -> Ending {
+    let (begun, due) = (client.due() - limit, client.due());
+    for (octet, minute) in b"250-a".iter().cycle().zip(0..) {
+        let now = begun + Duration::from_secs(60 * minute);
+        assert_eq!(client.due(), due, "after {minute} octets");
+        if now >= due {
+            client.deadline_passed();
+            return client.take_outcome().unwrap().ending;
+        }
+        client.received(&[*octet], now);
+    }
+    unreachable!("octets without end")
+}
+
+#[test]
+fn a_server_that_says_an_octet_a_minute_wins_no_time_in_any_phase() {
+    let limits = Deadlines::default();
+    let hello = "250-mx.example\r\n250 STARTTLS\r\n";
+    let begun = |said: &str| {
+        let mut scene = Scene::ready(ALL);
+        scene.begins().hears(PIPELINED).says(said);
+        scene
+    };
+    let mut greeted = Scene::new();
+    greeted.says("220 mx\r\n").hears("EHLO us.example\r\n");
+    let mut securing = Scene::new();
+    securing.says("220 mx\r\n").hears("EHLO us.example\r\n").says(hello).hears("STARTTLS\r\n");
+    let mut sent = begun("250\r\n250\r\n354\r\n");
+    sent.hears(WIRE);
+    for (scene, limit) in [
+        (Scene::new(), limits.greeting),
+        (greeted, limits.ehlo),
+        (securing, limits.starttls),
+        (begun(""), limits.mail),
+        (begun("250\r\n"), limits.rcpt),
+        (begun("250\r\n250\r\n"), limits.data),
+        (sent, limits.dot),
+    ] {
+        assert_eq!(dripped_on(scene.client, limit), Ending::TimedOut);
+    }
+}
+
+#[test]
+fn a_handshake_has_what_starttls_left_of_its_time() {
+    let mut scene = Scene::new();
+    scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n").hears("STARTTLS\r\n");
+    let due = scene.client.due();
+    scene.passes(Duration::from_secs(59)).says("220 go\r\n");
+    assert_eq!((scene.client.want(), scene.client.due()), (Want::Handshake, due));
 }
 
 #[test]

@@ -203,6 +203,32 @@ async fn a_known_provider_gets_no_more_new_connections_than_it_takes_in_a_minute
 }
 
 #[tokio::test]
+async fn however_many_servers_say_nothing_a_site_that_takes_mail_keeps_its_room() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.serve("prompt.test", &["mx.prompt.test"]);
+    world.send("first@prompt.test").await;
+    world.pass(0).await;
+    // More than there are connections.
+    for n in 0..80 {
+        let (domain, host) = (format!("silent{n}.test"), format!("mx.silent{n}.test"));
+        world.net.serve(&domain, &[&host]);
+        world.net.behave(&host, Behaviour::Holds(Arc::clone(&gate)));
+        world.send(&format!("u@{domain}")).await;
+    }
+    world.net.has_seen(1 + 48).await;
+    for n in 0..20 {
+        world.send(&format!("u{n}@prompt.test")).await;
+        world.net.has_seen(1 + 48 + n + 1).await;
+    }
+    let to_prompt = world.net.seen().iter().filter(|seen| seen.host == "mx.prompt.test").count();
+    assert_eq!(to_prompt, 21, "three quarters of the connections are all that the silent ones have");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 21 + 80);
+}
+
+#[tokio::test]
 async fn name_servers_that_never_answer_hold_up_nobody_else() {
     let world = World::new().await;
     for n in 0..140 {

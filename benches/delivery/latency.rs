@@ -1,0 +1,74 @@
+//! How long single messages take from their acceptance to their delivery, by the server's own record of both.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::body::SENDING_DOMAIN;
+use crate::client::Connection;
+use crate::server::Server;
+
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const DEADLINE: Duration = Duration::from_secs(60);
+const ACCEPTED: u16 = 202;
+
+/// Posts a message of `text` to `recipient` and gives its identifier.
+pub(crate) async fn post(server: &Server, recipient: &str, text: &str) -> Outcome<String> {
+    let body =
+        json!({"from": format!("orders@{SENDING_DOMAIN}"), "to": recipient, "subject": "Your order", "text": text});
+    let body = body.to_string();
+    let request = format!(
+        "POST /v1/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        server.key,
+        body.len()
+    );
+    let answer = Connection::open(server.http).await?.exchange(request.as_bytes()).await?;
+    if answer.status != ACCEPTED {
+        return Err(answer.fault("POST /v1/messages"));
+    }
+    let accepted: Value = serde_json::from_slice(&answer.body)?;
+    Ok(accepted["id"].as_str().ok_or("the message has no id")?.to_owned())
+}
+
+/// Waits until the message is delivered, and tells how long after its acceptance that was, to the millisecond.
+pub(crate) async fn delivered(server: &Server, id: &str) -> Outcome<Duration> {
+    let mut connection = Connection::open(server.http).await?;
+    let begun = Instant::now();
+    loop {
+        let answer = connection.ask("GET", &format!("/v1/messages/{id}"), &server.key).await?;
+        let record: Value = serde_json::from_slice(&answer.body)?;
+        if record["status"] == "delivered" {
+            return between(&record["created_at"], &record["delivered_at"]);
+        }
+        if begun.elapsed() > DEADLINE {
+            return Err(format!("{id} is still {}", record["status"]).into());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// `count` messages to `recipient`, one after another: their times, shortest first.
+pub(crate) async fn sampled(server: &Server, recipient: &str, count: usize) -> Outcome<Vec<Duration>> {
+    let mut times = Vec::with_capacity(count);
+    for _ in 0..count {
+        let id = post(server, recipient, "It is on its way.\n").await?;
+        times.push(delivered(server, &id).await?);
+    }
+    times.sort_unstable();
+    Ok(times)
+}
+
+/// The time that `share` of the messages did not exceed, in ms.
+pub(crate) fn millis_at(times: &[Duration], share: f64) -> f64 {
+    let rank = (times.len() as f64 * share).ceil() as usize;
+    times.get(rank.saturating_sub(1)).map_or(f64::NAN, |time| time.as_secs_f64() * 1e3)
+}
+
+fn between(from: &Value, to: &Value) -> Outcome<Duration> {
+    let moment = |value: &Value| value.as_str().ok_or("a record without its times")?.parse().map_err(Into::into);
+    let (from, to): (Outcome<Timestamp>, Outcome<Timestamp>) = (moment(from), moment(to));
+    Ok(Duration::try_from(to?.duration_since(from?)).unwrap_or_default())
+}

@@ -1,0 +1,125 @@
+//! Delivery alone, measured from outside: what a queue costs that the real binary finds in its data directory.
+//!
+//! `cargo bench --bench delivery -- [options]` sets `postrider serve` up as a user would, stops it, fills its store
+//! with copies of one accepted message, and starts it again. `drain` tells rate and processor time of delivering to
+//! many sites, `queued` the memory of a long queue, `dead` what a site that takes nothing costs the mail to another.
+//! Each prints a JSON line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
+
+#[path = "../main_job/body.rs"]
+#[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]
+mod body;
+#[path = "../main_job/client.rs"]
+#[expect(dead_code, reason = "shared with main_job, whose clients send all of its load")]
+mod client;
+#[path = "../main_job/dns.rs"]
+mod dns;
+mod fill;
+mod latency;
+#[path = "../main_job/measure.rs"]
+#[expect(dead_code, reason = "shared with main_job, which measures the disk too")]
+mod measure;
+mod scenario;
+#[path = "../main_job/server.rs"]
+#[expect(dead_code, reason = "shared with main_job, which reads counters and signatures")]
+mod server;
+#[path = "../main_job/sink.rs"]
+mod sink;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+/// Any failure of the benchmark itself; it ends the run.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, Fault>;
+
+/// Fill the real binary's queue and report what its delivery costs.
+#[derive(Parser, Clone)]
+#[command(name = "delivery")]
+struct Options {
+    /// The binary to measure
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
+    bin: PathBuf,
+    /// Where data directories are made, and so the disk that is measured
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    data_root: PathBuf,
+    /// What to measure
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "drain,queued,dead")]
+    only: Vec<Scenario>,
+    /// Messages of `drain`
+    #[arg(long, default_value_t = 10_000)]
+    messages: usize,
+    /// Receiving sites of `drain` and `queued`
+    #[arg(long, default_value_t = 1000)]
+    sites: usize,
+    /// Size of text and html together, in KB, in `drain`
+    #[arg(long, default_value_t = 10)]
+    kilobytes: usize,
+    /// Messages of `queued`
+    #[arg(long, default_value_t = 1_000_000)]
+    queued: usize,
+    /// Seconds for which `queued` watches the memory
+    #[arg(long, default_value_t = 20)]
+    watch_seconds: u64,
+    /// Messages for the dead site of `dead`
+    #[arg(long, default_value_t = 100_000)]
+    dead: usize,
+    /// Names that the dead site's messages are spread over, each a site of its own
+    #[arg(long, default_value_t = 1)]
+    dead_sites: usize,
+    /// Messages to the healthy site of `dead`, before and during
+    #[arg(long, default_value_t = 200)]
+    samples: usize,
+    /// Postfix's smtp-sink; looked for, and fetched from Debian, when absent
+    #[arg(long)]
+    smtp_sink: Option<PathBuf>,
+    /// Passed by `cargo bench`; means nothing here
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, ValueEnum)]
+enum Scenario {
+    /// A queue for many sites is delivered to one receiver
+    Drain,
+    /// A long queue is found at the start
+    Queued,
+    /// One site takes nothing, another everything
+    Dead,
+}
+
+fn main() -> ExitCode {
+    match measure_all(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            note(&format!("delivery: {fault}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(options: &Options) -> Outcome<()> {
+    if options.sites == 0 || options.dead_sites == 0 || options.samples == 0 || options.kilobytes == 0 {
+        return Err("sites, samples and sizes begin at 1".into());
+    }
+    std::fs::create_dir_all(&options.data_root)?;
+    // One thread for all of this process: on two cores it must not take the server's place.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for scenario in &options.only {
+        let row = match scenario {
+            Scenario::Drain => runtime.block_on(scenario::drain(options))?,
+            Scenario::Queued => runtime.block_on(scenario::queued(options))?,
+            Scenario::Dead => runtime.block_on(scenario::dead(options))?,
+        };
+        writeln!(std::io::stdout().lock(), "{row}")?;
+    }
+    Ok(())
+}
+
+/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,181 @@
+//! The scenarios: a server set up, its queue filled while it is stopped, then started again and watched.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::client::Connection;
+use crate::dns::NameServer;
+use crate::fill::fill;
+use crate::latency;
+use crate::measure::{Gauge, load_average};
+use crate::server::Server;
+use crate::sink::Sink;
+use crate::{Options, Outcome};
+
+/// How often counters are looked at, all of them reads of memory or of `/proc`.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// How often the server is asked whether anything waits, once the sink has everything.
+const ASK_EVERY: Duration = Duration::from_millis(100);
+/// With nothing new at the sink for so long, the run has failed.
+const STALL_DEADLINE: Duration = Duration::from_secs(180);
+/// Of mail for the dead site: it must be on the wire, and held up there, before the healthy one's is timed.
+const SETTLE: Duration = Duration::from_secs(5);
+const HEALTHY: &str = "customer@healthy.test";
+/// Where `dead.test` has its servers.
+const DEAD_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// A server with one message delivered, the receiver and the name server that it uses.
+struct World {
+    server: Server,
+    sink: Sink,
+    /// Answers as long as it is held.
+    _names: NameServer,
+    /// The delivered message.
+    pattern: String,
+}
+
+impl World {
+    async fn new(options: &Options, text: &str) -> Outcome<Self> {
+        let (names, sink) = (NameServer::start()?, Sink::start(options.smtp_sink.as_deref())?);
+        let server = Server::start(options, &names, sink.port()).await?;
+        let pattern = latency::post(&server, HEALTHY, text).await?;
+        latency::delivered(&server, &pattern).await?;
+        Ok(Self { server, sink, _names: names, pattern })
+    }
+
+    /// Stops the server, queues `count` messages for `recipient(n)`, and starts it again.
+    async fn restart_with(
+        &mut self,
+        count: usize,
+        recipient: impl Fn(usize) -> String + Send + Sync + 'static,
+    ) -> Outcome<()> {
+        self.server.stop()?;
+        fill(&self.server.data_dir(), &self.pattern, count, recipient).await?;
+        self.server.resume().await
+    }
+
+    fn gauge(&self) -> Outcome<Gauge> {
+        Gauge::new(self.server.pid(), &self.server.data_dir())
+    }
+
+    /// Waits until the sink has `wanted` messages; tells when.
+    async fn taken(&self, wanted: u64) -> Outcome<Instant> {
+        let (mut last, mut moved) = (self.sink.taken(), Instant::now());
+        while last < wanted {
+            if moved.elapsed() > STALL_DEADLINE {
+                return Err(format!("{} messages did not arrive\n{}", wanted - last, self.server.log()).into());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+            if self.sink.taken() != last {
+                (last, moved) = (self.sink.taken(), Instant::now());
+            }
+        }
+        Ok(moved)
+    }
+
+    /// Waits until every outcome is written.
+    async fn settled(&self) -> Outcome<()> {
+        let mut connection = Connection::open(self.server.http).await?;
+        while self.server.has_waiting(&mut connection).await? {
+            tokio::time::sleep(ASK_EVERY).await;
+        }
+        Ok(())
+    }
+}
+
+/// Rate and processor time of delivery alone.
+pub(crate) async fn drain(options: &Options) -> Outcome<Value> {
+    let text = "The parcel with your order left us this morning.\n".repeat(options.kilobytes * 1024 / 49);
+    let mut world = World::new(options, &text).await?;
+    let (already, sites) = (world.sink.taken(), options.sites);
+    world.restart_with(options.messages, move |n| format!("customer{n}@r{}.test", n % sites)).await?;
+    let gauge = world.gauge()?;
+    // What was delivered before the first reading counts for nothing.
+    let before = gauge.read()?;
+    let (early, begun) = (world.sink.taken(), Instant::now());
+    let end = world.taken(already + options.messages as u64).await?;
+    world.settled().await?;
+    let usage = before.until(&gauge.read()?);
+    let messages = (options.messages as u64 + already).saturating_sub(early).max(1) as f64;
+    Ok(json!({
+        "row": "drain",
+        "messages": options.messages,
+        "sites": options.sites,
+        "delivered_per_second": round(messages / (end - begun).as_secs_f64()),
+        "cpu_ms_per_message": round(usage.server_seconds * 1e3 / messages),
+        "bench_cpu_ms_per_message": round(usage.client_seconds * 1e3 / messages),
+        "measured_messages": messages,
+        "extra_at_sink": world.sink.taken() - already - options.messages as u64,
+        "peak_rss_mib": mib(gauge.peak_kb()?),
+        "load_average": load_average(),
+    }))
+}
+
+/// Memory with a long queue, and how soon its first message is delivered.
+pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
+    let mut world = World::new(options, "On its way.\n").await?;
+    let (already, sites) = (world.sink.taken(), options.sites);
+    let idle = world.gauge()?.resident_kb()?;
+    world.server.stop()?;
+    fill(&world.server.data_dir(), &world.pattern, options.queued, move |n| format!("customer{n}@r{}.test", n % sites))
+        .await?;
+    let begun = Instant::now();
+    world.server.resume().await?;
+    let ready = begun.elapsed();
+    let gauge = world.gauge()?;
+    let at_ready = gauge.resident_kb()?;
+    let first = world.taken(already + 1).await? - begun;
+    tokio::time::sleep(Duration::from_secs(options.watch_seconds)).await;
+    Ok(json!({
+        "row": "queued",
+        "messages": options.queued,
+        "sites": options.sites,
+        "ready_ms": round(ready.as_secs_f64() * 1e3),
+        "first_delivery_ms": round(first.as_secs_f64() * 1e3),
+        "idle_rss_mib": mib(idle),
+        "ready_rss_mib": mib(at_ready),
+        "rss_mib": mib(gauge.resident_kb()?),
+        "peak_rss_mib": mib(gauge.peak_kb()?),
+        "delivered_meanwhile": world.sink.taken() - already,
+        "load_average": load_average(),
+    }))
+}
+
+/// What a site that takes connections and says nothing costs the mail to another.
+pub(crate) async fn dead(options: &Options) -> Outcome<Value> {
+    let mut world = World::new(options, "On its way.\n").await?;
+    // The kernel takes connections until its queue is full, and from then on not even those.
+    let _silent = TcpListener::bind((DEAD_ADDRESS, world.sink.port()))?;
+    let before = latency::sampled(&world.server, HEALTHY, options.samples).await?;
+    let sites = options.dead_sites;
+    world.restart_with(options.dead, move |n| format!("customer{n}@r{}.dead.test", n % sites)).await?;
+    tokio::time::sleep(SETTLE).await;
+    let gauge = world.gauge()?;
+    let reading = gauge.read()?;
+    let begun = Instant::now();
+    let during = latency::sampled(&world.server, HEALTHY, options.samples).await?;
+    let usage = reading.until(&gauge.read()?);
+    Ok(json!({
+        "row": "dead",
+        "dead_messages": options.dead,
+        "dead_sites": options.dead_sites,
+        "before_p50_ms": round(latency::millis_at(&before, 0.50)),
+        "before_p99_ms": round(latency::millis_at(&before, 0.99)),
+        "during_p50_ms": round(latency::millis_at(&during, 0.50)),
+        "during_p99_ms": round(latency::millis_at(&during, 0.99)),
+        "server_cpu_share": round(usage.server_seconds / begun.elapsed().as_secs_f64()),
+        "peak_rss_mib": mib(gauge.peak_kb()?),
+        "load_average": load_average(),
+    }))
+}
+
+fn mib(kilobytes: u64) -> f64 {
+    round(kilobytes as f64 / 1024.0)
+}
+
+/// Three decimals: more would be noise.
+fn round(value: f64) -> f64 {
+    (value * 1e3).round() / 1e3
+}

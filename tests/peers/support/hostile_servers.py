@@ -1,0 +1,258 @@
+"""Mail servers that misbehave, all of them in one process: each address of 127.0.0.0/8 is one server.
+
+One listener takes connections for every address; the address that was asked decides how its server behaves. A
+server is a dialogue whose phases may be overridden: by other octets, or by an act such as silence. Whoever takes a
+message counts it, so that a story can tell what was lost and what came twice.
+"""
+
+import asyncio
+import contextlib
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+PIECE = 64 * 1024
+_FIRST = int(IPv4Address("127.16.0.1"))
+_MESSAGE_ID = re.compile(rb"^Message-ID: <([^@>]+)@", re.IGNORECASE | re.MULTILINE)
+
+Act = Callable[["Peer"], Awaitable[None]]
+# What is said where, or done instead. The phases are those of DIALOGUE, and `connect`, which comes before the greeting.
+Script = dict[str, bytes | Act]
+
+DIALOGUE: Script = {
+    "greeting": b"220 mx.test ESMTP\r\n",
+    "ehlo": b"250-mx.test\r\n250-PIPELINING\r\n250 8BITMIME\r\n",
+    "starttls": b"220 2.0.0 go on\r\n",
+    "mail": b"250 2.1.0 ok\r\n",
+    "rcpt": b"250 2.1.5 ok\r\n",
+    "data": b"354 go on\r\n",
+    "dot": b"250 2.0.0 taken\r\n",
+    "rset": b"250 2.0.0 ok\r\n",
+    "quit": b"221 2.0.0 bye\r\n",
+}
+WITH_TLS = b"250-mx.test\r\n250-PIPELINING\r\n250 STARTTLS\r\n"
+
+
+class Over(Exception):
+    """The connection has ended, by whomever."""
+
+
+@dataclass
+class Server:
+    """How the server at one address behaves, and what it has seen."""
+
+    script: Script
+    # Sessions that follow the script; those after them are as they should be.
+    bad_sessions: float
+    # Octets after which a bad session is cut: said by the server, heard by it.
+    say_max: int | None = None
+    hear_max: int | None = None
+    sessions: int = 0
+    open: int = 0
+    said: int = 0
+    heard: int = 0
+    taken: list[tuple[str, float]] = field(default_factory=list)
+
+    def copies(self, message_id: str) -> int:
+        """How often a message was taken here."""
+        return sum(taken == message_id for taken, _ in list(self.taken))
+
+
+class HostileServers:
+    """All of the servers, on a thread of their own."""
+
+    def __init__(self):
+        self.servers: dict[str, Server] = {}
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self.thread.start()
+        self.listener = asyncio.run_coroutine_threadsafe(self._listen(), self.loop).result(10)
+        self.port = self.listener.sockets[0].getsockname()[1]
+
+    def add(self, script: Script | None = None, bad_sessions: float = float("inf"), **cuts: int) -> tuple[str, Server]:
+        """A further server, and its address."""
+        address = str(IPv4Address(_FIRST + len(self.servers)))
+        self.servers[address] = Server(script or {}, bad_sessions, **cuts)
+        return address, self.servers[address]
+
+    def hang_up(self):
+        """Ends every session, and takes no further one."""
+
+        async def end():
+            self.listener.close()
+            tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), self.loop).result(10)
+
+    def close(self):
+        """Ends it all."""
+        self.hang_up()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(10)
+
+    async def _listen(self) -> asyncio.Server:
+        return await asyncio.start_server(self._session, "0.0.0.0", 0, backlog=1024, limit=PIECE)
+
+    async def _session(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
+        server = self.servers.get(writer.get_extra_info("sockname")[0])
+        if server is None:
+            writer.close()
+            return
+        server.sessions += 1
+        server.open += 1
+        peer = Peer(reader, writer, server, server.sessions <= server.bad_sessions)
+        try:
+            await peer.converse()
+        except (Over, OSError, asyncio.CancelledError, ValueError):
+            pass
+        finally:
+            server.open -= 1
+            writer.close()
+            with contextlib.suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+
+class Peer:
+    """One session."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: Server, is_bad: bool):
+        self.reader, self.writer, self.server = reader, writer, server
+        self.script = DIALOGUE | server.script if is_bad else DIALOGUE
+        self.say_left = server.say_max if is_bad else None
+        self.hear_left = server.hear_max if is_bad else None
+        self.inbox = b""
+
+    async def converse(self):
+        """The dialogue from the greeting to the end."""
+        if "connect" in self.script:
+            await self.do("connect")
+        await self.do("greeting")
+        while True:
+            line = (await self.hear_until(b"\r\n")).upper()
+            verb = {b"HELO": b"EHLO"}.get(line[:4], line[:4]).decode("latin-1").lower()
+            verb = "starttls" if verb == "star" else verb
+            if verb not in self.script:
+                await self.say(b"502 5.5.1 what?\r\n")
+                continue
+            await self.do(verb)
+            if verb == "quit":
+                raise Over
+            if verb == "data" and self.goes_on_after_data():
+                await self.take_message()
+
+    def goes_on_after_data(self) -> bool:
+        """Whether a message follows."""
+        said = self.script["data"]
+        return not isinstance(said, bytes) or b"354" in said
+
+    async def take_message(self):
+        """The message and the answer to it, which is counted before it is given."""
+        content = await self.hear_until(b"\r\n.\r\n")
+        said = self.script["dot"]
+        if not isinstance(said, bytes) or said.startswith(b"2"):
+            message_id = _MESSAGE_ID.search(content)
+            assert message_id, content
+            self.server.taken.append((message_id[1].decode(), time.monotonic()))
+        await self.do("dot")
+
+    async def do(self, phase: str):
+        """What the script holds for this phase."""
+        said = self.script[phase]
+        if isinstance(said, bytes):
+            await self.say(said)
+        else:
+            await said(self)
+
+    async def say(self, octets: bytes):
+        """Writes, up to where this session is cut."""
+        if self.say_left is not None:
+            octets, is_cut = octets[: self.say_left], len(octets) >= self.say_left
+            self.say_left -= len(octets)
+        else:
+            is_cut = False
+        self.writer.write(octets)
+        await self.writer.drain()
+        self.server.said += len(octets)
+        if is_cut:
+            raise Over
+
+    async def hear_until(self, end: bytes) -> bytes:
+        """Reads up to `end`, or up to where this session is cut."""
+        while end not in self.inbox:
+            if self.hear_left == 0:
+                raise Over
+            octets = await self.reader.read(PIECE if self.hear_left is None else min(PIECE, self.hear_left))
+            if not octets:
+                raise Over
+            self.server.heard += len(octets)
+            if self.hear_left is not None:
+                self.hear_left -= len(octets)
+            self.inbox += octets
+        heard, _, self.inbox = self.inbox.partition(end)
+        return heard
+
+
+async def silence(peer: Peer):
+    """Says nothing more, and reads, until the other side goes."""
+    while await peer.reader.read(PIECE):
+        pass
+    raise Over
+
+
+async def hang_up(_peer: Peer):
+    """Goes without a word."""
+    raise Over
+
+
+def drip(octets: bytes, every: float = 0.2) -> Act:
+    """These octets one by one, again and again, never a whole answer."""
+
+    async def act(peer: Peer):
+        while True:
+            for octet in octets:
+                await peer.say(bytes([octet]))
+                with contextlib.suppress(TimeoutError):
+                    if not await asyncio.wait_for(peer.reader.read(PIECE), every):
+                        raise Over
+
+    return act
+
+
+def endless(piece: bytes, total: int = 1 << 30, first: bytes = b"") -> Act:
+    """This piece again and again, up to a GiB."""
+
+    async def act(peer: Peer):
+        block = piece * max(1, PIECE // len(piece))
+        await peer.say(first)
+        for _ in range(total // len(block)):
+            await peer.say(block)
+        raise Over
+
+    return act
+
+
+def then_hang_up(octets: bytes) -> Act:
+    """These octets, then the end."""
+
+    async def act(peer: Peer):
+        await peer.say(octets)
+        raise Over
+
+    return act
+
+
+def instead_of_handshake(act: Act) -> Script:
+    """STARTTLS is offered and begun; then comes this."""
+
+    async def begin(peer: Peer):
+        await peer.say(DIALOGUE["starttls"])
+        await peer.reader.read(PIECE)
+        await act(peer)
+
+    return {"ehlo": WITH_TLS, "starttls": begin}

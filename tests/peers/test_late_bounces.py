@@ -4,6 +4,7 @@ The address is unknown to a server behind them. What the report's event says is 
 server is made to send the same one to a mailbox of ours.
 """
 
+import re
 import smtplib
 from dataclasses import dataclass
 from email import message_from_bytes, policy
@@ -19,12 +20,12 @@ MESSAGE = {"from": "shop@sender.test", "to": "gone@recipient.test", "subject": "
 
 @dataclass
 class Reported:
-    """The fields of a delivery status notification (RFC 3464), as Python's `email` reads them."""
+    """A delivery status notification (RFC 3464), as Python's `email` reads it. `answer` is the refusing server's: the
+    Diagnostic-Code, or with OpenSMTPD, which sends none, what stands behind the address in the words for people."""
 
     recipient: str
     action: str
-    status: str
-    diagnostic: str | None
+    answer: str
     remote: str | None
     reporting: str
 
@@ -39,11 +40,12 @@ class Reported:
             found = fields[name]
             return " ".join(str(found).partition(";")[2].split()) if found else None
 
+        recipient = value(block, "Final-Recipient")
+        words = re.search(rf"^{re.escape(recipient)}: (.*)$", mail.get_body(("plain",)).get_content(), re.MULTILINE)
         return cls(
-            recipient=value(block, "Final-Recipient"),
+            recipient=recipient,
             action=str(block["Action"]),
-            status=str(block["Status"]),
-            diagnostic=value(block, "Diagnostic-Code"),
+            answer=value(block, "Diagnostic-Code") or words[1].strip(),
             remote=value(block, "Remote-MTA"),
             reporting=value(server, "Reporting-MTA"),
         )
@@ -95,6 +97,16 @@ def test_a_server_that_accepts_and_bounces_later_ends_the_message(service, serve
     record = service.api.settled(accepted["id"], "bounced")
     assert [event["type"] for event in record["events"]] == ["queued", "delivered", "bounced"]
     bounced = record["events"][2]
-    print(bounced)
-    assert bounced["bounce"]["source"] == "dsn"
+    code, enhanced = reported.answer.split()[:2]
+    assert bounced["smtp_response"] == reported.answer
+    assert (str(bounced["smtp_code"]), bounced["smtp_enhanced_code"]) == (code, enhanced)
     assert bounced["mx_host"] == (reported.remote or reported.reporting)
+    bounce = bounced["bounce"]
+    assert (bounce["kind"], bounce["source"], bounce["status"]) == ("hard", "dsn", enhanced)
+    assert (bounce["category"], bounce["suppressed"]) == ("invalid_recipient", True)
+
+    suppression = service.api.get("/v1/suppressions/gone@recipient.test")
+    assert (suppression["reason"], suppression["message_id"]) == ("bounce", accepted["id"])
+    again = service.api.send(MESSAGE)
+    assert again.status == 422 and again.json()["code"] == "recipient_suppressed"
+    assert f"(bounce since {suppression['created_at']})" in again.json()["message"]

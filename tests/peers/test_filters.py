@@ -11,6 +11,7 @@ from support.server import Dev
 FROM = {"from": "shop@example.test", "to": "inbox@recipient.test"}
 TEXT = "Dear customer,\n\nyour order 4711 is on its way and will arrive on Tuesday.\n\nKind regards\nThe Shop\n"
 HTML = f"<!DOCTYPE html>\n<html><head><title>Order</title></head><body>{TEXT.replace(chr(10), '<br>')}</body></html>"
+LONG = TEXT.replace("\n", " ") * 40 + "\n"
 GIF = "R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
 UNSUBSCRIBE = {"unsubscribe_url": "https://example.test/u/1"}
 PDF = {"filename": "order.pdf", "content": base64.b64encode(b"%PDF-1.4\n" + bytes(range(256)) * 9).decode()}
@@ -41,7 +42,7 @@ SHAPES = {
     | UNSUBSCRIBE,
     "non-ASCII": {"from_name": "Bücher & Grüße", "subject": "Ihre Größe, 你好, 4711 ✓", "text": TEXT + "Größe €\n"},
     "long subject": {"subject": "Your order of many things" + " and more" * 30, "text": TEXT},
-    "long lines": {"subject": "Your order", "text": "word " * 800 + "\n", "html": HTML.replace("<br>", " " * 500)},
+    "long lines": {"subject": "Your order", "text": LONG, "html": f"<html><body><p>{LONG}</p></body></html>"},
     "emoji": {"subject": "Your order 📦", "text": TEXT + "📦 " * 200, "html": HTML.replace("order", "📦")},
     "headers": {
         "subject": "Your order",

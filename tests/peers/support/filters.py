@@ -18,7 +18,10 @@ from .wait import LOOPBACK, free_port, listens, spawn, stop, until
 _SUFFIXES = "test\nexample\ncom\nnet\norg\n"
 # Where the mail is said to come from: a global address, for filters know those that are for documentation.
 CLIENT = "203.0.114.1"
-_SILENT = ("rbl", "fuzzy_check", "neural", "mx_check", "url_redirector", "phishing", "asn", "greylist", "dmarc")
+_SILENT = (
+    *("rbl", "fuzzy_check", "neural", "mx_check", "url_redirector", "phishing", "asn", "greylist", "dmarc", "spf"),
+    *("hfilter", "once_received"),
+)
 _CONF = """\
 .include "$CONFDIR/common.conf"
 options {{

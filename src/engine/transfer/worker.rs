@@ -11,6 +11,7 @@ use super::lane::{Lane, Leave, Next};
 use super::pool::IDLE;
 use super::queue::Ticket;
 use super::settle::{Ready, Unsettled};
+use super::site::Site;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::engine::crash::caught;
@@ -86,7 +87,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
         shared.near().give_back(ticket.timer);
         return;
     };
-    let unsettled = Unsettled { ticket, held, lease: Some(lease) };
+    let unsettled = Unsettled { ticket, _held: held, lease: Some(lease) };
     let row = match caught(async { shared.look(&ticket) }).await.unwrap_or(Err(StoreError::Panicked)) {
         Ok(Ready::Send(row)) => row,
         Ok(Ready::Settle(end)) => return unsettled.settle(shared, end, AttemptFacts::default()),
@@ -123,6 +124,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
             if signal != Signal::Silent {
                 shared.relays.works(lane.relay);
             }
+            shared.engine.meters.attempted(&end, facts.duration_ms.unwrap_or_default());
             if matches!(end, TransferEnd::Delivered)
                 && let Some(count) = share.used()
             {
@@ -130,7 +132,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
             }
             obey(shared, lane, signal);
             let others = shared.others(&ticket, &row.to, &end);
-            unsettled.settle_with(shared, end, facts, others);
+            unsettled.settle_with(shared, end, facts, others, row.to);
         }
         Ended::RelayFault(why) => {
             let until = shared.relays.failed(lane.relay, shared.now(), &why);
@@ -145,9 +147,16 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
 /// Tells the lane what the site made of the message.
 fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
     let near = shared.near();
+    // Mail that stays in the house is sent message by message, whatever the one before met: `dev` simulates failures.
+    let signal = match (&lane.site, signal) {
+        (Site::InHouse(_), Signal::PushedBack | Signal::Slowed) => Signal::Answered,
+        (_, signal) => signal,
+    };
     match signal {
         Signal::Took => lane.took(near),
-        Signal::Answered | Signal::Silent => lane.answered(near),
+        Signal::Answered => lane.answered(near),
+        // Whoever probes goes on with the next message.
+        Signal::Silent => {}
         Signal::Slowed => lane.slowed(near),
         Signal::PushedBack => shared.put_off_until_their_end(lane.pushed_back(shared.now(), near)),
     }

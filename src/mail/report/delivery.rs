@@ -19,6 +19,21 @@ pub struct DeliveryReport {
     pub returned: Returned,
 }
 
+impl DeliveryReport {
+    /// Takes from the words for people what the fields leave out: OpenSMTPD gives each recipient a line of
+    /// `address: answer` there, and no Diagnostic-Code.
+    pub(super) fn learn_from(&mut self, words: &str) {
+        for recipient in &mut self.recipients {
+            let Some(address) = &recipient.final_recipient else { continue };
+            let answer = |line: &str| {
+                let rest = line.trim().strip_prefix(address.as_str())?;
+                Diagnostic::quoted(rest.strip_prefix(": ")?)
+            };
+            recipient.diagnostic = recipient.diagnostic.take().or_else(|| words.lines().find_map(answer));
+        }
+    }
+}
+
 /// What became of a message for one recipient (RFC 3464 2.3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecipientReport {

@@ -35,9 +35,19 @@ impl Diagnostic {
             joined.push(if is_reply_line { '\n' } else { ' ' });
             joined.push_str(line);
         }
-        let text = text::filled(&joined, TEXT_OCTETS_MAX)?;
+        Self::of(kind.as_deref(), &joined)
+    }
+
+    /// The diagnostic in a line of text that begins with a server's refusal; none where it begins otherwise.
+    pub(super) fn quoted(line: &str) -> Option<Self> {
+        let (code, _) = reply_code(line)?;
+        (code >= 400).then(|| Self::of(None, line)).flatten()
+    }
+
+    fn of(kind: Option<&str>, text: &str) -> Option<Self> {
+        let text = text::filled(text, TEXT_OCTETS_MAX)?;
         // Codes of other types are no reply codes: `x-unix; 550` is a program's exit status.
-        let is_reply = matches!(kind.as_deref(), None | Some("smtp" | "esmtp" | "lmtp"));
+        let is_reply = matches!(kind, None | Some("smtp" | "esmtp" | "lmtp"));
         let reply = if is_reply { reply_code(&text) } else { None };
         let (smtp_code, enhanced) = match reply.map(|(code, rest)| (code, enhanced_behind(rest))) {
             Some((code, enhanced)) => (Some(code), enhanced),

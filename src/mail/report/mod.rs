@@ -4,7 +4,8 @@
 //! The receiver calls it with whatever strangers sent. It is a pure function: it believes nothing (who may report on
 //! which message is decided by the return path), it never panics, its time grows with the message's length and its
 //! output is bounded by the limits below. Only the top level counts: a report inside a forwarded message or a mailing
-//! list's wrapper is somebody's quotation, and no report.
+//! list's wrapper is somebody's quotation, and no report. OpenSMTPD's reports don't say that they are reports; they are
+//! known by their parts and their sender.
 
 mod address;
 mod auto_reply;
@@ -68,6 +69,7 @@ pub fn read(message: &[u8]) -> Report {
         ReportType::Feedback => (feedback(&message), false),
         ReportType::Unnamed => (delivery(&message).or_else(|| feedback(&message)), true),
         ReportType::Another => (None, false),
+        ReportType::Undeclared => (delivery(&message), true),
         ReportType::None => (None, true),
     };
     if let Some(report) = report {
@@ -90,13 +92,17 @@ enum ReportType {
     Another,
     /// It is a report and does not say of what.
     Unnamed,
+    /// It does not say that it is a report, and comes of a mail system in parts, as OpenSMTPD's reports do.
+    Undeclared,
     /// It is no report.
     None,
 }
 
 fn report_type(message: &Entity<'_>) -> ReportType {
-    if message.media_type() != "multipart/report" {
-        return ReportType::None;
+    match message.media_type().as_str() {
+        "multipart/report" => {}
+        "multipart/mixed" if unstructured::is_of_system(message) => return ReportType::Undeclared,
+        _ => return ReportType::None,
     }
     match message.parameter("report-type").map(|named| named.to_ascii_lowercase()).as_deref() {
         Some("delivery-status" | "global-delivery-status") => ReportType::Delivery,
@@ -110,7 +116,11 @@ fn delivery(message: &Entity<'_>) -> Option<Report> {
     let parts = parts(message);
     let status = parts.iter().find(|part| STATUSES.contains(&part.media_type().as_str()))?;
     let fields = status.content(delivery::STATUS_OCTETS_MAX);
-    delivery::read(&fields, Returned::find(&parts)).map(Report::Delivery)
+    let mut report = delivery::read(&fields, Returned::find(&parts))?;
+    if report.recipients.iter().any(|recipient| recipient.diagnostic.is_none()) {
+        report.learn_from(&unstructured::words(message).unwrap_or_default());
+    }
+    Some(Report::Delivery(report))
 }
 
 fn feedback(message: &Entity<'_>) -> Option<Report> {

@@ -76,16 +76,20 @@ pub(super) fn read(message: &Entity<'_>) -> Option<UnstructuredBounce> {
     }
     let words = before_copy(&words(message)?);
     let opening = words.to_lowercase();
-    let is_of_system = says(&lower("From"), &SYSTEMS);
     let is_bounce = message.value("X-Failed-Recipients").is_some()
         || is_qsbmf(&opening)
-        || (is_of_system && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));
+        || (is_of_system(message) && (says(&subject, &PHRASES) || says(&opening, &PHRASES)));
     if !is_bounce || says(&opening, &DELAYS) {
         return None;
     }
     let text = text::clipped(&words, TEXT_OCTETS_MAX);
     let (smtp_code, enhanced) = diagnostic::refusal_in(&text);
     Some(UnstructuredBounce { text, smtp_code, enhanced })
+}
+
+/// Whether a mail system says that it sent the message.
+pub(super) fn is_of_system(message: &Entity<'_>) -> bool {
+    says(&message.value("From").unwrap_or_default().to_lowercase(), &SYSTEMS)
 }
 
 fn says(text: &str, phrases: &[&str]) -> bool {
@@ -100,7 +104,7 @@ fn is_qsbmf(opening: &str) -> bool {
 }
 
 /// The first text that a reader is shown: the message's own, or that of its first readable part.
-fn words(message: &Entity<'_>) -> Option<String> {
+pub(super) fn words(message: &Entity<'_>) -> Option<String> {
     let mut part = None;
     for _ in 0..DEPTH_MAX {
         let entity = part.as_ref().unwrap_or(message);

@@ -13,6 +13,7 @@ from grp import getgrnam
 from pathlib import Path
 from pwd import getpwnam
 
+from .maildirs import Maildirs
 from .roots import library_path, missing, private_root
 from .wait import LOOPBACK, free_port, listens, spawn, stop, until
 
@@ -51,7 +52,7 @@ virtual_uid_maps = static:{reader}
 virtual_gid_maps = static:{reader}
 virtual_minimum_uid = 1
 virtual_mailbox_limit = 0
-message_size_limit = 31457280
+message_size_limit = {size_max}
 smtputf8_enable = yes
 smtpd_tls_security_level = may
 smtpd_tls_chain_files = {certificate}
@@ -86,7 +87,7 @@ postlog   unix-dgram n - n - 1 postlogd
 _QUEUES = "incoming active deferred defer bounce corrupt flush hold saved trace private"
 
 
-class Postfix:
+class Postfix(Maildirs):
     """A running Postfix for one domain."""
 
     def __init__(
@@ -98,6 +99,7 @@ class Postfix:
         mailboxes: tuple[str, ...] = ("inbox", "grey"),
         policy: "Policy | None" = None,
         routes: dict[str, int] | None = None,
+        size_max: int = 31457280,
     ):
         """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
         self.root = private_root("postfix")
@@ -106,6 +108,7 @@ class Postfix:
         if os.geteuid() != 0:
             missing("root, without whom Postfix does not start,")
         self.folder, self.domain, self.port = folder, domain, free_port()
+        self.mailboxes = folder / "mail"
         libraries = library_path(self.root, "usr/lib/postfix")
         self._folders()
         (folder / "etc" / "main.cf").write_text(
@@ -119,6 +122,7 @@ class Postfix:
                 domain=domain,
                 reader=_READER,
                 certificate=certificate,
+                size_max=size_max,
                 mailboxes=", ".join("{ %s@%s = %s/ }" % (name, domain, name) for name in mailboxes),
                 routes=_inline({name: f"smtp:[{LOOPBACK}]:{port}" for name, port in (routes or {}).items()}),
                 policy=f", check_policy_service inet:{LOOPBACK}:{policy.port}" if policy else "",
@@ -142,18 +146,9 @@ class Postfix:
             self.close()
             raise AssertionError(f"Postfix did not start:\n{self.logged()}") from None
 
-    def mail(self, mailbox: str = "inbox") -> list[bytes]:
-        """The messages of a mailbox as they stand in its Maildir, oldest first."""
-        new = self.folder / "mail" / mailbox / "new"
-        files = sorted(new.iterdir(), key=lambda file: file.stat().st_mtime_ns) if new.is_dir() else []
-        return [file.read_bytes() for file in files]
-
-    def wait_for_mail(self, count: int = 1, mailbox: str = "inbox") -> list[bytes]:
-        """The mailbox once it holds `count` messages."""
-        try:
-            return until(f"{count} in {mailbox}", lambda: len(m := self.mail(mailbox)) >= count and m)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.logged()}") from None
+    def can_tls(self) -> bool:
+        """It can."""
+        return True
 
     def logged(self) -> str:
         """What Postfix has logged so far."""

@@ -49,7 +49,7 @@ const FAULTS: &[Fault<'_>] = &[
     ),
     ("top: two content types", "Auto-Submitted: auto-replied", "Content-Type: text/plain", Unknown),
     ("top: content type without a value", TOP, "", Bounce),
-    ("top: mixed", TOP, "multipart/mixed; boundary=\"B\"", Bounce),
+    ("top: mixed", TOP, "multipart/mixed; boundary=\"B\"", Delivery),
     ("top: alternative", TOP, "multipart/alternative; boundary=\"B\"", Bounce),
     ("top: reports", TOP, "multipart/reports; report-type=delivery-status; boundary=\"B\"", Bounce),
     ("top: status itself", TOP, "message/delivery-status", AutoReply),

@@ -1,0 +1,136 @@
+"""A real Exim as the receiver, in a jail, with a configuration of its own.
+
+Known mailboxes are Maildirs; anybody else at the domain is refused with Exim's own words. It asks the same policy
+service as Postfix does, so that it greylists on request. It states no enhanced codes of its own.
+"""
+
+from pathlib import Path
+
+from .jail import Jail
+from .maildirs import Maildirs
+from .postfix import Policy
+from .wait import LOOPBACK, free_port, listens, stop, until
+
+_CONF = """\
+primary_hostname = {host}
+daemon_smtp_ports = {port}
+local_interfaces = 127.0.0.1
+spool_directory = /spool
+log_file_path = /log/%slog
+pid_file_path = /run/exim.pid
+host_lookup =
+keep_environment =
+rfc1413_query_timeout = 0s
+tls_advertise_hosts = *
+tls_certificate = /etc/exim4/tls.pem
+log_selector = +tls_cipher +smtp_protocol_error
+smtputf8_advertise_hosts = *
+message_size_limit = {size_max}
+acl_smtp_rcpt = check_rcpt
+begin acl
+check_rcpt:
+  require message = relay not permitted
+          domains = {domain}
+  require verify = recipient
+  defer   set acl_m_answer = ${{readsocket{{inet:{loopback}:{policy}}}{{recipient=$local_part@$domain\\n\\n}}{{5s}}}}
+          condition = ${{if match{{$acl_m_answer}}{{\\N=4\\d\\d \\N}}}}
+          message = ${{sg{{$acl_m_answer}}{{\\Naction=|\\n\\N}}{{}}}}
+  accept
+begin routers
+{routers}\
+mailbox:
+  driver = accept
+  domains = {domain}
+  local_parts = {mailboxes}
+  transport = maildir
+begin transports
+{transports}\
+maildir:
+  driver = appendfile
+  directory = /mail/$local_part_data
+  maildir_format
+  user = nobody
+  group = nobody
+  return_path_add
+begin retry
+* * F,1h,1s
+"""
+_ROUTER = """\
+to_{port}:
+  driver = accept
+  {condition}
+  transport = to_{port}
+"""
+_TRANSPORT = """\
+to_{port}:
+  driver = smtp
+  hosts = 127.0.0.1
+  port = {port}
+  allow_localhost
+"""
+
+
+class Exim(Maildirs):
+    """A running Exim for one domain."""
+
+    def __init__(
+        self,
+        folder: Path,
+        certificate: Path,
+        policy: Policy,
+        domain: str = "recipient.test",
+        host: str = "mx1.recipient.test",
+        mailboxes: tuple[str, ...] = ("inbox", "grey"),
+        routes: dict[str, int] | None = None,
+        size_max: int = 31457280,
+    ):
+        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
+        self.jail = Jail(folder, "exim", ("usr/sbin/exim4",), ("Debian-exim",))
+        self.mailboxes, self.port = folder / "mail", free_port()
+        self.jail.write(
+            "etc/exim4/exim4.conf",
+            _CONF.format(
+                host=host,
+                port=self.port,
+                loopback=LOOPBACK,
+                size_max=size_max,
+                domain=domain,
+                policy=policy.port,
+                mailboxes=" : ".join(mailboxes),
+                routers="".join(_router(name, port) for name, port in (routes or {}).items()),
+                transports="".join(_TRANSPORT.format(port=port) for port in set((routes or {}).values())),
+            ),
+        )
+        for name in ("log", "spool"):
+            (folder / name).mkdir(mode=0o777)
+            (folder / name).chmod(0o777)
+        # Exim reads its certificate as its own user.
+        self.jail.write("etc/exim4/tls.pem", certificate.read_text())
+        self.output = (folder / "output").open("w")
+        self.child = self.jail.run(self.output, "/usr/sbin/exim4", "-bdf", "-q1s")
+        try:
+            until("Exim listens", lambda: self.child.poll() is not None or listens(self.port))
+            assert self.child.poll() is None
+        except AssertionError:
+            self.close()
+            raise AssertionError(f"Exim did not start:\n{self.logged()}") from None
+
+    def can_tls(self) -> bool:
+        """It can."""
+        return True
+
+    def logged(self) -> str:
+        """What Exim has logged so far."""
+        files = [self.jail.root / "output", *sorted((self.jail.root / "log").iterdir())]
+        return "".join(file.read_text(errors="replace") for file in files)
+
+    def close(self):
+        """Ends Exim and its deliveries."""
+        stop(self.child, seconds=5)
+        self.output.close()
+
+
+def _router(name: str, port: int) -> str:
+    local, at, domain = name.rpartition("@")
+    condition = f"domains = {domain}" + (f"\n  local_parts = {local}" if at else "")
+    return _ROUTER.format(port=port, condition=condition).replace(f"to_{port}:", f"to_{port}_{len(name)}:", 1)

@@ -1,0 +1,52 @@
+"""Other people's SMTP clients that probe our receiver: swaks, and Postfix's smtp-source."""
+
+import subprocess
+
+from .roots import library_path, missing, private_root
+from .wait import LOOPBACK
+
+
+def swaks(port: int, sender: str, recipient: str, *more: str) -> str:
+    """The dialogue of swaks with a server on loopback, up to RCPT."""
+    root = private_root("swaks")
+    if not root:
+        missing("swaks")
+    # TLS takes a library of Perl's which SpamAssassin needs too.
+    perl = [place for name in ("swaks", "spamassassin") for place in _perl(name)]
+    done = subprocess.run(
+        [
+            *("perl", str(root / "usr/bin/swaks"), "--server", LOOPBACK, "--port", str(port), "--helo", "probe.test"),
+            *("--from", sender or "<>", "--to", recipient, "--quit-after", "RCPT", *more),
+        ],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERL5LIB": ":".join(map(str, perl))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.stdout + done.stderr
+
+
+def _perl(name: str) -> list:
+    root = private_root(name)
+    if not root:
+        missing(f"{name}'s private root")
+    return [*root.glob("usr/share/perl5"), *root.glob("usr/lib/*/perl5/5.*"), *root.glob("usr/share/perl/5.*")]
+
+
+def smtp_source(port: int, recipient: str, messages: int, sessions: int) -> list[str]:
+    """Has smtp-source send so many messages to one address, in so many sessions at once; the refusals it was given."""
+    root = private_root("postfix")
+    if not root:
+        missing("Postfix's private root")
+    done = subprocess.run(
+        [
+            *(str(root / "usr/sbin/smtp-source"), "-A", "-M", "probe.test", "-f", "", "-t", recipient),
+            *("-s", str(sessions), "-m", str(messages), f"{LOOPBACK}:{port}"),
+        ],
+        env={"LD_LIBRARY_PATH": library_path(root, "usr/lib/postfix")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [line for line in done.stderr.splitlines() if " 550 " in line]

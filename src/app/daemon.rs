@@ -38,6 +38,7 @@ use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
+use crate::panel;
 use crate::smtp::rules::Rules;
 use crate::store::Store;
 use crate::store::error::StoreError;
@@ -141,15 +142,19 @@ impl Daemon {
         let (stop, stopped) = watch::channel(false);
         let pump = pump(config, &engine, resolver, &guard, in_house)?;
         let mut table = api::routes();
+        table.extend(panel::routes());
         if dev_routes.is_some() {
             table.extend(dev::routes());
         }
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
         let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
+        let service = service.with_error_page(panel::error_page);
         let mut http = HttpServer::new(Arc::new(service), HttpLimits::default());
         let certificate = certificate(config)?;
         let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
+        // Nobody asks for a link before this: what is served begins with the next line that waits.
+        engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
         // Last, so that nothing is on the wire when something above is in the way.
         let pump = tokio::spawn(pump.run(stopped));
         Ok(Self { engine, api, http_addresses, http, pump, stop, certificate, _lock: lock })
@@ -261,12 +266,24 @@ fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
 }
 
+/// The address of links: what the configuration says, else what a browser on this machine would use.
+fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
+    match (&config.http.public_url, bound.first()) {
+        (Some(url), _) => url.to_string(),
+        (None, Some(address)) if matches!(config.http.tls, Tls::Off) && address.ip().is_loopback() => {
+            format!("http://{address}")
+        }
+        (None, _) => format!("https://{}", config.hostname),
+    }
+}
+
 fn settings(config: &Config, store: &Store) -> Settings {
     let secret = store.master_key().derive(b"return path key 0");
     Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
         return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret },
+        public_url: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
         requests_per_minute: config.limits.requests_per_minute,
         quota: config.quota,

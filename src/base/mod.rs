@@ -7,3 +7,4 @@ pub mod id;
 pub mod secret;
 pub mod signature;
 pub mod time;
+pub mod totp;

@@ -14,17 +14,20 @@ pub mod events;
 pub mod lease;
 pub mod listing;
 pub mod messages;
+mod passwords;
 pub mod ports;
 pub mod pump;
 pub mod rates;
 pub mod redeliver;
 pub mod settings;
+pub mod sign_in;
 pub mod signing;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
 mod transfer;
 pub use transfer::way::{InHouse, Ways};
+pub mod users;
 pub mod virtual_clock;
 mod waiting;
 
@@ -36,9 +39,11 @@ use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
 use lease::Leases;
+use passwords::Passwords;
 use ports::{Clock, Resolve};
 use rates::Rates;
 use settings::Settings;
+use sign_in::Throttles;
 use signing::SigningPool;
 
 /// Who calls: an API key of an account, or the operator on the admin socket.
@@ -67,6 +72,8 @@ pub struct Engine {
     /// Who may decide over which message.
     pub leases: Leases,
     signing: SigningPool,
+    passwords: Passwords,
+    throttles: Throttles,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
@@ -92,6 +99,8 @@ impl Engine {
             rates: Rates::default(),
             leases: Leases::default(),
             signing,
+            passwords: Passwords::default(),
+            throttles: Throttles::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
         }

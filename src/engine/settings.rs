@@ -1,5 +1,6 @@
 //! What the engine needs of the configuration, already checked.
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::account::QuotaLimits;
@@ -14,6 +15,8 @@ pub struct Settings {
     pub bounce_host: String,
     /// The key that authenticates return paths.
     pub return_path_key: ReturnPathKey,
+    /// The public address of the API, known once it is served.
+    pub public_url: Arc<OnceLock<String>>,
     /// How long a message is tried (contract 6).
     pub queue_lifetime: Duration,
     /// Requests a minute and key.

@@ -2,7 +2,9 @@
 
 use hyper::Method;
 
-use super::handlers::{accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions};
+use super::handlers::{
+    accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions, users,
+};
 use super::route::BodyRule::Ignored;
 use super::route::{Access, BodyRule, Route};
 use super::state::Api;
@@ -76,5 +78,9 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
+        operator(&post, "/v1/users", "users.create", run!(users::create)),
+        operator(&get, "/v1/users", "users.list", run!(users::list)),
+        operator(&patch, "/v1/users/{id}", "users.update", run!(users::update)),
+        operator(&delete, "/v1/users/{id}", "users.delete", run!(users::delete)),
     ]
 }

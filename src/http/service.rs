@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::body::{self, BodyBudget, BodyLimits, ReadBody};
 use super::error::{ApiError, Unauthenticated};
+use super::error_page::{self, ErrorPage};
 use super::route::{Access, BodyRule, Call, Handler, Params, Route};
 use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
@@ -96,6 +97,7 @@ pub struct HttpService<S: Gate> {
     limits: ServiceLimits,
     budget: Arc<BodyBudget>,
     policy: HeaderValue,
+    error_page: Option<ErrorPage<S>>,
 }
 
 /// A request on its way, and what was learnt of it.
@@ -104,6 +106,8 @@ struct Journey<'j> {
     body: Incoming,
     connection: &'j Arc<Connection>,
     request_id: &'j Arc<str>,
+    /// Whether an error is to be a page.
+    for_people: bool,
     /// Set once the caller is known: from then on every answer tells the rate.
     admission: &'j OnceLock<Admission>,
 }
@@ -120,12 +124,29 @@ impl<S: Gate> HttpService<S> {
         let policy = format!("\"key\";q={};w=60", limits.requests_per_minute);
         let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| unreachable!("digits and ASCII"));
         let budget = Arc::new(BodyBudget::new(limits.bodies_bytes));
-        Self { state, router, clock, entropy, limits, budget, policy }
+        Self { state, router, clock, entropy, limits, budget, policy, error_page: None }
+    }
+
+    /// The service with pages for the errors that people see.
+    #[must_use]
+    pub fn with_error_page(mut self, page: ErrorPage<S>) -> Self {
+        self.error_page = Some(page);
+        self
     }
 
     /// The handlers' state.
     pub const fn state(&self) -> &Arc<S> {
         &self.state
+    }
+
+    /// How an error of this request becomes a page, where a person asks, and what that page depends on.
+    fn people(&self, found: &Found<'_, S>, head: &Parts, connection: &Connection) -> Option<(ErrorPage<S>, HeaderMap)> {
+        let page = self.error_page.filter(|_| connection.kind == ListenerKind::Public)?;
+        let known = match found {
+            Found::Row(route, _) | Found::OtherMethod(route, _) => Some(&route.access),
+            Found::Nothing => None,
+        };
+        error_page::is_wanted(known, head).then(|| (page, head.headers.clone()))
     }
 
     async fn answer(&self, found: Found<'_, S>, mut journey: Journey<'_>) -> Result<Answer, ApiError> {
@@ -151,6 +172,9 @@ impl<S: Gate> HttpService<S> {
         let is_admin = journey.connection.kind == ListenerKind::Admin;
         match known {
             Some(Access::Open(handler)) => self.open(found, *handler, journey).await,
+            Some(Access::Page(_)) if is_admin => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Page(handler)) => self.open(found, *handler, journey).await,
+            None if journey.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(_)) if !journey.connection.is_loopback() => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) => self.open(found, *handler, journey).await,
             Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
@@ -178,7 +202,9 @@ impl<S: Gate> HttpService<S> {
             Access::Scoped(scope, handler) if self.state.may(&caller, scope) => handler,
             Access::Scoped(scope, _) => return Err(ApiError::ScopeForbidden(scope)),
             // A path whose rows differ in access: the row found is not of the kind that was asked for.
-            Access::Open(_) | Access::Loopback(_) | Access::Operator(_) => return Err(ApiError::NotFound),
+            Access::Open(_) | Access::Page(_) | Access::Loopback(_) | Access::Operator(_) => {
+                return Err(ApiError::NotFound);
+            }
         };
         if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
             return Err(ApiError::RateLimited(seconds));
@@ -272,12 +298,17 @@ impl<S: Gate> Serve for HttpService<S> {
             Found::Row(route, _) | Found::OtherMethod(route, _) => route.name,
             Found::Nothing => "unknown",
         };
-        let journey = Journey { head, body, connection, request_id: &request_id, admission: &admission };
+        let people = self.people(&found, &head, connection);
+        let for_people = people.is_some();
+        let journey = Journey { head, body, connection, request_id: &request_id, for_people, admission: &admission };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &*request_id, route, "a handler panicked");
             Err(ApiError::Internal)
         });
-        let answer = outcome.unwrap_or_else(|error| error.answer_for(&request_id));
+        let answer = outcome.unwrap_or_else(|error| match people {
+            Some((page, headers)) => page(&self.state, &error, &headers, &request_id),
+            None => error.answer_for(&request_id),
+        });
         // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since
         // a line for every message would cost more than routing it.
         tracing::debug!(

@@ -9,10 +9,11 @@ pub(super) mod health;
 pub(super) mod keys;
 mod listing;
 pub(super) mod me;
-pub(super) mod messages;
-pub(super) mod settings;
+pub(crate) mod messages;
+pub(crate) mod settings;
 mod suppression_list;
 pub(super) mod suppressions;
+pub(super) mod users;
 
 use std::str::FromStr;
 

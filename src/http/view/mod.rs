@@ -6,3 +6,4 @@ pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;
 pub(super) mod suppression;
+pub(super) mod user;

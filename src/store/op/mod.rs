@@ -21,11 +21,13 @@ pub mod endpoint;
 pub mod endpoint_end;
 pub mod event;
 pub mod redeliver;
+pub mod session;
 pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
 pub mod sweep_deliveries;
+pub mod user;
 pub mod waiting;
 
 /// A change of the store.

@@ -117,6 +117,7 @@ impl World {
             hostname: "mail.example.com".to_owned(),
             bounce_host: "bounces.example.com".to_owned(),
             return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
+            public_url: Arc::new("https://mail.example.com".to_owned().into()),
             queue_lifetime: 2 * DAY,
             requests_per_minute,
             quota,

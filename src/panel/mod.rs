@@ -20,6 +20,8 @@ mod pages;
 mod parts;
 mod same_origin;
 mod search;
+#[cfg(test)]
+mod stories;
 mod timeline;
 
 use hyper::Method;

@@ -40,7 +40,7 @@ pub struct Reply {
 pub struct Ask<'a> {
     /// What is to be done, as it follows "cannot": `list the keys`.
     pub purpose: &'a str,
-    /// GET or POST.
+    /// Its method.
     pub method: Method,
     /// The path, with the query.
     pub path: String,

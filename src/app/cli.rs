@@ -5,9 +5,13 @@
 
 mod admin;
 mod args;
+mod mail;
+mod mail_args;
+mod session;
 mod show;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -119,6 +123,12 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Webhook(args) => mail::webhook(args, json, console),
+        Command::User(args) => users::user(args, json, console),
+        Command::Suppression(args) => mail::suppression(args, json, console),
+        Command::Message(args) => mail::message(args, json, console),
+        Command::Event(args) => mail::event(args, json, console),
+        Command::Queue(args) => admin::queue(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

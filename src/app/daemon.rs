@@ -14,32 +14,37 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::admin_client::SOCKET_NAME;
+use super::bounces::Bounces;
 use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::trouble::Trouble;
+use super::ways;
 use crate::base::entropy::Entropy;
 use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::engine::ports::{Clock, Post, Resolve};
 use crate::engine::pump::Pump;
+use crate::engine::receive::Receiver;
 use crate::engine::settings::Settings;
-use crate::engine::{Engine, InHouse, Ways};
+use crate::engine::{Engine, InHouse, Tables};
 use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
+use crate::http::pages;
 use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
-use crate::net::dns::{DnsSettings, OwnHosts, Resolver};
+use crate::net::dev::reporter::Reporter;
+use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
 use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
 use crate::panel;
-use crate::smtp::rules::Rules;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, Surroundings};
@@ -57,6 +62,8 @@ pub struct DevParts {
     pub routes: Arc<Dev>,
     /// Which mail stays in the house.
     pub in_house: Arc<InHouse>,
+    /// What the simulator says later.
+    pub reporter: Arc<Reporter>,
 }
 
 /// A running service.
@@ -67,6 +74,7 @@ pub struct Daemon {
     /// Where HTTP is served.
     pub http_addresses: Vec<SocketAddr>,
     http: HttpServer<HttpService<Api>>,
+    bounces: Bounces,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
     certificate: Option<Certificate>,
@@ -138,11 +146,15 @@ impl Daemon {
             Arc::clone(&resolver) as Arc<dyn Resolve>,
             settings(config, &store),
         ));
-        let (in_house, dev_routes) = dev.map(|parts| (parts.in_house, parts.routes)).unzip();
+        let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
+        let (dev_routes, reporter) = dev.unzip();
         let (stop, stopped) = watch::channel(false);
-        let pump = pump(config, &engine, resolver, &guard, in_house)?;
+        let tables = ways::tables(config)?;
+        let rules = Arc::clone(&tables.rules);
+        let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
         let mut table = api::routes();
         table.extend(panel::routes());
+        table.extend(pages::routes());
         if dev_routes.is_some() {
             table.extend(dev::routes());
         }
@@ -150,14 +162,19 @@ impl Daemon {
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
         let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
         let service = service.with_error_page(panel::error_page);
-        let mut http = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let mut http = HttpServer::new(Arc::new(service), http_limits(config));
         let certificate = certificate(config)?;
         let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
         // Nobody asks for a link before this: what is served begins with the next line that waits.
         engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
+        let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
+        let http_tls = certificate.as_ref().map(|certificate| &*certificate.settings);
+        let bounces = Bounces::start(config, &receiver, http_tls, reporter.as_deref()).await?;
+        write_addresses(store.directory(), &http_addresses, &bounces.addresses)
+            .map_err(|error| broken(ADDRESSES, &error))?;
         // Last, so that nothing is on the wire when something above is in the way.
         let pump = tokio::spawn(pump.run(stopped));
-        Ok(Self { engine, api, http_addresses, http, pump, stop, certificate, _lock: lock })
+        Ok(Self { engine, api, http_addresses, http, bounces, pump, stop, certificate, _lock: lock })
     }
 
     /// Whether HTTP is served over TLS.
@@ -202,6 +219,7 @@ impl Daemon {
         match tls::server_config(certificate, key) {
             Ok(config) => {
                 settings.swap(Arc::unwrap_or_clone(config));
+                self.bounces.renew(settings);
                 tracing::info!("the TLS certificate was read again");
             }
             Err(fault) => tracing::error!(%fault, "the TLS certificate stays the one before"),
@@ -210,13 +228,13 @@ impl Daemon {
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, pump, stop, .. } = self;
+        let Self { engine, api, http, bounces, pump, stop, .. } = self;
         api.shut_down();
         stop.send_replace(true);
         let wire = async {
             // A pump that has ended is not asked again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
-            let (finished, pumped) = tokio::join!(http.shutdown(GRACE), pumped);
+            let (finished, pumped, ()) = tokio::join!(http.shutdown(GRACE), pumped, bounces.shut_down(GRACE));
             if !finished {
                 tracing::warn!("connections were cut off after the grace period");
             }
@@ -241,7 +259,7 @@ enum Reason {
     NoSignals,
 }
 
-/// Listens where the configuration says, and tells the bound addresses.
+/// Listens for HTTP where the configuration says, and on the operator's socket.
 async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
@@ -258,7 +276,6 @@ async fn listen(
     }
     let socket = directory.join(SOCKET_NAME);
     http.listen_unix(&socket).map_err(|error| broken(&socket.display().to_string(), &error))?;
-    write_addresses(directory, &bound).map_err(|error| broken(ADDRESSES, &error))?;
     Ok(bound)
 }
 
@@ -278,11 +295,12 @@ fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
 }
 
 fn settings(config: &Config, store: &Store) -> Settings {
-    let secret = store.master_key().derive(b"return path key 0");
+    let key = |name: &[u8]| ReturnPathKey { number: KeyNumber::new(0), secret: store.master_key().derive(name) };
     Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
-        return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret },
+        return_path_key: key(b"return path key 0"),
+        unsubscribe_key: key(b"unsubscribe key 0"),
         public_url: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
         requests_per_minute: config.limits.requests_per_minute,
@@ -299,10 +317,17 @@ fn resolver(
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
 ) -> Result<Arc<Resolver>, Trouble> {
-    let settings = DnsSettings { servers: config.dns.servers.clone(), ..DnsSettings::default() };
-    let own = OwnHosts::new([config.hostname.to_string()], []);
+    let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
+    let settings = DnsSettings { servers: config.dns.servers.clone(), trust_anchors, ..DnsSettings::default() };
+    let greeting_as = config.relays.iter().filter_map(|relay| relay.ehlo.as_ref()).map(ToString::to_string);
+    let own = OwnHosts::new(greeting_as.chain([config.hostname.to_string()]), []);
     let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
     resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
+}
+
+fn trust_anchors(path: &Path) -> Result<Anchors, Trouble> {
+    let text = std::fs::read_to_string(path).map_err(|error| broken("dns.trust_anchor", &error))?;
+    Anchors::read(&text).map_err(|fault| broken("dns.trust_anchor", &fault))
 }
 
 fn pump(
@@ -311,30 +336,33 @@ fn pump(
     resolver: Arc<Resolver>,
     guard: &Arc<Guard>,
     in_house: Option<Arc<InHouse>>,
+    tables: Tables,
 ) -> Result<Pump, Trouble> {
     let extra = config.delivery.extra_roots.as_ref().map(std::fs::read).transpose();
     let extra = extra.map_err(|error| broken("delivery.extra_roots", &error))?;
     let transmitter = Transmitter::new(extra.as_deref()).map_err(|error| broken("delivery.extra_roots", &error))?;
     let roots =
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
-    let post = HttpPost::new(roots, resolver, Arc::clone(guard), post::DEADLINE);
+    let names: Arc<dyn HostAddresses> = resolver;
+    let post = HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE);
     let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
-    let ways =
-        Ways { relay: "direct".into(), ehlo: config.hostname.as_str().into(), port: config.delivery.port, in_house };
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), post, ways, Arc::new(rules(config)?)))
-}
-
-/// The rules that answers are judged by: those built in, under the operator's own.
-fn rules(config: &Config) -> Result<Rules, Trouble> {
-    let Some(path) = &config.delivery.bounces_file else { return Ok(Rules::built_in().clone()) };
-    let text = std::fs::read_to_string(path).map_err(|error| broken("delivery.bounces_file", &error))?;
-    Rules::with_overlay(&text).map_err(|error| broken("delivery.bounces_file", &error))
+    let roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
+    let roots = roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
+    let port = config.delivery.mta_sts_port;
+    let policy_hosts = HttpsPolicyHosts::new(roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
+    let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);
+    let ways = ways::ways(config, in_house)?;
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, tables))
 }
 
 fn service_limits(config: &Config) -> ServiceLimits {
     let body = BodyLimits { bytes: config.limits.body_bytes, ..BodyLimits::default() };
     let requests_per_minute = u64::from(config.limits.requests_per_minute);
     ServiceLimits { body, requests_per_minute, ..ServiceLimits::default() }
+}
+
+fn http_limits(config: &Config) -> HttpLimits {
+    HttpLimits { proxies: config.http.trusted_proxies.clone().into(), ..HttpLimits::default() }
 }
 
 fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
@@ -344,9 +372,10 @@ fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
     Ok(Some(Certificate { settings, certificate: certificate.clone(), key: key.clone() }))
 }
 
-fn write_addresses(directory: &Path, http: &[SocketAddr]) -> io::Result<()> {
-    let http: Vec<_> = http.iter().map(SocketAddr::to_string).collect();
-    let addresses = serde_json::json!({ "http": http, "metrics": null, "bounces": [] });
+/// Tells the bound addresses, the ports that the system chose among them.
+fn write_addresses(directory: &Path, http: &[SocketAddr], bounces: &[SocketAddr]) -> io::Result<()> {
+    let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+    let addresses = serde_json::json!({ "http": texts(http), "metrics": null, "bounces": texts(bounces) });
     let half_made = directory.join(ADDRESSES).with_extension("new");
     std::fs::write(&half_made, addresses.to_string())?;
     std::fs::rename(half_made, directory.join(ADDRESSES))

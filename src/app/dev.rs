@@ -33,6 +33,7 @@ use crate::http::dev::Dev;
 use crate::net::clock::SystemClock;
 use crate::net::dev::capture::Capture;
 use crate::net::dev::receiver::DevReceiver;
+use crate::net::dev::reporter::Reporter;
 use crate::net::dev::routes::Scope;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
@@ -110,12 +111,16 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     };
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
-    let receiver = DevReceiver::start(Arc::clone(&capture)).await.map_err(|error| cannot("receive mail", &error))?;
-    let routes = receiver.routes(if options.deliver { Scope::SimulatorOnly } else { Scope::Everything });
     let ground = Ground::open(directory, lock, clock)?;
+    let reporter = Reporter::new(Arc::clone(ground.store.near())).map_err(|error| cannot("report on mail", &error))?;
+    let reporter = Arc::new(reporter);
+    let receiver = DevReceiver::start(Arc::clone(&capture), Arc::clone(&reporter)).await;
+    let receiver = receiver.map_err(|error| cannot("receive mail", &error))?;
+    let routes = receiver.routes(if options.deliver { Scope::SimulatorOnly } else { Scope::Everything });
     let parts = DevParts {
         routes: Arc::new(Dev { capture, clock: virtual_clock }),
         in_house: Arc::new(move |to| routes.route(to.local(), to.domain().as_str())),
+        reporter,
     };
     let daemon = Daemon::start(&options.config, ground, Some(parts)).await?;
     let credentials = credentials(&daemon.engine, directory).await?;

@@ -1,6 +1,7 @@
 //! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
 
 pub mod admin_client;
+mod bounces;
 #[cfg(test)]
 mod canned;
 pub mod cli;
@@ -14,3 +15,4 @@ mod logging;
 mod runtime;
 pub mod serve;
 pub mod trouble;
+mod ways;

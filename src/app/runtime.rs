@@ -1,18 +1,41 @@
-//! The async runtime that everything runs on.
+//! What everything runs on: the async runtime, and as many open files as the system allows.
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use super::exit::Exit;
 use super::trouble::Trouble;
 
-/// Builds the runtime: a worker for each processor.
+/// Builds the runtime: a worker for each processor. Raises the limit of open files first.
 ///
 /// # Errors
 /// The system gives no threads.
 pub(super) fn build() -> Result<Runtime, Trouble> {
+    raise_open_files();
     Builder::new_multi_thread()
         .enable_all()
         .thread_name("postrider")
         .build()
         .map_err(|error| Trouble::new(Exit::Failed, "cannot start", error.to_string(), "Raise the limit on threads."))
+}
+
+/// Every connection is an open file, and the soft limit is 1,024 by custom: fewer than all listeners take, before mail
+/// goes out and bodies are written.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!(%error, "the limit of open files stays at {:?}", limit.current);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_system_allows() {
+        let _runtime = build().ok();
+        let limit = getrlimit(Resource::Nofile);
+        assert_eq!(limit.current, limit.maximum);
+    }
 }

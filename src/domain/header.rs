@@ -11,8 +11,8 @@ use super::limits::{HEADER_NAME_CHARACTERS, HEADER_VALUE_CHARACTERS, HEADERS_COU
 use super::text::{has_control, is_longer};
 use super::violation::Violations;
 
-/// Names that are ours to write or must not be claimed (contract 3); the last ones are held for feedback loops.
-const REFUSED_NAMES: [&str; 16] = [
+/// Names that are ours to write or must not be claimed (contract 3).
+const REFUSED_NAMES: [&str; 13] = [
     "from",
     "to",
     "cc",
@@ -26,10 +26,9 @@ const REFUSED_NAMES: [&str; 16] = [
     "received",
     "return-path",
     "authentication-results",
-    "feedback-id",
-    "cfbl-address",
-    "cfbl-feedback-id",
 ];
+/// Names by which complaints find their way back to us (RFC 9477): a caller's own would lead them elsewhere.
+pub const FEEDBACK_NAMES: [&str; 3] = ["Feedback-ID", "CFBL-Address", "CFBL-Feedback-ID"];
 /// Beginnings of names that are refused likewise.
 const REFUSED_PREFIXES: [&str; 3] = ["content-", "arc-", "x-service-"];
 /// Names that `unsubscribe_url` sets.
@@ -87,7 +86,10 @@ impl HeaderName {
             return Err(InvalidHeader::Name);
         }
         let lower = text.to_ascii_lowercase();
-        if REFUSED_NAMES.contains(&lower.as_str()) || REFUSED_PREFIXES.iter().any(|begin| lower.starts_with(begin)) {
+        let is_ours = REFUSED_NAMES.contains(&lower.as_str())
+            || REFUSED_PREFIXES.iter().any(|begin| lower.starts_with(begin))
+            || FEEDBACK_NAMES.iter().any(|name| name.eq_ignore_ascii_case(text));
+        if is_ours {
             return Err(InvalidHeader::Refused);
         }
         if unsubscribe == Unsubscribe::Ours && UNSUBSCRIBE_NAMES.contains(&lower.as_str()) {
@@ -196,6 +198,7 @@ mod tests {
             "X-Service-Event",
             "Feedback-ID",
             "CFBL-Address",
+            "cfbl-feedback-id",
         ] {
             assert_eq!(HeaderName::parse(name, Unsubscribe::Callers), Err(InvalidHeader::Refused), "{name}");
         }

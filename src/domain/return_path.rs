@@ -29,6 +29,7 @@ const PREFIX: &str = "b+";
 const BASE32: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const MESSAGE_CHARACTERS: usize = 26;
 const HINT_BYTES: usize = 5;
+const HINT_CHARACTERS: usize = 8 * HINT_BYTES / 5;
 const MAC_BYTES: usize = 15;
 const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_BYTES) / 5;
 
@@ -79,6 +80,14 @@ impl AccountHint {
     }
 }
 
+impl fmt::Display for AccountHint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::with_capacity(HINT_CHARACTERS);
+        push_base32(&mut text, &self.0);
+        f.write_str(&text)
+    }
+}
+
 /// A token as it came: nothing in it is to be believed before [`Parsed::verify`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
@@ -116,13 +125,17 @@ pub enum InvalidReturnPath {
 
 /// The local part that stands for `message` of `account`.
 pub fn encode(account: AccountId, message: MessageId, key: &ReturnPathKey) -> String {
-    let mut local = String::with_capacity(PREFIX.len() + TOKEN_CHARACTERS);
-    local.push_str(PREFIX);
-    local.push(char::from(BASE32[usize::from(key.number.get())]));
-    local.push_str(&message.0.to_string().to_ascii_lowercase());
-    push_base32(&mut local, &AccountHint::of(account).0);
-    push_base32(&mut local, &mac(account, message, key));
-    local
+    format!("{PREFIX}{}", token(account, message, key))
+}
+
+/// The token alone, as `Feedback-ID` carries it.
+pub fn token(account: AccountId, message: MessageId, key: &ReturnPathKey) -> String {
+    let mut token = String::with_capacity(TOKEN_CHARACTERS);
+    token.push(char::from(BASE32[usize::from(key.number.get())]));
+    token.push_str(&message.0.to_string().to_ascii_lowercase());
+    push_base32(&mut token, &AccountHint::of(account).0);
+    push_base32(&mut token, &mac(account, message, key));
+    token
 }
 
 /// Reads a local part, in whatever case it came back.
@@ -130,16 +143,25 @@ pub fn encode(account: AccountId, message: MessageId, key: &ReturnPathKey) -> St
 /// # Errors
 /// [`InvalidReturnPath::Malformed`] where it has not the shape.
 pub fn decode(local: &str) -> Result<Parsed, InvalidReturnPath> {
-    let local = local.to_ascii_lowercase();
-    let token = local.strip_prefix(PREFIX).filter(|token| token.len() == TOKEN_CHARACTERS && token.is_ascii());
-    let token = token.ok_or(InvalidReturnPath::Malformed)?;
-    parse(token).ok_or(InvalidReturnPath::Malformed)
+    let prefix = local.get(..PREFIX.len()).filter(|prefix| prefix.eq_ignore_ascii_case(PREFIX));
+    decode_token(&local[prefix.ok_or(InvalidReturnPath::Malformed)?.len()..])
+}
+
+/// Reads a token, in whatever case it came back.
+///
+/// # Errors
+/// [`InvalidReturnPath::Malformed`] where it has not the shape.
+pub fn decode_token(token: &str) -> Result<Parsed, InvalidReturnPath> {
+    if token.len() != TOKEN_CHARACTERS || !token.is_ascii() {
+        return Err(InvalidReturnPath::Malformed);
+    }
+    parse(&token.to_ascii_lowercase()).ok_or(InvalidReturnPath::Malformed)
 }
 
 fn parse(token: &str) -> Option<Parsed> {
     let (key, rest) = token.split_at(1);
     let (message, rest) = rest.split_at(MESSAGE_CHARACTERS);
-    let (hint, mac) = rest.split_at(8 * HINT_BYTES / 5);
+    let (hint, mac) = rest.split_at(HINT_CHARACTERS);
     Some(Parsed {
         key: KeyNumber::new(digit(*key.as_bytes().first()?)?),
         message: format!("{}_{}", MessageId::PREFIX, message.to_ascii_uppercase()).parse().ok()?,
@@ -160,17 +182,20 @@ impl Parsed {
         key: &ReturnPathKey,
         now: Timestamp,
     ) -> Result<ReturnPath, InvalidReturnPath> {
+        let path = self.path(account, key).ok_or(InvalidReturnPath::Forged)?;
+        if now.since(self.message.0.timestamp()) > VALID_FOR {
+            return Err(InvalidReturnPath::Expired);
+        }
+        Ok(path)
+    }
+
+    /// What the token stands for, however old it is; none where account, key or MAC are others.
+    pub fn path(&self, account: AccountId, key: &ReturnPathKey) -> Option<ReturnPath> {
         let expected = mac(account, self.message, key);
         let genuine = self.key == key.number
             && self.account_hint == AccountHint::of(account)
             && bool::from(expected.ct_eq(&self.mac));
-        if !genuine {
-            return Err(InvalidReturnPath::Forged);
-        }
-        if now.since(self.message.0.timestamp()) > VALID_FOR {
-            return Err(InvalidReturnPath::Expired);
-        }
-        Ok(ReturnPath { account, message: self.message })
+        genuine.then_some(ReturnPath { account, message: self.message })
     }
 }
 
@@ -239,6 +264,16 @@ mod tests {
             let ours = ReturnPath { account, message: message() };
             assert_eq!(parsed.verify(account, &key(3, 1), NOW), Ok(ours));
         }
+    }
+
+    #[test]
+    fn the_token_alone_says_the_same_and_names_its_account_by_the_hint() {
+        let account = AccountId(Ulid([9; 16]));
+        let token = token(account, message(), &key(3, 1));
+        assert_eq!(format!("b+{token}"), encode(account, message(), &key(3, 1)));
+        assert_eq!(decode_token(&token.to_ascii_uppercase()), decode(&format!("B+{token}")));
+        assert_eq!(token[27..35], AccountHint::of(account).to_string());
+        assert_eq!(decode_token(&format!("b+{token}")), Err(InvalidReturnPath::Malformed));
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Accounts and their API keys: making and listing them, and who it is that shows a key.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError};
 
 use subtle::ConstantTimeEq as _;
 
+use super::hot_keys::HotKey;
 use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
-use crate::base::id::{AccountId, KeyId};
+use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
+use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
 use crate::store::error::{Stop, StoreError};
@@ -17,8 +20,8 @@ use crate::store::op::NotThere;
 use crate::store::op::account::{
     CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
 };
-use crate::store::read::Read as _;
-use crate::store::schema;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::schema::{self, Table};
 
 /// What a new key is to be.
 #[derive(Clone, Debug)]
@@ -33,9 +36,9 @@ pub struct NewKey {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What is to change of an account's settings; absent members stay as they are.
+/// What is to change of an account; absent members stay as they are. The quota is the operator's to change.
 #[derive(Clone, Debug, Default)]
-pub struct SettingsChange {
+pub struct AccountChange {
     /// The account's name.
     pub name: Option<AccountName>,
     /// The zone in which the panel shows times.
@@ -44,6 +47,10 @@ pub struct SettingsChange {
     pub content_retention_days: Option<RetentionDays>,
     /// Whether messages without an unsubscribe URL of their own get the hosted one.
     pub hosted_unsubscribe: Option<bool>,
+    /// Messages in an hour.
+    pub quota_per_hour: Option<u64>,
+    /// Messages in a day.
+    pub quota_per_day: Option<u64>,
 }
 
 /// Why a key is not made.
@@ -93,13 +100,28 @@ impl Engine {
         Ok(Page { rows: rows.into_iter().map(|(_, account)| account).collect(), next })
     }
 
-    /// Changes an account's settings.
+    /// Changes an account's settings or quota.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn change_settings(&self, account: AccountId, change: SettingsChange) -> Result<Account, Stop<NotThere>> {
-        let SettingsChange { name, time_zone, content_retention_days, hosted_unsubscribe } = change;
-        let op = UpdateAccount { account, name, time_zone, content_retention_days, hosted_unsubscribe };
+    pub async fn change_account(&self, account: AccountId, change: AccountChange) -> Result<Account, Stop<NotThere>> {
+        let AccountChange {
+            name,
+            time_zone,
+            content_retention_days,
+            hosted_unsubscribe,
+            quota_per_hour,
+            quota_per_day,
+        } = change;
+        let op = UpdateAccount {
+            account,
+            name,
+            time_zone,
+            content_retention_days,
+            hosted_unsubscribe,
+            quota_per_hour,
+            quota_per_day,
+        };
         self.store.commit(op).await
     }
 
@@ -185,16 +207,30 @@ impl Engine {
     pub fn authenticate(&self, text: &str) -> Result<Option<Caller>, StoreError> {
         let Ok(secret) = text.parse::<KeySecret>() else { return Ok(None) };
         let hash = secret.hash();
-        let Some((account, key)) = key_by_hash(&self.store.snapshot()?, &hash)? else { return Ok(None) };
+        let known = self.hot_keys.get(&hash, self.store.key_changes());
+        let Some(HotKey { account, key, .. }) = known.map_or_else(|| self.read_key(&hash), |hot| Ok(Some(hot)))? else {
+            return Ok(None);
+        };
         let now = self.clock.now();
-        // The index compares in its own time; what it found is compared again in constant time.
+        // Index and memory compare in their own time; what it found is compared again in constant time.
         if !bool::from(key.hash.ct_eq(&hash)) || !key.is_live(now) {
             return Ok(None);
         }
         if key.needs_use_stamp(now) {
             self.stamp_use(account, key.id, now);
         }
-        Ok(Some(Caller { account, key: Some(Arc::new(key)) }))
+        Ok(Some(Caller { account, key: Some(key) }))
+    }
+
+    /// The key with this hash, as the store has it, remembered from now on.
+    fn read_key(&self, hash: &[u8; 32]) -> Result<Option<HotKey>, StoreError> {
+        // Which key a hash belongs to never changes; how the key stands is read after its stamp is taken.
+        let Some((account, found)) = key_by_hash(&self.store.snapshot()?, hash)? else { return Ok(None) };
+        let stamp = self.store.key_changes().stamp(account, found.id);
+        let Some(key) = self.key(account, found.id)? else { return Ok(None) };
+        let hot = HotKey { account, key: Arc::new(key), stamp };
+        self.hot_keys.put(hot.clone());
+        Ok(Some(hot))
     }
 
     /// Has the key's use written down without waiting for it: an answer never waits for a stamp.
@@ -219,4 +255,15 @@ fn check_not_more(own: &ApiKey, new: &NewKey) -> Result<(), NewKeyRefusal> {
         Some(stream) if new.stream != Some(stream) => Err(NewKeyRefusal::Stream(stream)),
         Some(_) | None => Ok(()),
     }
+}
+
+/// The accounts that a token's hint may mean.
+pub(super) fn accounts_of_hint(read: &impl Read, hint: AccountHint) -> Result<Vec<AccountId>, StoreError> {
+    let (from, to) = (hint.0, after_prefix(&hint.0));
+    let mut accounts = Vec::new();
+    read.scan(Table::AccountsByHint, &from, &to, Order::Ascending, &mut |key, _| {
+        accounts.extend(key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(accounts)
 }

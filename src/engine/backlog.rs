@@ -1,4 +1,4 @@
-//! How much due work is held in memory: bounded, so that a backlog of millions stays in the store.
+//! How much work is held in memory with its rows: bounded, so that a backlog of millions stays in the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Transfers and deliveries in memory at most, waiting or on the wire.
+/// Transfers on the wire, and deliveries waiting or on the wire, until their outcomes are committed, at most.
 const MAX: usize = 16_384;
 
 /// A count of work in memory.
@@ -37,6 +37,18 @@ impl Backlog {
     pub(super) fn hold(&self) -> Held {
         self.0.held.fetch_add(1, Ordering::AcqRel);
         Held(Arc::clone(&self.0))
+    }
+
+    /// Counts one piece of work once there is room for it.
+    pub(super) async fn take(&self) -> Held {
+        loop {
+            // Asked for before the look, so that room that is freed in between is not missed.
+            let freed = self.freed();
+            if self.room() > 0 {
+                return self.hold();
+            }
+            freed.await;
+        }
     }
 
     /// Resolves when there is room again after there was none.

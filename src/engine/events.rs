@@ -1,4 +1,5 @@
-//! The account's event log: 30 days of events, newest first, whose bytes stand in the messages' timelines (spec 4.3).
+//! The account's event log: 30 days of events whose bytes stand in the messages' timelines (spec 4.3). Listed newest
+//! first, followed oldest first ([`super::follow`]).
 
 use super::Engine;
 use super::listing::{Page, PageRequest, last_id, until};
@@ -33,16 +34,19 @@ impl Engine {
         page: PageRequest,
     ) -> Result<Page<Vec<u8>>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        let log = Log { read: &snapshot, account, oldest: oldest_kept(self.clock.now()), page };
-        let places = match (filter.message, filter.kind) {
-            (Some(message), kind) => log.of_message(message, kind)?,
-            (None, Some(kind)) => log.of_type(kind)?,
-            (None, None) => log.all()?,
+        let log = Log {
+            read: &snapshot,
+            account,
+            from: oldest_kept(self.clock.now()),
+            before: page.before,
+            order: Order::Descending,
+            count: page.limit + 1,
         };
+        let places = log.places(filter)?.into_iter().map(|place| (place.event.0, place)).collect();
         let Page { rows, next } = Page::cut(places, page.limit);
         let mut events = Vec::with_capacity(rows.len());
-        for (message, event) in rows {
-            events.extend(snapshot.get(Table::Timeline, &schema::timeline(account, message, event))?);
+        for place in rows {
+            events.extend(log.bytes(&place)?);
         }
         Ok(Page { rows: events, next })
     }
@@ -67,22 +71,46 @@ impl Engine {
     }
 }
 
-/// Where events stand: what pages are cut of, with one place more than asked for where there are more.
-type Places = Vec<(Ulid, (MessageId, EventId))>;
+/// Where an event stands.
+pub(super) struct Place {
+    pub(super) message: MessageId,
+    pub(super) event: EventId,
+    pub(super) kind: EventType,
+}
 
-struct Log<'r, R> {
-    read: &'r R,
-    account: AccountId,
-    oldest: Ulid,
-    page: PageRequest,
+/// A part of an account's log.
+pub(super) struct Log<'r, R> {
+    pub(super) read: &'r R,
+    pub(super) account: AccountId,
+    /// The first identifier of the part.
+    pub(super) from: Ulid,
+    /// The first one behind it; the log's end where absent.
+    pub(super) before: Option<Ulid>,
+    pub(super) order: Order,
+    /// Events at most.
+    pub(super) count: usize,
 }
 
 impl<R: Read> Log<'_, R> {
-    /// The keys behind `prefix` from the oldest event that is still shown to where the page begins.
+    /// The events of the part that are asked for, in its order.
+    pub(super) fn places(&self, filter: EventFilter) -> Result<Vec<Place>, StoreError> {
+        match (filter.message, filter.kind) {
+            (Some(message), kind) => self.of_message(message, kind),
+            (None, Some(kind)) => self.of_type(kind),
+            (None, None) => self.all(),
+        }
+    }
+
+    /// The event's bytes.
+    pub(super) fn bytes(&self, place: &Place) -> Result<Option<Vec<u8>>, StoreError> {
+        self.read.get(Table::Timeline, &schema::timeline(self.account, place.message, place.event))
+    }
+
+    /// The keys behind `prefix` of the part.
     fn range(&self, prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
-        let from = [prefix, &self.oldest.0].concat();
-        let to = self.page.before.map_or_else(|| after_prefix(prefix), |before| [prefix, &before.0].concat());
-        // A cursor from before the oldest event has nothing left.
+        let from = [prefix, &self.from.0].concat();
+        let to = self.before.map_or_else(|| after_prefix(prefix), |before| [prefix, &before.0].concat());
+        // A part that ends before it begins has nothing: a cursor from before the oldest event.
         if from > to { (from.clone(), from) } else { (from, to) }
     }
 
@@ -90,37 +118,40 @@ impl<R: Read> Log<'_, R> {
         &self,
         table: Table,
         prefix: &[u8],
-        mut place: impl FnMut(EventId, &[u8]) -> Result<Option<MessageId>, StoreError>,
-    ) -> Result<Places, StoreError> {
+        mut place: impl FnMut(EventId, &[u8]) -> Result<Option<Place>, StoreError>,
+    ) -> Result<Vec<Place>, StoreError> {
         let (from, to) = self.range(prefix);
-        let mut places = Places::new();
-        self.read.scan(table, &from, &to, Order::Descending, &mut |key, bytes| {
-            if let Some(id) = last_id(key)
-                && let Some(message) = place(EventId(id), bytes)?
-            {
-                places.push((id, (message, EventId(id))));
+        let mut places = Vec::new();
+        self.read.scan(table, &from, &to, self.order, &mut |key, bytes| {
+            if let Some(id) = last_id(key) {
+                places.extend(place(EventId(id), bytes)?);
             }
-            Ok(until(places.len() > self.page.limit))
+            Ok(until(places.len() >= self.count))
         })?;
         Ok(places)
     }
 
-    fn all(&self) -> Result<Places, StoreError> {
-        self.scan(Table::EventLog, self.account.as_bytes(), |_, bytes| Ok(Some(EventLogRow::decode(bytes)?.message)))
+    fn all(&self) -> Result<Vec<Place>, StoreError> {
+        self.scan(Table::EventLog, self.account.as_bytes(), |event, bytes| {
+            let EventLogRow { message, kind } = EventLogRow::decode(bytes)?;
+            Ok(Some(Place { message, event, kind }))
+        })
     }
 
-    fn of_type(&self, kind: EventType) -> Result<Places, StoreError> {
+    fn of_type(&self, kind: EventType) -> Result<Vec<Place>, StoreError> {
         let prefix = schema::named(self.account, &[kind.code()]);
-        self.scan(Table::EventLogByType, &prefix, |_, bytes| Ok(Some(EventOfTypeRow::decode(bytes)?.message)))
+        self.scan(Table::EventLogByType, &prefix, |event, bytes| {
+            Ok(Some(Place { message: EventOfTypeRow::decode(bytes)?.message, event, kind }))
+        })
     }
 
-    /// A message has few events, so its timeline is gone through whatever the type.
-    fn of_message(&self, message: MessageId, kind: Option<EventType>) -> Result<Places, StoreError> {
+    /// A message has few events, so its timeline is gone through whatever the type; the log knows each one's.
+    fn of_message(&self, message: MessageId, wanted: Option<EventType>) -> Result<Vec<Place>, StoreError> {
         let prefix = schema::message(self.account, message);
         self.scan(Table::Timeline, &prefix, |event, _| {
-            let Some(kind) = kind else { return Ok(Some(message)) };
             let row = self.read.row::<EventLogRow>(&schema::event(self.account, event))?;
-            Ok(row.filter(|row| row.kind == kind).map(|_| message))
+            let row = row.filter(|row| wanted.is_none_or(|wanted| wanted == row.kind));
+            Ok(row.map(|row| Place { message, event, kind: row.kind }))
         })
     }
 }

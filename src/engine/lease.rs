@@ -37,6 +37,11 @@ impl Leases {
 
     /// The same, waiting for whoever is about to give it back.
     pub async fn take_soon(&self, message: MessageId) -> Option<Lease> {
+        self.take_within(message, SOON).await
+    }
+
+    /// The same, waiting up to `patience`, in the machine's own time.
+    pub async fn take_within(&self, message: MessageId, patience: Duration) -> Option<Lease> {
         let wait = async {
             loop {
                 // Asked for before the look, so that what is given back in between is not missed.
@@ -47,7 +52,7 @@ impl Leases {
                 freed.await;
             }
         };
-        tokio::time::timeout(SOON, wait).await.ok()
+        tokio::time::timeout(patience, wait).await.ok()
     }
 }
 

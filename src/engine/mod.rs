@@ -11,36 +11,47 @@ mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+pub mod follow;
+mod hot_keys;
 pub mod lease;
 pub mod listing;
 pub mod messages;
 mod passwords;
 pub mod ports;
 pub mod pump;
+pub mod queue;
 pub mod rates;
+pub mod receive;
 pub mod redeliver;
+pub mod relay;
 pub mod settings;
 pub mod sign_in;
 pub mod signing;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
+mod tls_policy;
 mod transfer;
+pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
+pub mod unsubscribe;
 pub mod users;
 pub mod virtual_clock;
 mod waiting;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use follow::Streams;
+use hot_keys::HotKeys;
 use lease::Leases;
 use passwords::Passwords;
 use ports::{Clock, Resolve};
+use queue::QueueView;
 use rates::Rates;
 use settings::Settings;
 use sign_in::Throttles;
@@ -71,13 +82,18 @@ pub struct Engine {
     pub rates: Rates,
     /// Who may decide over which message.
     pub leases: Leases,
+    /// Who follows the event logs.
+    pub streams: Streams,
     signing: SigningPool,
     passwords: Passwords,
     throttles: Throttles,
+    hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Keys whose use is being written down, so that a burst writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
+    /// The pump's knowledge of the queue, once there is a pump.
+    queue_view: OnceLock<Weak<dyn QueueView>>,
 }
 
 impl Engine {
@@ -98,11 +114,14 @@ impl Engine {
             settings,
             rates: Rates::default(),
             leases: Leases::default(),
+            streams: Streams::default(),
             signing,
             passwords: Passwords::default(),
             throttles: Throttles::default(),
+            hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),
+            queue_view: OnceLock::new(),
         }
     }
 }

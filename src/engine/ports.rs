@@ -9,9 +9,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::base::time::Timestamp;
+use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
+use crate::smtp::client::Login;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
+use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
+use crate::smtp::tlsa::TlsaRecord;
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -43,6 +47,9 @@ pub struct MailHost {
     pub preference: u16,
     /// Its addresses that may be connected to; never empty.
     pub addresses: Vec<IpAddr>,
+    /// The names at which its TLSA records may stand, in the order to ask. Empty unless DNSSEC vouches for the MX
+    /// records (or that there are none) and for the addresses: otherwise DANE does not apply (RFC 7672 2.2).
+    pub tlsa_names: Vec<String>,
 }
 
 /// Why no mail server of a domain can be named (contract 6).
@@ -83,6 +90,22 @@ pub enum LookupFailure {
 pub trait Resolve: Send + Sync {
     /// The mail servers of `domain`, in the order to try.
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>>;
+    /// The TLSA records at `name`. Those that DNSSEC does not vouch for are absent.
+    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>>;
+    /// The TXT records at `name`, each with its strings joined.
+    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
+    /// The names of all mail servers of `domain`, in lower case and sorted: the site that it belongs to. Servers that
+    /// can't be reached are among them, so that the site stays the same while they come and go.
+    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
+        Box::pin(async move {
+            let hosts = self.mail_hosts(domain).await?;
+            let mut names: Vec<_> = hosts.into_iter().map(|host| host.name.to_ascii_lowercase()).collect();
+            names.sort();
+            Ok(names)
+        })
+    }
+    /// The addresses of a host that the configuration names, such as a smarthost: no network is refused.
+    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>>;
     /// The TXT records at `name`, each with its strings joined; asked of the servers now, past the cache.
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// The target of the CNAME at `name` without trailing dot; asked of the servers now, past the cache.
@@ -104,12 +127,53 @@ pub struct Target {
     pub deadlines: Deadlines,
     /// Whether a server that gives our own name is a loop.
     pub loop_check: LoopCheck,
+    /// What the session must be secured by.
+    pub tls: TlsRequirement,
+    /// How to hand mail over, where it is a smarthost.
+    pub submission: Option<Arc<Submission>>,
 }
+
+impl Target {
+    /// Whether both are the same way to the same server, however it must be secured.
+    pub fn is_same_server(&self, other: &Self) -> bool {
+        *self == Self { tls: self.tls.clone(), ..other.clone() }
+    }
+}
+
+/// How a smarthost takes mail (RFC 6409).
+#[derive(Debug, Clone)]
+pub struct Submission {
+    /// How the connection is secured. Its certificate must verify for the server's name.
+    pub security: Security,
+    /// The login, where one is needed.
+    pub login: Option<Login>,
+}
+
+/// How the connection to a smarthost is secured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Security {
+    /// By STARTTLS, which must succeed.
+    StartTls,
+    /// From the first byte (RFC 8314 3.3).
+    Implicit,
+    /// Not at all.
+    Off,
+}
+
+/// Two are the same where they secure the connection alike for the same user: a session of one serves the other.
+impl PartialEq for Submission {
+    fn eq(&self, other: &Self) -> bool {
+        let user = |submission: &Self| submission.login.as_ref().map(|login| login.username.clone());
+        self.security == other.security && user(self) == user(other)
+    }
+}
+
+impl Eq for Submission {}
 
 /// The way to mail servers.
 pub trait Transmit: Send + Sync {
-    /// Opens a session: connection, greeting, EHLO, and STARTTLS where it is offered. Where that fails, the outcome
-    /// says in which phase and how.
+    /// Opens a session: connection, greeting, EHLO, and STARTTLS where it is offered or required. Where that fails, the
+    /// outcome says in which phase and how.
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }
 
@@ -117,10 +181,28 @@ pub trait Transmit: Send + Sync {
 pub trait Session: Send {
     /// Transfers one message. Every phase has its deadline, so this ends.
     fn send<'a>(&'a mut self, envelope: &'a Envelope, message: Bytes) -> BoxFuture<'a, Outcome>;
+    /// How it is secured, or why it is not.
+    fn tls(&self) -> Result<&TlsFacts, TlsFault>;
     /// Whether another message may be sent on it.
     fn is_reusable(&self) -> bool;
     /// Says QUIT and closes, without waiting long.
     fn quit(self: Box<Self>) -> BoxFuture<'static, ()>;
+}
+
+/// Why a domain's MTA-STS policy could not be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{why}")]
+pub struct StsFetchFailure {
+    /// What a report says of it: one of the MTA-STS faults of RFC 8460 4.3.
+    pub fault: TlsFault,
+    /// The same for people.
+    pub why: String,
+}
+
+/// The way to the hosts of MTA-STS policies (RFC 8461 3.3).
+pub trait PolicyHosts: Send + Sync {
+    /// The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`, within a minute.
+    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, StsFetchFailure>>;
 }
 
 /// One signed request to a webhook endpoint.

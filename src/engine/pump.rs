@@ -7,11 +7,11 @@ use tokio::sync::watch;
 
 use super::backlog::Backlog;
 use super::deliver::Deliveries;
-use super::ports::{Post, Transmit};
+use super::ports::{PolicyHosts, Post, Transmit};
+use super::queue::QueueView;
 use super::sweep::Sweeper;
 use super::transfer::Transfers;
-use super::{Engine, Ways};
-use crate::smtp::rules::Rules;
+use super::{Engine, Tables, Ways};
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
 
@@ -22,22 +22,26 @@ const BATCH: usize = 512;
 pub struct Pump {
     engine: Arc<Engine>,
     backlog: Backlog,
-    transfers: Transfers,
+    transfers: Arc<Transfers>,
     deliveries: Deliveries,
     sweeper: Sweeper,
 }
 
 impl Pump {
-    /// The pump of `engine`, sending through these ports, and judging answers by these rules.
+    /// The pump of `engine`, sending through these ports, and judging and pacing by these tables.
     pub fn new(
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
+        policy_hosts: Arc<dyn PolicyHosts>,
         post: Arc<dyn Post>,
         ways: Ways,
-        rules: Arc<Rules>,
+        tables: Tables,
     ) -> Self {
         let backlog = Backlog::default();
-        let transfers = Transfers::new(Arc::clone(&engine), transmit, ways, rules, backlog.clone());
+        let transfers = Transfers::new(Arc::clone(&engine), transmit, policy_hosts, ways, tables, backlog.clone());
+        let transfers = Arc::new(transfers);
+        let view = Arc::downgrade(&transfers);
+        engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
         let sweeper = Sweeper::new(Arc::clone(&engine));
         let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), backlog.clone());
         Self { engine, backlog, transfers, deliveries, sweeper }
@@ -54,6 +58,9 @@ impl Pump {
             let room = self.backlog.room();
             let now = self.engine.clock.now();
             let due = self.engine.store.near().take_due(now, BATCH.min(room));
+            for alarm in due.alarms {
+                self.transfers.ring(alarm);
+            }
             if due.is_dry {
                 self.engine.store.near().refill(now, || self.engine.store.snapshot())?;
                 self.hand_out(due.timers)?;
@@ -100,6 +107,8 @@ impl Pump {
                 | TimerKind::Content
                 | TimerKind::EventLog
                 | TimerKind::Deliveries
+                | TimerKind::StsPolicy
+                | TimerKind::TlsReports
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())

@@ -15,6 +15,8 @@ pub struct Settings {
     pub bounce_host: String,
     /// The key that authenticates return paths.
     pub return_path_key: ReturnPathKey,
+    /// The key that authenticates hosted unsubscribe links.
+    pub unsubscribe_key: ReturnPathKey,
     /// The public address of the API, known once it is served.
     pub public_url: Arc<OnceLock<String>>,
     /// How long a message is tried (contract 6).
@@ -29,4 +31,28 @@ pub struct Settings {
     pub min_free_octets: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,
+}
+
+#[cfg(test)]
+impl Settings {
+    /// The settings that stories begin with.
+    pub(crate) fn of_a_story() -> Self {
+        use crate::base::secret::Secret;
+        use crate::domain::return_path::KeyNumber;
+
+        let key = |byte| ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([byte; 32]) };
+        Self {
+            hostname: "mail.example.com".to_owned(),
+            bounce_host: "bounces.example.com".to_owned(),
+            return_path_key: key(1),
+            unsubscribe_key: key(2),
+            public_url: Arc::new("https://mail.example.com".to_owned().into()),
+            queue_lifetime: Duration::from_secs(48 * 3600),
+            requests_per_minute: 600,
+            quota: QuotaLimits::default(),
+            max_connections: 8,
+            min_free_octets: 0,
+            signing_threads: 1,
+        }
+    }
 }

@@ -13,14 +13,17 @@ use crate::base::secret::MasterKey;
 use crate::base::time::{Timestamp, iso};
 use crate::domain::account::Account;
 use crate::domain::limits::RECEIVED_HEADERS_COUNT;
-use crate::domain::return_path;
+use crate::domain::return_path::{self, AccountHint};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Submission};
+use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 use crate::machine::quota::Quota;
+use crate::machine::transfer::Status;
 use crate::machine::{retention, retry};
 use crate::mail::compose::{ComposeFacts, Composed, compose};
 use crate::mail::dkim;
+use crate::mail::feedback::{self, Feedback};
 use crate::store::Store;
 use crate::store::content::{Place, SealedBody};
 use crate::store::error::{Stop, StoreError};
@@ -61,18 +64,26 @@ impl From<Stop<Refusal>> for SubmitError {
 }
 
 /// The body of the 202 (spec 2.2), with exactly its fields.
-#[derive(Serialize)]
-struct Answer<'a> {
+#[derive(Debug, Serialize)]
+pub struct Answer<'a> {
+    /// The message's identifier.
     #[serde(serialize_with = "id::as_text")]
-    id: MessageId,
-    message_id_header: String,
-    status: &'static str,
-    stream: Stream,
-    from: &'a str,
-    to: &'a str,
-    subject: Option<&'a str>,
+    pub id: MessageId,
+    /// Its Message-ID, in angle brackets.
+    pub message_id_header: String,
+    /// Its status: queued.
+    pub status: Status,
+    /// Its stream.
+    pub stream: Stream,
+    /// The sender, as sent.
+    pub from: &'a str,
+    /// The recipient, as sent.
+    pub to: &'a str,
+    /// The subject, as sent.
+    pub subject: Option<&'a str>,
+    /// When it was accepted.
     #[serde(serialize_with = "iso::serialize")]
-    created_at: Timestamp,
+    pub created_at: Timestamp,
 }
 
 /// A message ready to be committed, or the answer to a repeated request.
@@ -213,7 +224,8 @@ impl Workbench<'_> {
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
         // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
-        let facts = ComposeFacts { message_id: id, at: now };
+        let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
+        let facts = ComposeFacts { message_id: id, at: now, hosted_unsubscribe: hosted.as_ref() };
         let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
         if composed.received_count > RECEIVED_HEADERS_COUNT {
             let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
@@ -234,7 +246,14 @@ impl Workbench<'_> {
             Admission::Admitted(admitted) => admitted,
         };
         drop(snapshot);
-        let signed = self.sign(&composed, &admitted, now)?;
+        let token = return_path::token(account, id, &self.settings.return_path_key);
+        let feedback = Feedback {
+            token: &token,
+            stream: admitted.domain.stream,
+            sender: AccountHint::of(account),
+            aligned: admitted.domain.return_path_seen.then_some(&admitted.domain.name),
+        };
+        let signed = self.sign(&feedback, &composed, &admitted, now)?;
         let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
         let body = self.store.content().seal(bucket, id, &signed);
         let message = self.row(account, id, submission, &composed, &admitted, now, signed.len());
@@ -243,13 +262,38 @@ impl Workbench<'_> {
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
     }
 
-    fn sign(&self, composed: &Composed, admitted: &Admitted, now: Timestamp) -> Result<Vec<u8>, SubmitError> {
+    /// The link of ours for a message that offers one, where its account has us host them.
+    fn hosted_unsubscribe(
+        &self,
+        read: &impl Read,
+        account: AccountId,
+        message: MessageId,
+        submission: &Submission,
+    ) -> Result<Option<UnsubscribeUrl>, SubmitError> {
+        if submission.unsubscribe_url.is_none() {
+            return Ok(None);
+        }
+        let row: Option<Account> = read.row(account.as_bytes()).map_err(SubmitError::Failed)?;
+        let is_hosted = row.is_some_and(|account| account.hosted_unsubscribe);
+        Ok(if is_hosted { self.settings.unsubscribe_link(account, message) } else { None })
+    }
+
+    /// The message as it goes out: its signatures, the fields that bring complaints back, and what was composed.
+    fn sign(
+        &self,
+        feedback: &Feedback<'_>,
+        composed: &Composed,
+        admitted: &Admitted,
+        now: Timestamp,
+    ) -> Result<Vec<u8>, SubmitError> {
         let master: &MasterKey = self.store.master_key();
         let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
         let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
         let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
-        let mut signed = dkim::sign(&keys, &composed.bytes, now).map_err(|error| failed(error.to_string()))?;
-        signed.extend_from_slice(&composed.bytes);
+        let mut message = feedback::fields(feedback);
+        message.extend_from_slice(&composed.bytes);
+        let mut signed = dkim::sign(&keys, &message, now).map_err(|error| failed(error.to_string()))?;
+        signed.extend_from_slice(&message);
         Ok(signed)
     }
 
@@ -310,7 +354,7 @@ fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
     let answer = Answer {
         id,
         message_id_header: message.message_id_header(id),
-        status: "queued",
+        status: Status::Queued,
         stream: message.stream,
         from: message.from.as_given(),
         to: message.to.as_given(),

@@ -12,6 +12,8 @@ use crate::store::op::endpoint_end::EndDeliveries;
 use crate::store::op::settle_delivery::Unpark;
 use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIdempotency};
 use crate::store::op::sweep_deliveries::SweepDeliveries;
+use crate::store::op::tls_policy::ExpireStsPolicy;
+use crate::store::op::tls_report::SweepTlsReports;
 use crate::store::timer::{Timer, TimerKind};
 
 /// Domain checks at once: they wait for the DNS.
@@ -70,6 +72,8 @@ async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
         }
         TimerKind::Content => destroy_content(engine, timer).await,
         TimerKind::DomainCheck => check_domain(engine, timer).await,
+        TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
+        TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
         TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),
     }
 }

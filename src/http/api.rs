@@ -3,8 +3,9 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, domains, endpoints, events, health, keys, me, messages, settings, suppressions, users,
+    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions, users,
 };
+use super::openapi;
 use super::route::BodyRule::Ignored;
 use super::route::{Access, BodyRule, Route};
 use super::state::Api;
@@ -27,12 +28,14 @@ pub fn routes() -> Vec<Route<Api>> {
     vec![
         Route::open(get.clone(), "/healthz", "health", run!(health::lives)),
         Route::open(get.clone(), "/readyz", "ready", run!(health::ready)),
+        Route::open(get.clone(), "/v1/openapi.json", "openapi", run!(openapi::show)),
         Route::key(get.clone(), "/v1/me", "me", run!(me::show)),
         scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)),
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
         scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
+        scoped(&get, "/v1/events/stream", "events.stream", Read, run!(events::stream)),
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),
         scoped(&get, "/v1/keys/{id}", "keys.show", Read, run!(keys::show)),
@@ -77,7 +80,9 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
+        operator(&get, "/v1/queue", "queue.list", run!(queue::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
+        operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
         operator(&post, "/v1/users", "users.create", run!(users::create)),
         operator(&get, "/v1/users", "users.list", run!(users::list)),
         operator(&patch, "/v1/users/{id}", "users.update", run!(users::update)),

@@ -1,6 +1,8 @@
 //! Reading a request's body under its limits: how large one may be, how slow, and how much all of them may hold
 //! together (contract 1). Called by the service before any handler sees the request.
 
+use std::error::Error as _;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -130,7 +132,8 @@ pub fn check_type(headers: &HeaderMap, accepts: &[&str]) -> Result<(), ApiError>
 ///
 /// # Errors
 /// [`ApiError::PayloadTooLarge`] as soon as that is known, [`ApiError::RequestTimeout`] where it comes too slowly or
-/// ends early, [`ApiError::Overloaded`] where all bodies together hold too much.
+/// ends early, [`ApiError::InvalidJson`] where its chunks are malformed, [`ApiError::Overloaded`] where all bodies
+/// together hold too much.
 pub async fn read(body: &mut Incoming, limits: &BodyLimits, budget: &Arc<BodyBudget>) -> Result<ReadBody, ApiError> {
     let too_large = || ApiError::PayloadTooLarge(limits.bytes);
     let announced = body.size_hint().exact().map(usize::try_from);
@@ -147,7 +150,7 @@ pub async fn read(body: &mut Incoming, limits: &BodyLimits, budget: &Arc<BodyBud
         let frame = timeout_at(limits.deadline(start, held.bytes), body.frame()).await;
         let data = match frame.map_err(|_| ApiError::RequestTimeout)? {
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            Some(Err(_)) => return Err(ApiError::RequestTimeout),
+            Some(Err(fault)) => return Err(unreadable(&fault)),
             None => break,
         };
         if held.bytes + data.len() > limits.bytes {
@@ -167,6 +170,17 @@ pub async fn read(body: &mut Incoming, limits: &BodyLimits, budget: &Arc<BodyBud
     }
     let bytes = if joined.is_empty() { first } else { joined.freeze() };
     Ok(ReadBody { bytes, _held: held })
+}
+
+/// A body that ends early came too slowly; one that is not framed as it says will not be better the next time.
+fn unreadable(fault: &hyper::Error) -> ApiError {
+    let cause = fault.source().and_then(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    match cause {
+        Some(io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData) => {
+            ApiError::InvalidJson("The request's body is not chunked as its Transfer-Encoding says.".to_owned())
+        }
+        Some(_) | None => ApiError::RequestTimeout,
+    }
 }
 
 /// Takes what is left of a refused body off the wire. A connection that is closed over unread bytes is reset, and the

@@ -9,6 +9,8 @@ use hyper::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::answer::Answer;
+use super::openapi::errors::error_code;
+use super::openapi::shape::{Shape as _, describe};
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::store::error::StoreError;
@@ -100,11 +102,24 @@ impl From<StoreError> for ApiError {
 
 /// The body of contract 1.
 #[derive(Serialize)]
-struct ErrorBody<'a> {
+pub(super) struct ErrorBody<'a> {
     message: Cow<'a, str>,
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Cow<'a, BTreeMap<String, Vec<String>>>>,
+}
+
+describe! {
+    ErrorBody<'_> as "Error", "Why a request was refused or failed."
+    {
+        message: "One sentence that a person can act on." => |schema| schema.example(ApiError::NotFound.message()),
+        code: "What a program can act on." => |_| error_code().example(ApiError::NotFound.code()),
+    }
+    whole "ValidationError", "Why a request was refused: every fault at once, by field."
+    {
+        errors: "The faults by field, nested ones dotted, such as `headers.X-Foo` or `events.1`; may be empty."
+            => |_| <BTreeMap<String, Vec<String>>>::schema().example(serde_json::json!({"to": ["is required"]})),
+    }
 }
 
 impl ApiError {
@@ -289,6 +304,11 @@ impl ApiError {
         }
     }
 
+    /// The error as JSON.
+    pub(super) fn body(&self) -> ErrorBody<'_> {
+        ErrorBody { message: self.message(), code: self.code(), errors: self.errors() }
+    }
+
     /// The error as an answer, to which a handler may still add headers.
     pub fn answer(&self) -> Answer {
         self.with_message(self.message())
@@ -303,8 +323,7 @@ impl ApiError {
     }
 
     fn with_message(&self, message: Cow<'_, str>) -> Answer {
-        let body = ErrorBody { message, code: self.code(), errors: self.errors() };
-        let mut answer = Answer::json(self.status(), &body);
+        let mut answer = Answer::json(self.status(), &ErrorBody { message, ..self.body() });
         if let Some(seconds) = self.retry_after() {
             answer = answer.with_header(RETRY_AFTER, &seconds.to_string());
         }

@@ -3,7 +3,6 @@
 //! The kind of access and the handler stand in one value, so a handler that needs a caller can't be put on an open
 //! path: its [`Call`] carries the proof that the checks before it were passed.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -19,6 +18,7 @@ use super::service::Gate;
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::engine::ports::BoxFuture;
+use crate::net::http_client::Client;
 use crate::net::http_listener::Connection;
 
 /// What answers a call: an `async fn handler(state: &S, call: Call<C>)`, boxed by the row of the table:
@@ -123,6 +123,7 @@ pub struct Call<C> {
     pub(super) params: Params,
     pub(super) body: ReadBody,
     pub(super) connection: Arc<Connection>,
+    pub(super) client: Client,
 }
 
 impl<C> Call<C> {
@@ -180,9 +181,9 @@ impl<C> Call<C> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Where the request comes from; absent on the operator's socket.
-    pub fn peer(&self) -> Option<SocketAddr> {
-        self.connection.peer
+    /// Where the request comes from, a trusted proxy's word taken for it.
+    pub const fn client(&self) -> Client {
+        self.client
     }
 
     /// Whether the connection is encrypted.

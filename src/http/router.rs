@@ -71,6 +71,11 @@ impl<S: Gate> Router<S> {
         self.places.iter().flat_map(|place| &place.routes)
     }
 
+    /// Whether a row answers this method at this path.
+    pub fn knows(&self, method: &Method, path: &str) -> bool {
+        matches!(self.find(method, path), Found::Row(..))
+    }
+
     pub(super) fn find(&self, method: &Method, path: &str) -> Found<'_, S> {
         let Ok(matched) = self.paths.at(path) else { return Found::Nothing };
         let Some(place) = self.places.get(*matched.value) else { return Found::Nothing };

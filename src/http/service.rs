@@ -24,6 +24,7 @@ use crate::domain::api_key::Scope;
 use crate::engine::crash::caught;
 use crate::engine::ports::Clock;
 use crate::net::http_body::Body;
+use crate::net::http_client::Client;
 use crate::net::http_listener::{Connection, ListenerKind, Serve};
 
 /// The account that a command on the operator's socket speaks for.
@@ -105,6 +106,7 @@ struct Journey<'j> {
     head: Parts,
     body: Incoming,
     connection: &'j Arc<Connection>,
+    client: Client,
     request_id: &'j Arc<str>,
     /// Whether an error is to be a page.
     for_people: bool,
@@ -175,10 +177,11 @@ impl<S: Gate> HttpService<S> {
             Some(Access::Page(_)) if is_admin => self.keyed(Found::Nothing, journey).await,
             Some(Access::Page(handler)) => self.open(found, *handler, journey).await,
             None if journey.for_people => Err(ApiError::NotFound),
-            Some(Access::Loopback(_)) if !journey.connection.is_loopback() => Err(ApiError::NotFound),
-            Some(Access::Loopback(handler)) => self.open(found, *handler, journey).await,
+            Some(Access::Loopback(handler)) if journey.client.is_loopback() => {
+                self.open(found, *handler, journey).await
+            }
             Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
-            Some(Access::Operator(_)) => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Loopback(_) | Access::Operator(_)) => self.keyed(Found::Nothing, journey).await,
             Some(Access::Key(_) | Access::Scoped(..)) | None => self.keyed(found, journey).await,
         }
     }
@@ -253,6 +256,7 @@ impl<S: Gate> HttpService<S> {
             params,
             body,
             connection: Arc::clone(journey.connection),
+            client: journey.client,
         };
         handler(&self.state, call).await
     }
@@ -300,7 +304,9 @@ impl<S: Gate> Serve for HttpService<S> {
         };
         let people = self.people(&found, &head, connection);
         let for_people = people.is_some();
-        let journey = Journey { head, body, connection, request_id: &request_id, for_people, admission: &admission };
+        let client = connection.client(&head.headers);
+        let journey =
+            Journey { head, body, connection, client, request_id: &request_id, for_people, admission: &admission };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &*request_id, route, "a handler panicked");
             Err(ApiError::Internal)
@@ -317,6 +323,7 @@ impl<S: Gate> Serve for HttpService<S> {
             status = answer.status().as_u16(),
             duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
             request_id = &*request_id,
+            client = client.address.map(tracing::field::display),
             "request"
         );
         self.finish(answer, &method, &request_id, admission.get())

@@ -34,9 +34,10 @@ impl Api {
         Self { engine, guard, dev, body_bytes, is_shutting_down: AtomicBool::new(false) }
     }
 
-    /// Has `/readyz` say from now on that the service is going.
+    /// Has `/readyz` say from now on that the service is going, and ends the event streams, which would never end.
     pub fn shut_down(&self) {
         self.is_shutting_down.store(true, Relaxed);
+        self.engine.streams.end();
     }
 
     /// Whether new work is taken.

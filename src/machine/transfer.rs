@@ -113,7 +113,7 @@ impl FromStr for Status {
 }
 
 /// Whether an attempt of the message is on the wire at this moment, as its in-memory lease tells.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Wire {
     /// No attempt is under way.
     Idle,

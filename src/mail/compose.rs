@@ -14,15 +14,18 @@ use crate::domain::address::Address;
 use crate::domain::attachment::Attachment;
 use crate::domain::limits::MESSAGE_OCTETS;
 use crate::domain::submission::{Content, Parts, Submission};
+use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
 /// What the service adds to a submission.
 #[derive(Clone, Copy, Debug)]
-pub struct ComposeFacts {
+pub struct ComposeFacts<'a> {
     /// The message's reserved identifier; its Message-ID and boundaries are made of it.
     pub message_id: MessageId,
     /// When it was accepted: its Date.
     pub at: Timestamp,
+    /// The link of ours that takes the place of the submission's `unsubscribe_url`.
+    pub hosted_unsubscribe: Option<&'a UnsubscribeUrl>,
 }
 
 /// A whole message, ready to be signed.
@@ -50,14 +53,14 @@ pub fn message_id_header(id: MessageId, from: &Address) -> String {
 ///
 /// # Errors
 /// Faults that only the whole message shows: those of `raw`, or over 20 MiB, under the largest field.
-pub fn compose(submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+pub fn compose(submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
     match &submission.content {
         Content::Raw(message) => raw::rewrite(message, submission, facts),
         Content::Composed(parts) => compose_parts(parts, submission, facts),
     }
 }
 
-fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
     let tree = tree(parts, facts.message_id);
     let body = tree.formatted();
     let mut bytes = Vec::with_capacity(body.len() + 2048);
@@ -72,7 +75,7 @@ fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts) -
 }
 
 /// The header section up to, and without, the fields of the outermost part.
-fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts: &ComposeFacts) {
+fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_>) {
     field::mailbox(out, "From", submission.from_name.as_deref(), &submission.from.to_wire());
     field::mailbox(out, "To", None, &submission.to.to_wire());
     if let Some(subject) = &parts.subject {
@@ -80,7 +83,7 @@ fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts
     }
     field::plain(out, "Date", &facts.at.to_rfc5322());
     field::plain(out, "Message-ID", &message_id_header(facts.message_id, &submission.from));
-    write_unsubscribe(out, submission);
+    write_unsubscribe(out, submission, facts);
     for (name, value) in parts.headers.iter() {
         field::custom(out, name, value);
     }
@@ -88,8 +91,9 @@ fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts
 }
 
 /// The list headers of `unsubscribe_url`; one click is only for https (RFC 8058 3.1).
-pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission) {
-    let Some(url) = &submission.unsubscribe_url else { return };
+pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission, facts: &ComposeFacts<'_>) {
+    let Some(theirs) = &submission.unsubscribe_url else { return };
+    let url = facts.hosted_unsubscribe.unwrap_or(theirs);
     field::bracketed_url(out, "List-Unsubscribe", url.to_wire());
     if url.is_https() {
         field::plain(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");

@@ -32,7 +32,15 @@ const OVERSIGNED: [&str; 11] = [
     "list-unsubscribe-post",
 ];
 /// Fields that are signed where they occur. All other List-* fields are too.
-const SIGNED: [&str; 5] = ["sender", "in-reply-to", "references", "content-transfer-encoding", "feedback-id"];
+const SIGNED: [&str; 7] = [
+    "sender",
+    "in-reply-to",
+    "references",
+    "content-transfer-encoding",
+    "feedback-id",
+    "cfbl-address",
+    "cfbl-feedback-id",
+];
 /// How many other List-* names are signed; a message has half a dozen (RFC 2369), a hostile one thousands.
 const LIST_NAMES_COUNT: usize = 16;
 /// Octets of base64 on one line of `b=`.

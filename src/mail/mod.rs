@@ -6,6 +6,7 @@ mod content_type;
 pub mod dkim;
 pub mod dkim_key;
 mod encoded;
+pub mod feedback;
 mod field;
 mod mailbox;
 mod part;

@@ -13,6 +13,7 @@ use super::field;
 use super::mailbox;
 use super::section::{self, Field, line_length};
 use super::structure;
+use crate::domain::header::FEEDBACK_NAMES;
 use crate::domain::limits::{LINE_OCTETS, MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS};
 use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
@@ -33,7 +34,7 @@ type Faults = BTreeSet<&'static str>;
 ///
 /// # Errors
 /// Every fault of the message under `raw`; a From of another domain than that of `from` under `from`.
-pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts) -> Result<Composed, Violations> {
+pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
     let mut faults = Faults::new();
     let message = with_crlf(message, &mut faults);
     let mut violations = Violations::new();
@@ -107,6 +108,9 @@ fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
             faults.insert("must not have a second From, To, Subject, Date, Message-ID, Sender or Reply-To");
         }
     }
+    if fields.iter().any(|field| FEEDBACK_NAMES.iter().any(|name| field.is(name))) {
+        faults.insert("must not have Feedback-ID, CFBL-Address or CFBL-Feedback-ID: the service writes them");
+    }
 }
 
 /// The one From mailbox stands at the domain that was checked to be the account's (spec 1).
@@ -125,14 +129,14 @@ fn check_from(fields: &[Field<'_>], submission: &Submission, faults: &mut Faults
     }
 }
 
-fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: &ComposeFacts) -> Vec<u8> {
+fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Vec<u8> {
     let length: usize = fields.iter().map(|field| field.whole.len()).sum();
     let mut out = Vec::with_capacity(length + body.len() + 4096);
     field::plain(&mut out, "Message-ID", &message_id_header(facts.message_id, &submission.from));
     if !fields.iter().any(|field| field.is("Date")) {
         field::plain(&mut out, "Date", &facts.at.to_rfc5322());
     }
-    write_unsubscribe(&mut out, submission);
+    write_unsubscribe(&mut out, submission, facts);
     let named = |field: &Field<'_>, names: &[&str]| names.iter().any(|name| field.is(name));
     for field in fields {
         let replaced = submission.unsubscribe_url.is_some() && named(field, &REPLACED_FIELDS);

@@ -7,6 +7,7 @@ use mail_parser::{Encoding, Message, MessageParser, MessagePart, MimeHeaders as 
 use serde::Serialize;
 
 use super::section::{self, Field};
+use crate::domain::header::FEEDBACK_NAMES;
 
 /// Fields that we write or sign ourselves, in lower case.
 const OWN_FIELDS: [&str; 7] = ["from", "to", "subject", "date", "message-id", "mime-version", "dkim-signature"];
@@ -119,6 +120,7 @@ fn custom_fields(fields: &[Field<'_>], list_fields: ListFields) -> BTreeMap<Stri
         let lower = name.to_ascii_lowercase();
         let own = OWN_FIELDS.contains(&lower.as_str())
             || lower.starts_with("content-")
+            || FEEDBACK_NAMES.iter().any(|name| field.is(name))
             || (list_fields == ListFields::Ours && LIST_FIELDS.contains(&lower.as_str()));
         if own || field.value.is_none() {
             continue;
@@ -164,7 +166,7 @@ mod tests {
         let serde_json::Value::Object(object) = json else { panic!("no object") };
         let limits = SubmissionLimits { queue_lifetime: std::time::Duration::from_secs(172_800) };
         let submission = Submission::lift(object, Timestamp::ZERO, limits).unwrap();
-        let facts = ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO };
+        let facts = ComposeFacts { message_id: MessageId::default(), at: Timestamp::ZERO, hosted_unsubscribe: None };
         parts_of(&compose(&submission, &facts).unwrap().bytes, ListFields::Ours)
     }
 

@@ -2,13 +2,20 @@
 //!
 //! Made once at start. Every look-up is bounded in time and in number, cached by its TTL on the program's own clock
 //! (so that the virtual one moves it too), and asked once however many wait for it. `mail_hosts` is RFC 5321 5.1 with
-//! what contract 6 adds. Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
+//! what contract 6 adds. With a trust anchor, what is not as its zone has signed it is no answer.
+//! Addresses for mail pass the [`Guard`] here; [`HostAddresses`] gives them unjudged.
 
+mod anchor;
 mod cache;
+#[cfg(test)]
+mod dnssec_tests;
 mod query;
 mod route;
 #[cfg(test)]
+mod signed;
+#[cfg(test)]
 mod tests;
+mod validation;
 #[cfg(test)]
 mod zone;
 
@@ -21,10 +28,13 @@ use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::net::guard::Guard;
+use crate::smtp::tlsa::TlsaRecord;
 
 use self::cache::Cache;
-use self::query::{Answer, Asker, Fact, Kind, Question};
+use self::query::{Answer, Asker, Fact, Kind, Question, Told};
+use self::validation::Trust;
 
+pub use self::anchor::{Anchors, InvalidAnchor};
 pub use self::query::UnusableDns;
 
 /// Whom to ask, and how long to wait.
@@ -34,11 +44,13 @@ pub struct DnsSettings {
     pub servers: Vec<SocketAddr>,
     /// How long one try may take. There are two, or three where there are three servers or more.
     pub try_timeout: Duration,
+    /// Where validation starts. Without anchors nothing is validated, and nothing is secure.
+    pub trust_anchors: Option<Anchors>,
 }
 
 impl Default for DnsSettings {
     fn default() -> Self {
-        Self { servers: Vec::new(), try_timeout: Duration::from_secs(5) }
+        Self { servers: Vec::new(), try_timeout: Duration::from_secs(5), trust_anchors: None }
     }
 }
 
@@ -104,7 +116,7 @@ impl Resolver {
 }
 
 impl Shared {
-    async fn ask(&self, name: &str, kind: Kind) -> Answer {
+    async fn ask(&self, name: &str, kind: Kind) -> Told {
         let question = Question::new(name, kind);
         self.cache.get(&question, || self.asker.ask(&question)).await
     }
@@ -113,39 +125,59 @@ impl Shared {
     /// have one (against RFC 5321 2.3.5), and it is clear what they mean.
     async fn host(&self, name: &str) -> HostAnswer {
         if let Ok(literal) = name.parse::<IpAddr>() {
-            return HostAnswer { v4: Answer::Found([Fact::Address(literal)].into()), v6: Answer::NoData };
+            let found = Answer::Found([Fact::Address(literal)].into());
+            return HostAnswer { v4: Told::insecure(found), v6: Told::insecure(Answer::NoData) };
         }
         let (v4, v6) = tokio::join!(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa));
         HostAnswer { v4, v6 }
     }
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[Fact]>, LookupFailure> {
-        match self.asker.ask(&Question::new(name, kind)).await.answer {
-            Answer::Found(facts) => Ok(facts),
-            Answer::NoData | Answer::NoName => Err(LookupFailure::Absent),
-            Answer::Failed(why) => Err(LookupFailure::Temporary(why.to_string())),
-        }
+        facts(self.asker.ask(&Question::new(name, kind)).await.told.answer)
     }
 }
 
 /// What the two address look-ups of one host gave.
 struct HostAnswer {
-    v4: Answer,
-    v6: Answer,
+    v4: Told,
+    v6: Told,
 }
 
 impl HostAnswer {
     /// The addresses by family, in the order that DNS gave them (RFC 5321 5.1 asks to keep it).
     fn families(&self) -> (Vec<IpAddr>, Vec<IpAddr>) {
-        (addresses_in(&self.v4), addresses_in(&self.v6))
+        (addresses_in(&self.v4.answer), addresses_in(&self.v6.answer))
     }
 
     /// Why it may be that not all addresses are known.
     fn failure(&self) -> Option<&Arc<str>> {
-        [&self.v4, &self.v6].into_iter().find_map(|answer| match answer {
+        [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
             Answer::Failed(why) => Some(why),
             Answer::Found(_) | Answer::NoData | Answer::NoName => None,
         })
+    }
+
+    /// Whether DNSSEC vouches for every address.
+    fn is_secure(&self) -> bool {
+        let mut found = [&self.v4, &self.v6].into_iter().filter(|told| matches!(told.answer, Answer::Found(_)));
+        found.all(|told| told.trust == Trust::Secure)
+    }
+
+    /// The name that the addresses stand at, where aliases led there.
+    fn alias(&self) -> Option<&str> {
+        [&self.v4, &self.v6].into_iter().find_map(|told| match &told.answer {
+            Answer::Found(facts) => facts.iter().find_map(Fact::alias),
+            Answer::NoData | Answer::NoName | Answer::Failed(_) => None,
+        })
+    }
+}
+
+/// The records of an answer, or why there are none.
+fn facts(answer: Answer) -> Result<Arc<[Fact]>, LookupFailure> {
+    match answer {
+        Answer::Found(facts) => Ok(facts),
+        Answer::NoData | Answer::NoName => Err(LookupFailure::Absent),
+        Answer::Failed(why) => Err(LookupFailure::Temporary(why.to_string())),
     }
 }
 
@@ -186,6 +218,32 @@ impl HostAddresses for Resolver {
 impl Resolve for Resolver {
     fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(route::mail_hosts(&self.0, domain))
+    }
+
+    fn mail_exchanges<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<String>, RouteFailure>> {
+        Box::pin(route::exchanges(&self.0, domain))
+    }
+
+    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        self.addresses(host)
+    }
+
+    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async move {
+            let told = self.0.ask(name, Kind::Tlsa).await;
+            let facts = facts(told.answer)?;
+            match told.trust {
+                Trust::Secure => Ok(facts.iter().filter_map(Fact::tlsa).cloned().collect()),
+                Trust::Insecure => Err(LookupFailure::Absent),
+            }
+        })
+    }
+
+    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move {
+            let facts = facts(self.0.ask(name, Kind::Txt).await.answer)?;
+            Ok(facts.iter().filter_map(Fact::text).map(str::to_owned).collect())
+        })
     }
 
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {

@@ -4,23 +4,18 @@
 //! One timer for each connection looks here, so a request costs a few relaxed atomics instead of a timer of its own.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use bytes::{Buf as _, Bytes};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 
 use super::http_listener::HttpLimits;
 
-/// Sent where a head begins and does not end in time. It answers no request, so it carries neither the headers nor the
-/// body that answers have (contract 1).
-const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// What a client must take within the time of a write's stall while an answer waits for it. Less may be replies to its
+/// pings, which a client that gives no window can ask for as it likes.
+const TAKEN_LEAST: u64 = 1024;
 
 /// The protocol that a connection speaks. Only HTTP/1 has a head that can be told from other traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +45,13 @@ pub(super) struct Activity {
     idle_since: AtomicU64,
     head_since: AtomicU64,
     blocked_since: AtomicU64,
+    /// Parts of answers that the client has room to ask for.
+    offers: AtomicU32,
+    /// Since when none of them was taken, and too few bytes were.
+    offered_since: AtomicU64,
+    written: AtomicU64,
+    /// Of these, those that had been when `offered_since` was set for them.
+    written_before: AtomicU64,
     expired: AtomicBool,
 }
 
@@ -63,6 +65,10 @@ impl Activity {
             idle_since: AtomicU64::new(1),
             head_since: AtomicU64::new(1),
             blocked_since: AtomicU64::new(0),
+            offers: AtomicU32::new(0),
+            offered_since: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            written_before: AtomicU64::new(0),
             expired: AtomicBool::new(false),
         }
     }
@@ -79,12 +85,23 @@ impl Activity {
         self.expired.store(true, Relaxed);
     }
 
+    /// Whether it should.
+    pub(super) fn is_expired(&self) -> bool {
+        self.expired.load(Relaxed)
+    }
+
     /// Which deadline has passed at `now`, or when to look again.
     pub(super) fn judge(&self, now: Instant, limits: &HttpLimits) -> Verdict {
         let passed = |since: u64, limit: Duration| now >= self.at(since) + limit;
         let blocked = self.blocked_since.load(Relaxed);
         if blocked != 0 && passed(blocked, limits.write_stall) {
             return Verdict::Stuck;
+        }
+        if self.offers.load(Relaxed) != 0 {
+            self.note_taken(now);
+            if passed(self.offered_since.load(Relaxed), limits.write_stall) {
+                return Verdict::Stuck;
+            }
         }
         // A head that begins after this look has its whole time left at the next one, so its deadline is met exactly.
         let next = now + limits.head_read;
@@ -100,6 +117,16 @@ impl Activity {
         if passed(idle, limits.idle) { Verdict::Idle } else { Verdict::Wait(next.min(self.at(idle) + limits.idle)) }
     }
 
+    /// A long answer goes out in long parts: whoever takes bytes of one is not stuck before the next.
+    fn note_taken(&self, now: Instant) {
+        let written = self.written.load(Relaxed);
+        if written - self.written_before.load(Relaxed) >= TAKEN_LEAST {
+            self.written_before.store(written, Relaxed);
+            let since = now.saturating_duration_since(self.opened).as_millis();
+            self.offered_since.store(u64::try_from(since).unwrap_or(u64::MAX), Relaxed);
+        }
+    }
+
     fn at(&self, since: u64) -> Instant {
         self.opened + Duration::from_millis(since)
     }
@@ -108,13 +135,18 @@ impl Activity {
         u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
     }
 
-    fn has_read(&self) {
+    /// Bytes have come.
+    pub(super) fn has_read(&self) {
         if self.running.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
             self.head_since.store(self.now(), Relaxed);
         }
     }
 
-    fn has_written(&self, poll: &Poll<io::Result<usize>>) {
+    /// A write went so.
+    pub(super) fn has_written(&self, poll: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(bytes)) = poll {
+            self.written.fetch_add(*bytes as u64, Relaxed);
+        }
         match (poll, self.blocked_since.load(Relaxed)) {
             (Poll::Pending, 0) => self.blocked_since.store(self.now(), Relaxed),
             (Poll::Pending, _) | (Poll::Ready(_), 0) => {}
@@ -129,86 +161,31 @@ impl Activity {
 /// While it lives its connection is neither idle nor reading a head.
 pub struct Busy(Arc<Activity>);
 
+impl Busy {
+    /// Marks a part of an answer that waits for the client, until the guard is dropped.
+    pub(super) fn offer(&self) -> Offer {
+        self.0.offered_since.store(self.0.now(), Relaxed);
+        self.0.offers.fetch_add(1, Relaxed);
+        Offer(Arc::clone(&self.0))
+    }
+}
+
+/// A part of an answer whose next step is the client's.
+pub(super) struct Offer(Arc<Activity>);
+
+impl Drop for Offer {
+    fn drop(&mut self) {
+        // Whoever takes one thing is not stuck with the others.
+        self.0.offered_since.store(self.0.now(), Relaxed);
+        self.0.offers.fetch_sub(1, Relaxed);
+    }
+}
+
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.idle_since.store(self.0.now(), Relaxed);
         self.0.head_since.store(0, Relaxed);
         self.0.running.fetch_sub(1, Relaxed);
-    }
-}
-
-/// A stream that keeps its connection's [`Activity`], and gives back first what was read to tell the protocol.
-pub(super) struct Watched<S> {
-    inner: TokioIo<S>,
-    prefix: Bytes,
-    activity: Arc<Activity>,
-}
-
-impl<S> Watched<S> {
-    pub(super) fn new(inner: S, prefix: Bytes, activity: Arc<Activity>) -> Self {
-        Self { inner: TokioIo::new(inner), prefix, activity }
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
-    /// Tells the client as far as it takes it at once; it has had its time.
-    fn refuse(&mut self, cx: &mut Context<'_>) -> io::Error {
-        let _taken = Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD);
-        let _flushed = Pin::new(&mut self.inner).poll_flush(cx);
-        io::ErrorKind::TimedOut.into()
-    }
-}
-
-impl<S: AsyncRead + AsyncWrite + Unpin> Read for Watched<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        mut buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.activity.expired.load(Relaxed) {
-            return Poll::Ready(Err(self.refuse(cx)));
-        }
-        if !self.prefix.is_empty() {
-            let length = self.prefix.len().min(buffer.remaining());
-            buffer.put_slice(&self.prefix[..length]);
-            self.prefix.advance(length);
-            return Poll::Ready(Ok(()));
-        }
-        let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
-        if poll.is_ready() {
-            self.activity.has_read();
-        }
-        poll
-    }
-}
-
-impl<S: AsyncWrite + Unpin> Write for Watched<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
-        self.activity.has_written(&poll);
-        poll
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
-        self.activity.has_written(&poll);
-        poll
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
 
@@ -233,5 +210,25 @@ mod tests {
         assert_eq!(activity.judge(at(75), &limits), Verdict::Idle);
         activity.blocked_since.store(1, Relaxed);
         assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+    }
+
+    #[test]
+    fn an_answer_that_is_offered_and_not_taken_is_a_client_that_is_stuck() {
+        let limits = HttpLimits::default();
+        let opened = Instant::now();
+        let activity = Arc::new(Activity::new(opened, Protocol::Http2));
+        let busy = activity.begin();
+        let offers = [busy.offer(), busy.offer()];
+        activity.offered_since.store(1, Relaxed);
+        let at = |seconds| opened + Duration::from_millis(1) + Duration::from_secs(seconds);
+        assert_eq!(activity.judge(at(29), &limits), Verdict::Wait(at(39)));
+        activity.has_written(&Poll::Ready(Ok(500)));
+        assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+        activity.has_written(&Poll::Ready(Ok(600)));
+        assert_eq!(activity.judge(at(30), &limits), Verdict::Wait(at(40)), "it takes what it can");
+        assert_eq!(activity.judge(at(60), &limits), Verdict::Stuck);
+        drop(offers);
+        activity.offered_since.store(1, Relaxed);
+        assert_eq!(activity.judge(at(500), &limits), Verdict::Wait(at(510)), "our own work has all its time");
     }
 }

@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::header::HeaderMap;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -20,10 +21,14 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
-use super::http_activity::{Activity, Busy, Protocol, Verdict, Watched};
+use super::http_activity::{Activity, Busy, Offer, Protocol, Verdict};
 use super::http_body::Body;
+use super::http_client::Client;
+use super::http_guard::Guard;
 use super::http_listener::{HttpLimits, ListenerKind, Serve};
+use super::http_stream::Watched;
 use super::tls_settings::TlsSettings;
+use crate::domain::network::Network;
 
 /// How an HTTP/2 connection begins (RFC 9113 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -42,13 +47,14 @@ pub struct Connection {
     pub kind: ListenerKind,
     /// Whether it is encrypted.
     pub encrypted: bool,
+    proxies: Arc<[Network]>,
     activity: Arc<Activity>,
 }
 
 impl Connection {
-    /// Whether the other side is on this machine.
-    pub fn is_loopback(&self) -> bool {
-        self.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback())
+    /// Where a request with `headers` comes from.
+    pub fn client(&self, headers: &HeaderMap) -> Client {
+        Client::of(self.peer, headers, &self.proxies)
     }
 
     /// Keeps the connection from being judged idle, for work that outlives its answer.
@@ -118,8 +124,13 @@ impl<T: Serve> Shared<T> {
             },
         };
         let activity = Arc::new(Activity::new(opened, protocol));
-        let connection = Arc::new(Connection { peer, kind, encrypted, activity: Arc::clone(&activity) });
-        let io = Watched::new(stream, prefix, Arc::clone(&activity));
+        let proxies = Arc::clone(&self.limits.proxies);
+        let connection = Arc::new(Connection { peer, kind, encrypted, proxies, activity: Arc::clone(&activity) });
+        let guard = match protocol {
+            Protocol::Http1 => Some(Guard::new(self.limits.head_bytes)),
+            Protocol::Http2 => None,
+        };
+        let io = Watched::new(stream, prefix, Arc::clone(&activity), guard);
         let service = Arc::clone(&self.service);
         let handler = service_fn(move |request: Request<Incoming>| {
             let service = Arc::clone(&service);
@@ -127,7 +138,7 @@ impl<T: Serve> Shared<T> {
             let busy = connection.busy();
             async move {
                 let answer: Response<Body> = service.serve(request, &connection).await;
-                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
+                Ok::<_, Infallible>(answer.map(|body| Held { body, offer: Some(busy.offer()), busy }))
             }
         });
         match protocol {
@@ -222,10 +233,13 @@ fn note_end(ended: Result<(), hyper::Error>) {
     }
 }
 
-/// An answer's body, which keeps its connection from being judged idle until it is handed over.
+/// An answer's body, which keeps its connection from being judged idle until it is handed over, and from being held
+/// for ever by a client that takes none of it: over HTTP/2 that shows in no write, only in hyper not asking for more.
 struct Held {
     body: Body,
-    _busy: Busy,
+    /// While the next step is the client's.
+    offer: Option<Offer>,
+    busy: Busy,
 }
 
 impl hyper::body::Body for Held {
@@ -233,7 +247,12 @@ impl hyper::body::Body for Held {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        self.offer = None;
+        let poll = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(_)) = poll {
+            self.offer = Some(self.busy.offer());
+        }
+        poll
     }
 
     fn is_end_stream(&self) -> bool {

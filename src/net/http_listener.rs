@@ -5,7 +5,7 @@
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -22,7 +22,9 @@ pub use super::http_activity::Busy;
 use super::http_body::Body;
 pub use super::http_connection::Connection;
 use super::http_connection::Shared;
+use super::http_crowd::{Crowd, Presence};
 use super::tls_settings::TlsSettings;
+use crate::domain::network::Network;
 
 /// Connections kept for the operator's socket, whatever the public listeners carry.
 const ADMIN_CONNECTIONS: usize = 64;
@@ -43,6 +45,12 @@ pub enum ListenerKind {
 pub struct HttpLimits {
     /// Connections open at once on all TCP listeners.
     pub connections: usize,
+    /// Of these, those of one client address, or of one /64 where it is IPv6.
+    pub connections_each: usize,
+    /// Networks that are held to no number of their own: this machine. The proxies are not either.
+    pub uncounted: Vec<Network>,
+    /// Whose `X-Forwarded-For` is believed (`http.trusted_proxies`).
+    pub proxies: Arc<[Network]>,
     /// Time for a TLS handshake.
     pub handshake: Duration,
     /// Time for a request's head, from its first byte (from the connection's start for the first).
@@ -61,6 +69,12 @@ impl Default for HttpLimits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            connections_each: 256,
+            uncounted: vec![
+                Network::around(Ipv4Addr::LOCALHOST.into(), 8),
+                Network::around(Ipv6Addr::LOCALHOST.into(), 128),
+            ],
+            proxies: Arc::new([]),
             handshake: Duration::from_secs(10),
             head_read: Duration::from_secs(10),
             idle: Duration::from_secs(75),
@@ -85,18 +99,33 @@ pub trait Serve: Send + Sync + 'static {
 pub struct HttpServer<T> {
     shared: Shared<T>,
     stop: watch::Sender<bool>,
-    public: Arc<Semaphore>,
-    admin: Arc<Semaphore>,
+    public: Room,
+    admin: Room,
     listeners: JoinSet<()>,
+}
+
+/// What connections there may be.
+#[derive(Clone)]
+struct Room {
+    places: Arc<Semaphore>,
+    crowd: Arc<Crowd>,
+}
+
+impl Room {
+    fn new(places: usize, crowd: &Arc<Crowd>) -> Self {
+        Self { places: Arc::new(Semaphore::new(places)), crowd: Arc::clone(crowd) }
+    }
 }
 
 impl<T: Serve> HttpServer<T> {
     /// A server without a listener yet.
     pub fn new(service: Arc<T>, limits: HttpLimits) -> Self {
         let (stop, stopped) = watch::channel(false);
+        let uncounted = limits.uncounted.iter().chain(&*limits.proxies).copied().collect();
+        let crowd = Arc::new(Crowd::new(limits.connections_each, uncounted));
         Self {
-            public: Arc::new(Semaphore::new(limits.connections)),
-            admin: Arc::new(Semaphore::new(ADMIN_CONNECTIONS)),
+            public: Room::new(limits.connections, &crowd),
+            admin: Room::new(ADMIN_CONNECTIONS, &crowd),
             shared: Shared { service, limits, stop: stopped },
             stop,
             listeners: JoinSet::new(),
@@ -111,7 +140,7 @@ impl<T: Serve> HttpServer<T> {
     pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<Arc<TlsSettings>>) -> io::Result<SocketAddr> {
         let socket = TcpListener::bind(address).await?;
         let bound = socket.local_addr()?;
-        self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), Arc::clone(&self.public)));
+        self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), self.public.clone()));
         Ok(bound)
     }
 
@@ -127,7 +156,7 @@ impl<T: Serve> HttpServer<T> {
         }
         let socket = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        self.listeners.spawn(accept(UnixDoor { socket }, self.shared.clone(), Arc::clone(&self.admin)));
+        self.listeners.spawn(accept(UnixDoor { socket }, self.shared.clone(), self.admin.clone()));
         Ok(())
     }
 
@@ -207,7 +236,7 @@ impl Door for UnixDoor {
 }
 
 /// Accepts until the server stops, then lets the socket go and waits for the connections.
-async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Arc<Semaphore>) {
+async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Room) {
     let mut stop = shared.stop.clone();
     let mut connections = JoinSet::new();
     while !*stop.borrow_and_update() {
@@ -215,11 +244,11 @@ async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Arc<Semapho
             biased;
             _ = stop.changed() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            Some((permit, stream, peer)) = next(&door, &room) => {
+            Some((place, stream, peer)) = next(&door, &room) => {
                 let serving = door.serve(shared.clone(), stream, peer);
                 connections.spawn(async move {
                     serving.await;
-                    drop(permit);
+                    drop(place);
                 });
             }
         }
@@ -228,15 +257,19 @@ async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Arc<Semapho
     while connections.join_next().await.is_some() {}
 }
 
-/// The next connection, once there is room for it. At the cap those that come wait in the kernel's queue.
-async fn next<D: Door>(
-    door: &D,
-    room: &Arc<Semaphore>,
-) -> Option<(OwnedSemaphorePermit, D::Stream, Option<SocketAddr>)> {
-    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+/// A connection's share of the room.
+type Held = (OwnedSemaphorePermit, Presence);
+
+/// The next connection, once there is room for it. At the cap those that come wait in the kernel's queue, so that a
+/// surge is served late and not refused; one whose address has its share is closed at once.
+async fn next<D: Door>(door: &D, room: &Room) -> Option<(Held, D::Stream, Option<SocketAddr>)> {
+    let permit = Arc::clone(&room.places).acquire_owned().await.ok()?;
     loop {
         match door.next().await {
-            Ok((stream, peer)) => return Some((permit, stream, peer)),
+            Ok((stream, peer)) => match room.crowd.enter(peer) {
+                Some(presence) => return Some(((permit, presence), stream, peer)),
+                None => tracing::debug!(?peer, "a connection too many of one address"),
+            },
             // The client is gone already; the next one may be there.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {

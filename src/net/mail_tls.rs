@@ -1,4 +1,5 @@
-//! TLS towards mail servers (RFC 3207, RFC 7435): any certificate is accepted, and whether it verifies is recorded.
+//! TLS towards mail servers (RFC 3207, RFC 7435): any certificate is accepted in the handshake, and what it is worth is
+//! asked afterwards: whether it verifies, and whether it is what the receiver's policy asks for.
 
 use std::sync::Arc;
 
@@ -7,14 +8,23 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+};
 
-use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
+use super::dane;
+use crate::domain::event::{Authenticated, TlsFacts};
+use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
+
+/// What is wrong with a certificate, for reports and for people.
+pub(super) type Fault = (TlsFault, String);
 
 /// The configuration for all sessions, and the roots against which certificates are judged afterwards.
 #[derive(Debug)]
 pub(super) struct MailTls {
     pub(super) config: Arc<ClientConfig>,
+    /// The same for servers whose certificate has to verify for their name: smarthosts.
+    pub(super) verified: Arc<ClientConfig>,
     /// Absent where there are no roots at all: then nothing verifies.
     verifier: Option<Arc<WebPkiServerVerifier>>,
 }
@@ -30,30 +40,77 @@ impl MailTls {
             .dangerous()
             .with_custom_certificate_verifier(any)
             .with_no_client_auth();
-        let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build().ok();
-        Ok(Self { config: Arc::new(config), verifier })
+        let roots = Arc::new(roots);
+        let verified = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(Arc::clone(&roots))
+            .with_no_client_auth();
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider).build().ok();
+        Ok(Self { config: Arc::new(config), verified: Arc::new(verified), verifier })
     }
 
-    /// What the finished handshake of `connection` with `name` was.
-    pub(super) fn facts(&self, connection: &ClientConnection, name: &ServerName<'_>) -> TlsFacts {
+    /// What the finished handshake of `connection` with `name` was, where it is all that `required` asks for.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub(super) fn facts(
+        &self,
+        connection: &ClientConnection,
+        name: &ServerName<'_>,
+        required: &TlsRequirement,
+    ) -> Result<TlsFacts, Fault> {
         let version = connection.protocol_version().and_then(|version| version.as_str()).unwrap_or("unknown");
         let suite = connection.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str()).unwrap_or("unknown");
-        let is_authentic = connection.peer_certificates().is_some_and(|chain| self.verifies(chain, name));
-        TlsFacts {
+        let chain = connection.peer_certificates().unwrap_or_default();
+        Ok(TlsFacts {
             // rustls writes TLSv1_3 and TLS13_AES_128_GCM_SHA256 where others, and IANA, do not.
             version: version.replace('_', "."),
             cipher: suite.replacen("TLS13_", "TLS_", 1),
-            authenticated: if is_authentic { Authenticated::Pkix } else { Authenticated::None },
-            policy: TlsPolicy::Opportunistic,
-        }
+            authenticated: self.authenticated(chain, name, required)?,
+            policy: required.policy(),
+        })
     }
 
-    fn verifies(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> bool {
-        let (Some(verifier), Some((server, intermediates))) = (&self.verifier, chain.split_first()) else {
-            return false;
+    /// How the server proved who it is. A certificate that verifies for its name is told as such under any policy.
+    fn authenticated(
+        &self,
+        chain: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        required: &TlsRequirement,
+    ) -> Result<Authenticated, Fault> {
+        let verified = self.verify(chain, name);
+        let otherwise = match required {
+            TlsRequirement::Opportunistic => Authenticated::None,
+            TlsRequirement::Pkix => return verified.map(|()| Authenticated::Pkix).map_err(|fault| fault_of(&fault)),
+            TlsRequirement::Dane(terms) if terms.associations.is_empty() => Authenticated::None,
+            TlsRequirement::Dane(terms) => {
+                dane::verify(chain, terms)?;
+                Authenticated::Dane
+            }
         };
-        verifier.verify_server_cert(server, intermediates, name, &[], UnixTime::now()).is_ok()
+        Ok(if verified.is_ok() { Authenticated::Pkix } else { otherwise })
     }
+
+    fn verify(&self, chain: &[CertificateDer<'_>], name: &ServerName<'_>) -> Result<(), Error> {
+        let (Some(verifier), Some((server, intermediates))) = (&self.verifier, chain.split_first()) else {
+            return Err(Error::General("there are no trusted roots, or no certificate".to_owned()));
+        };
+        verifier.verify_server_cert(server, intermediates, name, &[], UnixTime::now()).map(drop)
+    }
+}
+
+/// A refused certificate in the words of RFC 8460 4.3.
+pub(super) fn fault_of(fault: &Error) -> Fault {
+    use CertificateError as Why;
+    let told = match fault {
+        Error::InvalidCertificate(Why::NotValidForName | Why::NotValidForNameContext { .. }) => {
+            TlsFault::CertificateHostMismatch
+        }
+        Error::InvalidCertificate(Why::Expired | Why::ExpiredContext { .. }) => TlsFault::CertificateExpired,
+        Error::InvalidCertificate(_) => TlsFault::CertificateNotTrusted,
+        _ => TlsFault::ValidationFailure,
+    };
+    (told, fault.to_string())
 }
 
 /// Accepts every certificate, but not a server that can't sign with it: that would make a certificate that verifies

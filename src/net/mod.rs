@@ -2,17 +2,24 @@
 //! engine asks through. Nothing above or below opens a socket.
 
 pub mod admin_socket;
+pub mod bounce_receiver;
 mod broken_tls;
 pub mod clock;
+mod dane;
 pub mod dev;
 pub mod dns;
 pub mod entropy;
 pub mod guard;
 mod http_activity;
 pub mod http_body;
+pub mod http_client;
 mod http_connection;
+mod http_crowd;
+mod http_guard;
 pub mod http_listener;
+mod http_stream;
 mod mail_tls;
+pub mod mta_sts;
 pub mod post;
 pub mod smtp_listener;
 mod smtp_session;

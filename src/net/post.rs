@@ -24,7 +24,9 @@ use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::tls;
 
-use self::fault::{Refused, Unresolved, classify};
+use self::fault::{Refused, Unresolved};
+
+pub(super) use self::fault::classify;
 
 /// What a whole attempt may take, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);
@@ -121,9 +123,9 @@ impl Post for HttpPost {
 }
 
 /// The resolver inside the connector: only what the guard permits comes out of it.
-struct GuardedNames {
-    names: Arc<dyn HostAddresses>,
-    guard: Arc<Guard>,
+pub(super) struct GuardedNames {
+    pub(super) names: Arc<dyn HostAddresses>,
+    pub(super) guard: Arc<Guard>,
 }
 
 impl reqwest::dns::Resolve for GuardedNames {

@@ -8,6 +8,8 @@ mod gate;
 #[cfg(test)]
 mod tests;
 
+pub use gate::Gate;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +19,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::tls_settings::TlsSettings;
 use crate::engine::ports::BoxFuture;
 use crate::smtp::server::{Answer, ReceivedMessage, RecipientQuestion, ServerConfig};
 use connection::Connection;
-use gate::Gate;
 
 /// How long the accept loop rests when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -68,16 +70,14 @@ impl Default for Deadlines {
 pub struct ListenerConfig {
     /// What each session is told. Its `starttls` is set by `tls`.
     pub session: ServerConfig,
-    /// Connections in all.
-    pub connections_max: usize,
-    /// Connections of one IPv4 address or one IPv6 /64.
-    pub connections_max_per_address: usize,
+    /// Who may connect; listeners may share one.
+    pub gate: Gate,
     /// How long a client has to keep silent before it is greeted; zero greets at once.
     pub greeting_pause: Duration,
     /// The deadlines.
     pub deadlines: Deadlines,
     /// The certificate for STARTTLS, which is offered where there is one.
-    pub tls: Option<Arc<rustls::ServerConfig>>,
+    pub tls: Option<Arc<TlsSettings>>,
 }
 
 /// A running listener. Dropping it stops it hard; [`shut_down`](Self::shut_down) does it gently.
@@ -101,8 +101,7 @@ impl SmtpListener {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(None);
-        let gate = Gate::new(config.connections_max, config.connections_max_per_address);
-        let acceptor = Acceptor { listener, config: Arc::new(config), handler, gate, stopped };
+        let acceptor = Acceptor { listener, config: Arc::new(config), handler, stopped };
         Ok(Self { address, stop, accepting: tokio::spawn(acceptor.run()) })
     }
 
@@ -131,7 +130,6 @@ struct Acceptor {
     listener: TcpListener,
     config: Arc<ListenerConfig>,
     handler: Arc<dyn MailHandler>,
-    gate: Gate,
     stopped: watch::Receiver<Option<Duration>>,
 }
 
@@ -160,7 +158,7 @@ impl Acceptor {
     }
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
-        let Some(pass) = self.gate.enter(peer.ip()) else {
+        let Some(pass) = self.config.gate.enter(peer.ip()) else {
             return turn_away(stream, &self.config.session.hostname);
         };
         // Answers are small and each is waited for; without this they would wait for the client's delayed ACK.

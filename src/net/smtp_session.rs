@@ -9,9 +9,11 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
+use crate::domain::event::TlsFacts;
 use crate::engine::ports::{BoxFuture, Session};
 use crate::smtp::client::{Client, Want};
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
+use crate::smtp::tls_policy::TlsFault;
 
 /// How much is read at once: all answers of a pipelined exchange, with room.
 const READ_OCTETS: usize = 4 * 1024;
@@ -146,6 +148,11 @@ impl SmtpSession {
 impl Session for SmtpSession {
     fn send<'a>(&'a mut self, envelope: &'a Envelope, message: Bytes) -> BoxFuture<'a, Outcome> {
         Box::pin(self.transfer(envelope, message))
+    }
+
+    fn tls(&self) -> Result<&TlsFacts, TlsFault> {
+        let client = &self.driver.client;
+        client.tls().ok_or_else(|| client.fault_of_clear_text())
     }
 
     fn is_reusable(&self) -> bool {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WantsServerCert;
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
 
 /// Why TLS material cannot be used: what, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,11 +38,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
         why: reason(&why, "no private key"),
         remedy: KEY_REMEDY,
     })?;
-    let builder = ServerConfig::builder_with_provider(provider())
-        .with_safe_default_protocol_versions()
-        .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
-        .with_no_client_auth();
-    let mut config = builder.with_single_cert(chain, private).map_err(|why| TlsFault {
+    let mut config = builder().with_single_cert(chain, private).map_err(|why| TlsFault {
         what: format!("cannot use the TLS certificate {} with the key {}", certificate.display(), key.display()),
         why: match why {
             rustls::Error::InconsistentKeys(_) => "they do not belong together".to_owned(),
@@ -51,6 +48,37 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
     })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+/// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is
+/// not turned away for it.
+pub fn for_mail(config: &ServerConfig) -> ServerConfig {
+    let mut config = config.clone();
+    config.alpn_protocols.clear();
+    config
+}
+
+/// A certificate for `hostname` that vouches for itself: enough for mail servers, which encrypt with whoever offers it
+/// and verify nobody (RFC 7435). Made anew at each start and kept nowhere, for nobody could have come to trust it.
+///
+/// # Errors
+/// Where the cryptographic library fails.
+pub fn self_signed(hostname: &str) -> Result<ServerConfig, TlsFault> {
+    let fault = |why: String| TlsFault {
+        what: "cannot make a TLS certificate for incoming mail".to_owned(),
+        why,
+        remedy: "name certificate files in [http.tls], which serve mail too",
+    };
+    let made = rcgen::generate_simple_self_signed(vec![hostname.to_owned()]).map_err(|why| fault(why.to_string()))?;
+    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+    builder().with_single_cert(vec![made.cert.der().clone()], key.into()).map_err(|why| fault(why.to_string()))
+}
+
+fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {
+    ServerConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
+        .with_no_client_auth()
 }
 
 /// The system's roots, joined by those in the PEM file `extra`.
@@ -130,6 +158,14 @@ mod tests {
         let dir = written(&["one"]);
         let config = server_config(&dir.path().join("one.crt"), &dir.path().join("one.key")).unwrap();
         assert_eq!(config.alpn_protocols, [b"h2".to_vec(), b"http/1.1".to_vec()]);
+    }
+
+    #[test]
+    fn mail_is_offered_the_same_certificate_without_the_protocols_of_http() {
+        let dir = written(&["one"]);
+        let config = server_config(&dir.path().join("one.crt"), &dir.path().join("one.key")).unwrap();
+        assert!(for_mail(&config).alpn_protocols.is_empty());
+        assert!(self_signed("mx.example").unwrap().alpn_protocols.is_empty());
     }
 
     #[test]

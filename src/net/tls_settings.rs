@@ -1,4 +1,4 @@
-//! The TLS settings of the HTTP listeners, which may change while they listen: a reload or a renewed certificate
+//! The TLS settings of a listener, which may change while they listen: a reload or a renewed certificate
 //! swaps them, and connections that are open keep what they were made with.
 
 use std::sync::{Arc, PoisonError, RwLock};
@@ -11,24 +11,16 @@ pub struct TlsSettings(RwLock<Arc<ServerConfig>>);
 impl TlsSettings {
     /// Settings that begin as `config`.
     pub fn new(config: ServerConfig) -> Self {
-        Self(RwLock::new(Arc::new(with_protocols(config))))
+        Self(RwLock::new(Arc::new(config)))
     }
 
     /// Makes `config` what new connections get.
     pub fn swap(&self, config: ServerConfig) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(with_protocols(config));
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
     /// What a connection that opens now gets.
     pub fn current(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// Offers HTTP/2 before HTTP/1.1 (RFC 7301), unless the caller chose otherwise.
-fn with_protocols(mut config: ServerConfig) -> ServerConfig {
-    if config.alpn_protocols.is_empty() {
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    }
-    config
 }

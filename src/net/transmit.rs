@@ -1,16 +1,17 @@
 //! The way to mail servers over TCP: implements the engine's [`Transmit`] with the SMTP client machine.
 //!
-//! Opportunistic: STARTTLS where it is offered, with any certificate; a server whose TLS turns out to be broken is
-//! asked again in clear at once, and for an hour not in any other way.
+//! Where no policy says more, TLS is opportunistic: STARTTLS where it is offered, with any certificate; a server whose
+//! TLS turns out to be broken is asked again in clear at once, and for an hour not in any other way. Where a policy
+//! asks for more there is a session that gives it, or none.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -22,6 +23,9 @@ use super::smtp_session::{Driver, SmtpSession, Wire};
 use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
 use crate::smtp::client::{Client, Settings, StartTls, Want};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
+use crate::smtp::tls_policy::TlsRequirement;
+
+mod submit;
 
 /// The transmitter can't be made.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +62,13 @@ impl Transmitter {
     }
 
     async fn open(&self, target: &Target) -> Result<Box<dyn Session>, Outcome> {
+        match target.tls {
+            TlsRequirement::Opportunistic => self.open_somehow(target).await,
+            TlsRequirement::Pkix | TlsRequirement::Dane(_) => self.open_with(target, StartTls::Required).await,
+        }
+    }
+
+    async fn open_somehow(&self, target: &Target) -> Result<Box<dyn Session>, Outcome> {
         if self.broken.has(&target.host, Instant::now()) {
             return self.open_with(target, StartTls::Never).await;
         }
@@ -76,7 +87,7 @@ impl Transmitter {
         let mut driver = Driver::new(Client::new(settings(target, starttls), Duration::ZERO));
         driver.drive(&mut socket).await;
         let wire = match driver.client.want() {
-            Want::Handshake => self.secure(&mut driver, socket, target).await,
+            Want::Handshake => self.secure(&mut driver, socket, target, &self.tls.config).await,
             Want::Ready | Want::Finished | Want::Read | Want::Write => Some(Wire::Clear(socket)),
         };
         match (driver.client.take_outcome(), wire) {
@@ -87,9 +98,15 @@ impl Transmitter {
     }
 
     /// Shakes hands and goes on to the second EHLO; where that fails the machine has the outcome.
-    async fn secure(&self, driver: &mut Driver, socket: TcpStream, target: &Target) -> Option<Wire> {
+    async fn secure(
+        &self,
+        driver: &mut Driver,
+        socket: TcpStream,
+        target: &Target,
+        config: &Arc<ClientConfig>,
+    ) -> Option<Wire> {
         let name = server_name(target);
-        let connector = TlsConnector::from(Arc::clone(&self.tls.config));
+        let connector = TlsConnector::from(Arc::clone(config));
         let mut stream: TlsStream<TcpStream> =
             match timeout_at(driver.due(), connector.connect(name.clone(), socket)).await {
                 Ok(Ok(stream)) => stream,
@@ -102,7 +119,13 @@ impl Transmitter {
                     return None;
                 }
             };
-        let facts = self.tls.facts(stream.get_ref().1, &name);
+        let facts = match self.tls.facts(stream.get_ref().1, &name, &target.tls) {
+            Ok(facts) => facts,
+            Err((fault, why)) => {
+                driver.client.untrusted(fault, &why);
+                return None;
+            }
+        };
         let now = driver.now();
         driver.client.secured(facts, now);
         driver.drive(&mut stream).await;
@@ -112,7 +135,10 @@ impl Transmitter {
 
 impl Transmit for Transmitter {
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
-        Box::pin(self.open(target))
+        match &target.submission {
+            Some(submission) => Box::pin(self.submit(target, submission.security)),
+            None => Box::pin(self.open(target)),
+        }
     }
 }
 
@@ -120,11 +146,19 @@ impl Transmit for Transmitter {
 /// place of its answer to EHLO.
 const fn is_broken_tls(outcome: &Outcome) -> bool {
     match (outcome.phase, &outcome.ending) {
-        (_, Ending::Answered(_) | Ending::Loop | Ending::TooLarge { .. } | Ending::NeedsSmtpUtf8) => false,
+        (
+            _,
+            Ending::PolicyFailed { .. }
+            | Ending::Answered(_)
+            | Ending::Loop
+            | Ending::TooLarge { .. }
+            | Ending::NeedsSmtpUtf8,
+        ) => false,
         (Phase::StartTls, _) => true,
         (Phase::Ehlo, Ending::Closed(_)) => outcome.tls.is_some(),
         (_, Ending::TlsFailed(_)) => true,
-        (_, Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_)) => false,
+        (_, Ending::Unreachable(_) | Ending::Unusable(_)) => false,
+        (_, Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_)) => false,
     }
 }
 
@@ -135,6 +169,7 @@ fn settings(target: &Target, starttls: StartTls) -> Settings {
         deadlines: target.deadlines,
         loop_check: target.loop_check,
         starttls,
+        login: target.submission.as_ref().and_then(|submission| submission.login.clone()),
     }
 }
 
@@ -145,18 +180,26 @@ fn server_name(target: &Target) -> ServerName<'static> {
 }
 
 async fn dial(target: &Target) -> Result<TcpStream, Ending> {
-    match timeout(target.deadlines.connect, connect(target.address, target.source)).await {
+    let socket = socket(target.address, target.source)?;
+    match timeout(target.deadlines.connect, connect(socket, target.address)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(fault)) => Err(Ending::Unreachable(fault.to_string())),
         Err(_) => Err(Ending::TimedOut),
     }
 }
 
-async fn connect(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    if let Some(source) = source {
-        socket.bind(SocketAddr::new(source, 0))?;
+/// A socket for `address`, bound to `source` where there is one.
+fn socket(address: SocketAddr, source: Option<IpAddr>) -> Result<TcpSocket, Ending> {
+    let made = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() };
+    let socket = made.map_err(|fault| Ending::Unreachable(fault.to_string()))?;
+    let Some(source) = source else { return Ok(socket) };
+    match socket.bind(SocketAddr::new(source, 0)) {
+        Ok(()) => Ok(socket),
+        Err(fault) => Err(Ending::Unusable(format!("cannot send from {source}: {fault}"))),
     }
+}
+
+async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream> {
     let stream = socket.connect(address).await?;
     // Each write is a whole turn of the dialogue: waiting for more only adds delay.
     stream.set_nodelay(true)?;

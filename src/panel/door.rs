@@ -132,7 +132,7 @@ pub(super) fn client_of<'c>(call: &'c Call<()>, address: &'c str) -> Client<'c> 
 
 /// The client's address as text.
 pub(super) fn address_of(call: &Call<()>) -> String {
-    call.peer().map_or_else(String::new, |peer| peer.ip().to_canonical().to_string())
+    call.client().address.map_or_else(String::new, |address| address.to_string())
 }
 
 /// What is kept of a request, for an answer that is not its page.

@@ -1,6 +1,6 @@
 //! What a server says it can do (RFC 5321 4.1.1.1), as far as it matters for sending.
 
-use super::reply::Reply;
+use super::reply::{Reply, said};
 
 /// The extensions that the server's EHLO answer names. [`Default`] is a server that only knows HELO.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +17,10 @@ pub struct Capabilities {
     pub size: bool,
     /// The largest message that the server takes, where it says so.
     pub size_max: Option<u64>,
+    /// AUTH PLAIN is offered (RFC 4954, RFC 4616).
+    pub auth_plain: bool,
+    /// AUTH LOGIN is offered.
+    pub auth_login: bool,
     /// The most messages of one connection (RFC 9422 MAILMAX), where the server says so.
     pub messages_max: Option<u32>,
 }
@@ -26,7 +30,7 @@ impl Capabilities {
     pub fn of(reply: &Reply) -> Self {
         let mut capabilities = Self::default();
         for line in reply.lines.iter().skip(1) {
-            let text = String::from_utf8_lossy(line.get(4..).unwrap_or_default());
+            let text = String::from_utf8_lossy(said(line));
             // Some old servers write `SIZE=n`.
             let mut words = text.split(|c: char| c.is_ascii_whitespace() || c == '=').filter(|word| !word.is_empty());
             if let Some(keyword) = words.next() {
@@ -46,6 +50,13 @@ impl Capabilities {
                 self.size = true;
                 // Zero says that there is no limit (RFC 1870 4).
                 self.size_max = parameters.next().and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+            }
+            // Some old servers write `AUTH=LOGIN`, beside or in place of the proper form.
+            "AUTH" => {
+                for mechanism in parameters {
+                    self.auth_plain |= mechanism.eq_ignore_ascii_case("PLAIN");
+                    self.auth_login |= mechanism.eq_ignore_ascii_case("LOGIN");
+                }
             }
             "LIMITS" => {
                 let is_mailmax = |word: &&str| word.eq_ignore_ascii_case("MAILMAX");
@@ -85,11 +96,18 @@ mod tests {
     }
 
     #[test]
+    fn the_ways_to_log_in_are_gathered_from_every_line_that_names_some() {
+        let got = of("250-mx\n250-AUTH CRAM-MD5 plain\n250 AUTH=LOGIN\n");
+        assert_eq!(got, Capabilities { auth_plain: true, auth_login: true, ..Capabilities::default() });
+    }
+
+    #[test]
     fn a_size_of_zero_or_without_number_is_no_limit() {
         for text in ["250-mx\n250 SIZE 0\n", "250-mx\n250 SIZE\n", "250-mx\n250 SIZE lots\n"] {
             assert_eq!(of(text), Capabilities { size: true, ..Capabilities::default() });
         }
         assert_eq!(of("250-mx\n250 SIZE=7\n").size_max, Some(7));
+        assert_eq!(of("250-mx\n250SIZE 9\n").size_max, Some(9));
     }
 
     #[test]

@@ -4,57 +4,23 @@
 //! of a try or [`Want::Ready`] asks for a message. Whatever the server does, a message counts as delivered only by a
 //! 2xx that came after the whole message and its final dot were written.
 
-use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::capabilities::Capabilities;
-use super::deadlines::Deadlines;
-use super::outcome::{Ending, Envelope, LoopCheck, Outcome, Phase};
+use super::outcome::{Ending, Envelope, Outcome, Phase};
 use super::reply::{Reply, ReplyParser};
+use super::tls_policy::TlsFault;
 use super::transaction::{Next, Transaction};
 use crate::domain::event::TlsFacts;
 
-/// Whether STARTTLS is used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StartTls {
-    /// Where the server offers it (RFC 7435).
-    WhereOffered,
-    /// Not at all: this server's TLS was found broken.
-    Never,
-}
+mod auth;
+mod opening;
+mod settings;
 
-/// What a session is opened with.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The name to greet with.
-    pub ehlo: Arc<str>,
-    /// The address that is asked, for the outcome.
-    pub peer: Option<IpAddr>,
-    /// How long each phase may take.
-    pub deadlines: Deadlines,
-    /// Whether a server with our own name is a loop.
-    pub loop_check: LoopCheck,
-    /// Whether STARTTLS is used.
-    pub starttls: StartTls,
-}
-
-/// What the machine waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Want {
-    /// [`Client::output`] to be written whole, then [`Client::written`] or [`Client::write_failed`].
-    Write,
-    /// Bytes from the server: [`Client::received`] or [`Client::closed`].
-    Read,
-    /// A TLS handshake: [`Client::secured`] or [`Client::handshake_failed`].
-    Handshake,
-    /// A message, or the end: [`Client::begin`] or [`Client::quit`].
-    Ready,
-    /// The outcome to be taken.
-    Finished,
-}
+use auth::Step;
+pub use settings::{Login, Settings, StartTls, Want};
 
 #[derive(Debug)]
 enum State {
@@ -63,6 +29,7 @@ enum State {
     Helo,
     StartTls,
     Handshake,
+    Auth(Step),
     Ready,
     Transaction(Transaction),
     Quit,
@@ -110,9 +77,8 @@ impl Client {
             return Want::Write;
         }
         match self.state {
-            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Transaction(_) | State::Quit => {
-                Want::Read
-            }
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) => Want::Read,
+            State::Transaction(_) | State::Quit => Want::Read,
             State::Handshake => Want::Handshake,
             State::Ready => Want::Ready,
             State::Ended => Want::Finished,
@@ -132,6 +98,11 @@ impl Client {
     /// How the connection is secured.
     pub const fn tls(&self) -> Option<&TlsFacts> {
         self.tls.as_ref()
+    }
+
+    /// Why the connection is in clear, where it is.
+    pub const fn fault_of_clear_text(&self) -> TlsFault {
+        if self.capabilities.starttls { TlsFault::ValidationFailure } else { TlsFault::StartTlsNotSupported }
     }
 
     /// The outcome, where opening the session failed or a message's try has ended.
@@ -227,7 +198,7 @@ impl Client {
             }
             // A message's outcome stands; the connection is not used again.
             State::Ready | State::Ended | State::Quit => self.state = State::Ended,
-            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Transaction(_) => {
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) | State::Transaction(_) => {
                 self.end(Ending::Unreadable("the server spoke out of turn".to_owned()));
             }
         }
@@ -243,6 +214,13 @@ impl Client {
         self.end(Ending::TimedOut);
     }
 
+    /// The connection was secured before its first byte (RFC 8314 3.3): called before anything is read.
+    #[must_use]
+    pub fn over_tls(mut self, facts: TlsFacts) -> Self {
+        self.tls = Some(facts);
+        self
+    }
+
     /// The handshake is done.
     pub fn secured(&mut self, facts: TlsFacts, now: Duration) {
         self.tls = Some(facts);
@@ -250,6 +228,11 @@ impl Client {
         self.capabilities = Capabilities::default();
         self.parser = ReplyParser::new();
         self.greet("EHLO", State::Ehlo, now);
+    }
+
+    /// The handshake is done, but the server did not prove what its policy asks for.
+    pub fn untrusted(&mut self, fault: TlsFault, why: &str) {
+        self.end(Ending::PolicyFailed { fault, why: why.to_owned() });
     }
 
     /// The handshake failed.
@@ -274,8 +257,9 @@ impl Client {
         match &mut self.state {
             State::Greeting => self.greeted(reply, now),
             State::Ehlo => self.ehlo_answered(reply, now),
-            State::Helo => self.helo_answered(reply),
-            State::StartTls => self.starttls_answered(&reply),
+            State::Helo => self.helo_answered(reply, now),
+            State::StartTls => self.starttls_answered(&reply, now),
+            &mut State::Auth(step) => self.auth_answered(step, reply, now),
             State::Transaction(transaction) => match transaction.answered(reply, &mut self.out) {
                 Next::GoOn => self.due = now + transaction.allowance(&self.settings.deadlines),
                 Next::Finished(phase, ending) => {
@@ -289,79 +273,13 @@ impl Client {
         }
     }
 
-    fn greeted(&mut self, reply: Reply, now: Duration) {
-        if !reply.is_positive() {
-            return self.end_unaccepted(reply);
-        }
-        if self.is_ourselves(&reply) {
-            return self.end(Ending::Loop);
-        }
-        self.greet("EHLO", State::Ehlo, now);
-    }
-
-    fn ehlo_answered(&mut self, reply: Reply, now: Duration) {
-        // A server that knows no EHLO (RFC 5321 3.2).
-        if matches!(reply.code, 500 | 502 | 504) {
-            return self.greet("HELO", State::Helo, now);
-        }
-        if !reply.is_positive() {
-            return self.end_unaccepted(reply);
-        }
-        if self.is_ourselves(&reply) {
-            return self.end(Ending::Loop);
-        }
-        self.capabilities = Capabilities::of(&reply);
-        let wants_tls = self.tls.is_none() && self.settings.starttls == StartTls::WhereOffered;
-        if !(wants_tls && self.capabilities.starttls) {
-            self.state = State::Ready;
-            return;
-        }
-        self.out.extend_from_slice(b"STARTTLS\r\n");
-        self.due = now + self.settings.deadlines.starttls;
-        self.state = State::StartTls;
-    }
-
-    fn helo_answered(&mut self, reply: Reply) {
-        if !reply.is_positive() {
-            return self.end_unaccepted(reply);
-        }
-        if self.is_ourselves(&reply) {
-            return self.end(Ending::Loop);
-        }
-        self.state = State::Ready;
-    }
-
-    fn starttls_answered(&mut self, reply: &Reply) {
-        // Refused: the session goes on in clear, for the policy is opportunistic. The handshake shares the deadline.
-        self.state = if reply.is_positive() { State::Handshake } else { State::Ready };
-    }
-
-    fn greet(&mut self, verb: &str, state: State, now: Duration) {
-        for part in [verb, " ", &self.settings.ehlo, "\r\n"] {
-            self.out.extend_from_slice(part.as_bytes());
-        }
-        self.due = now + self.settings.deadlines.ehlo;
-        self.state = state;
-    }
-
-    fn is_ourselves(&self, reply: &Reply) -> bool {
-        let name = reply.first_word().map(|word| word.trim_end_matches('.'));
-        match self.settings.loop_check {
-            LoopCheck::OwnNameIsLoop => name.is_some_and(|name| name.eq_ignore_ascii_case(&self.settings.ehlo)),
-            LoopCheck::OwnNameIsExpected => false,
-        }
-    }
-
-    fn end_unaccepted(&mut self, reply: Reply) {
-        self.end(if reply.code >= 400 { Ending::Answered(reply) } else { unexpected(&reply) });
-    }
-
     /// Ends session and try in the phase that it is in.
     fn end(&mut self, ending: Ending) {
         let phase = match &mut self.state {
             State::Greeting => Phase::Greeting,
             State::Ehlo | State::Helo => Phase::Ehlo,
             State::StartTls | State::Handshake => Phase::StartTls,
+            State::Auth(_) => Phase::Auth,
             State::Transaction(transaction) => match transaction.take_refusal() {
                 // The server has refused the message already: that is the answer, however the connection ends.
                 Some((phase, reply)) => return self.end_in(phase, Ending::Answered(reply)),
@@ -391,6 +309,8 @@ pub(super) fn unexpected(reply: &Reply) -> Ending {
     Ending::Unreadable(format!("the server answered out of sequence: {}", reply.text()))
 }
 
+#[cfg(test)]
+mod auth_tests;
 #[cfg(test)]
 mod hostile_tests;
 #[cfg(test)]

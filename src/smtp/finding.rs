@@ -37,7 +37,7 @@ pub fn lookup_failed() -> Bounce {
 
 /// The mail would come back to us.
 pub fn loops_back() -> Bounce {
-    let advice = "Check the domain's MX records: they lead back to this server.";
+    let advice = "Check the domain's records in DNS: its mail would come back to this server.";
     found(BounceKind::Undetermined, Category::RoutingLoop, "5.4.6", BounceSource::Local, "local-loop", advice)
 }
 
@@ -89,6 +89,12 @@ pub fn unreadable(why: &str) -> Bounce {
 /// TLS could not be set up.
 pub fn tls_failed(why: &str) -> Bounce {
     soft(Category::TlsFailure, "4.7.5", "local-tls-failed", tried_again("no secured connection to the server", why))
+}
+
+/// The receiver's own policy asks for more than its server gave.
+pub fn policy_failed(why: &str) -> Bounce {
+    let what = "the receiver's policy asks for a secured connection that its server did not give";
+    soft(Category::TlsFailure, "4.7.5", "local-tls-policy", tried_again(what, why))
 }
 
 fn soft(category: Category, status: &str, rule: &str, advice: String) -> Bounce {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use super::reply::Reply;
+use super::tls_policy::TlsFault;
 use crate::domain::event::TlsFacts;
 
 /// What the client needs beside the message itself.
@@ -71,6 +72,8 @@ pub enum Ending {
     Answered(Reply),
     /// No connection: refused, unreachable.
     Unreachable(String),
+    /// Our own way out can't be used: the address to send from is not this machine's. No server was asked.
+    Unusable(String),
     /// Nothing within the phase's deadline.
     TimedOut,
     /// The connection ended in mid-session.
@@ -79,6 +82,13 @@ pub enum Ending {
     Unreadable(String),
     /// TLS could not be set up.
     TlsFailed(String),
+    /// The receiver's policy asks for more than this server gave: nothing was sent.
+    PolicyFailed {
+        /// What it lacks.
+        fault: TlsFault,
+        /// The same for people.
+        why: String,
+    },
     /// The server's SIZE is less than the message: nothing was sent (5.3.4).
     TooLarge {
         /// The SIZE it announced, in octets.

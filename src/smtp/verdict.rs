@@ -70,31 +70,34 @@ impl From<LastWord> for Verdict {
     }
 }
 
-/// Judges a try.
-pub fn judge(outcome: &Outcome, rules: &Rules) -> Verdict {
+/// Judges a try at the server named `host`.
+pub fn judge(outcome: &Outcome, host: &str, rules: &Rules) -> Verdict {
     match (&outcome.ending, outcome.phase) {
         (Ending::Loop, _) => Verdict::NextServer(LastWord::Bounced(finding::loops_back())),
         (Ending::TooLarge { limit }, _) => Verdict::NextServer(LastWord::Bounced(finding::too_large(*limit))),
         (Ending::NeedsSmtpUtf8, _) => Verdict::NextServer(LastWord::Bounced(finding::needs_smtputf8())),
         (_, Phase::Rset) => Verdict::Reconnect,
-        (Ending::Answered(reply), phase) => judge_answer(reply, phase, rules),
+        (Ending::Answered(reply), phase) => judge_answer(reply, phase, host, rules),
         (Ending::Unreachable(_) | Ending::TimedOut | Ending::Closed(_) | Ending::Unreadable(_), Phase::Dot) => {
             // Another server might get a message that this one has taken.
             Verdict::Deferred(deferral(Scope::Message, finding::outcome_unknown(), true))
         }
         (Ending::Unreachable(why), _) => next(Scope::Site, finding::unreachable(why)),
+        // Whoever sends keeps this from the message where there is another way out, or may be later.
+        (Ending::Unusable(why), _) => next(Scope::Message, finding::unreachable(why)),
         (Ending::TimedOut, phase) => next(scope_of(phase), finding::timed_out()),
         (Ending::Closed(why), phase) => next(scope_of(phase), finding::closed(why)),
         (Ending::Unreadable(why), _) => next(Scope::Message, finding::unreadable(why)),
         (Ending::TlsFailed(why), _) => next(Scope::Message, finding::tls_failed(why)),
+        (Ending::PolicyFailed { why, .. }, _) => next(Scope::Message, finding::policy_failed(why)),
     }
 }
 
-fn judge_answer(reply: &Reply, phase: Phase, rules: &Rules) -> Verdict {
+fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdict {
     if phase == Phase::Dot && reply.is_positive() {
         return Verdict::Delivered;
     }
-    let why = rules.explain_reply(reply);
+    let why = rules.explain_reply(reply, Some(host));
     if reply.code == 421 {
         return Verdict::Deferred(deferral(Scope::Site, why, false));
     }
@@ -104,7 +107,8 @@ fn judge_answer(reply: &Reply, phase: Phase, rules: &Rules) -> Verdict {
             next(Scope::Site, why)
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot if reply.is_permanent() => {
-            Verdict::Bounced(why)
+            // Nobody has named the recipient before RCPT.
+            Verdict::Bounced(Bounce { suppressed: why.suppressed && phase != Phase::Mail, ..why })
         }
         Phase::Mail | Phase::Rcpt | Phase::Data | Phase::Body | Phase::Dot => {
             Verdict::Deferred(deferral(Scope::Message, why, false))
@@ -133,6 +137,7 @@ fn deferral(scope: Scope, why: Bounce, is_outcome_unknown: bool) -> Deferral {
 mod tests {
     use super::*;
     use crate::smtp::reply::ReplyParser;
+    use crate::smtp::tls_policy::TlsFault;
 
     fn outcome(phase: Phase, ending: Ending) -> Outcome {
         Outcome { phase, ending, peer: None, tls: None }
@@ -145,7 +150,7 @@ mod tests {
     /// A verdict in one word, and the scope or the enhanced status.
     fn told(outcome: &Outcome) -> String {
         let of = |deferral: &Deferral| format!("{:?} {:?}", deferral.scope, deferral.is_outcome_unknown);
-        match judge(outcome, Rules::built_in()) {
+        match judge(outcome, "mx.b.example", Rules::built_in()) {
             Verdict::Delivered => "delivered".to_owned(),
             Verdict::Deferred(deferral) => format!("deferred {}", of(&deferral)),
             Verdict::Bounced(bounce) => format!("bounced {:?} {:?}", bounce.kind, bounce.source),
@@ -193,6 +198,11 @@ mod tests {
             (Phase::Greeting, Ending::Closed(why()), "next, else deferred Site false"),
             (Phase::Greeting, Ending::Unreadable(why()), "next, else deferred Message false"),
             (Phase::StartTls, Ending::TlsFailed(why()), "next, else deferred Message false"),
+            (
+                Phase::StartTls,
+                Ending::PolicyFailed { fault: TlsFault::CertificateExpired, why: why() },
+                "next, else deferred Message false",
+            ),
             (Phase::Rcpt, Ending::TimedOut, "next, else deferred Message false"),
             (Phase::Body, Ending::Closed(why()), "next, else deferred Message false"),
             (Phase::Dot, Ending::Closed(why()), "deferred Message true"),
@@ -217,9 +227,19 @@ mod tests {
     }
 
     #[test]
+    fn a_refusal_before_the_recipient_was_named_suppresses_nobody() {
+        for (phase, suppressed) in [(Phase::Mail, false), (Phase::Rcpt, true), (Phase::Dot, true)] {
+            match judge(&answered(phase, "550 5.1.1 No such user"), "mx.b.example", Rules::built_in()) {
+                Verdict::Bounced(bounce) => assert_eq!(bounce.suppressed, suppressed, "{phase:?}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
     fn nothing_that_is_tried_again_suppresses() {
         for text in ["450 5.1.1 user unknown", "550 5.1.1 user unknown"] {
-            match judge(&answered(Phase::Greeting, text), Rules::built_in()) {
+            match judge(&answered(Phase::Greeting, text), "mx.b.example", Rules::built_in()) {
                 Verdict::NextServer(LastWord::Deferred(deferral)) => assert!(!deferral.why.suppressed),
                 other => panic!("{other:?}"),
             }

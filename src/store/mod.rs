@@ -2,11 +2,13 @@
 //! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
 //! redb.
 
+pub mod bells;
 pub mod content;
 pub mod error;
 mod gather;
 pub mod health;
 mod job;
+pub mod key_changes;
 pub mod master_key;
 pub mod near;
 pub mod op;
@@ -28,11 +30,13 @@ use std::thread::JoinHandle;
 
 use redb::{Database, ReadableDatabase};
 
+use bells::Bells;
 use content::{Append, Content, Place, PlacedJob, SealedBody};
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
 use health::Health;
 use job::{Answer, Job, Pending, Urgency};
+use key_changes::KeyChanges;
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
@@ -48,7 +52,9 @@ pub struct Store {
     database: Arc<Database>,
     content: Arc<Content>,
     near: Arc<NearTimers>,
+    bells: Arc<Bells>,
     health: Arc<Health>,
+    key_changes: Arc<KeyChanges>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
     announced: Announced,
@@ -98,9 +104,19 @@ impl Store {
         &self.near
     }
 
+    /// The bells of those who follow an account.
+    pub const fn bells(&self) -> &Arc<Bells> {
+        &self.bells
+    }
+
     /// Whether the store can still be trusted.
     pub const fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// Which API keys have changed.
+    pub fn key_changes(&self) -> &KeyChanges {
+        &self.key_changes
     }
 
     /// The key that seals what must be readable again.

@@ -1,13 +1,16 @@
 //! The near horizon: the timers that are due soon, in memory. The timers table is the far wheel behind it.
 //!
-//! Every persisted timer before `horizon` is either `waiting` here or `taken` by a worker. The writer adds what its
-//! commits armed and takes out what they settled; the pump takes what is due, and refills from the table when it runs
-//! dry. What is listed here may already be settled (a refill reads a snapshot), so a worker checks the row it serves
-//! and [`NearTimers::forget`]s a timer that serves nothing.
+//! Every persisted timer before `horizon` is `waiting` here, `taken` by a worker, or `resting`: taken, and put off in
+//! memory alone until an alarm. The writer adds what its commits armed and takes out what they settled; the pump takes
+//! what is due, and refills from the table when it runs dry. What is listed here may already be settled (a refill reads
+//! a snapshot), so a worker checks the row it serves and [`NearTimers::forget`]s a timer that serves nothing.
+//!
+//! An alarm is a moment at which somebody wants to be woken, known here so that time that is moved stops at it. It is
+//! no row: a crash forgets it, together with why it was set.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -38,17 +41,36 @@ pub struct NearTimers {
 struct State {
     waiting: BTreeSet<Timer>,
     taken: HashSet<Timer>,
+    resting: HashSet<Timer>,
+    alarms: BTreeSet<Alarm>,
     /// All persisted timers strictly before this one are in `waiting` or `taken`.
     horizon: Timer,
     /// Whether what is before the horizon is only just being read.
     is_refilling: bool,
+    /// How many [`Hold`]s there are.
+    held: usize,
 }
+
+/// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
+pub struct Hold(Arc<NearTimers>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.state().held -= 1;
+        self.0.changed.notify_waiters();
+    }
+}
+
+/// When somebody wants to be woken, and who.
+pub type Alarm = (Timestamp, u64);
 
 /// What a pump learns from [`NearTimers::take_due`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The timers that are due now; each stays taken until its row is gone.
     pub timers: Vec<Timer>,
+    /// The alarms that are due now; each stays until it is silenced.
+    pub alarms: Vec<Alarm>,
     /// When to look again, unless woken before.
     pub next: Timestamp,
     /// Whether the table has to be read for more.
@@ -77,8 +99,11 @@ impl NearTimers {
         let state = State {
             waiting: BTreeSet::new(),
             taken: HashSet::new(),
+            resting: HashSet::new(),
+            alarms: BTreeSet::new(),
             horizon: before(Timestamp::ZERO),
             is_refilling: false,
+            held: 0,
         };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
@@ -93,6 +118,7 @@ impl NearTimers {
         let mut news = false;
         for timer in disarmed {
             state.waiting.remove(timer);
+            state.resting.remove(timer);
             news |= state.taken.remove(timer) && state.taken.is_empty();
         }
         for timer in armed {
@@ -124,8 +150,11 @@ impl NearTimers {
         self.fired.fetch_add(timers.len() as u64, Ordering::Relaxed);
         let is_dry = state.is_dry(now);
         let refill_at = state.horizon.due - HORIZON / 2;
-        let next = state.waiting.first().map_or(refill_at, |timer| timer.due.min(refill_at));
-        Due { timers, next, is_dry }
+        let alarms: Vec<_> = state.alarms.iter().take_while(|(at, _)| *at <= now).copied().collect();
+        let alarm = state.alarms.iter().map(|(at, _)| *at).find(|at| *at > now);
+        let next =
+            state.waiting.first().map(|timer| timer.due).into_iter().chain(alarm).fold(refill_at, Timestamp::min);
+        Due { timers, alarms, next, is_dry }
     }
 
     /// Reads the next timers from the table, when [`Due::is_dry`].
@@ -165,7 +194,7 @@ impl NearTimers {
             state.horizon = state.horizon.min(*last);
         }
         for timer in timers {
-            if timer < state.horizon && !state.taken.contains(&timer) {
+            if timer < state.horizon && !state.taken.contains(&timer) && !state.resting.contains(&timer) {
                 state.waiting.insert(timer);
             }
         }
@@ -174,16 +203,18 @@ impl NearTimers {
         Ok(())
     }
 
-    /// When the first timer after `now` is due, as far as memory knows; the table knows the rest.
-    pub fn next_due(&self) -> Option<Timestamp> {
-        self.state().waiting.first().map(|timer| timer.due)
-    }
-
     /// A taken timer that can't be served yet: it fires again.
     pub fn give_back(&self, timer: Timer) {
+        self.give_back_all([timer]);
+    }
+
+    /// The same for many at once.
+    pub fn give_back_all(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
-        if state.taken.remove(&timer) {
-            state.waiting.insert(timer);
+        for timer in timers {
+            if state.taken.remove(&timer) | state.resting.remove(&timer) {
+                state.waiting.insert(timer);
+            }
         }
         drop(state);
         self.changed.notify_waiters();
@@ -192,6 +223,7 @@ impl NearTimers {
     /// A taken timer that serves nothing any more.
     pub fn forget(&self, timer: &Timer) {
         let mut state = self.state();
+        state.resting.remove(timer);
         state.taken.remove(timer);
         let idle = state.taken.is_empty();
         drop(state);
@@ -200,16 +232,66 @@ impl NearTimers {
         }
     }
 
+    /// Taken timers that nobody works on until an alarm: they count as settled meanwhile. Those that were settled for
+    /// good by now are left out.
+    pub fn rest(&self, timers: impl IntoIterator<Item = Timer>) {
+        let mut state = self.state();
+        for timer in timers {
+            if state.taken.remove(&timer) {
+                state.resting.insert(timer);
+            }
+        }
+        let idle = state.taken.is_empty();
+        drop(state);
+        if idle {
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// Resting timers that are worked on again.
+    pub fn rouse(&self, timers: impl IntoIterator<Item = Timer>) {
+        let mut state = self.state();
+        for timer in timers {
+            if state.resting.remove(&timer) {
+                state.taken.insert(timer);
+            }
+        }
+    }
+
+    /// Has the pump told when `alarm` has come; until it is silenced, nothing counts as settled from then on.
+    pub fn set_alarm(&self, alarm: Alarm) {
+        self.state().alarms.insert(alarm);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes an alarm back, rung or not.
+    pub fn silence(&self, alarm: &Alarm) {
+        self.state().alarms.remove(alarm);
+        self.changed.notify_waiters();
+    }
+
+    /// The first alarm after `now`.
+    pub fn next_alarm(&self, now: Timestamp) -> Option<Timestamp> {
+        self.state().alarms.iter().map(|(at, _)| *at).find(|at| *at > now)
+    }
+
     /// How many timers fired since the start.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }
 
+    /// Begins work that belongs to this moment, though no timer stands for it.
+    pub fn hold(self: &Arc<Self>) -> Hold {
+        self.state().held += 1;
+        Hold(Arc::clone(self))
+    }
+
     /// Whether nothing due at `now` waits or is being worked on.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
-        let first_due = state.waiting.first().is_some_and(|timer| timer.due <= now);
-        state.taken.is_empty() && !first_due && state.horizon.due > now && !state.is_refilling
+        let first_due = state.waiting.first().is_some_and(|timer| timer.due <= now)
+            || state.alarms.first().is_some_and(|(at, _)| *at <= now);
+        state.held == 0 && state.taken.is_empty() && !first_due && state.horizon.due > now && !state.is_refilling
     }
 
     /// Resolves at the next change.

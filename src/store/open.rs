@@ -10,10 +10,12 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, DatabaseError, Durability};
 
+use super::bells::Bells;
 use super::content::{Appender, Content};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
+use super::key_changes::KeyChanges;
 use super::near::NearTimers;
 use super::schema::{FORMAT, Table, meta};
 use super::tables::Batch;
@@ -97,7 +99,9 @@ impl Store {
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new());
+        let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
+        let key_changes = Arc::new(KeyChanges::default());
 
         let announced = Announced::default();
         let (to_writer, writer_inbox) = sync_channel(QUEUE);
@@ -105,7 +109,9 @@ impl Store {
         let writer = Writer {
             database: Arc::clone(&database),
             near: Arc::clone(&near),
+            bells: Arc::clone(&bells),
             health: Arc::clone(&health),
+            key_changes: Arc::clone(&key_changes),
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
@@ -121,7 +127,9 @@ impl Store {
             database,
             content,
             near,
+            bells,
             health,
+            key_changes,
             master,
             entropy,
             announced,

@@ -9,8 +9,13 @@ use redb::TableDefinition;
 use crate::base::id::{
     AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
 };
+use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::AccountHint;
+
+use super::row::tls_policy::PolicyType;
 
 /// The format of the whole store. A store of a newer format is refused.
 pub const FORMAT: u32 = 1;
@@ -40,6 +45,8 @@ tables! {
     Meta = "meta";
     /// account → settings and quota limits.
     Accounts = "accounts";
+    /// hint of the account, account → nothing: whose a return path may be.
+    AccountsByHint = "accounts_by_hint";
     /// account, key → API key.
     Keys = "keys";
     /// SHA-256 of the secret → account, key.
@@ -82,6 +89,8 @@ tables! {
     Suppressions = "suppressions";
     /// account, suppression → address in matching form: the list, newest last.
     SuppressionsById = "suppressions_by_id";
+    /// relay, site → how much the relay handed over there on the last day that it did: for relays that warm up.
+    WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the messages that wait.
     Waiting = "waiting";
     /// account, user → somebody who signs in to the panel.
@@ -92,6 +101,12 @@ tables! {
     Sessions = "sessions";
     /// account, user, SHA-256 of the token → nothing: the sessions of a user.
     SessionsByUser = "sessions_by_user";
+    /// digest of a receiving domain → its MTA-STS policy.
+    StsPolicies = "sts_policies";
+    /// day, kind of policy, receiving domain → how TLS sessions went.
+    TlsReports = "tls_reports";
+    /// day → how many rows it has there.
+    TlsReportDays = "tls_report_days";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
     Timers = "timers";
 }
@@ -123,6 +138,11 @@ pub fn owned(account: AccountId, id: &[u8; 16]) -> [u8; 32] {
     key
 }
 
+/// A relay's name, which has no NUL, and a site's.
+pub fn warm_up(relay: &str, site: &str) -> Vec<u8> {
+    [relay.as_bytes(), b"\0", site.as_bytes()].concat()
+}
+
 /// `account` and two identifiers.
 fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 48] {
     let mut key = [0; 48];
@@ -134,6 +154,14 @@ fn owned_pair(account: AccountId, first: &[u8; 16], second: &[u8; 16]) -> [u8; 4
 /// `account` and bytes of any length.
 pub fn named(account: AccountId, name: &[u8]) -> Vec<u8> {
     [account.as_bytes(), name].concat()
+}
+
+/// Key of [`Table::AccountsByHint`].
+pub fn account_of_hint(hint: AccountHint, account: AccountId) -> [u8; 21] {
+    let mut key = [0; 21];
+    key[..5].copy_from_slice(&hint.0);
+    key[5..].copy_from_slice(account.as_bytes());
+    key
 }
 
 /// Key of [`Table::Keys`].
@@ -245,6 +273,22 @@ pub fn idempotency_expiry(expires_at: Timestamp, account: AccountId, hash: &[u8;
     key[8..24].copy_from_slice(account.as_bytes());
     key[24..].copy_from_slice(hash);
     key
+}
+
+/// Key of [`Table::StsPolicies`]: as long as a timer's identifier, which it is too.
+pub fn sts_policy(domain: &DomainName) -> [u8; 16] {
+    let digest = hmac_sha256(b"sts policy", &[domain.as_str().as_bytes()]);
+    digest.first_chunk().copied().unwrap_or_default()
+}
+
+/// Key of [`Table::TlsReports`].
+pub fn tls_report(day: u32, policy_type: PolicyType, domain: &DomainName) -> Vec<u8> {
+    [&day.to_be_bytes()[..], &[policy_type as u8], domain.as_str().as_bytes()].concat()
+}
+
+/// Key of [`Table::TlsReportDays`], and what the keys of its rows begin with.
+pub const fn tls_report_day(day: u32) -> [u8; 4] {
+    day.to_be_bytes()
 }
 
 /// The due time and delivery in a key of [`Table::Parked`].

@@ -10,11 +10,12 @@ use std::ops::ControlFlow;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
+use super::key_changes;
 use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
 use super::timer::Timer;
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 type Opened<'txn> = redb::Table<'txn, &'static [u8], &'static [u8]>;
@@ -26,11 +27,18 @@ pub(super) struct Batch<'txn> {
     opened: [RefCell<Option<Opened<'txn>>>; Table::ALL.len()],
     /// Whether anything was flushed, so that a batch of refusals costs no sync.
     pub(super) dirty: bool,
+    /// The API keys that were written, for [`key_changes`].
+    pub(super) changed_keys: Vec<usize>,
 }
 
 impl<'txn> Batch<'txn> {
     pub(super) fn new(transaction: &'txn WriteTransaction) -> Self {
-        Self { transaction, opened: std::array::from_fn(|_| RefCell::new(None)), dirty: false }
+        Self {
+            transaction,
+            opened: std::array::from_fn(|_| RefCell::new(None)),
+            dirty: false,
+            changed_keys: Vec::new(),
+        }
     }
 
     fn with<T>(
@@ -59,6 +67,7 @@ impl<'txn> Batch<'txn> {
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         self.dirty = true;
+        self.changed_keys.extend(key_changes::changed(table, key));
         self.with(table, |opened| {
             match value {
                 Some(value) => drop(opened.insert(key, value)?),
@@ -86,6 +95,7 @@ pub struct Tables<'batch, 'txn> {
     last_id: Ulid,
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
+    told: Vec<AccountId>,
 }
 
 /// What an operation did beside its rows: for the writer, once it succeeded.
@@ -93,11 +103,20 @@ pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
+    pub(super) told: Vec<AccountId>,
 }
 
 impl<'batch, 'txn> Tables<'batch, 'txn> {
     pub(super) fn new(batch: &'batch mut Batch<'txn>, moment: Moment, last_id: Ulid) -> Self {
-        Self { batch, changes: Changes::new(), moment, last_id, armed: Vec::new(), disarmed: Vec::new() }
+        Self {
+            batch,
+            changes: Changes::new(),
+            moment,
+            last_id,
+            armed: Vec::new(),
+            disarmed: Vec::new(),
+            told: Vec::new(),
+        }
     }
 
     /// Wall time of this operation.
@@ -140,12 +159,17 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         self.disarmed.push(timer);
     }
 
+    /// Has the followers of `account` look again after the commit.
+    pub fn tell(&mut self, account: AccountId) {
+        self.told.push(account);
+    }
+
     /// Flushes the overlay into the shared transaction.
     pub(super) fn flush(self) -> Result<Applied, StoreError> {
         for ((table, key), value) in &self.changes {
             self.batch.put(*table, key, value.as_deref())?;
         }
-        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed })
+        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed, told: self.told })
     }
 }
 

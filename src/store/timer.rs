@@ -28,6 +28,10 @@ pub enum TimerKind {
     EndpointEnd = 8,
     /// Webhook deliveries past their 30 days.
     Deliveries = 9,
+    /// A receiving domain's MTA-STS policy past its time.
+    StsPolicy = 12,
+    /// Counts of TLS sessions past their 30 days.
+    TlsReports = 13,
 }
 
 /// One timer. Timers sort by due time first.
@@ -83,6 +87,8 @@ impl Timer {
             7 => TimerKind::EventLog,
             8 => TimerKind::EndpointEnd,
             9 => TimerKind::Deliveries,
+            12 => TimerKind::StsPolicy,
+            13 => TimerKind::TlsReports,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

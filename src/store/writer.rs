@@ -9,16 +9,18 @@ use std::time::Duration;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
+use super::bells::Bells;
 use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
 use super::job::{Job, Urgency};
+use super::key_changes::KeyChanges;
 use super::near::NearTimers;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
 use crate::base::entropy::{self, Entropy};
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
 /// How many operations share a sync at most: bounds the wait of the first.
@@ -35,7 +37,9 @@ fn patience(batch: &[Box<dyn Job>]) -> Duration {
 pub(super) struct Writer {
     pub(super) database: Arc<Database>,
     pub(super) near: Arc<NearTimers>,
+    pub(super) bells: Arc<Bells>,
     pub(super) health: Arc<Health>,
+    pub(super) key_changes: Arc<KeyChanges>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
@@ -47,6 +51,8 @@ struct Effects {
     /// Without what a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
+    changed_keys: Vec<usize>,
+    told: BTreeSet<AccountId>,
 }
 
 impl Writer {
@@ -60,6 +66,8 @@ impl Writer {
             };
             if let Ok(effects) = &committed {
                 self.near.committed(&effects.armed, &effects.disarmed);
+                self.key_changes.committed(&effects.changed_keys);
+                self.bells.ring(&effects.told);
             }
             for job in batch {
                 job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -80,6 +88,7 @@ impl Writer {
             return Ok(effects);
         }
         batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
+        effects.changed_keys = std::mem::take(&mut batch.changed_keys);
         drop(batch);
         transaction.commit()?;
         Ok(effects)
@@ -100,6 +109,7 @@ impl Writer {
             }
             effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
+            effects.told.extend(applied.told);
         }
         Ok(())
     }

@@ -4,9 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a story that can't go on has failed")]
 
 mod accepting;
+mod crashing;
 mod delivering;
+mod operating;
 mod readme;
+#[expect(unreachable_pub, reason = "it stands as the README shows it")]
 mod readme_verify;
+mod returning;
+mod smtp;
 mod support;
 mod suppressing;
 mod telling;

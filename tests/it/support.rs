@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 
-use reqwest::{Method, Response, StatusCode};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// A running `dev`, killed when it is dropped.
@@ -26,8 +27,12 @@ pub(crate) struct Answer {
 
 impl Answer {
     async fn of(response: Response) -> Self {
+        Self::try_of(response).await.unwrap()
+    }
+
+    async fn try_of(response: Response) -> reqwest::Result<Self> {
         let (status, headers) = (response.status(), response.headers().clone());
-        Self { status, headers, bytes: response.bytes().await.unwrap().to_vec() }
+        Ok(Self { status, headers, bytes: response.bytes().await?.to_vec() })
     }
 
     pub(crate) fn json(&self) -> Value {
@@ -83,6 +88,28 @@ impl Dev {
         self.child.wait().unwrap();
     }
 
+    /// The same, while requests are running.
+    pub(crate) fn kill_now(&self) {
+        kill_process(Pid::from_child(&self.child), Signal::KILL).unwrap();
+    }
+
+    /// Tells it to end, and waits until it has.
+    pub(crate) async fn terminate(mut self) -> ExitStatus {
+        kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
+        tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
+    }
+
+    /// Follows the event log, behind this event where one is named.
+    pub(crate) async fn follow(&self, last: Option<&str>) -> Following {
+        let mut request = self.request(Method::GET, "/v1/events/stream", &[]);
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        Following { response, text: String::new() }
+    }
+
     /// A request with the account's key.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<Value>) -> Answer {
         self.call_with(method, path, body, &[]).await
@@ -96,6 +123,29 @@ impl Dev {
         body: Option<Value>,
         headers: &[(&str, &str)],
     ) -> Answer {
+        Answer::of(self.posted(method, path, body, headers).send().await.unwrap()).await
+    }
+
+    /// The same, where the service may die meanwhile.
+    pub(crate) async fn try_call(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        headers: &[(&str, &str)],
+    ) -> Option<Answer> {
+        Answer::try_of(self.posted(method, path, body, headers).send().await.ok()?).await.ok()
+    }
+
+    fn posted(&self, method: Method, path: &str, body: Option<Value>, headers: &[(&str, &str)]) -> RequestBuilder {
+        let request = self.request(method, path, headers);
+        match body {
+            Some(body) => request.header("content-type", "application/json").body(body.to_string()),
+            None => request,
+        }
+    }
+
+    fn request(&self, method: Method, path: &str, headers: &[(&str, &str)]) -> RequestBuilder {
         let url = format!("{}{path}", self.announcement["url"].as_str().unwrap());
         let mut request = self.client.request(method, url);
         if !headers.iter().any(|(name, _)| *name == "authorization") {
@@ -105,10 +155,7 @@ impl Dev {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
-        if let Some(body) = body {
-            request = request.header("content-type", "application/json").body(body.to_string());
-        }
-        Answer::of(request.send().await.unwrap()).await
+        request
     }
 
     pub(crate) async fn get(&self, path: &str) -> Answer {
@@ -149,6 +196,32 @@ impl Dev {
     /// Moves time, and waits until all that came due is settled.
     pub(crate) async fn advance(&self, seconds: u64) -> Value {
         self.post("/dev/clock", json!({"advance_seconds": seconds})).await.expect(200).json()
+    }
+}
+
+/// A stream of events.
+pub(crate) struct Following {
+    response: Response,
+    text: String,
+}
+
+impl Following {
+    /// The identifier of the next event.
+    pub(crate) async fn id(&mut self) -> String {
+        loop {
+            if let Some((event, rest)) = self.text.split_once("\n\n") {
+                let id = event.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().to_owned();
+                self.text = rest.to_owned();
+                return id;
+            }
+            let chunk = self.response.chunk().await.unwrap().unwrap();
+            self.text.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    }
+
+    /// Reads on until the stream ends, which it must do whole.
+    pub(crate) async fn read_to_end(mut self) {
+        while self.response.chunk().await.unwrap().is_some() {}
     }
 }
 

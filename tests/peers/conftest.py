@@ -17,6 +17,7 @@ from support.hooks import HookReceiver  # noqa: E402
 from support.knot import Knot  # noqa: E402
 from support.pki import Authority  # noqa: E402
 from support.postfix import Policy, Postfix  # noqa: E402
+from support.policy_host import PolicyHost  # noqa: E402
 from support.server import Dev, Serve  # noqa: E402
 from support.sinks import AiosmtpdSink, TolerantSink  # noqa: E402
 
@@ -61,6 +62,24 @@ def knot(workdir):
 
 
 @pytest.fixture
+def signed_knot(workdir):
+    """The same name system, signed from the root down."""
+    knot = Knot(workdir / "signed", signed=True)
+    knot.mail_server("recipient.test", "mx1.recipient.test")
+    knot.publish()
+    yield knot
+    knot.close()
+
+
+@pytest.fixture
+def policy_host(authority):
+    """The MTA-STS policy host of recipient.test."""
+    host = PolicyHost(authority.issue("mta-sts.recipient.test"))
+    yield host
+    host.close()
+
+
+@pytest.fixture
 def policy():
     """The policy service that Postfix asks at RCPT."""
     policy = Policy()
@@ -102,11 +121,11 @@ def hooks(authority):
 
 @pytest.fixture
 def serve(workdir, knot, authority):
-    """Makes `postrider serve` processes: `serve(port=...)`."""
+    """Makes `postrider serve` processes: `serve(port=...)`, with other names than the usual ones as `names`."""
     started = []
 
-    def start(port: int, **sections) -> Serve:
-        started.append(Serve(workdir / f"serve{len(started)}", knot, authority, port, sections))
+    def start(port: int, names: Knot = knot, **sections) -> Serve:
+        started.append(Serve(workdir / f"serve{len(started)}", names, authority, port, sections))
         started[-1].begin()
         return started[-1]
 

@@ -286,3 +286,11 @@ def test_what_is_unusual_but_right_is_accepted(dev):
     ]
     ids = [service.api.accept(message)["id"] for message in messages]
     until("all are captured", lambda: {m["message_id"] for m in service.captured()} == set(ids))
+
+
+def test_what_a_trusted_proxy_forwards_does_not_come_from_this_machine(dev):
+    told = {"X-Forwarded-For": "127.0.0.1"}
+    assert dev().api.request("GET", "/dev/clock", headers=told).status == 200, "no proxy is trusted"
+    trusting = dev(config='hostname = "mail.sender.test"\n[http]\ntrusted_proxies = ["127.0.0.0/8"]\n')
+    assert trusting.api.request("GET", "/dev/clock").status == 200, "the proxy's own machine"
+    assert trusting.api.request("GET", "/dev/clock", headers=told).status == 404

@@ -31,6 +31,7 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("rustls", Only(&["net", "app"]), "TLS"),
     ("tokio-rustls", Only(&["net"]), "TLS over tokio's sockets"),
     ("rustls-native-certs", Only(&["net"]), "the roots that the system trusts"),
+    ("rcgen", Only(&["net"]), "makes the certificate of incoming mail where no other is configured"),
     ("aws-lc-rs", Only(&["base", "mail", "net"]), "seals secrets, signs DKIM, and is what TLS is built on"),
     ("hmac", Only(&["base"]), "webhook signatures and return-path tokens"),
     ("sha2", Only(&["base", "domain", "mail", "engine", "net", "http", "panel", "app"]), "hashes keys and bodies"),
@@ -41,7 +42,7 @@ const CRATES: &[(&str, Place, &str)] = &[
         "MIME, cursors, secrets",
     ),
     ("subtle", Only(&["base", "domain", "engine", "http", "panel"]), "compares secrets in constant time"),
-    ("zeroize", Only(&["base", "domain", "mail", "store", "net", "app"]), "wipes secrets"),
+    ("zeroize", Only(&["base", "domain", "mail", "smtp", "store", "net", "app"]), "wipes secrets"),
     ("argon2", Only(&["engine"]), "hashes the passwords of the panel's users"),
     ("getrandom", Only(&["net"]), "the system's chance; everyone else is handed an `Entropy`"),
     // The store.
@@ -71,7 +72,7 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("proptest", Tests, "laws over many inputs"),
     ("mail-auth", Tests, "checks our DKIM signatures with another's code"),
     ("hickory-server", Tests, "a name server for stories"),
-    ("rcgen", Tests, "certificates for stories"),
+    ("criterion", Tests, "measures the pieces of a request, with their spread"),
     ("tempfile", Tests, "data directories for stories"),
 ];
 

@@ -24,6 +24,11 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "holds an attempt to its time and measures it, in the machine's time like every network deadline",
     ),
     (
+        "src/engine/transfer/worker.rs",
+        Touch::Clock,
+        "paces a lane and keeps its connections in the machine's time, as pacing stays in real time",
+    ),
+    (
         "src/store/gather.rs",
         Touch::Clock,
         "lets a batch wait some milliseconds for company, in the machine's time: no row depends on it",

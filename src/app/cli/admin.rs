@@ -1,23 +1,18 @@
-//! The commands that ask the running daemon: accounts, keys and domains.
-//!
-//! With `--json` they print exactly what the API answered; else a form for people.
+//! The commands about accounts and what they are set up with, keys and domains, and about the queue.
 
-use std::path::PathBuf;
-
-use serde_json::{Map, Value, json};
-use url::form_urlencoded;
+use hyper::Method;
+use serde_json::{Value, json};
 
 use super::args::{
-    AccountArgs, AccountChoice, AccountCommand, DaemonArgs, DomainArgs, DomainCommand, KeyArgs, KeyCommand, PageArgs,
+    AccountArgs, AccountCommand, DomainCommand, KeyCommand, OfAccount, PageArgs, QueueArgs, QueueCommand,
 };
-use super::show::{self, Shape};
-use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
-use crate::app::admin_client::{AdminClient, Ask, Reply};
-use crate::app::config::Config;
-use crate::app::environment::Environment;
+use super::session::{Session, account_id, body, client, listed, object, print};
+use super::show::Shape;
+use super::{Console, Stop};
+use crate::app::admin_client::Ask;
 use crate::app::exit::Exit;
 use crate::app::trouble::Trouble;
-use crate::base::id::{AccountId, DomainId};
+use crate::base::id::DomainId;
 use crate::domain::hostname::DomainName;
 
 /// Rows of a page in a search; the most that the API gives (contract 1).
@@ -26,32 +21,41 @@ const SEARCH_ROWS: u8 = 100;
 /// `postrider account ...`.
 pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let client = client(args.daemon, &console.environment)?;
+    let change = |name: Option<String>, time_zone: Option<String>, per_hour: Option<u64>, per_day: Option<u64>| {
+        body([
+            ("name", name.map(Value::from)),
+            ("time_zone", time_zone.map(Value::from)),
+            ("quota_per_hour", per_hour.map(Value::from)),
+            ("quota_per_day", per_day.map(Value::from)),
+        ])
+    };
     let (reply, shape) = match args.command {
         AccountCommand::Add { name, time_zone, quota_per_hour, quota_per_day } => {
-            let body = body([
-                ("name", Some(json!(name))),
-                ("time_zone", time_zone.map(Value::from)),
-                ("quota_per_hour", quota_per_hour.map(Value::from)),
-                ("quota_per_day", quota_per_day.map(Value::from)),
-            ]);
+            let body = change(Some(name), time_zone, quota_per_hour, quota_per_day);
             (client.ask(Ask::post("add the account", "/v1/accounts", None, Some(body)))?, Shape::Account)
         }
         AccountCommand::List(page) => {
-            (client.ask(Ask::get("list the accounts", listed("/v1/accounts", &page), None))?, Shape::Accounts)
+            (client.ask(Ask::get("list the accounts", listed("/v1/accounts", &page, &[]), None))?, Shape::Accounts)
         }
         AccountCommand::Show { id } => {
             let id = account_id(&id, "show the account")?;
             (client.ask(Ask::get("show the account", format!("/v1/accounts/{id}"), None))?, Shape::Account)
+        }
+        AccountCommand::Set { id, name, time_zone, quota_per_hour, quota_per_day } => {
+            let purpose = "change the account";
+            let path = format!("/v1/accounts/{}", account_id(&id, purpose)?);
+            let body = Some(change(name, time_zone, quota_per_hour, quota_per_day));
+            (client.ask(Ask { purpose, method: Method::PATCH, path, account: None, body })?, Shape::Account)
         }
     };
     print(&reply, shape, json, console)
 }
 
 /// `postrider key ...`.
-pub(super) fn key(args: KeyArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let client = client(args.daemon, &console.environment)?;
-    let account = Some(chosen(args.account, &client)?);
-    let (reply, shape) = match args.command {
+pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    const KEYS: &str = "/v1/keys";
+    let (session, command) = Session::open(args, console)?;
+    let (reply, shape) = match command {
         KeyCommand::Add { name, stream, scopes, expires_at } => {
             let body = body([
                 ("name", Some(json!(name))),
@@ -59,114 +63,78 @@ pub(super) fn key(args: KeyArgs, json: bool, console: &mut Console<'_>) -> Resul
                 ("scopes", scopes.map(Value::from)),
                 ("expires_at", expires_at.map(Value::from)),
             ]);
-            (client.ask(Ask::post("add the key", "/v1/keys", account, Some(body)))?, Shape::NewKey)
+            (session.ask(Method::POST, "add the key", KEYS, Some(body))?, Shape::NewKey)
         }
-        KeyCommand::List(page) => {
-            (client.ask(Ask::get("list the keys", listed("/v1/keys", &page), account))?, Shape::Keys)
+        KeyCommand::List(page) => (session.get("list the keys", listed(KEYS, &page, &[]))?, Shape::Keys),
+        KeyCommand::Show { id } => (session.get("show the key", object(KEYS, &id))?, Shape::Key),
+        KeyCommand::Set { id, name } => {
+            let body = Some(json!({ "name": name }));
+            (session.ask(Method::PATCH, "change the key", object(KEYS, &id), body)?, Shape::Key)
+        }
+        KeyCommand::Remove { id } => {
+            (session.ask(Method::DELETE, "revoke the key", object(KEYS, &id), None)?, Shape::Nothing("Revoked."))
         }
     };
     print(&reply, shape, json, console)
 }
 
 /// `postrider domain ...`.
-pub(super) fn domain(args: DomainArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let client = client(args.daemon, &console.environment)?;
-    let account = chosen(args.account, &client)?;
-    let (reply, shape) = match args.command {
+pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    const DOMAINS: &str = "/v1/domains";
+    let (session, command) = Session::open(args, console)?;
+    let found =
+        |domain: &str, purpose: &str| Ok::<_, Stop>(format!("{DOMAINS}/{}", domain_id(domain, purpose, &session)?));
+    let (reply, shape) = match command {
         DomainCommand::Add { name, stream } => {
             let body = json!({ "name": name, "stream": stream });
-            (client.ask(Ask::post("add the domain", "/v1/domains", Some(account), Some(body)))?, Shape::Domain)
+            (session.ask(Method::POST, "add the domain", DOMAINS, Some(body))?, Shape::Domain)
         }
-        DomainCommand::List(page) => {
-            let path = listed("/v1/domains", &page);
-            (client.ask(Ask::get("list the domains", path, Some(account)))?, Shape::Domains)
-        }
+        DomainCommand::List(page) => (session.get("list the domains", listed(DOMAINS, &page, &[]))?, Shape::Domains),
         DomainCommand::Show { domain } => {
-            let id = domain_id(&domain, "show the domain", account, &client)?;
-            (client.ask(Ask::get("show the domain", format!("/v1/domains/{id}"), Some(account)))?, Shape::Domain)
+            let purpose = "show the domain";
+            (session.get(purpose, found(&domain, purpose)?)?, Shape::Domain)
+        }
+        DomainCommand::Set { domain, stream } => {
+            let (purpose, body) = ("change the domain", json!({ "stream": stream }));
+            (session.ask(Method::PATCH, purpose, found(&domain, purpose)?, Some(body))?, Shape::Domain)
         }
         DomainCommand::Verify { domain } => {
-            let id = domain_id(&domain, "verify the domain", account, &client)?;
-            let path = format!("/v1/domains/{id}/verify");
-            (client.ask(Ask::post("verify the domain", path, Some(account), None))?, Shape::Domain)
+            let purpose = "verify the domain";
+            let path = format!("{}/verify", found(&domain, purpose)?);
+            (session.ask(Method::POST, purpose, path, None)?, Shape::Domain)
+        }
+        DomainCommand::RotateDkim { domain } => {
+            let purpose = "rotate the domain's DKIM keys";
+            let path = format!("{}/rotate-dkim", found(&domain, purpose)?);
+            (session.ask(Method::POST, purpose, path, None)?, Shape::Domain)
+        }
+        DomainCommand::Remove { domain } => {
+            let purpose = "remove the domain";
+            (session.ask(Method::DELETE, purpose, found(&domain, purpose)?, None)?, Shape::Nothing("Removed."))
         }
     };
     print(&reply, shape, json, console)
 }
 
-fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    if json {
-        writeln!(console.out, "{}", reply.text)?;
-    } else {
-        write!(console.out, "{}", show::readable(&reply.value, shape))?;
-    }
-    Ok(Exit::Done)
-}
-
-/// The way to the daemon: by option, by variable, or at the default data directory. A directory goes before a file.
-fn client(args: DaemonArgs, environment: &Environment) -> Result<AdminClient, Stop> {
-    let by_variable = || environment.path(DATA_DIR_VARIABLE);
-    let data_dir = match (args.data_dir, args.config) {
-        (Some(directory), _) => directory,
-        (None, Some(file)) => configured(file, environment)?,
-        (None, None) => match (by_variable(), environment.path(CONFIG_VARIABLE)) {
-            (Some(directory), _) => directory,
-            (None, Some(file)) => configured(file, environment)?,
-            (None, None) => Config::default().data_dir,
-        },
+/// `postrider queue ...`.
+pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let client = client(args.daemon, &console.environment)?;
+    let reply = match args.command {
+        QueueCommand::List => client.ask(Ask::get("list the queue", "/v1/queue", None))?,
     };
-    Ok(AdminClient::new(&data_dir))
-}
-
-fn configured(file: PathBuf, environment: &Environment) -> Result<PathBuf, Stop> {
-    Ok(Config::load(&file, environment).map_err(Trouble::from)?.data_dir)
-}
-
-/// The account that is named, or the only one that there is.
-fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop> {
-    const PURPOSE: &str = "choose the account";
-    if let Some(id) = choice.account {
-        return account_id(&id, PURPOSE);
-    }
-    let page = client.ask(Ask::get(PURPOSE, "/v1/accounts?limit=2", None))?.value;
-    match page["data"].as_array().map_or(&[][..], Vec::as_slice) {
-        [] => Err(Trouble::new(
-            Exit::NotFound,
-            format!("cannot {PURPOSE}"),
-            "there is no account yet",
-            "Make one: postrider account add NAME",
-        )
-        .into()),
-        [only] => account_id(only["id"].as_str().unwrap_or_default(), PURPOSE),
-        [_, _, ..] => Err(Trouble::new(
-            Exit::Usage,
-            format!("cannot {PURPOSE}"),
-            "there are several accounts, and --account names none",
-            "Name one with --account ID; `postrider account list` shows them.",
-        )
-        .into()),
-    }
-}
-
-/// A text that is no identifier is one that does not exist (contract 1).
-fn account_id(text: &str, purpose: &str) -> Result<AccountId, Stop> {
-    let missing = |_| {
-        let why = format!("there is no account {text:?}");
-        Trouble::new(Exit::NotFound, format!("cannot {purpose}"), why, "See `postrider account list`.")
-    };
-    Ok(text.parse().map_err(missing)?)
+    print(&reply, Shape::Queue, json, console)
 }
 
 /// The domain of this identifier or name; a name is looked for in the account's list.
-fn domain_id(text: &str, purpose: &str, account: AccountId, client: &AdminClient) -> Result<DomainId, Stop> {
+fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, Stop> {
     if let Ok(id) = text.parse() {
         return Ok(id);
     }
     let wanted = text.parse::<DomainName>().ok();
     let mut cursor = None;
     loop {
-        let path = listed("/v1/domains", &PageArgs { limit: SEARCH_ROWS, cursor });
-        let page = client.ask(Ask::get(purpose, path, Some(account)))?.value;
+        let path = listed("/v1/domains", &PageArgs { limit: SEARCH_ROWS, cursor }, &[]);
+        let page = session.get(purpose, path)?.value;
         let mut rows = page["data"].as_array().into_iter().flatten();
         let named = |row: &&Value| {
             let name = row["name"].as_str().unwrap_or_default().parse::<DomainName>().ok();
@@ -177,24 +145,9 @@ fn domain_id(text: &str, purpose: &str, account: AccountId, client: &AdminClient
         }
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
-            let why = format!("the account {account} has no domain {text:?}");
+            let why = format!("the account {} has no domain {text:?}", session.account);
             let remedy = "See `postrider domain list`.";
             return Err(Trouble::new(Exit::NotFound, format!("cannot {purpose}"), why, remedy).into());
         }
     }
-}
-
-/// A request's body of the members that are given.
-fn body<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
-    let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Object(given.collect::<Map<_, _>>())
-}
-
-fn listed(path: &str, page: &PageArgs) -> String {
-    let mut query = form_urlencoded::Serializer::new(String::new());
-    query.append_pair("limit", &page.limit.to_string());
-    if let Some(cursor) = &page.cursor {
-        query.append_pair("cursor", cursor);
-    }
-    format!("{path}?{}", query.finish())
 }

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
+use super::users::UserCommand;
 use crate::domain::stream::Stream;
 
 /// The whole command line.
@@ -29,10 +31,28 @@ pub(super) enum Command {
     Account(AccountArgs),
     /// API keys.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Key(KeyArgs),
+    Key(OfAccount<KeyCommand>),
     /// Sending domains.
     #[command(subcommand_required = true, arg_required_else_help = true)]
-    Domain(DomainArgs),
+    Domain(OfAccount<DomainCommand>),
+    /// Webhook endpoints.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Webhook(OfAccount<WebhookCommand>),
+    /// Users of the panel.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    User(OfAccount<UserCommand>),
+    /// Addresses to which nothing is sent.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Suppression(OfAccount<SuppressionCommand>),
+    /// Messages that were accepted.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Message(OfAccount<MessageCommand>),
+    /// The event log.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Event(OfAccount<EventCommand>),
+    /// What waits to be mailed.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Queue(QueueArgs),
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -130,16 +150,49 @@ pub(super) enum AccountCommand {
         /// Its identifier.
         id: String,
     },
+    /// Change what is named of an account.
+    #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+    Set {
+        /// Its identifier.
+        id: String,
+        /// Its name.
+        #[arg(long, group = "change")]
+        name: Option<String>,
+        /// The IANA time zone in which the panel shows times.
+        #[arg(long, value_name = "ZONE", group = "change")]
+        time_zone: Option<String>,
+        /// Messages in an hour.
+        #[arg(long, value_name = "N", group = "change")]
+        quota_per_hour: Option<u64>,
+        /// Messages in a day.
+        #[arg(long, value_name = "N", group = "change")]
+        quota_per_day: Option<u64>,
+    },
 }
 
 #[derive(Debug, Args)]
-pub(super) struct KeyArgs {
+pub(super) struct QueueArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(subcommand)]
+    pub(super) command: QueueCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum QueueCommand {
+    /// List what waits and what is on the wire, by receiving site.
+    List,
+}
+
+/// A command about what one account owns.
+#[derive(Debug, Args)]
+pub(super) struct OfAccount<C: Subcommand> {
     #[command(flatten)]
     pub(super) daemon: DaemonArgs,
     #[command(flatten)]
     pub(super) account: AccountChoice,
     #[command(subcommand)]
-    pub(super) command: KeyCommand,
+    pub(super) command: C,
 }
 
 #[derive(Debug, Subcommand)]
@@ -161,16 +214,24 @@ pub(super) enum KeyCommand {
     },
     /// List the keys.
     List(PageArgs),
-}
-
-#[derive(Debug, Args)]
-pub(super) struct DomainArgs {
-    #[command(flatten)]
-    pub(super) daemon: DaemonArgs,
-    #[command(flatten)]
-    pub(super) account: AccountChoice,
-    #[command(subcommand)]
-    pub(super) command: DomainCommand,
+    /// Show one key, without its secret.
+    Show {
+        /// Its identifier.
+        id: String,
+    },
+    /// Give a key another name.
+    Set {
+        /// Its identifier.
+        id: String,
+        /// Its name.
+        #[arg(long)]
+        name: String,
+    },
+    /// Revoke a key, at once and for good.
+    Remove {
+        /// Its identifier.
+        id: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -190,8 +251,26 @@ pub(super) enum DomainCommand {
         /// Its name or identifier.
         domain: String,
     },
+    /// Put a domain on another stream.
+    Set {
+        /// Its name or identifier.
+        domain: String,
+        /// The stream of its mail.
+        #[arg(long)]
+        stream: Stream,
+    },
     /// Look for its DNS records now.
     Verify {
+        /// Its name or identifier.
+        domain: String,
+    },
+    /// Make new DKIM keys, which sign once their records are seen.
+    RotateDkim {
+        /// Its name or identifier.
+        domain: String,
+    },
+    /// Remove a domain: nothing can be sent from it any more.
+    Remove {
         /// Its name or identifier.
         domain: String,
     },

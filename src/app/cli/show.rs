@@ -13,12 +13,42 @@ pub(super) enum Shape {
     Accounts,
     /// A key that was just made, with its secret.
     NewKey,
+    /// One key.
+    Key,
     /// A page of keys.
     Keys,
     /// One domain, with its records.
     Domain,
     /// A page of domains.
     Domains,
+    /// What waits, by site.
+    Queue,
+    /// A user with a password that was just made.
+    NewUser,
+    /// One user.
+    User,
+    /// A page of users.
+    Users,
+    /// An endpoint with a secret that was just made.
+    NewWebhook,
+    /// One webhook endpoint.
+    Webhook,
+    /// A page of endpoints.
+    Webhooks,
+    /// One event owed to an endpoint.
+    Delivery,
+    /// One suppression.
+    Suppression,
+    /// A page of suppressions.
+    Suppressions,
+    /// One message, with its timeline.
+    Message,
+    /// A page of messages.
+    Messages,
+    /// A page of events.
+    Events,
+    /// An answer without a body: what was done.
+    Nothing(&'static str),
 }
 
 const ACCOUNT: &[&str] = &[
@@ -31,8 +61,50 @@ const ACCOUNT: &[&str] = &[
     "/quota/per_day",
     "/created_at",
 ];
-const KEY: &[&str] = &["/id", "/name", "/stream", "/scopes", "/expires_at", "/created_at", "/key"];
+const NEW_KEY: &[&str] = &["/id", "/name", "/stream", "/scopes", "/expires_at", "/created_at", "/key"];
+const KEY: &[&str] =
+    &["/id", "/name", "/prefix", "/stream", "/scopes", "/created_at", "/last_used_at", "/expires_at", "/revoked_at"];
+const WEBHOOK: &[&str] = &[
+    "/id",
+    "/url",
+    "/events",
+    "/description",
+    "/enabled",
+    "/disabled_at",
+    "/disabled_reason",
+    "/consecutive_failures",
+    "/last_success_at",
+    "/last_failure_at",
+    "/created_at",
+];
+const NEW_USER: &[&str] = &["/id", "/email", "/role", "/password"];
+const USER: &[&str] = &["/id", "/email", "/role", "/disabled", "/totp", "/created_at", "/last_sign_in_at"];
+const NEW_WEBHOOK: &[&str] = &["/id", "/url", "/events", "/description", "/enabled", "/secret"];
+const DELIVERY: &[&str] = &["/id", "/webhook_id", "/event_type", "/status", "/next_attempt_at"];
+const SUPPRESSION: &[&str] =
+    &["/id", "/email", "/reason", "/message_id", "/smtp_code", "/smtp_response", "/note", "/created_at"];
+const MESSAGE: &[&str] = &[
+    "/id",
+    "/message_id_header",
+    "/status",
+    "/status_at",
+    "/stream",
+    "/from",
+    "/to",
+    "/subject",
+    "/size_bytes",
+    "/created_at",
+    "/attempts",
+    "/next_attempt_at",
+    "/relay",
+    "/mx_host",
+    "/smtp_response",
+    "/content_expires_at",
+];
+const TIMELINE: &[&str] = &["/created_at", "/type", "/mx_host", "/smtp_code", "/smtp_response"];
+const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_code", "/smtp_response"];
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
+const QUEUE: &[&str] = &["/site", "/relay", "/waiting", "/in_flight", "/next_at", "/held_until", "/last_answer"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 
 /// The text for people, with a line end.
@@ -40,11 +112,34 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
     match shape {
         Shape::Account => lines(value, ACCOUNT),
         Shape::Accounts => page(value, &["/id", "/name", "/time_zone", "/created_at"]),
-        Shape::NewKey => format!("{}\nThe key is shown this once; keep it in a safe place.\n", lines(value, KEY)),
+        Shape::NewKey => once(value, NEW_KEY, "key"),
+        Shape::Key => lines(value, KEY),
         Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),
         Shape::Domain => domain(value),
+        Shape::Queue => page(value, QUEUE),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
+        Shape::NewUser => once(value, NEW_USER, "password"),
+        Shape::User => lines(value, USER),
+        Shape::Users => page(value, &["/id", "/email", "/role", "/disabled", "/totp", "/last_sign_in_at"]),
+        Shape::NewWebhook => once(value, NEW_WEBHOOK, "secret"),
+        Shape::Webhook => lines(value, WEBHOOK),
+        Shape::Webhooks => page(value, &["/id", "/enabled", "/disabled_at", "/consecutive_failures", "/url"]),
+        Shape::Delivery => lines(value, DELIVERY),
+        Shape::Suppression => lines(value, SUPPRESSION),
+        Shape::Suppressions => page(value, &["/id", "/reason", "/created_at", "/email"]),
+        Shape::Message => {
+            let events = value["events"].as_array().map_or(&[][..], Vec::as_slice);
+            format!("{}\nTimeline:\n\n{}", lines(value, MESSAGE), table(events, TIMELINE))
+        }
+        Shape::Messages => page(value, &["/id", "/created_at", "/status", "/to", "/subject"]),
+        Shape::Events => page(value, EVENT),
+        Shape::Nothing(done) => format!("{done}\n"),
     }
+}
+
+/// An object with a secret that is not shown again.
+fn once(value: &Value, members: &[&str], secret: &str) -> String {
+    format!("{}\nThe {secret} is shown this once; keep it in a safe place.\n", lines(value, members))
 }
 
 /// The facts of a domain, and the records to publish: those that it can't send without are required.

@@ -54,6 +54,17 @@ fn a_line_that_is_no_command_is_a_fault_of_usage() {
         "frobnicate",
         "key list --limit 0",
         "account list --data-dir d --config f",
+        "account set acc_1",
+        "account set acc_1 --quota-per-hour -1",
+        "key set key_1",
+        "domain set example.com --stream bulk",
+        "webhook",
+        "webhook set whk_1",
+        "webhook set whk_1 --enabled perhaps",
+        "webhook set whk_1 --events delivered --all-events",
+        "suppression add",
+        "message show",
+        "event list --limit 101",
         "config check",
     ] {
         let ran = alone(line, &[]);
@@ -163,12 +174,30 @@ fn an_account_is_made_with_what_was_given_and_printed_as_the_api_has_it() {
     let (ran, requests) = asking(&format!("account show {ACCOUNT}"), &[(200, &answer)]);
     assert!(ran.out.starts_with(&format!("id: {ACCOUNT}\nname: Acme\n")), "{ran:?}");
     assert!(requests[0].starts_with(&format!("GET /v1/accounts/{ACCOUNT} ")), "{requests:?}");
-    let (ran, _) = asking("account show acc_x", &[]);
-    assert_eq!(ran.exit, Exit::NotFound);
+    let (ran, requests) =
+        asking(&format!("account set {ACCOUNT} --quota-per-day 9 --name B --json"), &[(200, &answer)]);
+    assert_eq!((ran.exit, ran.out), (Exit::Done, format!("{answer}\n")));
+    assert!(requests[0].starts_with(&format!("PATCH /v1/accounts/{ACCOUNT} ")), "{requests:?}");
+    assert!(requests[0].ends_with("\r\n\r\n{\"name\":\"B\",\"quota_per_day\":9}"), "{requests:?}");
+    for line in ["account show acc_x", "account set acc_x --time-zone UTC"] {
+        assert_eq!(asking(line, &[]).0.exit, Exit::NotFound, "{line}");
+    }
     let (ran, requests) =
         asking("account list --json --limit 2 --cursor a&b", &[(200, "{\"data\":[],\"next_cursor\":null}")]);
     assert_eq!(ran.out, "{\"data\":[],\"next_cursor\":null}\n");
     assert!(requests[0].starts_with("GET /v1/accounts?limit=2&cursor=a%26b "), "{requests:?}");
+}
+
+#[test]
+fn the_queue_is_listed_by_site() {
+    let row = "{\"site\":\"google\",\"relay\":\"direct\",\"waiting\":7,\"in_flight\":1,\"next_at\":null,\
+        \"held_until\":\"2026-11-20T15:04:05.000+00:00\",\"last_answer\":\"421 4.7.28\\nlater\"}";
+    let page = format!("{{\"data\":[{row}],\"next_cursor\":null}}");
+    let (ran, requests) = asking("queue list", &[(200, &page)]);
+    assert!(ran.out.lines().nth(1).unwrap().starts_with("google  direct  7        1"), "{ran:?}");
+    assert!(ran.out.contains("421 4.7.28\\nlater"), "an answer can't begin a line: {ran:?}");
+    assert!(requests[0].starts_with("GET /v1/queue "), "{requests:?}");
+    assert_eq!(asking("queue list --json", &[(200, &page)]).0.out, format!("{page}\n"));
 }
 
 #[test]
@@ -235,4 +264,85 @@ fn the_daemon_is_found_by_option_before_variable_and_by_directory_before_file() 
     }
     drop(daemon.requests());
     assert_eq!(alone("account list", &[("POSTRIDER_DATA_DIR", "/nowhere")]).exit, Exit::Unreachable);
+}
+
+#[test]
+fn each_command_asks_for_one_object_or_list_of_the_account() {
+    let of_account = |line: &str| format!("{line} --account {ACCOUNT}");
+    for (line, head, body) in [
+        ("key show key_1", "GET /v1/keys/key_1 ", ""),
+        ("key set key_1 --name app", "PATCH /v1/keys/key_1 ", "{\"name\":\"app\"}"),
+        ("key remove key_1", "DELETE /v1/keys/key_1 ", ""),
+        ("webhook list --limit 3", "GET /v1/webhooks?limit=3 ", ""),
+        ("webhook add https://a.example/", "POST /v1/webhooks ", "{\"url\":\"https://a.example/\"}"),
+        (
+            "webhook add https://a.example/ --events bounced,failed --description d",
+            "POST /v1/webhooks ",
+            "{\"description\":\"d\",\"events\":[\"bounced\",\"failed\"],\"url\":\"https://a.example/\"}",
+        ),
+        ("webhook show whk_1", "GET /v1/webhooks/whk_1 ", ""),
+        ("webhook set whk_1 --enabled true", "PATCH /v1/webhooks/whk_1 ", "{\"enabled\":true}"),
+        ("webhook set whk_1 --all-events", "PATCH /v1/webhooks/whk_1 ", "{\"events\":null}"),
+        ("webhook rotate-secret whk_1", "POST /v1/webhooks/whk_1/rotate-secret ", ""),
+        ("webhook test whk_1", "POST /v1/webhooks/whk_1/test ", ""),
+        ("webhook remove whk_1", "DELETE /v1/webhooks/whk_1 ", ""),
+        ("suppression add a@b.example", "POST /v1/suppressions ", "{\"email\":\"a@b.example\"}"),
+        ("suppression list --reason bounce --cursor c", "GET /v1/suppressions?limit=50&reason=bounce&cursor=c ", ""),
+        ("suppression show a+x@b.example", "GET /v1/suppressions/a%2Bx%40b.example ", ""),
+        ("suppression remove ../keys", "DELETE /v1/suppressions/..%2Fkeys ", ""),
+        (
+            "message list --to a@b.example --status queued",
+            "GET /v1/messages?limit=50&to=a%40b.example&status=queued ",
+            "",
+        ),
+        ("message show msg_1", "GET /v1/messages/msg_1 ", ""),
+        ("message cancel msg_1", "POST /v1/messages/msg_1/cancel ", ""),
+        ("event list --type bounced --message-id m", "GET /v1/events?limit=50&message_id=m&type=bounced ", ""),
+    ] {
+        let line = of_account(line);
+        let (ran, requests) = asking(&format!("{line} --json"), &[(200, "{\"id\": 1}")]);
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, "{\"id\": 1}\n"), "{line}: {ran:?}");
+        assert!(requests[0].starts_with(head), "{line}: {requests:?}");
+        assert!(requests[0].ends_with(&format!("\r\n\r\n{body}")), "{line}: {requests:?}");
+        assert!(requests[0].contains(&format!("x-postrider-account: {ACCOUNT}\r\n")), "{line}: {requests:?}");
+        let missing = "{\"message\":\"There is nothing.\",\"code\":\"not_found\"}";
+        let (ran, _) = asking(&line, &[(404, missing)]);
+        assert!(ran.exit == Exit::NotFound && ran.out.is_empty() && ran.err.contains("There is nothing."), "{ran:?}");
+    }
+}
+
+#[test]
+fn what_answers_nothing_prints_nothing_for_programs_and_a_word_for_people() {
+    let line = format!("key remove key_1 --account {ACCOUNT}");
+    assert_eq!(asking(&line, &[(204, "")]).0.out, "Revoked.\n");
+    let (ran, _) = asking(&format!("{line} --json"), &[(204, "")]);
+    assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, ""));
+    let domain = format!("{{\"id\":\"{DOMAIN}\",\"name\":\"a.example\",\"records\":[]}}");
+    for (command, head) in [
+        (format!("remove {DOMAIN}"), format!("DELETE /v1/domains/{DOMAIN} ")),
+        (format!("set {DOMAIN} --stream marketing"), format!("PATCH /v1/domains/{DOMAIN} ")),
+        (format!("rotate-dkim {DOMAIN}"), format!("POST /v1/domains/{DOMAIN}/rotate-dkim ")),
+    ] {
+        let (ran, requests) = asking(&format!("domain {command} --account {ACCOUNT}"), &[(200, &domain)]);
+        assert_eq!(ran.exit, Exit::Done, "{command}: {ran:?}");
+        assert!(requests[0].starts_with(&head), "{command}: {requests:?}");
+    }
+}
+
+#[test]
+fn people_see_a_secret_with_a_warning_and_a_message_with_its_timeline() {
+    let account = format!("--account {ACCOUNT}");
+    let made = "{\"id\":\"whk_1\",\"url\":\"https://a.example/\",\"enabled\":true,\"secret\":\"whsec_x\"}";
+    let (ran, _) = asking(&format!("webhook add https://a.example/ {account}"), &[(201, made)]);
+    assert!(
+        ran.out.ends_with("secret: whsec_x\n\nThe secret is shown this once; keep it in a safe place.\n"),
+        "{ran:?}"
+    );
+    let record = "{\"id\":\"msg_1\",\"status\":\"bounced\",\"events\":[{\"created_at\":\"t\",\"type\":\"bounced\",\
+        \"smtp_code\":550,\"smtp_response\":\"550 no\",\"mx_host\":\"mx\"}]}";
+    let (ran, _) = asking(&format!("message show msg_1 {account}"), &[(200, record)]);
+    assert!(ran.out.starts_with("id: msg_1\n") && ran.out.contains("t           bounced  mx       550"), "{ran:?}");
+    let page = "{\"data\":[{\"id\":\"evt_1\",\"type\":\"queued\",\"to\":\"a@b.example\"}],\"next_cursor\":null}";
+    let (ran, _) = asking(&format!("event list {account}"), &[(200, page)]);
+    assert!(ran.out.starts_with("CREATED_AT  TYPE") && ran.out.contains("a@b.example"), "{ran:?}");
 }

@@ -68,7 +68,7 @@ impl Delivery {
 pub struct Dns {
     /// The servers for every look-up; empty means the system's.
     pub servers: Vec<SocketAddr>,
-    /// A file of DNSKEY or DS records to validate from, where they are not the root's.
+    /// A file of DNSKEY or DS records to validate from. Without it nothing is validated, and DANE does not apply.
     pub trust_anchor: Option<PathBuf>,
 }
 

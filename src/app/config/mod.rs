@@ -26,7 +26,7 @@ pub use self::delivery::{Bounces, Delivery, Dns};
 pub use self::fault::{ConfigError, Fault};
 pub use self::http::{Acme, Http, Tls};
 pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
-pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls};
+pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls, WarmUp};
 pub use self::tree::Place;
 
 use self::section::{Notes, Section, parsed, path};
@@ -196,12 +196,6 @@ impl Config {
             .clone()
             .map_or_else(derived, Ok)
             .unwrap_or_else(|_| unreachable!("a domain name is a host"))
-    }
-
-    /// The relay that carries `stream`: the last that names it, so that one may be laid over the default.
-    pub fn relay_for(&self, stream: Stream) -> &Relay {
-        let named = self.relays.iter().rfind(|relay| relay.streams.contains(&stream));
-        named.unwrap_or_else(|| unreachable!("every stream has a relay"))
     }
 
     /// Whether it names this server, which `serve` needs and `dev` does not.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
+use jiff::civil::Date;
 use url::Host;
 
 use super::section::{Section, number, parsed, path, text, unless_empty, word};
@@ -30,6 +31,19 @@ pub struct Relay {
     pub ehlo: Option<DomainName>,
     /// The streams that it carries.
     pub streams: Vec<Stream>,
+    /// How much it may hand over in a day while its addresses are new to receivers.
+    pub warm_up: Option<WarmUp>,
+}
+
+/// The daily cap of a relay for each site, which may grow from a day on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmUp {
+    /// Messages that a site may get on the first day.
+    pub per_day: u32,
+    /// By how much each further day has more than the one before.
+    pub growth_percent: u32,
+    /// The first day, in UTC.
+    pub since: Option<Date>,
 }
 
 /// Where a relay hands mail to.
@@ -111,7 +125,8 @@ impl Relay {
     /// The relay that is there where none is configured.
     pub fn direct() -> Self {
         let streams = Stream::ALL.to_vec();
-        Self { name: "direct".to_owned(), kind: RelayKind::Mx, source: Vec::new(), ehlo: None, streams }
+        let (name, kind) = ("direct".to_owned(), RelayKind::Mx);
+        Self { name, kind, source: Vec::new(), ehlo: None, streams, warm_up: None }
     }
 
     pub(super) fn read(mut section: Section<'_>, credentials: Option<&Path>) -> Self {
@@ -125,9 +140,30 @@ impl Relay {
             source: section.list("source", Vec::new(), source),
             ehlo: section.value("ehlo", None, unless_empty(parsed)),
             streams: section.list("streams", Stream::ALL.to_vec(), parsed),
+            warm_up: WarmUp::read(&mut section),
         };
         section.finish();
         relay
+    }
+}
+
+impl WarmUp {
+    fn read(relay: &mut Section<'_>) -> Option<Self> {
+        if !relay.has("warm_up") {
+            return None;
+        }
+        let mut section = relay.section("warm_up");
+        if !section.has("per_day") {
+            section.missing("per_day", "must say how many messages a site may get on the first day");
+        }
+        let per_day = section.value("per_day", 0, number(1..=1_000_000_000));
+        let growth_percent = section.value("growth_percent", 0, number(0..=1000));
+        let since = section.value("since", None, |node| date(node).map(Some));
+        if growth_percent > 0 && since.is_none() {
+            section.missing("since", "must name the first day where growth_percent is set");
+        }
+        section.finish();
+        Some(Self { per_day, growth_percent, since })
     }
 }
 
@@ -167,7 +203,11 @@ impl Smarthost {
             }
             (None, None) => None,
         };
-        Some(Self { host: host?, port, tls, login })
+        let host = host?;
+        if tls == SmarthostTls::Off && login.is_some() && !is_this_machine(&host) {
+            section.missing("tls", "must not be \"off\" where there is a username: a password is never sent in clear");
+        }
+        Some(Self { host, port, tls, login })
     }
 }
 
@@ -176,6 +216,20 @@ fn name(node: &Node) -> Result<String, String> {
     let fits = (1..=NAME_CHARACTERS_MAX).contains(&text.len())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if fits { Ok(text.to_owned()) } else { Err("must have 1 to 64 letters, digits, `-`, `_` or `.`".to_owned()) }
+}
+
+/// Whether what is said to `host` never leaves this machine.
+fn is_this_machine(host: &Host) -> bool {
+    match host {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    }
+}
+
+fn date(node: &Node) -> Result<Date, String> {
+    let text = text(node)?;
+    text.parse().map_err(|_| format!("`{text}` is not a day, such as \"2026-12-31\""))
 }
 
 fn source(node: &Node) -> Result<IpAddr, String> {

@@ -50,7 +50,8 @@ fn the_example_has_every_key() {
         ("dns", "servers trust_anchor"),
         ("delivery", "port lifetime_hours max_connections mta_sts_port extra_roots shaping_file bounces_file"),
         ("bounces", "host listen"),
-        ("relay", "name kind source ehlo streams host port tls username password_file"),
+        ("relay", "name kind source ehlo streams warm_up host port tls username password_file"),
+        ("relay.warm_up", "per_day growth_percent since"),
         ("webhooks", "extra_roots"),
         ("network", "allow"),
         ("limits", "requests_per_minute body_bytes min_free_bytes"),
@@ -98,6 +99,7 @@ fn every_key_has_its_value() {
         kind = "mx"
         source = ["192.0.2.1", "2001:db8::1"]
         ehlo = "out.example.com"
+        warm_up = { per_day = 50, growth_percent = 25, since = "2026-12-01" }
         [[relay]]
         name = "smarthost"
         kind = "smarthost"
@@ -145,12 +147,14 @@ fn every_key_has_its_value() {
     assert_eq!(config.delivery, delivery);
     assert_eq!(config.bounce_host().as_str(), "bounces.example.com");
     assert_eq!(config.bounces.as_ref().unwrap().listen, ["127.0.0.1:2526".parse().unwrap()]);
-    let direct = config.relay_for(Stream::Transactional);
+    let [direct, relay] = &config.relays[..] else { panic!("{:?}", config.relays) };
+    assert_eq!((&direct.streams[..], &relay.streams[..]), (&Stream::ALL[..], &[Stream::Marketing][..]));
+    let since = direct.warm_up.unwrap().since.unwrap().to_string();
+    assert_eq!((direct.warm_up.unwrap().per_day, since.as_str()), (50, "2026-12-01"));
     assert_eq!(
         (direct.name.as_str(), direct.source.len(), direct.ehlo.as_ref().map(DomainName::as_str)),
         ("direct", 2, Some("out.example.com"))
     );
-    let relay = config.relay_for(Stream::Marketing);
     let RelayKind::Smarthost(smarthost) = &relay.kind else { panic!("{relay:?}") };
     assert_eq!(
         (smarthost.host.to_string(), smarthost.port, smarthost.tls),
@@ -163,7 +167,7 @@ fn every_key_has_its_value() {
     assert_eq!(config.limits, Limits { requests_per_minute: 1, body_bytes: 2, min_free_bytes: 0 });
     assert_eq!(config.quota, QuotaLimits { per_hour: 3, per_day: 4 });
     assert_eq!(config.log, Log { format: LogFormat::Json, level: tracing::Level::DEBUG });
-    assert_eq!(config.unbuilt().len(), 9);
+    assert_eq!(config.unbuilt().len(), 1);
 }
 
 #[test]
@@ -269,6 +273,17 @@ fn every_fault_is_told_with_its_line_and_column() {
             "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h\"\npassword_file = \"f\"",
             "relay.username: must be given where password_file is",
         ),
+        (
+            "[[relay]]\nname = \"a\"\nkind = \"smarthost\"\nhost = \"h\"\ntls = \"off\"\nusername = \"u\"\npassword_file = \"f\"",
+            "relay.tls: must not be \"off\" where there is a username",
+        ),
+        ("[[relay]]\nname = \"a\"\nwarm_up = {}", "relay.warm_up.per_day: must say how many"),
+        ("[[relay]]\nname = \"a\"\nwarm_up = { per_day = 0 }", "relay.warm_up.per_day: must be a whole number"),
+        (
+            "[[relay]]\nname = \"a\"\nwarm_up = { per_day = 1, growth_percent = 1 }",
+            "relay.warm_up.since: must name the first day",
+        ),
+        ("[[relay]]\nname = \"a\"\nwarm_up = { per_day = 1, since = \"1.12.\" }", "`1.12.` is not a day"),
         ("[webhooks]\nextra_roots = true", "line 2, column 15: webhooks.extra_roots: must be a string, in quotes"),
         ("[network]\nallow = [\"loopback\"]", "line 2, column 10: network.allow: `loopback` is not an IP address"),
         (

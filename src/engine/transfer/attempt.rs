@@ -1,6 +1,5 @@
 //! One attempt: the servers of the site one after the other, until one answers for the message.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,18 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::candidates::{Candidate, Question, sources_for};
+use super::held::Held;
 use super::lane::Lane;
-use super::way::Place;
-use crate::domain::event::{AttemptFacts, Bounce};
+use super::pool::Kept;
+use super::queue::Ticket;
+use super::site::Site;
+use crate::base::id::MessageId;
+use crate::domain::event::{AttemptFacts, Bounce, BounceSource};
 use crate::engine::ports::{RouteFailure, Session, Target};
-use crate::smtp::deadlines::Deadlines;
+use crate::smtp::category::Category;
 use crate::smtp::finding;
-use crate::smtp::outcome::{Ending, Envelope, Outcome};
+use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
@@ -24,41 +28,66 @@ const TRIES: usize = 10;
 /// How long one attempt goes on to further servers.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// A connection kept for the next message.
-pub(super) struct Kept {
-    pub(super) target: Target,
-    pub(super) session: Box<dyn Session>,
-}
-
 /// An attempt that has ended.
 pub(super) struct Attempt {
-    pub(super) kept: Option<Kept>,
-    pub(super) end: TransferEnd,
+    pub(super) ended: Ended,
     pub(super) facts: AttemptFacts,
+    pub(super) signal: Signal,
+}
+
+/// How it ended.
+pub(super) enum Ended {
+    /// With this, for the message.
+    With(TransferEnd),
+    /// By a fault of the relay: no attempt was made, and the message is not charged.
+    RelayFault(String),
+}
+
+/// What the site made of it, for its window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    /// It took the message.
+    Took,
+    /// It spoke of the message.
+    Answered,
+    /// It asked for less.
+    Slowed,
+    /// It turned us away, or could not be reached.
+    PushedBack,
+    /// Nothing can be told.
+    Silent,
 }
 
 /// Tries to hand `message` to the site of `lane`.
 pub(super) async fn attempt(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     lane: &Lane,
+    ticket: &Ticket,
     row: &MessageRow,
     message: Vec<u8>,
-    kept: Option<Kept>,
 ) -> Attempt {
     let began = Instant::now();
+    let relay = shared.relays.relay(lane.relay);
     let mut trial = Trial {
         shared,
+        lane,
+        row,
+        held: Held::new(shared, &lane.site, row.to.domain()).await,
+        id: ticket.id(),
         envelope: envelope(row),
         message: Bytes::from(message),
-        facts: AttemptFacts { relay: Some(shared.ways.relay.to_string()), ..AttemptFacts::default() },
-        kept,
+        facts: AttemptFacts { relay: Some(relay.name.to_string()), ..AttemptFacts::default() },
     };
-    let end = trial.run(lane, began).await;
-    if let TransferEnd::Deferred { .. } = &end {
-        tracing::debug!(place = ?lane.place, "deferred");
+    let (ended, signal) = match trial.run(began).await {
+        Ok(verdict) => trial.end(verdict),
+        Err(NoTry::Ended(end)) => (Ended::With(end), Signal::Silent),
+        Err(NoTry::RelayFault(why)) => (Ended::RelayFault(why), Signal::Silent),
+    };
+    if let Ended::With(TransferEnd::Deferred { .. }) = &ended {
+        tracing::debug!(site = ?lane.site, ?signal, "deferred");
     }
     trial.facts.duration_ms = Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
-    Attempt { kept: trial.kept, end, facts: trial.facts }
+    Attempt { ended, facts: trial.facts, signal }
 }
 
 fn envelope(row: &MessageRow) -> Envelope {
@@ -71,26 +100,38 @@ fn envelope(row: &MessageRow) -> Envelope {
 }
 
 struct Trial<'a> {
-    shared: &'a Shared,
+    shared: &'a Arc<Shared>,
+    lane: &'a Lane,
+    row: &'a MessageRow,
+    held: Held<'a>,
+    id: MessageId,
     envelope: Envelope,
     message: Bytes,
     facts: AttemptFacts,
-    kept: Option<Kept>,
+}
+
+/// Why no server's word decides.
+pub(super) enum NoTry {
+    /// The DNS alone does.
+    Ended(TransferEnd),
+    /// The relay can't be used.
+    RelayFault(String),
 }
 
 impl Trial<'_> {
-    async fn run(&mut self, lane: &Lane, began: Instant) -> TransferEnd {
-        if let Some(verdict) = self.over_kept_connection().await {
-            return self.end(lane, verdict);
+    async fn run(&mut self, began: Instant) -> Result<Verdict, NoTry> {
+        let Self { shared, lane, row, id, .. } = *self;
+        let candidates = Question { shared, lane, row, id }.candidates().await?;
+        let targets = candidates.iter().map(|candidate| &candidate.target);
+        if let Some(kept) = self.lane.pool.take(targets, &self.lane.limits, Instant::now())
+            && let Some(verdict) = self.over_kept_connection(kept).await?
+        {
+            return Ok(verdict);
         }
-        let targets = match targets(self.shared, &lane.place).await {
-            Ok(targets) => targets,
-            Err(failure) => return route_failed(&failure),
-        };
         let mut last = None;
-        for target in targets.into_iter().take(TRIES) {
-            let verdict = self.over_new_connection(target).await;
-            let Verdict::NextServer(word) = verdict else { return self.end(lane, verdict) };
+        for candidate in candidates.into_iter().take(TRIES) {
+            let verdict = self.over_new_connection(candidate).await?;
+            let Verdict::NextServer(word) = verdict else { return Ok(verdict) };
             last = Some(match last {
                 Some(before) => LastWord::and_then(before, word),
                 None => word,
@@ -99,56 +140,92 @@ impl Trial<'_> {
                 break;
             }
         }
-        let verdict = last.map_or_else(nowhere, Verdict::from);
-        self.end(lane, verdict)
+        Ok(last.map_or_else(nowhere, Verdict::from))
     }
 
-    /// What the last connection makes of the message; none where it is of no more use.
-    async fn over_kept_connection(&mut self) -> Option<Verdict> {
-        let Kept { target, session } = self.kept.take()?;
-        if !session.is_reusable() {
-            session.quit().await;
-            return None;
-        }
-        match self.send(target, session).await {
+    /// What a kept connection makes of the message; none where it is of no more use.
+    async fn over_kept_connection(&mut self, mut kept: Kept) -> Result<Option<Verdict>, NoTry> {
+        let tls = kept.session.tls().ok().cloned();
+        let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
+        let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.row.stream)) else {
+            kept.leave();
+            return Ok(None);
+        };
+        kept.agreed = agreed;
+        match self.send(kept).await? {
             // Nothing counts as tried: a new connection tells more.
-            Verdict::Reconnect | Verdict::NextServer(_) => None,
-            verdict => Some(verdict),
+            Verdict::Reconnect | Verdict::NextServer(_) => Ok(None),
+            verdict => Ok(Some(verdict)),
         }
     }
 
-    async fn over_new_connection(&mut self, target: Target) -> Verdict {
+    async fn over_new_connection(&mut self, Candidate { mut target, host }: Candidate) -> Result<Verdict, NoTry> {
         self.facts.mx_host = Some(target.host.to_string());
+        self.facts.mx_ip = None;
+        target.tls = match self.held.requirement(host.as_deref()).await {
+            Ok(required) => required,
+            Err(left_out) => return Ok(left_out),
+        };
         self.facts.mx_ip = Some(target.address.ip().to_string());
-        match self.shared.transmit.connect(&target).await {
-            Ok(session) => match self.send(target, session).await {
-                // A fresh connection that is lost before MAIL is a server that can't serve us now.
-                Verdict::Reconnect => nowhere(),
-                verdict => verdict,
-            },
-            Err(outcome) => {
-                self.note(&outcome);
-                judge(&outcome, &self.shared.rules)
+        let wait = self.lane.connection_wait(Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        // Its place may be that of one kept for other servers of the site.
+        if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
+            self.lane.pool.oldest().into_iter().for_each(Kept::leave);
+        }
+        let Some(place) = self.shared.connections.take(self.row.stream, 1).await else { return Ok(nowhere()) };
+        let agreed = self.held.agreement(target.tls.clone());
+        let (target, connected) = self.connect(target).await;
+        self.held.count(&target, &connected);
+        match connected {
+            Ok(session) => {
+                let opened = Instant::now();
+                let kept = Kept { target, session, agreed, place, messages: 0, opened, idle_since: opened };
+                match self.send(kept).await? {
+                    // A fresh connection that is lost before MAIL is a server that can't serve us now.
+                    Verdict::Reconnect => Ok(nowhere()),
+                    verdict => Ok(verdict),
+                }
             }
+            Err(outcome) => self.judge(&outcome),
         }
     }
 
-    async fn send(&mut self, target: Target, mut session: Box<dyn Session>) -> Verdict {
-        self.facts.mx_host = Some(target.host.to_string());
-        self.facts.mx_ip = Some(target.address.ip().to_string());
-        let outcome = session.send(&self.envelope, self.message.clone()).await;
-        self.note(&outcome);
-        let verdict = judge(&outcome, &self.shared.rules);
-        if session.is_reusable() {
-            self.kept = Some(Kept { target, session });
+    /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
+    async fn connect(&self, mut target: Target) -> (Target, Result<Box<dyn Session>, Outcome>) {
+        let others = sources_for(&self.shared.relays.relay(self.lane.relay).sources, target.address.ip(), self.id);
+        let mut connected = self.shared.transmit.connect(&target).await;
+        for other in others.into_iter().skip(1) {
+            let Err(Outcome { ending: Ending::Unusable(why), .. }) = &connected else { break };
+            tracing::error!(why, "another address of the relay is taken in its place");
+            target.source = other;
+            connected = self.shared.transmit.connect(&target).await;
+        }
+        (target, connected)
+    }
+
+    async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
+        self.facts.mx_host = Some(kept.target.host.to_string());
+        self.facts.mx_ip = Some(kept.target.address.ip().to_string());
+        let mut outcome = kept.session.send(&self.envelope, self.message.clone()).await;
+        if let Some(tls) = &mut outcome.tls {
+            // The connection may have been opened under another domain's policy.
+            tls.policy = kept.agreed.required.policy();
+        }
+        kept.messages += 1;
+        kept.idle_since = Instant::now();
+        if kept.session.is_reusable() {
+            self.lane.pool.put(kept);
         } else {
             // QUIT is a courtesy that no message waits for.
-            tokio::spawn(session.quit());
+            kept.leave();
         }
-        verdict
+        self.judge(&outcome)
     }
 
-    fn note(&mut self, outcome: &Outcome) {
+    fn judge(&mut self, outcome: &Outcome) -> Result<Verdict, NoTry> {
         self.facts.tls = outcome.tls.clone();
         if let Some(peer) = outcome.peer {
             self.facts.mx_ip = Some(peer.to_string());
@@ -160,48 +237,79 @@ impl Trial<'_> {
         self.facts.smtp_code = reply.map(|reply| reply.code);
         self.facts.smtp_enhanced_code = reply.and_then(|reply| reply.enhanced()).map(|code| code.to_string());
         self.facts.smtp_response = reply.map(|reply| reply.text());
-    }
-
-    fn end(&self, lane: &Lane, verdict: Verdict) -> TransferEnd {
-        match verdict {
-            Verdict::Delivered => TransferEnd::Delivered,
-            Verdict::Bounced(bounce) | Verdict::NextServer(LastWord::Bounced(bounce)) => TransferEnd::Bounced(bounce),
-            Verdict::Deferred(deferral) | Verdict::NextServer(LastWord::Deferred(deferral)) => {
-                if deferral.scope == Scope::Site {
-                    lane.pushed_back(self.shared.engine.clock.now());
-                }
-                deferred(deferral.why)
+        if let Some(why) = relay_fault(&self.lane.site, outcome) {
+            return Err(NoTry::RelayFault(why));
+        }
+        if let Some(reply) = reply {
+            let actions = self.shared.shaping.actions(self.lane.site.provider(), reply);
+            if !actions.is_empty() {
+                let late = self.lane.shape(actions, self.shared.now(), self.shared.near());
+                self.shared.put_off_until_their_end(late);
             }
-            Verdict::Reconnect => deferred(finding::closed("")),
+        }
+        let host = self.facts.mx_host.as_deref().unwrap_or_default();
+        Ok(judge(outcome, host, &self.shared.rules))
+    }
+
+    fn end(&self, verdict: Verdict) -> (Ended, Signal) {
+        let (end, signal) = match verdict {
+            Verdict::Delivered => (TransferEnd::Delivered, Signal::Took),
+            Verdict::Bounced(bounce) | Verdict::NextServer(LastWord::Bounced(bounce)) => {
+                let is_theirs = bounce.source == BounceSource::Smtp;
+                (TransferEnd::Bounced(bounce), if is_theirs { Signal::Answered } else { Signal::Silent })
+            }
+            Verdict::Deferred(deferral) | Verdict::NextServer(LastWord::Deferred(deferral)) => {
+                let signal = self.signal_of(&deferral);
+                (deferred(deferral.why), signal)
+            }
+            Verdict::Reconnect => (deferred(finding::closed("")), Signal::Silent),
+        };
+        let last = self.facts.smtp_response.clone().or_else(|| match &end {
+            TransferEnd::Deferred { bounce: Some(why), .. } => Some(why.advice.clone()),
+            _ => None,
+        });
+        last.into_iter().for_each(|last| self.lane.heard(last));
+        (Ended::With(end), signal)
+    }
+
+    fn signal_of(&self, deferral: &Deferral) -> Signal {
+        // Greylisting turns away the message, not the pace.
+        let is_policy = self.facts.smtp_enhanced_code.as_ref().is_some_and(|code| code.starts_with("4.7."));
+        let is_greylisted = deferral.why.category == Category::Greylisted.as_str();
+        match deferral.scope {
+            Scope::Site => Signal::PushedBack,
+            Scope::Message if is_policy && !is_greylisted => Signal::Slowed,
+            Scope::Message => Signal::Answered,
         }
     }
 }
 
-/// The servers of a place, in the order to try.
-async fn targets(shared: &Shared, place: &Place) -> Result<Vec<Target>, RouteFailure> {
-    let ways = &shared.ways;
-    let target = |host: Arc<str>, address: SocketAddr| Target {
-        host,
-        address,
-        ehlo: Arc::clone(&ways.ehlo),
-        source: None,
-        deadlines: Deadlines::default(),
-        loop_check: place.loop_check(),
-    };
-    match place {
-        Place::Fixed(address) => Ok(vec![target("localhost".into(), *address)]),
-        Place::Domain(domain) => {
-            let hosts = shared.engine.resolver.mail_hosts(domain).await?;
-            let targets = hosts.into_iter().flat_map(|host| {
-                let name: Arc<str> = host.name.into();
-                host.addresses.into_iter().map(move |ip| (Arc::clone(&name), SocketAddr::new(ip, ways.port)))
-            });
-            Ok(targets.map(|(name, address)| target(name, address)).collect())
+/// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login
+/// and the security that go before every message.
+fn relay_fault(site: &Site, outcome: &Outcome) -> Option<String> {
+    let is_smarthost = matches!(site, Site::Smarthost(_));
+    match (&outcome.ending, outcome.phase) {
+        (Ending::Unusable(why), _) => Some(why.clone()),
+        // 421 is the server's state, not a refusal of ours.
+        (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
+            Some(format!("the smarthost refused the login: {}", reply.text()))
         }
+        // Its words may name the recipient, and this goes to the log.
+        (Ending::Answered(reply), _) if is_smarthost && matches!(reply.code, 530 | 534 | 535 | 538) => {
+            Some(format!("the smarthost takes no mail without another login: {}", reply.code))
+        }
+        (Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. }, _) if is_smarthost => {
+            Some(format!("no secured connection to the smarthost: {why}"))
+        }
+        (Ending::Unreadable(why), Phase::Auth) => Some(format!("no login at the smarthost: {why}")),
+        (Ending::TimedOut | Ending::Closed(_), Phase::StartTls | Phase::Auth) if is_smarthost => {
+            Some(format!("no secured connection to the smarthost: {:?} in {:?}", outcome.ending, outcome.phase))
+        }
+        _ => None,
     }
 }
 
-const fn deferred(why: Bounce) -> TransferEnd {
+pub(super) const fn deferred(why: Bounce) -> TransferEnd {
     TransferEnd::Deferred { bounce: Some(why), not_before: None }
 }
 
@@ -212,7 +320,7 @@ fn nowhere() -> Verdict {
 }
 
 /// What the DNS alone says (contract 6).
-fn route_failed(failure: &RouteFailure) -> TransferEnd {
+pub(super) fn route_failed(failure: &RouteFailure) -> TransferEnd {
     match failure {
         RouteFailure::NoSuchDomain => TransferEnd::Bounced(finding::no_such_domain()),
         RouteFailure::NullMx => TransferEnd::Bounced(finding::null_mx()),

@@ -1,118 +1,120 @@
-//! A lane: the due messages for one place, its window of workers, and whether it is held back.
-//!
-//! The window grows by one with every message that is taken. When the site pushes back it falls to one: while a site
-//! fails, a single worker probes it.
+//! A lane: the due messages of one relay for one site, in memory as timers alone, its window of workers, and whether it
+//! is held back. While it is, its timers rest: nothing is written for what never reached the wire.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use super::Job;
-use super::way::Place;
+use super::pace::Pace;
+use super::pool::Pool;
+use super::queue::{Queue, Ticket};
+use super::relays::Number;
+use super::site::Site;
+use super::window::{Standing, Window};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
+use crate::smtp::shaping::{Action, Limits};
+use crate::store::near::NearTimers;
 
-/// Workers of a fresh lane, and at most.
-const WINDOW_START: usize = 2;
-const WINDOW_MAX: usize = 10;
-/// Jobs that wait in one lane at most.
-const JOBS_MAX: usize = 512;
-/// How long a site is held back after its first, second, ... failure in a row: each time shorter than the delay of a
-/// lone message's retry (contract 6, less 10 %), so that such a message keeps to its own schedule.
-const HOLD_SECS: [u64; 6] = [50, 100, 210, 420, 800, 1600];
-
-/// The due messages for one place.
+/// The due messages of one relay for one site.
 pub(super) struct Lane {
-    pub(super) place: Place,
-    state: Mutex<State>,
+    /// Its name among alarms.
+    pub(super) number: u64,
+    pub(super) relay: Number,
+    pub(super) site: Site,
+    pub(super) limits: Limits,
+    pub(super) pool: Pool,
+    queue: Mutex<Queue>,
     /// Woken when a job was pushed.
     pushed: Notify,
 }
 
-struct State {
-    transactional: VecDeque<Job>,
-    marketing: VecDeque<Job>,
-    workers: usize,
-    /// Workers with a kept connection and nothing to send.
-    waiting: usize,
-    window: usize,
-    failures: usize,
-    held_until: Option<Timestamp>,
-    is_closed: bool,
-}
-
 /// What a worker does next.
+#[derive(Debug)]
 pub(super) enum Next {
     /// Send this.
-    Job(Box<Job>),
-    /// Put this off until the site may be asked again.
-    Held(Box<Job>, Timestamp),
+    Go(Ticket),
+    /// Wait so long: the site takes no more in a minute.
+    Pace(Duration),
     /// Nothing is due.
     Nothing,
     /// Stop: the lane has more workers than its window, or is closed.
     Stop,
 }
 
+/// How the operator sees a lane.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sight {
+    pub(super) in_flight: usize,
+    pub(super) held_until: Option<Timestamp>,
+    pub(super) last_answer: Option<String>,
+}
+
 impl Lane {
-    pub(super) const fn new(place: Place) -> Self {
-        let state = State {
-            transactional: VecDeque::new(),
-            marketing: VecDeque::new(),
-            workers: 0,
-            waiting: 0,
-            window: WINDOW_START,
-            failures: 0,
-            held_until: None,
-            is_closed: false,
-        };
-        Self { place, state: Mutex::new(state), pushed: Notify::const_new() }
+    pub(super) fn new(number: u64, relay: Number, site: Site, limits: Limits, is_shared: bool) -> Self {
+        let (pool, queue) = (Pool::default(), Mutex::new(Queue::new(&limits, is_shared)));
+        Self { number, relay, site, limits, pool, queue, pushed: Notify::const_new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a job, and says whether another worker is to be started for it. Where it says so, that worker is counted
-    /// already.
-    pub(super) fn push(&self, job: Job) -> bool {
+    /// Adds a message, and says whether another worker is to be started for it. Where it says so, that worker is
+    /// counted already. A message whose time ends while the lane is held back comes back with that moment.
+    pub(super) fn push(&self, ticket: Ticket, now: Timestamp, near: &NearTimers) -> Result<bool, Ticket> {
         let mut state = self.state();
-        match job.message.stream {
-            Stream::Transactional => state.transactional.push_back(job),
-            Stream::Marketing => state.marketing.push_back(job),
+        match state.window.standing() {
+            Standing::Held(until) if ticket.give_up_at <= until => return Err(ticket),
+            Standing::Held(_) => near.rest([ticket.timer]),
+            // Without a worker that probes, this one will be the probe.
+            Standing::Probing if state.workers > 0 => near.rest([ticket.timer]),
+            Standing::Probing | Standing::Open => {}
         }
-        let wants_worker = state.wants_worker();
-        if wants_worker {
-            state.workers += 1;
-        }
-        let wake = state.waiting > 0;
+        state.of(ticket.stream).push_back(ticket);
+        let wants_worker = state.hires(now);
+        let wake = !wants_worker && state.waiting > 0;
         drop(state);
         if wake {
             self.pushed.notify_one();
         }
-        wants_worker
+        Ok(wants_worker)
     }
 
-    /// What a worker is to do at `now`. Transactional mail never waits behind marketing mail.
-    pub(super) fn next(&self, now: Timestamp) -> Next {
+    /// What a worker is to do. Transactional mail never waits behind marketing mail.
+    pub(super) fn next(&self, now: Timestamp, instant: Instant, near: &NearTimers) -> Next {
         let mut state = self.state();
-        if state.is_closed || state.workers > state.window {
+        if state.is_closed || state.workers > state.window.connections(now) {
             return Next::Stop;
         }
-        let Some(job) = state.pop() else { return Next::Nothing };
-        match state.held_until {
-            // What is over never needs the wire: it ends now, held back or not.
-            Some(until) if until > now && job.message.give_up_at > now => Next::Held(Box::new(job), until),
-            Some(_) | None => Next::Job(Box::new(job)),
+        if state.takeable(now) == 0 {
+            return Next::Nothing;
         }
+        let wait = state.pace(now, instant);
+        if !wait.is_zero() {
+            return Next::Pace(wait);
+        }
+        state.pop(near).map_or(Next::Nothing, |ticket| {
+            state.count(instant);
+            Next::Go(ticket)
+        })
+    }
+
+    /// A worker has done with a message.
+    pub(super) fn done(&self, stream: Stream) {
+        let mut state = self.state();
+        state.in_flight -= 1;
+        state.marketing_in_flight -= usize::from(stream == Stream::Marketing);
     }
 
     /// Resolves when there may be a job, for a worker that has found none.
-    pub(super) async fn wait(&self) {
+    pub(super) async fn wait(&self, now: Timestamp) {
         {
             let mut state = self.state();
-            if state.is_closed || !state.is_empty() {
+            if state.is_closed || state.takeable(now) > 0 {
                 return;
             }
             state.waiting += 1;
@@ -123,70 +125,160 @@ impl Lane {
     }
 
     /// A worker ends. It says whether another must take its place, because a job came meanwhile.
-    pub(super) fn leave(&self) -> bool {
+    pub(super) fn leave(&self, now: Timestamp) -> Leave {
         let mut state = self.state();
         state.workers -= 1;
-        let again = state.wants_worker();
-        if again {
-            state.workers += 1;
+        if state.hires(now) {
+            return Leave::Stays;
         }
-        let left_behind = !again && state.waiting > 0 && !state.is_empty();
+        let left_behind = state.waiting > 0 && state.takeable(now) > 0;
+        let is_last = state.workers == 0;
         drop(state);
         if left_behind {
             // The call that brought this worker here was meant for whoever can still serve it.
             self.pushed.notify_one();
         }
-        again
+        if is_last { Leave::Last } else { Leave::Goes }
     }
 
-    /// Whether so many jobs wait that another must look again later, so that one site can't fill all memory.
-    pub(super) fn is_full(&self) -> bool {
+    /// Whether the window has room for a worker that nobody asked for yet; it is counted then.
+    pub(super) fn grow(&self, now: Timestamp) -> bool {
+        self.state().hires(now)
+    }
+
+    /// The messages that wait.
+    pub(super) fn len(&self) -> usize {
         let state = self.state();
-        state.transactional.len() + state.marketing.len() >= JOBS_MAX
+        state.transactional.len() + state.marketing.len()
     }
 
-    /// The site answered for a message: it is there, whatever it said.
-    pub(super) fn answered(&self) {
-        let mut state = self.state();
-        state.failures = 0;
-        state.held_until = None;
+    /// How many more connections the window allows beside those in use.
+    pub(super) fn spare(&self, now: Timestamp) -> usize {
+        let state = self.state();
+        state.window.connections(now).saturating_sub(state.in_flight)
     }
 
     /// The site took a message.
-    pub(super) fn succeeded(&self) {
-        let mut state = self.state();
-        state.failures = 0;
-        state.held_until = None;
-        state.window = (state.window + 1).min(WINDOW_MAX);
+    pub(super) fn took(&self, near: &NearTimers) {
+        self.tell(near, Window::took);
     }
 
-    /// Whether the window has room for a worker that nobody asked for yet.
-    pub(super) fn grow(&self) -> bool {
-        let mut state = self.state();
-        let wants_worker = state.wants_worker();
-        if wants_worker {
-            state.workers += 1;
-        }
-        wants_worker
+    /// The site was there, whatever it said.
+    pub(super) fn answered(&self, near: &NearTimers) {
+        self.tell(near, Window::answered);
     }
 
-    /// The site pushed back, or could not be reached.
-    pub(super) fn pushed_back(&self, now: Timestamp) {
+    /// The site asked us to be slower.
+    pub(super) fn slowed(&self, near: &NearTimers) {
+        self.tell(near, Window::slowed);
+    }
+
+    fn tell(&self, near: &NearTimers, what: impl FnOnce(&mut Window)) {
         let mut state = self.state();
-        // Several workers may meet the same failure: it holds the site back once.
-        if state.held_until.is_some_and(|until| until > now) {
-            return;
+        what(&mut state.window);
+        if state.is_resting && state.window.standing() == Standing::Open {
+            state.is_resting = false;
+            near.rouse(state.timers());
         }
-        let hold = HOLD_SECS[state.failures.min(HOLD_SECS.len() - 1)];
-        state.failures += 1;
-        state.window = 1;
-        state.held_until = Some(now + Duration::from_secs(hold));
+    }
+
+    /// The site turned us away, or could not be reached. Messages whose time ends meanwhile come back.
+    #[must_use]
+    pub(super) fn pushed_back(&self, now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+        let mut state = self.state();
+        match state.window.pushed_back(now) {
+            Some(until) => self.rest(&mut state, until, near),
+            None => Vec::new(),
+        }
+    }
+
+    /// Holds the lane back for another reason. Messages whose time ends meanwhile come back.
+    #[must_use]
+    pub(super) fn hold(&self, until: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+        let mut state = self.state();
+        if state.window.hold(until) { self.rest(&mut state, until, near) } else { Vec::new() }
+    }
+
+    fn rest(&self, state: &mut Queue, until: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+        let mut late: Vec<Ticket> = Vec::new();
+        let waiting: [&mut VecDeque<Ticket>; 2] = [&mut state.transactional, &mut state.marketing];
+        for queue in waiting {
+            late.extend(queue.iter().filter(|ticket| ticket.give_up_at <= until));
+            queue.retain(|ticket| ticket.give_up_at > until);
+        }
+        near.rouse(late.iter().map(|ticket| ticket.timer));
+        // Before anything can count as settled, so that time which is moved stops at it.
+        near.set_alarm((until, self.number));
+        if !std::mem::replace(&mut state.is_resting, true) {
+            near.rest(state.timers());
+        }
+        late
+    }
+
+    /// An alarm of the lane rings: the message to probe the site with, whose worker is counted already.
+    pub(super) fn ring(&self, now: Timestamp, near: &NearTimers) -> Option<Ticket> {
+        let mut state = self.state();
+        if state.is_closed || !state.window.rings(now) {
+            return None;
+        }
+        let ticket = state.pop(near)?;
+        state.workers += 1;
+        Some(ticket)
+    }
+
+    /// Does what an answer asked for. Messages whose time ends while the lane is held back come back.
+    #[must_use]
+    pub(super) fn shape(&self, actions: &[Action], now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+        let mut late = Vec::new();
+        for action in actions {
+            match *action {
+                Action::Pause(time) => late.extend(self.hold(now + time, near)),
+                Action::Rate { messages_per_minute, lasts } => {
+                    self.state().slower = Some((Pace::per_minute(messages_per_minute), now + lasts));
+                }
+                Action::Connections { most, lasts } => self.state().window.limit(most, now + lasts),
+            }
+        }
+        late
+    }
+
+    /// How long the next connection has to wait; it is counted.
+    pub(super) fn connection_wait(&self, instant: Instant) -> Duration {
+        let mut state = self.state();
+        let Some(pace) = &mut state.connections else { return Duration::ZERO };
+        let wait = pace.wait(instant);
+        pace.count(instant + wait);
+        wait
+    }
+
+    /// Keeps what the site said last, for the operator.
+    pub(super) fn heard(&self, answer: String) {
+        self.state().last_answer = Some(answer);
+    }
+
+    /// Takes out all that waits.
+    #[must_use]
+    pub(super) fn clear(&self) -> Vec<Ticket> {
+        let mut state = self.state();
+        let mut all: Vec<_> = state.transactional.drain(..).collect();
+        all.extend(state.marketing.drain(..));
+        all
+    }
+
+    pub(super) fn sight(&self, now: Timestamp) -> Sight {
+        let state = self.state();
+        let held_until = match state.window.standing() {
+            Standing::Held(until) => Some(until).filter(|until| *until > now),
+            Standing::Probing | Standing::Open => None,
+        };
+        Sight { in_flight: state.in_flight, held_until, last_answer: state.last_answer.clone() }
     }
 
     /// Whether nothing is known of the lane that is worth keeping.
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         let state = self.state();
-        state.workers == 0 && state.is_empty() && state.held_until.is_none_or(|until| until <= now)
+        let is_held = matches!(state.window.standing(), Standing::Held(until) if until > now);
+        state.workers == 0 && state.transactional.is_empty() && state.marketing.is_empty() && !is_held
     }
 
     /// Lets no worker begin another job.
@@ -196,26 +288,22 @@ impl Lane {
     }
 }
 
+/// What a worker that has ended does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Leave {
+    /// It goes on: there is work again.
+    Stays,
+    /// It goes.
+    Goes,
+    /// It goes, and nobody is left.
+    Last,
+}
+
 /// Counts a waiting worker, whatever ends its wait.
 struct Waiting<'a>(&'a Lane);
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         self.0.state().waiting -= 1;
-    }
-}
-
-impl State {
-    fn is_empty(&self) -> bool {
-        self.transactional.is_empty() && self.marketing.is_empty()
-    }
-
-    fn pop(&mut self) -> Option<Job> {
-        self.transactional.pop_front().or_else(|| self.marketing.pop_front())
-    }
-
-    fn wants_worker(&self) -> bool {
-        let jobs = self.transactional.len() + self.marketing.len();
-        !self.is_closed && self.workers < self.window && jobs > self.waiting
     }
 }

@@ -1,147 +1,318 @@
 //! From a due message to a settled attempt.
 //!
-//! Messages wait in lanes, one for each place that they go to; a lane has a window of workers, each with one kept
-//! connection. A lane whose server turned us away is held back: what waits in it is put off without an attempt.
+//! A due message chooses its relay, finds its site, and waits in the lane of both, in memory as a timer alone. A lane
+//! has a window of workers and its kept connections. A lane whose site turned us away is held back: what waits in it
+//! rests, without an attempt and without a write, until an alarm has one message probe the site.
 
 mod attempt;
+mod candidates;
+mod held;
 mod lane;
+mod listing;
+mod pace;
+mod pool;
+mod queue;
+mod relays;
+mod room;
+mod routes;
+mod settle;
+mod site;
+#[cfg(test)]
+mod stories;
 pub(super) mod way;
+mod window;
 mod worker;
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::Engine;
-use super::backlog::{Backlog, Held};
+use super::backlog::Backlog;
 use super::lease::Leases;
-use super::ports::Transmit;
-use crate::base::id::{AccountId, MessageId};
+use super::ports::{PolicyHosts, Transmit};
+use super::relay::{RelayWay, next_day};
+use super::tls_policy::TlsPolicies;
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
 use crate::smtp::rules::Rules;
+use crate::smtp::shaping::Shaping;
 use crate::store::error::StoreError;
+use crate::store::near::{Alarm, NearTimers};
 use crate::store::read::Read;
-use crate::store::row::message::MessageRow;
+use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use lane::Lane;
-use way::{Place, Ways};
+use queue::Ticket;
+use relays::{Number, Relays};
+use room::Room;
+use routes::{Route, Routes};
+use settle::Unsent;
+use site::Site;
+use way::{InHouse, Ways};
 
 /// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
 const LANES_MAX: usize = 10_000;
 /// What the bodies on the wire may hold together: 256 MiB.
 const BODIES_KIB: u32 = 256 * 1024;
-/// When a message is looked at again whose lane was full.
-const FULL_LANE: Duration = Duration::from_secs(60);
+/// Messages that wait in all lanes, as timers in memory: some 50 MB.
+const QUEUED_MAX: usize = 262_144;
+/// A lane this short takes a message though there are so many, for others fill the memory.
+const SHORT_LANE: usize = 64;
+/// When a message is looked at again for which memory has no room.
+const NO_ROOM: Duration = Duration::from_secs(600);
 /// How long stopping waits for what is on the wire.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A message whose timer has fired.
-pub(super) struct Job {
-    pub(super) timer: Timer,
-    pub(super) message: MessageRow,
-    _held: Held,
-}
-
-impl Job {
-    pub(super) const fn account(&self) -> AccountId {
-        self.timer.account
-    }
-
-    pub(super) const fn id(&self) -> MessageId {
-        MessageId(self.timer.id)
-    }
+/// What the transfers are judged and paced by.
+#[derive(Clone)]
+pub struct Tables {
+    /// What answers mean.
+    pub rules: Arc<Rules>,
+    /// How fast sites are served.
+    pub shaping: Arc<Shaping>,
 }
 
 /// What the workers share.
 pub(super) struct Shared {
-    pub(super) engine: Arc<Engine>,
-    pub(super) transmit: Arc<dyn Transmit>,
-    pub(super) ways: Ways,
-    pub(super) rules: Arc<Rules>,
-    pub(super) leases: Leases,
+    engine: Arc<Engine>,
+    transmit: Arc<dyn Transmit>,
+    relays: Relays,
+    /// The port of receivers' servers.
+    port: u16,
+    in_house: Option<Arc<InHouse>>,
+    rules: Arc<Rules>,
+    shaping: Arc<Shaping>,
+    tls: TlsPolicies,
+    leases: Leases,
     /// Connections to mail servers in all.
-    pub(super) connections: Arc<Semaphore>,
+    connections: Room,
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
-    bodies_kib: Arc<Semaphore>,
+    bodies: Room,
+    backlog: Backlog,
+    /// Messages that wait in lanes.
+    queued: AtomicUsize,
+    stop: watch::Sender<bool>,
     workers: Mutex<JoinSet<()>>,
 }
 
 impl Shared {
-    /// Waits for room for a body of `octets`, and holds it until the permit is dropped.
-    pub(super) async fn body_room(&self, octets: u32) -> Option<OwnedSemaphorePermit> {
-        let kib = (octets / 1024 + 1).min(BODIES_KIB);
-        Arc::clone(&self.bodies_kib).acquire_many_owned(kib).await.ok()
+    pub(super) fn now(&self) -> Timestamp {
+        self.engine.clock.now()
     }
 
-    /// Starts a worker that its lane has counted.
-    fn start_worker(self: &Arc<Self>, lane: Arc<Lane>) {
+    pub(super) fn near(&self) -> &NearTimers {
+        self.engine.store.near()
+    }
+
+    /// Messages have left a lane's queue.
+    pub(super) fn left_queue(&self, count: usize) {
+        self.queued.fetch_sub(count, Ordering::AcqRel);
+    }
+
+    /// Resolves when nothing new is to begin.
+    pub(super) async fn closing(&self) {
+        // An error says that nobody is left to stop us: the process is ending.
+        drop(self.stop.subscribe().wait_for(|stops| *stops).await);
+    }
+
+    /// Starts a worker that its lane has counted, with a message in hand or without.
+    fn start_worker(self: &Arc<Self>, lane: Arc<Lane>, first: Option<Ticket>) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.try_join_next().is_some() {}
-        workers.spawn(worker::run(Arc::clone(self), lane));
+        // Boxed, for a worker may start another.
+        let work: super::ports::BoxFuture<'static, ()> = Box::pin(worker::run(Arc::clone(self), lane, first));
+        workers.spawn(work);
     }
 }
 
 /// All lanes.
 pub(super) struct Transfers {
     shared: Arc<Shared>,
-    lanes: Mutex<HashMap<Place, Arc<Lane>>>,
-    backlog: Backlog,
+    routes: Arc<Routes>,
+    lanes: Mutex<Lanes>,
+}
+
+#[derive(Default)]
+struct Lanes {
+    by_way: HashMap<(Number, Site), Arc<Lane>>,
+    /// The same, by the numbers under which they set alarms.
+    by_number: HashMap<u64, Arc<Lane>>,
+    last_number: u64,
 }
 
 impl Transfers {
     pub(super) fn new(
         engine: Arc<Engine>,
         transmit: Arc<dyn Transmit>,
+        policy_hosts: Arc<dyn PolicyHosts>,
         ways: Ways,
-        rules: Arc<Rules>,
+        tables: Tables,
         backlog: Backlog,
     ) -> Self {
-        let connections = Arc::new(Semaphore::new(engine.settings.max_connections));
-        let leases = engine.leases.clone();
-        let workers = Mutex::default();
-        let bodies_kib = Arc::new(Semaphore::new(BODIES_KIB as usize));
-        let shared = Arc::new(Shared { engine, transmit, ways, rules, leases, connections, bodies_kib, workers });
-        Self { shared, lanes: Mutex::default(), backlog }
+        let routes = Arc::new(Routes::new(Arc::clone(&engine), Arc::clone(&tables.shaping)));
+        let tls = TlsPolicies::new(Arc::clone(&engine), policy_hosts, ways.port);
+        let shared = Shared {
+            transmit,
+            relays: Relays::new(ways.relays),
+            port: ways.port,
+            in_house: ways.in_house,
+            rules: tables.rules,
+            shaping: tables.shaping,
+            tls,
+            leases: engine.leases.clone(),
+            connections: Room::new(u32::try_from(engine.settings.max_connections).unwrap_or(u32::MAX)),
+            bodies: Room::new(BODIES_KIB),
+            backlog,
+            queued: AtomicUsize::new(0),
+            stop: watch::Sender::new(false),
+            workers: Mutex::default(),
+            engine,
+        };
+        Self { shared: Arc::new(shared), routes, lanes: Mutex::default() }
     }
 
-    /// Puts the message of `timer` into its lane.
+    fn lanes(&self) -> MutexGuard<'_, Lanes> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Finds the way of the message of `timer`.
     pub(super) fn take(&self, timer: Timer, snapshot: &Snapshot) -> Result<(), StoreError> {
+        let shared = &self.shared;
         let message = MessageId(timer.id);
         let Some(row) = snapshot.row::<MessageRow>(&schema::message(timer.account, message))? else {
             tracing::error!(%message, "a timer names a message that is not there");
-            self.shared.engine.store.near().forget(&timer);
+            shared.near().forget(&timer);
             return Ok(());
         };
-        let lane = self.lane(self.shared.ways.place_of(&row.to));
-        // In the house nothing is slow, and a virtual clock would never come to the later time.
-        if lane.is_full() && matches!(lane.place, Place::Domain(_)) {
-            let job = Job { timer, message: row, _held: self.backlog.hold() };
-            worker::postpone(&self.shared, job, FULL_LANE);
+        let ticket = Ticket { timer, stream: row.stream, give_up_at: row.give_up_at };
+        // What is over needs no wire: it ends now, held back or not.
+        if row.give_up_at <= shared.now() {
+            shared.settle_unsent(ticket, Unsent::Late);
             return Ok(());
         }
-        let wants_worker = lane.push(Job { timer, message: row, _held: self.backlog.hold() });
-        if wants_worker {
-            self.shared.start_worker(lane);
+        let order = self.order(&ticket, snapshot)?;
+        if let Some(address) = shared.in_house.as_ref().and_then(|route| route(&row.to)) {
+            self.enter(order[0], Site::InHouse(address), ticket);
+            return Ok(());
+        }
+        self.choose(&order, &row, ticket)
+    }
+
+    /// The relays that a message may take, the one of its last attempt first.
+    fn order(&self, ticket: &Ticket, snapshot: &Snapshot) -> Result<Vec<Number>, StoreError> {
+        let relays = &self.shared.relays;
+        let mut order = relays.order(ticket.stream, ticket.id());
+        if order.len() > 1 {
+            let key = schema::message(ticket.account(), ticket.id());
+            let last = snapshot.row::<TransferRow>(&key)?.and_then(|transfer| transfer.last.relay);
+            let last = last.and_then(|name| relays.named(&name));
+            if let Some(at) = order.iter().position(|number| Some(*number) == last) {
+                order[..=at].rotate_right(1);
+            }
+        }
+        Ok(order)
+    }
+
+    /// Has a message enter the lane of the first relay that may take it. Where all are held back it waits with the
+    /// first of them; where all are used up, for the next day.
+    fn choose(&self, order: &[Number], row: &MessageRow, ticket: Ticket) -> Result<(), StoreError> {
+        let (shared, now) = (&self.shared, self.shared.now());
+        let mut fallback = None;
+        for &number in order {
+            let relay = shared.relays.relay(number);
+            let site = match &relay.way {
+                RelayWay::Smarthost(smarthost) => {
+                    Site::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
+                }
+                RelayWay::Mx => match self.routes.get(row.to.domain(), ticket.timer) {
+                    Route::To(site) => site,
+                    Route::Asked => return Ok(()),
+                    Route::Failed(failure) => {
+                        shared.settle_unsent(ticket, Unsent::NoRoute(number, failure));
+                        return Ok(());
+                    }
+                },
+            };
+            if shared.relays.is_used_up(number, &site.name(), now, &shared.engine.store)? {
+                continue;
+            }
+            if shared.relays.held_until(number, now).is_none() {
+                self.enter(number, site, ticket);
+                return Ok(());
+            }
+            fallback.get_or_insert((number, site));
+        }
+        match fallback {
+            Some((number, site)) => self.enter(number, site, ticket),
+            None => shared.put_off(ticket, next_day(now)),
         }
         Ok(())
     }
 
-    fn lane(&self, place: Place) -> Arc<Lane> {
-        let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
-        if lanes.len() >= LANES_MAX && !lanes.contains_key(&place) {
-            let now = self.shared.engine.clock.now();
-            lanes.retain(|_, lane| !lane.is_idle(now));
+    fn enter(&self, relay: Number, site: Site, ticket: Ticket) {
+        let (shared, now) = (&self.shared, self.shared.now());
+        let lane = self.lane(relay, site);
+        if let Some(until) = shared.relays.held_until(relay, now) {
+            shared.put_off_until_their_end(lane.hold(until, shared.near()));
         }
-        Arc::clone(lanes.entry(place.clone()).or_insert_with(|| Arc::new(Lane::new(place))))
+        // In the house nothing is slow, and time that is moved would never come to the later moment.
+        let is_full = shared.queued.load(Ordering::Acquire) >= QUEUED_MAX && lane.len() >= SHORT_LANE;
+        if is_full && !matches!(lane.site, Site::InHouse(_)) {
+            return shared.put_off(ticket, now + NO_ROOM);
+        }
+        // Counted first, for a worker may take it at once.
+        shared.queued.fetch_add(1, Ordering::AcqRel);
+        match lane.push(ticket, now, shared.near()) {
+            Ok(true) => shared.start_worker(lane, None),
+            Ok(false) => {}
+            Err(late) => shared.put_off_until_their_end(vec![late]),
+        }
+    }
+
+    fn lane(&self, relay: Number, site: Site) -> Arc<Lane> {
+        let mut lanes = self.lanes();
+        if let Some(lane) = lanes.by_way.get(&(relay, site.clone())) {
+            return Arc::clone(lane);
+        }
+        if lanes.by_way.len() >= LANES_MAX {
+            let now = self.shared.now();
+            let idle = |lane: &Lane| lane.is_idle(now).then_some(lane.number);
+            let idle: HashSet<u64> = lanes.by_way.values().filter_map(|lane| idle(lane)).collect();
+            lanes.by_way.retain(|_, lane| !idle.contains(&lane.number));
+            lanes.by_number.retain(|number, _| !idle.contains(number));
+        }
+        lanes.last_number += 1;
+        let limits = self.shared.shaping.limits(site.provider());
+        let is_shared = self.shared.relays.relay(relay).streams.len() > 1;
+        let lane = Arc::new(Lane::new(lanes.last_number, relay, site.clone(), limits, is_shared));
+        lanes.by_way.insert((relay, site), Arc::clone(&lane));
+        lanes.by_number.insert(lane.number, Arc::clone(&lane));
+        lane
+    }
+
+    /// An alarm has come: the lane that set it may probe its site.
+    pub(super) fn ring(&self, alarm: Alarm) {
+        let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
+        if let Some(lane) = lane
+            && let Some(probe) = lane.ring(self.shared.now(), self.shared.near())
+        {
+            self.shared.start_worker(lane, Some(probe));
+        }
+        // Only now: until the probe is in hand, nothing may count as settled.
+        self.shared.near().silence(&alarm);
     }
 
     /// Lets nothing new begin; what waits stays in the store.
     pub(super) fn close(&self) {
-        for lane in self.lanes.lock().unwrap_or_else(PoisonError::into_inner).values() {
+        self.shared.stop.send_replace(true);
+        for lane in self.lanes().by_way.values() {
             lane.close();
         }
     }

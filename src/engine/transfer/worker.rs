@@ -1,207 +1,166 @@
-//! A worker of a lane: one kept connection, one message after the other. It goes on to the next message while the
-//! last one's outcome is being committed; its lease lasts until then.
+//! A worker of a lane: one message after the other, over the lane's connections. It goes on to the next message while
+//! the last one's outcome is being committed; its lease lasts until then.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::attempt::{Attempt, Kept, attempt};
-use super::lane::{Lane, Next};
-use super::{Job, Shared};
-use crate::base::entropy;
-use crate::domain::event::{AttemptFacts, BounceSource};
+use tokio::time::Instant;
+
+use super::Shared;
+use super::attempt::{Attempt, Ended, Signal, attempt};
+use super::lane::{Lane, Leave, Next};
+use super::pool::IDLE;
+use super::queue::Ticket;
+use super::settle::{Ready, Unsettled};
+use crate::base::time::Timestamp;
+use crate::domain::event::AttemptFacts;
 use crate::engine::crash::caught;
-use crate::engine::lease::Lease;
-use crate::engine::waiting::Leased;
-use crate::smtp::finding;
-use crate::store::error::{Stop, StoreError};
-use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
-use crate::store::op::suppression;
-use crate::store::read::Read;
-use crate::store::row::message::TransferRow;
-use crate::store::schema;
+use crate::store::content::Unreadable;
+use crate::store::error::StoreError;
+use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::row::message::MessageRow;
 
-/// How long a connection is kept without a message.
-const IDLE: Duration = Duration::from_secs(5);
-/// When a message is looked at again that could not be read.
-const UNREADABLE: Duration = Duration::from_secs(60);
-
-/// Serves `lane` until nothing is due.
-pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>) {
+/// Serves `lane` until nothing is due, `first` the message in hand.
+pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, first: Option<Ticket>) {
+    if let Some(ticket) = first {
+        carry(&shared, &lane, ticket).await;
+    }
     loop {
         serve(&shared, &lane).await;
-        if !lane.leave() {
-            return;
+        // Each worker that goes takes a connection along, and the last one all.
+        match lane.leave(shared.now()) {
+            Leave::Stays => {}
+            Leave::Goes => {
+                lane.pool.oldest().into_iter().for_each(|kept| kept.leave());
+                return;
+            }
+            Leave::Last => {
+                while let Some(kept) = lane.pool.oldest() {
+                    kept.leave();
+                }
+                return;
+            }
         }
     }
 }
 
 async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>) {
-    let Ok(_connection) = Arc::clone(&shared.connections).acquire_owned().await else { return };
-    let mut kept = None;
     loop {
-        match lane.next(shared.engine.clock.now()) {
-            Next::Job(job) => {
-                let (back, end) = transfer(shared, lane, *job, kept.take()).await;
-                kept = back;
-                if matches!(end, Progress::Succeeded) {
-                    lane.succeeded();
-                    if lane.grow() {
-                        shared.start_worker(Arc::clone(lane));
-                    }
+        match lane.next(shared.now(), Instant::now(), shared.near()) {
+            Next::Go(ticket) => carry(shared, lane, ticket).await,
+            Next::Pace(wait) => {
+                tokio::select! {
+                    () = tokio::time::sleep(wait) => {}
+                    () = shared.closing() => {}
                 }
-            }
-            Next::Held(job, until) => {
-                let end = TransferEnd::Postponed { until };
-                settle(shared, *job, None, end, AttemptFacts::default());
             }
             Next::Nothing => {
-                if kept.is_none() || tokio::time::timeout(IDLE, lane.wait()).await.is_err() {
-                    break;
+                if lane.pool.len() == 0 {
+                    return;
+                }
+                tokio::select! {
+                    () = lane.wait(shared.now()) => {}
+                    () = tokio::time::sleep(IDLE) => return,
+                    () = shared.connections.wanted() => return,
                 }
             }
-            Next::Stop => break,
+            Next::Stop => return,
         }
     }
-    if let Some(Kept { session, .. }) = kept {
-        session.quit().await;
+}
+
+/// Brings one message to its outcome, and tells the lane what the site made of it.
+async fn carry(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
+    shared.left_queue(1);
+    let stream = ticket.stream;
+    transfer(shared, lane, ticket).await;
+    lane.done(stream);
+    while lane.grow(shared.now()) {
+        shared.start_worker(Arc::clone(lane), None);
     }
 }
 
-/// Whether the site took a message, for the window.
-enum Progress {
-    Succeeded,
-    Other,
-}
-
-async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, job: Job, kept: Option<Kept>) -> (Option<Kept>, Progress) {
-    let _room = shared.body_room(job.message.size_octets).await;
-    let Some(lease) = shared.leases.take(job.id()) else {
+async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
+    let held = shared.backlog.take().await;
+    let Some(lease) = shared.leases.take(ticket.id()) else {
         // Whoever has it is about to give it back: the last attempt's commit, a cancel or a suppression.
-        shared.engine.store.near().give_back(job.timer);
-        return (kept, Progress::Other);
+        shared.near().give_back(ticket.timer);
+        return;
     };
-    let ready = caught(async { before_the_wire(shared, &job) }).await;
-    match ready.unwrap_or(Err(StoreError::Panicked)) {
-        Ok(Ready::Send(message)) => {
-            let tried = caught(attempt(shared, lane, &job.message, message, kept)).await;
-            let Attempt { kept, end, facts } = tried.unwrap_or_else(|crashed| {
-                tracing::error!(message = %job.id(), %crashed, "an attempt crashed");
-                Attempt { kept: None, end: TransferEnd::Crashed, facts: AttemptFacts::default() }
-            });
-            let progress = match &end {
-                TransferEnd::Delivered => Progress::Succeeded,
-                TransferEnd::Bounced(bounce) if bounce.source == BounceSource::Smtp => {
-                    lane.answered();
-                    Progress::Other
-                }
-                _ => Progress::Other,
-            };
-            settle(shared, job, Some(lease), end, facts);
-            (kept, progress)
-        }
-        Ok(Ready::Settle(end)) => {
-            settle(shared, job, Some(lease), end, AttemptFacts::default());
-            (kept, Progress::Other)
-        }
-        Ok(Ready::Stale) => {
-            shared.engine.store.near().forget(&job.timer);
-            (kept, Progress::Other)
-        }
-        // A damaged row stays damaged; anything else may pass, and is no attempt.
-        Err(error @ (StoreError::Row { .. } | StoreError::Panicked)) => {
-            tracing::error!(message = %job.id(), %error, "a message could not be read");
-            settle(shared, job, Some(lease), TransferEnd::Crashed, AttemptFacts::default());
-            (kept, Progress::Other)
-        }
-        Err(error) => {
-            tracing::error!(message = %job.id(), %error, "a message could not be read now; a minute later again");
-            drop(lease);
-            postpone(shared, job, UNREADABLE);
-            (kept, Progress::Other)
-        }
-    }
-}
-
-enum Ready {
-    /// The signed message.
-    Send(Vec<u8>),
-    /// It ends without an attempt.
-    Settle(TransferEnd),
-    /// The timer serves nothing any more.
-    Stale,
-}
-
-/// What the rows say now that the message is leased: whether there is still something to send.
-fn before_the_wire(shared: &Shared, job: &Job) -> Result<Ready, StoreError> {
-    let engine = &shared.engine;
-    // What is sent now could not be recorded, and would be sent again.
-    if let Some(failure) = engine.store.health().failure() {
-        return Err(failure.clone());
-    }
-    let snapshot = engine.store.snapshot()?;
-    let transfer = snapshot.row::<TransferRow>(&schema::message(job.account(), job.id()))?;
-    if transfer.is_none_or(|transfer| transfer.due != Some(job.timer.due)) {
-        return Ok(Ready::Stale);
-    }
-    if suppression::is_suppressed(&snapshot, job.account(), &job.message.to)? {
-        return Ok(Ready::Settle(TransferEnd::Suppressed));
-    }
-    if engine.clock.now() >= job.message.give_up_at {
-        return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
-    }
-    match engine.store.content().read(job.message.place, job.id()) {
-        Ok(message) => Ok(Ready::Send(message)),
-        Err(crate::store::content::Unreadable::Gone) => Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired()))),
-        Err(crate::store::content::Unreadable::Failed(error)) => Err(error),
-    }
-}
-
-/// Has the message looked at again after `wait`, without an attempt.
-pub(super) fn postpone(shared: &Arc<Shared>, job: Job, wait: Duration) {
-    let until = shared.engine.clock.now() + wait;
-    settle(shared, job, None, TransferEnd::Postponed { until }, AttemptFacts::default());
-}
-
-/// Commits the outcome without waiting for it; the lease lasts until it is committed.
-fn settle(shared: &Arc<Shared>, job: Job, lease: Option<Lease>, end: TransferEnd, facts: AttemptFacts) {
-    let store = &shared.engine.store;
-    let others = others(shared, &job, &end);
-    let op = SettleTransfer {
-        account: job.account(),
-        message: job.id(),
-        due: job.timer.due,
-        end,
-        facts,
-        chance: entropy::bytes(&*shared.engine.entropy),
-        others: others.messages,
+    let unsettled = Unsettled { ticket, held, lease: Some(lease) };
+    let row = match caught(async { shared.look(&ticket) }).await.unwrap_or(Err(StoreError::Panicked)) {
+        Ok(Ready::Send(row)) => row,
+        Ok(Ready::Settle(end)) => return unsettled.settle(shared, end, AttemptFacts::default()),
+        Ok(Ready::Stale) => return shared.near().forget(&ticket.timer),
+        Err(error) => return unsettled.unreadable(shared, error),
     };
-    let leases = (lease, others.leases);
-    let engine = Arc::clone(&shared.engine);
-    let timer = job.timer;
-    store.post(op, move |answer| {
-        if let Err(Stop::Failed(error)) = answer {
-            tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
-            engine.store.near().forget(&timer);
-        }
-        drop((job, leases));
-    });
+    let Some(_room) = shared.bodies.take(row.stream, row.size_octets / 1024 + 1).await else { return };
+    let message = match shared.engine.store.content().read(row.place, ticket.id()) {
+        Ok(message) => message,
+        Err(Unreadable::Gone) => return unsettled.expired(shared),
+        Err(Unreadable::Failed(error)) => return unsettled.unreadable(shared, error),
+    };
+    send(shared, lane, unsettled, *row, message).await;
 }
 
-/// What else waits for the address, where this outcome suppresses it.
-fn others(shared: &Arc<Shared>, job: &Job, end: &TransferEnd) -> Leased {
-    if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
-        return Leased::default();
-    }
-    let (account, address) = (job.account(), job.message.to.clone());
-    let leased = shared.engine.lease_waiting(account, [&address]).unwrap_or_else(|error| {
-        // They end all the same, each before its next attempt.
-        tracing::error!(%error, "what else waits for a suppressed address could not be looked up");
-        Leased::default()
+async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row: MessageRow, message: Vec<u8>) {
+    let (ticket, site) = (unsettled.ticket, lane.site.name());
+    let share = match shared.relays.share(lane.relay, &site, shared.now(), &shared.engine.store) {
+        Ok(Some(share)) => share,
+        // The day's cap is used up: whatever else waits here goes elsewhere too.
+        Ok(None) => {
+            drop(unsettled);
+            return reroute(shared, lane, ticket);
+        }
+        Err(error) => return unsettled.unreadable(shared, error),
+    };
+    let tried = caught(attempt(shared, lane, &ticket, &row, message)).await;
+    let Attempt { ended, facts, signal } = tried.unwrap_or_else(|crashed| {
+        tracing::error!(message = %ticket.id(), %crashed, "an attempt crashed");
+        Attempt { ended: Ended::With(TransferEnd::Crashed), facts: AttemptFacts::default(), signal: Signal::Silent }
     });
-    if leased.is_full {
-        let engine = Arc::clone(&shared.engine);
-        // Its operations come to the writer behind the one that suppresses.
-        tokio::spawn(async move { engine.end_waiting(account, &[address]).await });
+    match ended {
+        Ended::With(end) => {
+            if signal != Signal::Silent {
+                shared.relays.works(lane.relay);
+            }
+            if matches!(end, TransferEnd::Delivered)
+                && let Some(count) = share.used()
+            {
+                shared.engine.store.post(count, drop);
+            }
+            obey(shared, lane, signal);
+            let others = shared.others(&ticket, &row.to, &end);
+            unsettled.settle_with(shared, end, facts, others);
+        }
+        Ended::RelayFault(why) => {
+            let until = shared.relays.failed(lane.relay, shared.now(), &why);
+            lane.heard(why);
+            hold(shared, lane, until);
+            drop(unsettled);
+            reroute(shared, lane, ticket);
+        }
     }
-    leased
+}
+
+/// Tells the lane what the site made of the message.
+fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
+    let near = shared.near();
+    match signal {
+        Signal::Took => lane.took(near),
+        Signal::Answered | Signal::Silent => lane.answered(near),
+        Signal::Slowed => lane.slowed(near),
+        Signal::PushedBack => shared.put_off_until_their_end(lane.pushed_back(shared.now(), near)),
+    }
+}
+
+/// Holds the lane back until its relay may be tried again.
+fn hold(shared: &Arc<Shared>, lane: &Lane, until: Timestamp) {
+    shared.put_off_until_their_end(lane.hold(until, shared.near()));
+}
+
+/// Has this message, and all that wait in the lane, look for their way anew.
+fn reroute(shared: &Arc<Shared>, lane: &Lane, ticket: Ticket) {
+    let waiting = lane.clear();
+    shared.left_queue(waiting.len());
+    shared.near().give_back_all(waiting.iter().chain([&ticket]).map(|ticket| ticket.timer));
 }

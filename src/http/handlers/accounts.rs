@@ -2,12 +2,13 @@
 
 use hyper::StatusCode;
 
-use super::id;
 use super::listing::Listing;
+use super::{id, not_there};
 use crate::base::id::AccountId;
 use crate::domain::account::QuotaLimits;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
+use crate::engine::accounts::AccountChange;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -51,5 +52,23 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
 pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let account = api.engine.account(id(&call)?)?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account)))
+}
+
+/// `PATCH /v1/accounts/{id}`. Members that are not given stay.
+pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let id: AccountId = id(&call)?;
+    // An account that is not there is a 404 whatever the body says.
+    api.engine.account(id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
+    let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
+    let quota_per_hour = count(&mut fields, "quota_per_hour");
+    let quota_per_day = count(&mut fields, "quota_per_day");
+    fields.finish();
+    let change = AccountChange { name, time_zone, quota_per_hour, quota_per_day, ..AccountChange::default() };
+    let change = violations.or(|| Some(change))?;
+    let account = api.engine.change_account(id, change).await.map_err(not_there)?;
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account)))
 }

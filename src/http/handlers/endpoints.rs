@@ -111,6 +111,8 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 /// `GET /v1/webhooks/{id}/deliveries`.
 pub(in crate::http) async fn deliveries(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
+    // An endpoint that is not there is a 404 whatever the query says.
+    api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let listing = Listing::plain(&call, format!("deliveries of {id}"), account)?;
     let Page { rows, next } = api.engine.deliveries(account, id, listing.page)?.ok_or(ApiError::NotFound)?;
     listing.answer_of(rows.iter().map(DeliveryView::new), next)

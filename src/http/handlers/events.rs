@@ -1,14 +1,24 @@
-//! `GET /v1/events` (spec 4.3).
+//! The event log: `GET /v1/events` (spec 4.3) and `GET /v1/events/stream` (contract 4).
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
 
 use super::listing::Listing;
+use crate::base::id::EventId;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::events::EventFilter;
+use crate::engine::follow::FollowRefusal;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
+use crate::http::event_stream::EventStream;
 use crate::http::route::Call;
 use crate::http::state::Api;
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Tells nginx and its like to pass on each event as it comes.
+const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// `GET /v1/events`.
 pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
@@ -25,4 +35,48 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     };
     let Page { rows, next } = api.engine.events(account, EventFilter { message, kind }, listing.page)?;
     Ok(listing.answer(&rows, next))
+}
+
+/// `GET /v1/events/stream`. The `Last-Event-ID` of the answer is where it begins, for a program that is cut off before
+/// its first event.
+pub(in crate::http) async fn stream(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    let query = call.query(&["type", "message_id", "last_event_id"], &mut violations);
+    let kind = query.parsed("type", &mut violations);
+    let filter = match query.get("message_id").map(str::parse) {
+        Some(Ok(message)) => Some(EventFilter { message: Some(message), kind }),
+        // As unknown as any other: no event will fit.
+        Some(Err(_)) => None,
+        None => Some(EventFilter { message: None, kind }),
+    };
+    let given = last_event_id(&call, &mut violations);
+    // The header is the newer one: it comes with a reconnection to an address that named the first.
+    let after = query.parsed("last_event_id", &mut violations);
+    let after: Option<EventId> = violations.or(|| Some(given.or(after)))?;
+    let follower = api.engine.follow(&call.caller, filter, after).map_err(refused)?;
+    let place = follower.place();
+    let answer = Answer::stream(StatusCode::OK, "text/event-stream", Box::pin(EventStream::new(follower)));
+    let answer = answer.with_header(ACCEL_BUFFERING, "no");
+    Ok(match place {
+        Some(place) => answer.with_header(LAST_EVENT_ID, &place.to_string()),
+        None => answer,
+    })
+}
+
+/// The header's identifier, where there is one.
+fn last_event_id(call: &Call<Caller>, violations: &mut Violations) -> Option<EventId> {
+    let mut given = call.headers.get_all(&LAST_EVENT_ID).iter();
+    let text = given.next()?.to_str().unwrap_or("");
+    if given.next().is_some() {
+        violations.add("Last-Event-ID", "is given more than once");
+    }
+    violations.check("Last-Event-ID", text.parse())
+}
+
+fn refused(refusal: FollowRefusal) -> ApiError {
+    match refusal {
+        FollowRefusal::Full => ApiError::Overloaded,
+        FollowRefusal::Ending => ApiError::ShuttingDown,
+        FollowRefusal::Failed(error) => error.into(),
+    }
 }

@@ -33,7 +33,8 @@ use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
+/// Characters of an Idempotency-Key.
+pub(in crate::http) const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
 const IDEMPOTENT_REPLAY: HeaderName = HeaderName::from_static("idempotent-replay");
 const QUOTA_WINDOW: HeaderName = HeaderName::from_static("x-service-quota-window");
 const QUOTA_LIMIT: HeaderName = HeaderName::from_static("x-service-quota-limit");
@@ -143,11 +144,11 @@ fn quota_exceeded(api: &Api, caller: &Caller, exhausted: QuotaExhausted) -> Resu
     Ok(with_quota(error.answer(), &quota))
 }
 
-/// Why an address is suppressed, in one word.
+/// Why an address is suppressed, and since when.
 fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
     let key = schema::named(caller.account, match_key.as_bytes());
     let row: Option<SuppressionRow> = api.engine.store.snapshot()?.row(&key)?;
-    Ok(row.map_or("listed", |row| row.reason.as_str()).to_owned())
+    Ok(row.map_or_else(|| "listed".to_owned(), |row| format!("{} since {}", row.reason.as_str(), row.created_at)))
 }
 
 fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {

@@ -10,9 +10,11 @@ pub(super) mod keys;
 mod listing;
 pub(super) mod me;
 pub(crate) mod messages;
+pub(super) mod queue;
 pub(crate) mod settings;
 mod suppression_list;
 pub(super) mod suppressions;
+pub(super) mod unsubscribe;
 pub(super) mod users;
 
 use std::str::FromStr;
@@ -26,7 +28,7 @@ use crate::store::error::Stop;
 use crate::store::op::NotThere;
 
 /// Characters of a name or a description that an account gives.
-const LABEL_CHARACTERS: usize = 255;
+pub(super) const LABEL_CHARACTERS: usize = 255;
 
 /// The identifier in the path. One that is malformed is as unknown as any other (contract 1).
 fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {

@@ -8,7 +8,7 @@ use crate::domain::account::{InvalidRetentionDays, RetentionDays};
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
-use crate::engine::accounts::SettingsChange;
+use crate::engine::accounts::AccountChange;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
@@ -24,16 +24,16 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 /// `PATCH /v1/settings`. Members that are not given stay.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let change = read(&call)?;
-    let account = api.engine.change_settings(call.caller.account, change).await.map_err(not_there)?;
+    let account = api.engine.change_account(call.caller.account, change).await.map_err(not_there)?;
     Ok(Answer::json(StatusCode::OK, &SettingsView::new(&account)))
 }
 
-fn read(call: &Call<Caller>) -> Result<SettingsChange, ApiError> {
+fn read(call: &Call<Caller>) -> Result<AccountChange, ApiError> {
     change_of(call.json()?)
 }
 
 /// The change that the members of `object` ask for; the panel's form is checked by it too.
-pub(crate) fn change_of(object: Map<String, Value>) -> Result<SettingsChange, ApiError> {
+pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
     let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
@@ -44,5 +44,7 @@ pub(crate) fn change_of(object: Map<String, Value>) -> Result<SettingsChange, Ap
     });
     let hosted_unsubscribe = fields.boolean("hosted_unsubscribe");
     fields.finish();
-    Ok(violations.or(|| Some(SettingsChange { name, time_zone, content_retention_days, hosted_unsubscribe }))?)
+    let change =
+        AccountChange { name, time_zone, content_retention_days, hosted_unsubscribe, ..AccountChange::default() };
+    Ok(violations.or(|| Some(change))?)
 }

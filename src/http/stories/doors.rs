@@ -38,7 +38,8 @@ fn pair() -> (ServerConfig, ClientConfig) {
     let provider = || Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let server = ServerConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
-    let server = server.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    let mut server = server.with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key).unwrap();
+    server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let mut roots = RootCertStore::empty();
     roots.add(made.cert.der().clone()).unwrap();
     let client = ClientConfig::builder_with_provider(provider()).with_safe_default_protocol_versions().unwrap();
@@ -130,4 +131,17 @@ async fn the_end_does_not_wait_longer_than_its_grace() {
     toy.entered.notified().await;
     assert!(!server.shutdown(Duration::from_millis(20)).await);
     assert!(running.is_closed().await);
+}
+
+#[tokio::test]
+async fn a_trusted_proxys_client_is_not_on_this_machine_and_nobody_else_is_believed() {
+    let told = "X-Forwarded-For: 127.0.0.1\r\n";
+    let (_server, mut client) = connected().await;
+    assert_eq!(client.ask("GET /dev/mail", "", told, "").await.status, 200, "no proxy is trusted");
+    let limits = HttpLimits { proxies: Arc::new(["127.0.0.0/8".parse().unwrap()]), ..HttpLimits::default() };
+    let (_server, address) = listening(limits, ServiceLimits::default()).await;
+    let mut client = Client::open(address).await;
+    assert_eq!(client.ask("GET /dev/mail", "", told, "").await.status, 401);
+    assert_eq!(client.ask("GET /dev/mail", "all", told, "").await.status, 404);
+    assert_eq!(client.get("/dev/mail", "").await.status, 200, "the proxy's own machine");
 }

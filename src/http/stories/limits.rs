@@ -52,7 +52,9 @@ async fn a_body_in_many_pieces_is_put_together() {
 async fn a_slow_body_is_408_and_its_connection_closes() {
     let body = BodyLimits { grace: SHORT, ..BodyLimits::default() };
     let (_server, mut client) = with(HttpLimits::default(), ServiceLimits { body, ..ServiceLimits::default() }).await;
-    client.write("POST /v1/messages HTTP/1.1\r\nAuthorization: Bearer all\r\nContent-Length: 9\r\n\r\n{").await;
+    client
+        .write("POST /v1/messages HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer all\r\nContent-Length: 9\r\n\r\n{")
+        .await;
     let reply = client.read().await;
     assert_eq!((reply.status, reply.code().as_str()), (408, "request_timeout"));
     assert!(client.is_closed().await);
@@ -112,4 +114,32 @@ async fn at_the_cap_a_connection_waits_until_another_ends() {
     }
     drop(first);
     assert_eq!(asked.await.status, 200);
+}
+
+#[tokio::test]
+async fn beyond_its_share_an_address_is_turned_away_and_this_machine_has_no_share() {
+    let limits = HttpLimits { connections_each: 2, ..HttpLimits::default() };
+    let (_server, address) =
+        listening(HttpLimits { uncounted: Vec::new(), ..limits.clone() }, ServiceLimits::default()).await;
+    let (mut first, mut second) = (Client::open(address).await, Client::open(address).await);
+    assert_eq!(first.get("/healthz", "").await.status, 200);
+    assert_eq!(second.get("/healthz", "").await.status, 200);
+    assert!(Client::open(address).await.is_closed().await);
+    assert_eq!(first.get("/healthz", "").await.status, 200);
+    // A place that is given back is there again, though not before the server has seen the end.
+    drop(second);
+    let mut third = Client::open(address).await;
+    third.write("GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").await;
+    while !third.fill().await {
+        third = Client::open(address).await;
+        let _turned_away = third.stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: test\r\n\r\n").await;
+    }
+
+    let (_server, address) = listening(limits, ServiceLimits::default()).await;
+    let mut clients = Vec::new();
+    for _ in 0..3 {
+        let mut client = Client::open(address).await;
+        assert_eq!(client.get("/healthz", "").await.status, 200);
+        clients.push(client);
+    }
 }

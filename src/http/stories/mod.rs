@@ -4,7 +4,9 @@
 mod api;
 mod checks;
 mod doors;
+mod http2;
 mod limits;
+mod smuggling;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;

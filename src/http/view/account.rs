@@ -4,11 +4,13 @@ use serde::Serialize;
 
 use crate::base::id::{self, AccountId, KeyId};
 use crate::base::time::{Timestamp, iso};
-use crate::domain::account::Account;
+use crate::domain::account::{Account, RetentionDays};
 use crate::domain::api_key::{ApiKey, Scope};
 use crate::domain::limits;
 use crate::domain::stream::Stream;
 use crate::engine::settings::Settings;
+use crate::http::openapi::schema::Schema;
+use crate::http::openapi::shape::describe;
 use crate::machine::quota::QuotaView;
 use crate::machine::rate::RateView;
 use crate::store::op::event::ENDPOINTS_MAX;
@@ -194,5 +196,90 @@ impl<'a> MeView<'a> {
             },
             version: env!("CARGO_PKG_VERSION"),
         }
+    }
+}
+
+describe! {
+    SettingsView<'_> as "Settings", "The account's settings."
+    {
+        name: "The account's name." => |schema| schema.example("Example Ltd"),
+        time_zone: "The IANA zone in which the panel shows times." => |schema| schema.example("Europe/Vienna"),
+        content_retention_days: "Days for which a new message's content is kept."
+            => |schema| schema.within(1, RetentionDays::MAX.into()).example(30),
+        hosted_unsubscribe: "Whether messages without an unsubscribe URL of their own get the hosted one."
+            => |schema| schema.example(false),
+    }
+}
+
+describe! {
+    KeyView<'_> as "ApiKey", "An API key. Revoked keys stay listed."
+    {
+        id: "Its identifier.",
+        name: "The name that its owner gave it." => |schema| schema.example("web shop"),
+        prefix: "The first 16 characters of its secret."
+            => |schema| schema.pattern("^pr_live_[0-9A-Za-z]{8}$").example("pr_live_4mZ7Qq2T"),
+        stream: "The only stream on which it may send; null where it is not limited." => |schema| schema.example(()),
+        scopes: "What it may do.",
+        created_at: "When it was made.",
+        last_used_at: "When it was last used, to within 60 seconds.",
+        expires_at: "When it ceases to be valid." => |schema| schema.example(()),
+        revoked_at: "When it was revoked." => |schema| schema.example(()),
+    }
+    whole "NewApiKey", "An API key as it was made, with its secret: this once."
+    {
+        key: "The secret."
+            => |_| Schema::string()
+                .pattern("^pr_live_[0-9A-Za-z]{43}$")
+                .example("pr_live_4mZ7Qq2TbXc0Vn5sLk9JhGf3DdSa8PoIuYtReWqMxNz"),
+    }
+}
+
+describe! {
+    MeView<'_> as "Me", "The account, the key that asks, and what both may still do."
+    {
+        id: "The account's identifier.",
+        name: "The account's name." => |schema| schema.example("Example Ltd"),
+        time_zone: "The IANA zone in which the panel shows times." => |schema| schema.example("Europe/Vienna"),
+        content_retention_days: "Days for which a new message's content is kept." => |schema| schema.example(30),
+        key: "The key that asks.",
+        quota: "The account's quota, which all of its keys share.",
+        rate_limit: "The key's request rate.",
+        limits: "What a client may want to know before it sends.",
+        version: "The service's version." => |schema| schema.example(env!("CARGO_PKG_VERSION")),
+    }
+}
+
+describe! {
+    OwnKeyView<'_> as "OwnKey", "The key that asks."
+    {
+        id: "Its identifier.",
+        name: "The name that its owner gave it." => |schema| schema.example("web shop"),
+        prefix: "The first 16 characters of its secret." => |schema| schema.example("pr_live_4mZ7Qq2T"),
+        stream: "The only stream on which it may send; null where it is not limited." => |schema| schema.example(()),
+        scopes: "What it may do.",
+    }
+}
+
+describe! {
+    RateLimitView as "RateLimit", "The request rate of a key: so many in any 60 seconds."
+    {
+        limit: "Requests that 60 seconds admit." => |schema| schema.example(600),
+        remaining: "Requests that are still admitted now." => |schema| schema.example(599),
+        reset: "When one more is free, in seconds since the epoch." => |schema| schema.example(1_795_187_105),
+    }
+}
+
+describe! {
+    LimitsView as "Limits", "Limits of this service, as it is configured."
+    {
+        request_bytes: "Bytes of a request's body." => |schema| schema.example(26_214_400),
+        message_bytes: "Bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_OCTETS),
+        body_bytes: "Bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_OCTETS),
+        subject_characters: "Characters of a subject." => |schema| schema.example(limits::SUBJECT_CHARACTERS),
+        headers: "Custom headers of one message." => |schema| schema.example(limits::HEADERS_COUNT),
+        attachments: "Attachments of one message." => |schema| schema.example(limits::ATTACHMENTS_COUNT),
+        metadata_pairs: "Pairs of metadata." => |schema| schema.example(limits::METADATA_COUNT),
+        queue_lifetime_seconds: "How long a message is tried." => |schema| schema.example(172_800),
+        webhooks: "Webhook endpoints of the account." => |schema| schema.example(ENDPOINTS_MAX),
     }
 }

@@ -6,8 +6,10 @@ use crate::base::id::{self, DomainId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
-use crate::engine::domains::{ExpectedRecord, expected_records};
+use crate::engine::domains::{ExpectedRecord, RecordType, expected_records};
 use crate::engine::settings::Settings;
+use crate::http::openapi::schema::Schema;
+use crate::http::openapi::shape::describe;
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
 /// A sending domain.
@@ -88,5 +90,45 @@ impl<'a> RecordView<'a> {
             value: record.value,
             required: record.required,
         }
+    }
+}
+
+describe! {
+    DomainView<'_> as "Domain", "A sending domain, with its keys and the DNS records that it should publish."
+    {
+        id: "Its identifier.",
+        name: "Its name, as lower-case A-labels." => |schema| schema.example("example.com"),
+        stream: "Its stream, and so that of every message from it.",
+        status: "Whether mail may be sent from it.",
+        verified_at: "When it was last verified anew." => |schema| schema.example(()),
+        last_checked_at: "When its records were last looked up." => |schema| schema.example(()),
+        next_check_at: "When they will be looked up next.",
+        dkim: "Its DKIM keys.",
+        records: "The DNS records that it should publish.",
+        created_at: "When it was added.",
+    }
+}
+
+describe! {
+    DkimView<'_> as "DkimKey", "A DKIM key of a domain."
+    {
+        selector: "Its selector." => |schema| schema.example("pr1a2b3c"),
+        algorithm: "The algorithm that it signs with.",
+        state: "Where it is in its life.",
+        created_at: "When it was made.",
+    }
+}
+
+describe! {
+    RecordView<'_> as "DnsRecord", "A DNS record that a domain should publish, and what was found in its place."
+    {
+        purpose: "What it is for.",
+        kind = "type": "Its type."
+            => |_| Schema::words([RecordType::Txt, RecordType::Cname].map(|kind| kind.as_str().into())),
+        name: "Where it stands." => |schema| schema.example("pr1a2b3c._domainkey.example.com"),
+        value: "What it should say." => |schema| schema.example("v=DKIM1; k=rsa; p=MIIBIjANBgkq…"),
+        required: "Whether nothing can be sent without it." => |schema| schema.example(true),
+        status: "What was found." => |schema| schema.example("unchecked"),
+        found: "The values that were found, as they are." => |schema| schema.example(serde_json::json!([])),
     }
 }

@@ -2,10 +2,13 @@
 
 use serde::Serialize;
 
-use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId};
+use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId, MessageId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::event::EventType;
 use crate::engine::endpoints::DeliveryRecord;
+use crate::http::openapi::schema::Schema;
+use crate::http::openapi::shape::{Shape as _, describe};
+use crate::http::openapi::words::{attempt_error, delivered_type};
 use crate::machine::delivery::{Stage, Status};
 use crate::store::row::delivery::AttemptRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -133,5 +136,72 @@ impl<'a> DeliveryView<'a> {
             response_body: row.response_body.as_deref(),
         });
         Self { attempts: Some(attempts.collect()), ..Self::new(record) }
+    }
+}
+
+describe! {
+    EndpointView<'_> as "Webhook", "A webhook endpoint."
+    {
+        id: "Its identifier.",
+        url: "Where events are POSTed." => |schema| schema.example("https://app.example.com/hook"),
+        events: "The types that it receives; null for all."
+            => |schema| schema.example(serde_json::json!(["delivered", "bounced"])),
+        description: "The account's own words." => |schema| schema.example("order status"),
+        enabled: "Whether deliveries are attempted; they are held while it is not." => |schema| schema.example(true),
+        disabled_at: "When the service disabled it after repeated failures." => |schema| schema.example(()),
+        disabled_reason: "Why it did." => |schema| schema.example(()),
+        consecutive_failures: "Failed attempts since the last success; ten disable the endpoint."
+            => |schema| schema.example(0),
+        last_success_at: "When an attempt last succeeded." => |schema| schema.example(()),
+        last_failure_at: "When one last failed." => |schema| schema.example(()),
+        created_at: "When it was made.",
+        updated_at: "When it was last changed.",
+    }
+    whole "WebhookWithSecret", "A webhook endpoint, with its signing secret: this once."
+    {
+        secret: "The whole string is the HMAC key of X-Service-Signature."
+            => |_| Schema::string()
+                .pattern("^whsec_[A-Za-z0-9+/]{43}=$")
+                .example("whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k="),
+    }
+}
+
+describe! {
+    ReplayView as "Replay", "What a replay came to."
+    {
+        created: "How many deliveries it made." => |schema| schema.example(3),
+    }
+}
+
+describe! {
+    DeliveryView<'_> as "WebhookDelivery", "One event owed to one webhook endpoint."
+    {
+        id: "Its identifier, the same over all attempts.",
+        webhook_id: "To which endpoint.",
+        event_id: "Which event.",
+        event_type: "The event's type." => |_| delivered_type(),
+        message_id: "The message that the event is about; null for a test."
+            => |_| <Option<MessageId>>::schema(),
+        status: "Where it is.",
+        attempt: "Attempts so far; seven are made at most." => |schema| schema.within(0, 7).example(0),
+        next_attempt_at: "When the next attempt is due; null where none is, or where the endpoint is waited for.",
+        created_at: "When it was made.",
+    }
+    whole "WebhookDeliveryWithAttempts", "One event owed to one webhook endpoint, and every attempt."
+    {
+        attempts: "Its attempts, oldest first." => |_| <Vec<AttemptView<'_>>>::schema(),
+    }
+}
+
+describe! {
+    AttemptView<'_> as "WebhookAttempt", "One request of a webhook delivery."
+    {
+        id: "Its identifier.",
+        attempt: "Its number, from 1." => |schema| schema.within(1, 7).example(1),
+        at: "When it began.",
+        status: "The status that was answered; null where none was." => |schema| schema.example(200),
+        error: "Why it failed; null where it did not." => |_| attempt_error().or_null().example(()),
+        duration_ms: "How long it took, in milliseconds." => |schema| schema.example(84),
+        response_body: "The first 4 KiB of what was answered." => |schema| schema.example("ok"),
     }
 }

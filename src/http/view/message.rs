@@ -8,9 +8,10 @@ use serde::Serialize;
 
 use crate::base::id::{self, MessageId};
 use crate::base::time::{Timestamp, iso};
-use crate::domain::event::TlsFacts;
+use crate::domain::event::{EventRecord, TlsFacts};
 use crate::domain::stream::Stream;
 use crate::engine::messages::MessageRecord;
+use crate::http::openapi::shape::describe;
 use crate::machine::transfer::Status;
 use crate::mail::read::{self, AttachedFile, ListFields};
 use crate::store::row::message::MessageRow;
@@ -151,4 +152,49 @@ impl<'a> MessageView<'a> {
         json.extend_from_slice(b"]}");
         Ok(json)
     }
+}
+
+describe! {
+    MessageView<'_> as "Message", "A message as lists show it."
+    {
+        id: "Its identifier.",
+        message_id_header: "Its Message-ID, in angle brackets."
+            => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
+        status: "Where it is." => |schema| schema.example("delivered"),
+        stream: "Its stream: that of its domain.",
+        from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
+        to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
+        subject: "The subject; null where it has none." => |schema| schema.example("Hello"),
+        created_at: "When it was accepted.",
+        from_name: "The sender's display name." => |schema| schema.example("Example Ltd"),
+        metadata: "The sender's own notes." => |schema| schema.example(serde_json::json!({"order": "1001"})),
+        unsubscribe_url: "Where the recipient may unsubscribe." => |schema| schema.example(()),
+        size_bytes: "The size of the signed message." => |schema| schema.example(1_874),
+        status_at: "When it came to its status.",
+        attempts: "Attempts so far." => |schema| schema.example(1),
+        next_attempt_at: "When the next one is due." => |schema| schema.example(()),
+        delivered_at: "When the receiver's server took it.",
+        relay: "The relay of the last attempt." => |schema| schema.example("direct"),
+        mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),
+        smtp_code: "The code that it answered." => |schema| schema.example(250),
+        smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
+        smtp_response: "Its answer as received, all lines."
+            => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
+        tls: "How the connection of the last attempt was secured; null where it was not.",
+        expires_at: "When it is given up." => |schema| schema.example(()),
+        content_expires_at: "When its content is deleted." => |schema| schema.example("2026-12-20T15:04:05.123+00:00"),
+        content_deleted_at: "When it was." => |schema| schema.example(()),
+    }
+    whole "MessageRecord",
+    "A message with everything that happened to it. `text`, `html`, `raw`, `headers` and `attachments` are null once \
+     the content is gone."
+    {
+        headers: "Custom headers." => |schema| schema.example(serde_json::json!({"Reply-To": "help@example.test"})),
+        text: "The plain text." => |schema| schema.example("It works."),
+        html: "The HTML." => |schema| schema.example(()),
+        raw: "The whole message, where it was sent as one; base64 where that is not UTF-8."
+            => |schema| schema.example(()),
+        attachments: "The files." => |schema| schema.example(serde_json::json!([])),
+    }
+    plus { "events": Vec<EventRecord<'_>>, "Everything that happened to it, oldest first." }
 }

@@ -5,5 +5,6 @@ pub(super) mod account;
 pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;
+pub(super) mod queue;
 pub(super) mod suppression;
 pub(super) mod user;

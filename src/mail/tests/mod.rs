@@ -14,8 +14,8 @@ use crate::domain::violation::Violations;
 
 const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-fn facts() -> ComposeFacts {
-    ComposeFacts { message_id: MessageId(Ulid::new(AT, [7; 10])), at: AT }
+fn facts() -> ComposeFacts<'static> {
+    ComposeFacts { message_id: MessageId(Ulid::new(AT, [7; 10])), at: AT, hosted_unsubscribe: None }
 }
 
 fn lift(body: Value) -> Result<Submission, Violations> {

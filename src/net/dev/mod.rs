@@ -3,6 +3,7 @@
 
 pub mod capture;
 pub mod receiver;
+pub mod reporter;
 pub mod routes;
 mod silent;
 mod simulator;

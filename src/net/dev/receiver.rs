@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::capture::Capture;
+use super::reporter::{Kind, Reporter, Subject};
 use super::routes::{DevRoutes, Scope};
 use super::silent::SilentListener;
-use super::simulator::Simulator;
+use super::simulator::{self, HOSTNAME, Outcome, Simulator};
 use crate::engine::ports::BoxFuture;
-use crate::net::smtp_listener::{Deadlines, ListenerConfig, MailHandler, SmtpListener};
+use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, MailHandler, SmtpListener};
 use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
 
-const HOSTNAME: &str = "mx.simulator.test";
 const GREETING: &str = "mx.simulator.test ESMTP ready";
 /// Above contract 3's 20 MiB, so that whatever the service sends can be taken.
 const SIZE_MAX: usize = 25 * 1024 * 1024;
@@ -29,12 +29,13 @@ pub struct DevReceiver {
 }
 
 impl DevReceiver {
-    /// Begins to receive at two loopback ports of the system's choice and to keep what comes in `capture`.
+    /// Begins to receive at two loopback ports of the system's choice, to keep what comes in `capture`, and to have
+    /// `reporter` tell what becomes of it later.
     ///
     /// # Errors
     /// Those of binding.
-    pub async fn start(capture: Arc<Capture>) -> io::Result<Self> {
-        let handler = Arc::new(CapturingHandler { capture, simulator: Simulator::new() });
+    pub async fn start(capture: Arc<Capture>, reporter: Arc<Reporter>) -> io::Result<Self> {
+        let handler = Arc::new(CapturingHandler { capture, simulator: Simulator::new(), reporter });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = SmtpListener::bind(address, listener_config(), handler).await?;
         let silent = SilentListener::bind(GREETING, SILENCE).await?;
@@ -63,8 +64,7 @@ fn listener_config() -> ListenerConfig {
             refusals_max: None,
             starttls: false,
         },
-        connections_max: CONNECTIONS_MAX,
-        connections_max_per_address: CONNECTIONS_MAX,
+        gate: Gate::new(CONNECTIONS_MAX, CONNECTIONS_MAX),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
         tls: None,
@@ -74,6 +74,21 @@ fn listener_config() -> ListenerConfig {
 struct CapturingHandler {
     capture: Arc<Capture>,
     simulator: Simulator,
+    reporter: Arc<Reporter>,
+}
+
+impl CapturingHandler {
+    /// Has reported what the simulator says later of mail to `recipient`.
+    async fn report_on(&self, sender: &str, recipient: &Path, message: &[u8]) {
+        let kind = match simulator::outcome_of(recipient.local(), recipient.domain()) {
+            Some(Ok(Outcome::Complained)) => Kind::Complaint,
+            Some(Ok(Outcome::LateBounce)) => Kind::LateBounce,
+            Some(_) | None => return,
+        };
+        let turn = self.reporter.turn().await;
+        let subject = Subject { mail_from: sender, recipient: &recipient.to_string(), message };
+        self.reporter.report(turn, kind, &subject);
+    }
 }
 
 impl MailHandler for CapturingHandler {
@@ -87,11 +102,15 @@ impl MailHandler for CapturingHandler {
             let ReceivedMessage { mail_from, recipients, bytes, .. } = message;
             let sender = mail_from.as_ref().map(Path::to_string).unwrap_or_default();
             let rcpt_to = recipients.iter().map(Path::to_string).collect::<Vec<_>>().join(", ");
-            let capture = Arc::clone(&self.capture);
-            let kept = tokio::task::spawn_blocking(move || capture.keep(sender, rcpt_to, &bytes)).await;
+            let (capture, bytes) = (Arc::clone(&self.capture), Arc::new(bytes));
+            let (from, message) = (sender.clone(), Arc::clone(&bytes));
+            let kept = tokio::task::spawn_blocking(move || capture.keep(from, rcpt_to, &message)).await;
             match kept.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
                 Ok(id) => {
                     self.simulator.taken(mail_from.as_ref(), &recipients);
+                    for recipient in &recipients {
+                        self.report_on(&sender, recipient, &bytes).await;
+                    }
                     Answer::new(250, "2.0.0", format!("Ok: captured as {id}"))
                 }
                 Err(error) => {

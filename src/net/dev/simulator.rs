@@ -9,6 +9,8 @@ use crate::smtp::server::{Answer, Path};
 
 /// The simulator's domain.
 pub(super) const DOMAIN: &str = "simulator.test";
+/// The name of its mail server.
+pub(super) const HOSTNAME: &str = "mx.simulator.test";
 /// How often `deferred` puts a message off before it takes it.
 const DEFERRALS: u8 = 2;
 /// How many messages to `deferred` are remembered; of more, the oldest begin anew.

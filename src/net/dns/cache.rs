@@ -11,7 +11,7 @@ use tokio::sync::watch;
 
 use crate::engine::ports::Clock;
 
-use super::query::{Answer, Answered, Question};
+use super::query::{Answered, Question, Told};
 
 /// How many answers are kept; beyond that the one that would end first goes.
 pub(super) const ENTRIES_MAX: usize = 64 * 1024;
@@ -27,18 +27,18 @@ pub(super) struct Cache {
 struct State {
     entries: HashMap<Question, Entry>,
     by_end: BTreeSet<(Duration, Question)>,
-    flights: HashMap<Question, watch::Receiver<Option<Answer>>>,
+    flights: HashMap<Question, watch::Receiver<Option<Told>>>,
 }
 
 struct Entry {
-    answer: Answer,
+    told: Told,
     end: Duration,
 }
 
 /// What the next step of one who asks is.
 enum Turn<'a> {
-    Known(Answer),
-    Wait(watch::Receiver<Option<Answer>>),
+    Known(Told),
+    Wait(watch::Receiver<Option<Told>>),
     Ask(Flight<'a>),
 }
 
@@ -48,18 +48,18 @@ impl Cache {
     }
 
     /// The answer to `question`: a kept one, that of a flight under way, or what `ask` gives.
-    pub(super) async fn get<F>(&self, question: &Question, ask: impl Fn() -> F) -> Answer
+    pub(super) async fn get<F>(&self, question: &Question, ask: impl Fn() -> F) -> Told
     where
         F: Future<Output = Answered>,
     {
         loop {
             match self.turn(question) {
-                Turn::Known(answer) => return answer,
+                Turn::Known(told) => return told,
                 Turn::Ask(flight) => return flight.land(ask().await),
                 Turn::Wait(mut landing) => {
-                    let landed = landing.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
-                    if let Some(answer) = landed {
-                        return answer;
+                    let landed = landing.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
+                    if let Some(told) = landed {
+                        return told;
                     }
                 }
             }
@@ -70,7 +70,7 @@ impl Cache {
         let now = self.clock.monotonic();
         let mut state = self.state();
         if let Some(entry) = state.entries.get(question).filter(|entry| now < entry.end) {
-            return Turn::Known(entry.answer.clone());
+            return Turn::Known(entry.told.clone());
         }
         if let Some(landing) = state.flights.get(question) {
             return Turn::Wait(landing.clone());
@@ -106,16 +106,16 @@ impl State {
 struct Flight<'a> {
     cache: &'a Cache,
     question: Question,
-    announce: watch::Sender<Option<Answer>>,
+    announce: watch::Sender<Option<Told>>,
 }
 
 impl Flight<'_> {
-    fn land(self, answered: Answered) -> Answer {
+    fn land(self, answered: Answered) -> Told {
         let end = self.cache.clock.monotonic() + answered.ttl;
-        let entry = Entry { answer: answered.answer.clone(), end };
+        let entry = Entry { told: answered.told.clone(), end };
         self.cache.state().keep(self.question.clone(), entry, self.cache.entries_max);
-        self.announce.send_replace(Some(answered.answer.clone()));
-        answered.answer
+        self.announce.send_replace(Some(answered.told.clone()));
+        answered.told
     }
 }
 
@@ -127,17 +127,17 @@ impl Drop for Flight<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::query::{Fact, Kind};
+    use super::super::query::{Answer, Fact, Kind};
     use super::super::zone::HandClock;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     fn answered(text: &str, secs: u64) -> Answered {
-        Answered { answer: answer(text), ttl: Duration::from_secs(secs) }
+        Answered { told: answer(text), ttl: Duration::from_secs(secs) }
     }
 
-    fn answer(text: &str) -> Answer {
-        Answer::Found([Fact::Text(text.to_owned())].into())
+    fn answer(text: &str) -> Told {
+        Told::insecure(Answer::Found([Fact::Text(text.to_owned())].into()))
     }
 
     #[tokio::test]

@@ -1,4 +1,5 @@
-//! One question to the DNS servers, and its answer in our own terms. The only file that knows hickory.
+//! One question to the DNS servers, and its answer in our own terms. Only this file and those of validation know
+//! hickory.
 //!
 //! hickory's own cache is off: it follows the system's clock, and what was refused or failed would follow other
 //! rules than contract 8's.
@@ -13,14 +14,18 @@ use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts};
 use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
-use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::net::{DnsError, NetError, NoRecords};
+use hickory_resolver::proto::dnssec::{Proof, TrustAnchors};
 use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::rdata::TLSA;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::DnsSettings;
+use super::validation::{QUESTIONS, Trust, Validation, worth, worth_of_nothing};
+use crate::smtp::tlsa::TlsaRecord;
 
 /// Look-ups on the wire at once.
 const PARALLEL_MAX: usize = 128;
@@ -49,6 +54,8 @@ pub(super) enum Kind {
     Txt,
     /// The alias at the name itself.
     Cname,
+    /// What certificates a server has (RFC 6698).
+    Tlsa,
 }
 
 impl Kind {
@@ -59,6 +66,7 @@ impl Kind {
             Self::Mx => RecordType::MX,
             Self::Txt => RecordType::TXT,
             Self::Cname => RecordType::CNAME,
+            Self::Tlsa => RecordType::TLSA,
         }
     }
 }
@@ -96,8 +104,10 @@ pub(super) enum Fact {
     },
     /// A TXT record, its strings joined (RFC 6376 3.6.2.2), invalid UTF-8 replaced.
     Text(String),
-    /// A CNAME record's target.
+    /// A CNAME record's target; beside addresses, the name that they stand at where it is another than asked for.
     Alias(String),
+    /// A TLSA record.
+    Tlsa(TlsaRecord),
 }
 
 impl Fact {
@@ -109,6 +119,7 @@ impl Fact {
             RData::MX(mx) => Self::Exchange { preference: mx.preference, name: normal(&mx.exchange.to_ascii()) },
             RData::TXT(txt) => Self::Text(String::from_utf8_lossy(&txt.txt_data.concat()).into_owned()),
             RData::CNAME(target) => Self::Alias(normal(&target.0.to_ascii())),
+            RData::TLSA(tlsa) => Self::Tlsa(tlsa_record(tlsa)),
             _ => return None,
         })
     }
@@ -116,6 +127,11 @@ impl Fact {
     /// The address, of an address record.
     pub(super) const fn address(&self) -> Option<IpAddr> {
         if let Self::Address(address) = self { Some(*address) } else { None }
+    }
+
+    /// The record, of a TLSA record.
+    pub(super) const fn tlsa(&self) -> Option<&TlsaRecord> {
+        if let Self::Tlsa(record) = self { Some(record) } else { None }
     }
 
     /// The text, of a TXT record.
@@ -126,6 +142,15 @@ impl Fact {
     /// The target, of a CNAME record.
     pub(super) fn alias(&self) -> Option<&str> {
         if let Self::Alias(target) = self { Some(target) } else { None }
+    }
+}
+
+fn tlsa_record(tlsa: &TLSA) -> TlsaRecord {
+    TlsaRecord {
+        usage: tlsa.cert_usage.into(),
+        selector: tlsa.selector.into(),
+        matching: tlsa.matching.into(),
+        data: tlsa.cert_data.clone(),
     }
 }
 
@@ -142,15 +167,32 @@ pub(super) enum Answer {
     Failed(Arc<str>),
 }
 
-/// An answer, and how long it may be believed.
-pub(super) struct Answered {
+/// An answer, and whether DNSSEC vouches for it. One that failed is insecure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
     pub(super) answer: Answer,
+    pub(super) trust: Trust,
+}
+
+impl Told {
+    pub(super) const fn insecure(answer: Answer) -> Self {
+        Self { answer, trust: Trust::Insecure }
+    }
+}
+
+/// What was told, and how long it may be believed.
+pub(super) struct Answered {
+    pub(super) told: Told,
     pub(super) ttl: Duration,
 }
 
 impl Answered {
     fn failed(why: impl fmt::Display) -> Self {
-        Self { answer: Answer::Failed(why.to_string().into()), ttl: FAILURE_TTL }
+        Self { told: Told::insecure(Answer::Failed(why.to_string().into())), ttl: FAILURE_TTL }
+    }
+
+    const fn is_failed(&self) -> bool {
+        matches!(self.told.answer, Answer::Failed(_))
     }
 }
 
@@ -169,6 +211,7 @@ pub(super) struct Asker {
     servers: Vec<TokioResolver>,
     /// The server that answered last, which is asked first: one that is down costs its time-out once.
     preferred: AtomicUsize,
+    validation: Option<Validation>,
     places: Semaphore,
     try_timeout: Duration,
 }
@@ -184,10 +227,13 @@ impl Asker {
         if named.is_empty() {
             return Err(UnusableDns { why: "/etc/resolv.conf names none".to_owned() });
         }
-        let servers: Result<Vec<_>, _> = named.into_iter().map(|server| resolver(server, settings)).collect();
+        let plain = |server: &NameServerConfig| resolver(server.clone(), settings.try_timeout, None);
+        let servers: Result<Vec<_>, _> = named.iter().map(plain).collect();
+        let anchors = settings.trust_anchors.clone();
         Ok(Self {
             servers: servers.map_err(unusable)?,
             preferred: AtomicUsize::new(0),
+            validation: anchors.map(|anchors| Validation::new(anchors, named, settings.try_timeout)),
             places: Semaphore::new(PARALLEL_MAX),
             try_timeout: settings.try_timeout,
         })
@@ -197,7 +243,7 @@ impl Asker {
     pub(super) async fn ask(&self, question: &Question) -> Answered {
         let Ok(mut name) = Name::from_ascii(&*question.name) else {
             // A name that cannot be written in a query cannot exist either.
-            return Answered { answer: Answer::NoName, ttl: NEGATIVE_TTL_MAX };
+            return Answered { told: Told::insecure(Answer::NoName), ttl: NEGATIVE_TTL_MAX };
         };
         // No search domains: names from outside are whole.
         name.set_fqdn(true);
@@ -215,8 +261,8 @@ impl Asker {
         let mut last = Answered::failed("no server was asked");
         for turn in 0..tries {
             let place = (first + turn) % self.servers.len();
-            last = self.ask_one(&self.servers[place], name, kind).await;
-            if !matches!(last.answer, Answer::Failed(_)) {
+            last = self.ask_one(place, name, kind).await;
+            if !last.is_failed() {
                 self.preferred.store(place, Ordering::Relaxed);
                 break;
             }
@@ -224,19 +270,43 @@ impl Asker {
         last
     }
 
-    async fn ask_one(&self, server: &TokioResolver, name: &Name, kind: Kind) -> Answered {
-        match timeout(self.try_timeout, server.lookup(name.clone(), kind.record_type())).await {
-            Ok(Ok(lookup)) => read(&lookup, kind),
-            Ok(Err(why)) => explain(&why),
+    async fn ask_one(&self, place: usize, name: &Name, kind: Kind) -> Answered {
+        let plain = &self.servers[place];
+        let Some(validation) = self.validation.as_ref().filter(|validation| validation.covers(name)) else {
+            return match timeout(self.try_timeout, plain.lookup(name.clone(), kind.record_type())).await {
+                Ok(Ok(lookup)) => read(&lookup, name, kind, Trust::Insecure),
+                Ok(Err(why)) => explain(&why, |_| Trust::Insecure),
+                Err(_) => Answered::failed("request timed out"),
+            };
+        };
+        let resolvers = match validation.resolvers(plain).await {
+            Ok(resolvers) => resolvers,
+            Err(why) => return Answered::failed(why),
+        };
+        let asked = resolvers[place].lookup(name.clone(), kind.record_type());
+        match timeout(self.try_timeout * QUESTIONS, asked).await {
+            Ok(Ok(lookup)) => match worth(lookup.answers().iter()) {
+                Some(trust) => read(&lookup, name, kind, trust),
+                None => Answered::failed("the answer is not what its zone has signed"),
+            },
+            Ok(Err(why)) => explain(&why, |none| worth_of_nothing(name, none)),
             Err(_) => Answered::failed("request timed out"),
         }
     }
 }
 
-fn resolver(server: NameServerConfig, settings: &DnsSettings) -> Result<TokioResolver, NetError> {
+/// A resolver that asks `server` alone, validating from `anchors` where there are some.
+pub(super) fn resolver(
+    server: NameServerConfig,
+    try_timeout: Duration,
+    anchors: Option<Arc<TrustAnchors>>,
+) -> Result<TokioResolver, NetError> {
     let config = ResolverConfig::from_name_servers(vec![server]);
     let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-    *builder.options_mut() = options(settings.try_timeout);
+    *builder.options_mut() = options(try_timeout);
+    if let Some(anchors) = anchors {
+        builder = builder.with_trust_anchor(anchors);
+    }
     builder.build()
 }
 
@@ -261,14 +331,19 @@ fn options(try_timeout: Duration) -> ResolverOpts {
     options
 }
 
-fn read(lookup: &Lookup, kind: Kind) -> Answered {
-    let wanted = lookup.answers().iter().filter(|record| record.record_type() == kind.record_type());
-    let facts: Arc<[Fact]> = wanted.filter_map(|record| Fact::read(&record.data)).collect();
+fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> Answered {
+    let wanted = || lookup.answers().iter().filter(|record| record.record_type() == kind.record_type());
+    let mut facts: Vec<Fact> = wanted().filter_map(|record| Fact::read(&record.data)).collect();
+    if let (Kind::A | Kind::Aaaa, Some(first)) = (kind, wanted().next())
+        && first.name != *name
+    {
+        facts.push(Fact::Alias(normal(&first.name.to_ascii())));
+    }
     // Aliases on the way are among the answers: the shortest-lived link decides.
     let shortest = lookup.answers().iter().map(|record| believable(record.ttl)).min().unwrap_or_default();
     let ttl = shortest.clamp(TTL_MIN, TTL_MAX);
-    let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts) };
-    Answered { answer, ttl }
+    let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts.into()) };
+    Answered { told: Told { answer, trust }, ttl }
 }
 
 /// RFC 2181 8: a TTL with the highest bit set counts as 0.
@@ -276,14 +351,31 @@ fn believable(ttl: u32) -> Duration {
     Duration::from_secs(if ttl > i32::MAX.unsigned_abs() { 0 } else { u64::from(ttl) })
 }
 
-fn explain(why: &NetError) -> Answered {
-    let NetError::Dns(DnsError::NoRecordsFound(none)) = why else { return Answered::failed(why) };
-    let answer = match none.response_code {
+fn explain(why: &NetError, worth: impl Fn(&NoRecords) -> Trust) -> Answered {
+    match why {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => {
+            nothing(none.response_code, negative_ttl(none), worth(none)).unwrap_or_else(|| Answered::failed(why))
+        }
+        // Nobody could say whether the zone is signed as it should be, and need not: it has left DNSSEC's paths.
+        NetError::Dns(DnsError::Nsec { response, proof: Proof::Insecure, .. }) if response.answers.is_empty() => {
+            nothing(response.response_code, None, Trust::Insecure).unwrap_or_else(|| Answered::failed(why))
+        }
+        _ => Answered::failed(why),
+    }
+}
+
+/// "There is none", if that is what `code` says. Without a SOA it is not to be kept (RFC 2308 5).
+fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<Answered> {
+    let answer = match code {
         ResponseCode::NoError => Answer::NoData,
         ResponseCode::NXDomain => Answer::NoName,
-        _ => return Answered::failed(why),
+        _ => return None,
     };
-    // Without a SOA a negative answer is not to be kept (RFC 2308 5).
-    let ttl = none.negative_ttl.map_or(TTL_MIN, believable).clamp(TTL_MIN, NEGATIVE_TTL_MAX);
-    Answered { answer, ttl }
+    let ttl = ttl.map_or(TTL_MIN, believable).clamp(TTL_MIN, NEGATIVE_TTL_MAX);
+    Some(Answered { told: Told { answer, trust }, ttl })
+}
+
+/// As RFC 2308 5 has it; validating resolvers leave it out.
+fn negative_ttl(none: &NoRecords) -> Option<u32> {
+    none.negative_ttl.or_else(|| none.soa.as_ref().map(|soa| soa.ttl.min(soa.data.minimum)))
 }

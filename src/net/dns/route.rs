@@ -12,7 +12,8 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, RouteFailure};
 
 use super::query::{Answer, Fact, Kind};
-use super::{Shared, interleave};
+use super::validation::Trust;
+use super::{HostAnswer, Shared, interleave};
 
 /// Servers that are looked up together, and the most that one route names.
 const HOSTS_MAX: usize = 5;
@@ -26,6 +27,8 @@ const FAMILY_MAX: usize = 2;
 struct Exchange {
     preference: u16,
     name: String,
+    /// Whether DNSSEC vouches for it, or for there being none.
+    trust: Trust,
 }
 
 /// What is known about one server.
@@ -42,9 +45,10 @@ enum Found {
 
 /// The mail servers of `domain`, in the order to try.
 pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<MailHost>, RouteFailure> {
-    let exchanges = match shared.ask(domain.as_str(), Kind::Mx).await {
-        Answer::Found(facts) => ordered(&facts, &*shared.entropy)?,
-        Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned() }],
+    let told = shared.ask(domain.as_str(), Kind::Mx).await;
+    let exchanges = match told.answer {
+        Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
+        Answer::NoData => vec![Exchange { preference: 0, name: domain.as_str().to_owned(), trust: told.trust }],
         Answer::NoName => return Err(RouteFailure::NoSuchDomain),
         Answer::Failed(why) => return Err(RouteFailure::Temporary(why.to_string())),
     };
@@ -66,15 +70,29 @@ pub(super) async fn mail_hosts(shared: &Arc<Shared>, domain: &DomainName) -> Res
     tally.verdict()
 }
 
+/// The names of all mail servers of `domain`, sorted.
+pub(super) async fn exchanges(shared: &Arc<Shared>, domain: &DomainName) -> Result<Vec<String>, RouteFailure> {
+    let told = shared.ask(domain.as_str(), Kind::Mx).await;
+    let exchanges = match told.answer {
+        Answer::Found(facts) => ordered(&facts, told.trust, &*shared.entropy)?,
+        Answer::NoData => return Ok(vec![domain.as_str().to_owned()]),
+        Answer::NoName => return Err(RouteFailure::NoSuchDomain),
+        Answer::Failed(why) => return Err(RouteFailure::Temporary(why.to_string())),
+    };
+    let mut names: Vec<_> = exchanges.into_iter().map(|exchange| exchange.name).collect();
+    names.sort();
+    Ok(names)
+}
+
 /// The MX records by preference, at random inside one. A "." says "no mail" only where it stands alone (RFC 7505 3).
-fn ordered(facts: &[Fact], entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
+fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Exchange>, RouteFailure> {
     let mut exchanges: Vec<Exchange> = facts
         .iter()
         .filter_map(|fact| match fact {
             Fact::Exchange { preference, name } if !name.is_empty() => {
-                Some(Exchange { preference: *preference, name: name.clone() })
+                Some(Exchange { preference: *preference, name: name.clone(), trust })
             }
-            Fact::Exchange { .. } | Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) => None,
+            Fact::Exchange { .. } | Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) | Fact::Tlsa(_) => None,
         })
         .collect();
     if exchanges.is_empty() {
@@ -128,13 +146,23 @@ async fn find(shared: &Shared, exchange: Exchange) -> Found {
     };
     let addresses = interleave(permitted(v4), permitted(v6));
     if !addresses.is_empty() {
-        return Found::Host(MailHost { name: exchange.name, preference: exchange.preference, addresses });
+        let tlsa_names = tlsa_names(&exchange, &answer);
+        return Found::Host(MailHost { name: exchange.name, preference: exchange.preference, addresses, tlsa_names });
     }
     match answer.failure() {
         Some(why) => Found::Unknown(why.clone()),
         None if some_exist => Found::Blocked,
         None => Found::Nothing,
     }
+}
+
+/// Where the server's TLSA records may stand: nowhere, unless DNSSEC vouches for the whole way to it. An alias is
+/// asked at its end first (RFC 7672 2.2.3).
+fn tlsa_names(exchange: &Exchange, answer: &HostAnswer) -> Vec<String> {
+    if exchange.trust == Trust::Insecure || !answer.is_secure() {
+        return Vec::new();
+    }
+    answer.alias().into_iter().chain([exchange.name.as_str()]).map(str::to_owned).collect()
 }
 
 /// What all the servers came to.

@@ -30,7 +30,7 @@ impl World {
 
     fn asking(servers: Vec<SocketAddr>, zone: Zone, own: OwnHosts, seed: u64) -> Self {
         let clock = Arc::new(HandClock::default());
-        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500) };
+        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500), trust_anchors: None };
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
         let entropy = Arc::new(SeededEntropy::new(seed));
         let resolver = Resolver::new(&settings, own, guard, clock.clone(), entropy).unwrap();
@@ -66,8 +66,8 @@ async fn servers_come_by_preference_with_families_in_turn_and_two_addresses_of_e
     assert_eq!(
         world.route("site.example").await.unwrap(),
         [
-            MailHost { name: "a.site.example".into(), preference: 10, addresses: a },
-            MailHost { name: "b.site.example".into(), preference: 20, addresses: b },
+            MailHost { name: "a.site.example".into(), preference: 10, addresses: a, tlsa_names: Vec::new() },
+            MailHost { name: "b.site.example".into(), preference: 20, addresses: b, tlsa_names: Vec::new() },
         ]
     );
 }
@@ -104,7 +104,8 @@ async fn a_lone_dot_is_a_null_mx_and_one_among_others_is_ignored() {
 async fn without_mx_records_the_domain_is_its_own_server() {
     let world = World::new().await;
     world.zone.a("site.example", &["9.0.0.1"]).says("site.example", RecordType::MX, Say::NoData(60));
-    let host = MailHost { name: "site.example".into(), preference: 0, addresses: addresses(&["9.0.0.1"]) };
+    let addresses = addresses(&["9.0.0.1"]);
+    let host = MailHost { name: "site.example".into(), preference: 0, addresses, tlsa_names: Vec::new() };
     assert_eq!(world.route("site.example").await, Ok(vec![host]));
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Unresolved(pub(super) LookupFailure);
 pub(super) struct Refused;
 
 /// The word for `error`, which came before a whole status line.
-pub(super) fn classify(error: &reqwest::Error) -> PostError {
+pub(in crate::net) fn classify(error: &reqwest::Error) -> PostError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(error);
     while let Some(current) = cause {
         if let Some(found) = meaning(current) {

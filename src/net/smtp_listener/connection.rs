@@ -166,7 +166,7 @@ impl Connection {
         let (Wire::Plain(stream), Some(tls)) = (self.wire, &self.config.tls) else {
             return Err(io::Error::other("STARTTLS without a certificate or for a second time"));
         };
-        let accepted = TlsAcceptor::from(Arc::clone(tls)).accept(stream);
+        let accepted = TlsAcceptor::from(tls.current()).accept(stream);
         let stream = timeout(self.config.deadlines.handshake, accepted).await??;
         self.wire = Wire::Tls(Box::new(stream));
         self.session.tls_established();

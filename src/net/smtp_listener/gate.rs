@@ -1,12 +1,12 @@
-//! Counts the connections of a listener, in all and by address. Whoever holds a [`Pass`] is counted.
+//! Counts the connections of one or several listeners, in all and by address. Whoever holds a [`Pass`] is counted.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The counts of one listener.
+/// The counts of the listeners that share it.
 #[derive(Clone)]
-pub(super) struct Gate {
+pub struct Gate {
     counts: Arc<Mutex<Counts>>,
     max: usize,
     max_per_address: usize,
@@ -25,7 +25,8 @@ pub(super) struct Pass {
 }
 
 impl Gate {
-    pub(super) fn new(max: usize, max_per_address: usize) -> Self {
+    /// For at most `max` connections, and `max_per_address` of one IPv4 address or one IPv6 /64.
+    pub fn new(max: usize, max_per_address: usize) -> Self {
         Self { counts: Arc::default(), max, max_per_address }
     }
 

@@ -36,8 +36,7 @@ fn config() -> ListenerConfig {
             refusals_max: None,
             starttls: false,
         },
-        connections_max: 10,
-        connections_max_per_address: 10,
+        gate: Gate::new(10, 10),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
         tls: None,
@@ -96,7 +95,7 @@ async fn a_message_comes_in_over_a_socket_and_quit_closes_it() {
 
 #[tokio::test]
 async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
-    let listener = listen(ListenerConfig { connections_max_per_address: 1, ..config() }).await;
+    let listener = listen(ListenerConfig { gate: Gate::new(10, 1), ..config() }).await;
     let mut first = client_of(&listener).await;
     first.hear().await;
     let mut second = client_of(&listener).await;
@@ -105,6 +104,15 @@ async fn one_connection_too_many_hears_421_and_a_closed_one_makes_room() {
     drop(first);
     // The pass comes back a moment after the close: until then, every try is turned away.
     while !client_of(&listener).await.hear().await.starts_with("220 ") {}
+}
+
+#[tokio::test]
+async fn listeners_that_share_a_gate_share_its_count() {
+    let config = ListenerConfig { gate: Gate::new(10, 1), ..config() };
+    let (one, two) = (listen(config.clone()).await, listen(config).await);
+    let mut first = client_of(&one).await;
+    assert!(first.hear().await.starts_with("220 "));
+    assert!(client_of(&two).await.hear().await.starts_with("421 4.7.0 "));
 }
 
 #[tokio::test]
@@ -190,7 +198,7 @@ async fn starttls_secures_the_session_where_there_is_a_certificate() {
         .with_root_certificates(roots)
         .with_no_client_auth();
 
-    let listener = listen(ListenerConfig { tls: Some(Arc::new(server)), ..config() }).await;
+    let listener = listen(ListenerConfig { tls: Some(Arc::new(TlsSettings::new(server))), ..config() }).await;
     let mut client = client_of(&listener).await;
     client.hear().await;
     assert_eq!(client.say("STARTTLS\r\n").await, "220 2.0.0 Ready for TLS\r\n");

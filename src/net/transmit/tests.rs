@@ -9,9 +9,12 @@ use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::domain::event::Authenticated;
+use crate::domain::event::{Authenticated, TlsFacts};
+use crate::engine::ports::{Security, Submission};
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck};
+use crate::smtp::tls_policy::{DaneTerms, TlsFault};
+use crate::smtp::tlsa::{Association, Matching, Selector, Usage};
 
 const NAME: &str = "mx.example.test";
 
@@ -24,6 +27,8 @@ async fn listener() -> (TcpListener, Target) {
         source: Some("127.0.0.1".parse().unwrap()),
         deadlines: Deadlines::default(),
         loop_check: LoopCheck::OwnNameIsLoop,
+        tls: TlsRequirement::Opportunistic,
+        submission: None,
     };
     (listener, target)
 }
@@ -236,4 +241,156 @@ async fn why_a_server_hung_up_in_mid_message_is_heard() {
     // A reset may overtake the answer; it is never taken for a delivery.
     assert!(matches!(outcome.phase, Phase::Body), "{outcome:?}");
     assert!(matches!(&outcome.ending, Ending::Closed(_) | Ending::Answered(_)), "{outcome:?}");
+}
+
+/// One message over STARTTLS under this requirement, with the certificate for [`NAME`] trusted or not: how the server
+/// was authenticated, or how the session failed.
+async fn secured_as(requirement: impl Fn(&[u8]) -> TlsRequirement, trust: Trust) -> Result<Authenticated, Ending> {
+    let (listener, mut target) = listener().await;
+    let (pem, acceptor) = certificate();
+    target.tls = requirement(&CertificateDer::from_pem_slice(pem.as_bytes()).unwrap());
+    let server = tokio::spawn(async move {
+        // A session that was refused is not tried again, in clear or otherwise: nobody else ever connects.
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(serve(&mut stream, Offers::StartTls, "220 mx\r\n").await.is_none());
+        if let Ok(mut stream) = acceptor.accept(stream).await {
+            serve(&mut stream, Offers::Clear, "").await;
+        }
+        listener
+    });
+    let transmitter = Transmitter::new((trust == Trust::Given).then_some(pem.as_bytes())).unwrap();
+    let opened = transmitter.connect(&target).await;
+    let session = match opened {
+        Ok(session) => session,
+        Err(outcome) => {
+            assert_eq!((outcome.phase, outcome.tls), (Phase::StartTls, None));
+            let listener = server.await.unwrap();
+            assert!(!transmitter.broken.has(NAME, Instant::now()));
+            assert!(timeout(Duration::from_millis(20), listener.accept()).await.is_err());
+            return Err(outcome.ending);
+        }
+    };
+    let facts = session.tls().unwrap().clone();
+    assert_eq!(facts.policy, target.tls.policy());
+    session.quit().await;
+    server.await.unwrap();
+    Ok(facts.authenticated)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Trust {
+    Given,
+    Withheld,
+}
+
+fn dane(data: Vec<u8>) -> TlsRequirement {
+    let (usage, selector, matching) = (Usage::Server, Selector::Certificate, Matching::Exact);
+    let associations = vec![Association { usage, selector, matching, data }];
+    TlsRequirement::Dane(Arc::new(DaneTerms { associations, names: vec![NAME.to_owned()] }))
+}
+
+#[tokio::test]
+async fn under_dane_the_certificate_must_be_what_dnssec_says() {
+    assert_eq!(secured_as(|der| dane(der.to_vec()), Trust::Withheld).await, Ok(Authenticated::Dane));
+    assert_eq!(secured_as(|der| dane(der.to_vec()), Trust::Given).await, Ok(Authenticated::Pkix), "what verifies");
+    let ending = secured_as(|_| dane(b"other".to_vec()), Trust::Given).await.unwrap_err();
+    assert!(matches!(ending, Ending::PolicyFailed { fault: TlsFault::ValidationFailure, .. }), "{ending:?}");
+}
+
+#[tokio::test]
+async fn where_no_record_can_be_used_any_certificate_will_do() {
+    let nothing = |_: &[u8]| TlsRequirement::Dane(Arc::new(DaneTerms { associations: vec![], names: vec![] }));
+    assert_eq!(secured_as(nothing, Trust::Withheld).await, Ok(Authenticated::None));
+}
+
+#[tokio::test]
+async fn under_mta_sts_the_certificate_must_verify() {
+    assert_eq!(secured_as(|_| TlsRequirement::Pkix, Trust::Given).await, Ok(Authenticated::Pkix));
+    let ending = secured_as(|_| TlsRequirement::Pkix, Trust::Withheld).await.unwrap_err();
+    assert!(matches!(ending, Ending::PolicyFailed { fault: TlsFault::CertificateNotTrusted, .. }), "{ending:?}");
+}
+
+#[tokio::test]
+async fn where_tls_is_required_a_server_without_it_gets_nothing() {
+    for requirement in [TlsRequirement::Pkix, dane(vec![1])] {
+        let (listener, mut target) = listener().await;
+        target.tls = requirement;
+        let server = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let taken = serve(&mut stream, Offers::Clear, "220 mx\r\n").await.unwrap();
+            assert!(timeout(Duration::from_millis(20), listener.accept()).await.is_err());
+            taken
+        });
+        let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
+        assert!(matches!(outcome.ending, Ending::PolicyFailed { fault: TlsFault::StartTlsNotSupported, .. }));
+        assert!(server.await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn where_tls_is_required_a_broken_handshake_is_no_reason_for_clear_text() {
+    let (listener, mut target) = listener().await;
+    target.tls = TlsRequirement::Pkix;
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        assert!(serve(&mut stream, Offers::StartTls, "220 mx\r\n").await.is_none());
+        stream.write_all(b"this is no handshake").await.unwrap();
+        drop(stream);
+        assert!(timeout(Duration::from_millis(20), listener.accept()).await.is_err());
+    });
+    let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
+    assert!(matches!(outcome.ending, Ending::TlsFailed(_)), "{outcome:?}");
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_this_machine_s_makes_the_way_out_unusable() {
+    let (listener, mut target) = listener().await;
+    target.source = Some("192.0.2.1".parse().unwrap());
+    let outcome = Transmitter::new(None).unwrap().connect(&target).await.err().unwrap();
+    assert!(matches!(outcome.ending, Ending::Unusable(_)), "{outcome:?}");
+    drop(listener);
+}
+
+/// What comes of a session with a smarthost called `host` that has a certificate for [`NAME`].
+async fn submitted(security: Security, offers: Offers, host: &str) -> Result<TlsFacts, Outcome> {
+    let (listener, mut target) = listener().await;
+    target.host = host.into();
+    target.submission = Some(Arc::new(Submission { security, login: None }));
+    let (pem, acceptor) = certificate();
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        if security == Security::StartTls && serve(&mut stream, offers, "220 mx\r\n").await.is_some() {
+            return;
+        }
+        let greets = if security == Security::StartTls { "" } else { "220 mx\r\n" };
+        if let Ok(mut stream) = acceptor.accept(stream).await {
+            drop(serve(&mut stream, Offers::Clear, greets).await);
+        }
+    });
+    let transmitter = Transmitter::new(Some(pem.as_bytes())).unwrap();
+    let opened = transmitter.connect(&target).await;
+    let sent = match opened {
+        Ok(mut session) => {
+            let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+            assert!(is_delivered(&outcome), "{outcome:?}");
+            session.quit().await;
+            Ok(outcome.tls.unwrap())
+        }
+        Err(outcome) => Err(outcome),
+    };
+    server.abort();
+    sent
+}
+
+#[tokio::test]
+async fn a_smarthost_is_spoken_to_only_behind_a_certificate_that_verifies_for_its_name() {
+    for security in [Security::StartTls, Security::Implicit] {
+        let facts = submitted(security, Offers::StartTls, NAME).await.unwrap();
+        assert_eq!(facts.authenticated, Authenticated::Pkix);
+        let outcome = submitted(security, Offers::StartTls, "other.example.test").await.unwrap_err();
+        assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::TlsFailed(_))), "{outcome:?}");
+    }
+    let outcome = submitted(Security::StartTls, Offers::Clear, NAME).await.unwrap_err();
+    assert!(matches!((outcome.phase, &outcome.ending), (Phase::StartTls, Ending::PolicyFailed { .. })), "{outcome:?}");
 }

@@ -188,7 +188,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         }
         Err(error) => return Err(error.into()),
     };
-    visit.api.engine.change_settings(visit.account_id(), change).await.map_err(|stop| match stop {
+    visit.api.engine.change_account(visit.account_id(), change).await.map_err(|stop| match stop {
         Stop::Refused(NotThere) => ApiError::NotFound,
         Stop::Failed(error) => error.into(),
     })?;

@@ -8,7 +8,7 @@ mod signing_in;
 mod users;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -19,12 +19,10 @@ use url::form_urlencoded;
 
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::{AccountId, MessageId};
-use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::AttemptFacts;
 use crate::domain::hostname::DomainName;
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::user::Role;
@@ -36,6 +34,7 @@ use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
 use crate::http::{api, dev};
 use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
@@ -63,6 +62,15 @@ struct NoNames;
 impl Resolve for NoNames {
     fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })
@@ -96,19 +104,7 @@ impl World {
         let wall = clock.clone();
         let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
-        let key = |octet| ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([octet; 32]) };
-        let settings = Settings {
-            hostname: "mail.example.com".to_owned(),
-            bounce_host: "bounces.example.com".to_owned(),
-            return_path_key: key(1),
-            public_url: Arc::new(public_url.to_owned().into()),
-            queue_lifetime: 2 * DAY,
-            requests_per_minute: 600,
-            quota: QuotaLimits::default(),
-            max_connections: 8,
-            min_free_octets: 0,
-            signing_threads: 1,
-        };
+        let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::of_a_story() };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);
         let engine = Arc::new(engine);
         let state = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));

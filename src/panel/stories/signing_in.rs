@@ -1,6 +1,7 @@
 //! The way in: sessions, the throttle, the second factor, and forms from elsewhere.
 
 use super::*;
+use crate::base::secret::Secret;
 use crate::base::totp;
 use crate::net::clock::SystemClock;
 

@@ -21,6 +21,7 @@ pub(super) fn settings() -> Settings {
         deadlines: Deadlines::default(),
         loop_check: LoopCheck::OwnNameIsLoop,
         starttls: StartTls::WhereOffered,
+        login: None,
     }
 }
 

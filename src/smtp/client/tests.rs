@@ -2,6 +2,8 @@
 
 use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, settings};
 use super::*;
+use crate::smtp::deadlines::Deadlines;
+use crate::smtp::outcome::LoopCheck;
 
 fn answered(outcome: &Outcome) -> (Phase, u16) {
     match &outcome.ending {
@@ -150,6 +152,39 @@ fn a_refused_starttls_leaves_the_session_in_clear() {
     scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-PIPELINING\r\n250 STARTTLS\r\n");
     scene.hears("STARTTLS\r\n").says("454 4.7.0 not now\r\n");
     scene.begins().hears("MAIL FROM:<b@r.example>\r\nRCPT TO:<a@mx.example>\r\nDATA\r\n");
+}
+
+#[test]
+fn where_starttls_is_required_a_server_that_does_not_start_it_hears_nothing_of_the_message() {
+    let greeted = || {
+        let mut scene = Scene::with(Settings { starttls: StartTls::Required, ..settings() });
+        scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n");
+        scene
+    };
+    let mut none = greeted();
+    none.says("250-mx\r\n250 PIPELINING\r\n");
+    let mut refused = greeted();
+    refused.says("250-mx\r\n250 STARTTLS\r\n").hears("STARTTLS\r\n").says("454 4.7.0 not now\r\n");
+    let mut old = greeted();
+    old.says("502 what\r\n").hears("HELO us.example\r\n").says("250 mx\r\n");
+    for mut scene in [none, refused, old] {
+        let outcome = scene.outcome();
+        assert_eq!(outcome.phase, Phase::StartTls);
+        let fault = TlsFault::StartTlsNotSupported;
+        assert!(matches!(outcome.ending, Ending::PolicyFailed { fault: told, .. } if told == fault), "{outcome:?}");
+        assert!(!scene.client.is_reusable());
+    }
+}
+
+#[test]
+fn where_starttls_is_required_a_secured_session_goes_on_as_any_other() {
+    let mut scene = Scene::with(Settings { starttls: StartTls::Required, ..settings() });
+    scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 STARTTLS\r\n");
+    scene.hears("STARTTLS\r\n").says("220 go\r\n");
+    assert_eq!(scene.client.want(), Want::Handshake);
+    scene.client.secured(facts(), scene.now);
+    scene.hears("EHLO us.example\r\n").says("250 mx\r\n");
+    assert_eq!(scene.client.want(), Want::Ready);
 }
 
 #[test]

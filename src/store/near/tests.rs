@@ -76,7 +76,6 @@ fn a_commit_adds_what_is_near_and_leaves_what_is_far_to_the_table() {
     let test = TestStore::new();
     refill(&test);
     arm(&test, [100, 10_000]);
-    assert_eq!(test.store().near().next_due(), Some(timer(100).due));
     test.pass(Duration::from_secs(10_000));
     assert_eq!(taken(&test), [100, 10_000]);
 }
@@ -88,7 +87,10 @@ fn what_is_due_next_is_told_and_never_behind_the_horizon() {
     let near = test.store().near();
     assert!(near.take_due(test.now(), 9).next < test.now() + HORIZON, "the table is looked at before memory ends");
     arm(&test, [30]);
-    assert_eq!(near.take_due(test.now(), 9), Due { timers: Vec::new(), next: timer(30).due, is_dry: false });
+    assert_eq!(
+        near.take_due(test.now(), 9),
+        Due { timers: Vec::new(), alarms: Vec::new(), next: timer(30).due, is_dry: false }
+    );
 }
 
 #[test]
@@ -178,4 +180,62 @@ fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
     read.unwrap();
     assert_eq!(near.state().horizon, timer(3));
     assert_eq!(near.take_due(now, 9).timers, [timer(0), timer(1), timer(2)]);
+}
+
+#[test]
+fn what_rests_counts_as_settled_until_it_is_roused() {
+    let test = TestStore::new();
+    arm(&test, [0, 1]);
+    test.pass(Duration::from_secs(2));
+    assert_eq!(taken(&test), [0, 1]);
+    let near = test.store().near();
+    near.rest([timer(0), timer(1)]);
+    assert!(near.is_settled(test.now()));
+    assert_eq!(taken(&test), [0; 0], "nobody else takes what rests");
+    near.rouse([timer(0)]);
+    assert!(!near.is_settled(test.now()));
+    disarm(&test, [0, 1]);
+    near.rouse([timer(1)]);
+    assert!(near.is_settled(test.now()), "what was settled while it rested is gone");
+}
+
+#[test]
+fn what_rests_can_be_given_back_and_is_not_read_again_meanwhile() {
+    let test = TestStore::new();
+    arm(&test, [0]);
+    assert_eq!(taken(&test), [0]);
+    test.store().near().rest([timer(0)]);
+    test.pass(2 * HORIZON);
+    assert_eq!(taken(&test), [0; 0]);
+    test.store().near().give_back(timer(0));
+    assert_eq!(taken(&test), [0]);
+}
+
+#[test]
+fn an_alarm_is_told_when_it_comes_and_nothing_is_settled_before_it_is_silenced() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().near();
+    let at = timer(20).due;
+    near.set_alarm((at, 7));
+    assert_eq!((near.next_alarm(test.now()), near.take_due(test.now(), 9).next), (Some(at), at));
+    assert!(near.is_settled(test.now()));
+    test.set_now(at);
+    assert_eq!(near.take_due(test.now(), 9).alarms, [(at, 7)]);
+    assert!(!near.is_settled(test.now()) && near.next_alarm(at).is_none());
+    near.silence(&(at, 7));
+    assert!(near.is_settled(test.now()));
+}
+
+#[test]
+fn nothing_is_settled_while_work_beside_the_timers_is_held() {
+    let test = TestStore::new();
+    refill(&test);
+    let near = test.store().near();
+    assert!(near.is_settled(START));
+    let (one, two) = (near.hold(), near.hold());
+    drop(one);
+    assert!(!near.is_settled(START));
+    drop(two);
+    assert!(near.is_settled(START));
 }

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::{Never, NotThere, Op};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
-use crate::domain::account::{Account, AccountName, RetentionDays, TimeZoneName};
+use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::ApiKey;
+use crate::domain::return_path::AccountHint;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
@@ -33,11 +34,13 @@ impl Op for CreateAccount {
             tables.arm(Timer::of_store(tables.now(), TimerKind::Deliveries));
         }
         tables.put(id.as_bytes(), &account);
+        tables.put_bytes(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(id), id), Vec::new());
         Ok(account)
     }
 }
 
-/// Changes an account's settings; absent members stay as they are. No existing message is touched (contract 2).
+/// Changes an account's settings or quota; absent members stay as they are. No existing message is touched
+/// (contract 2).
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UpdateAccount {
     /// The account.
@@ -50,6 +53,10 @@ pub struct UpdateAccount {
     pub content_retention_days: Option<RetentionDays>,
     /// Whether messages without an unsubscribe URL of their own get the hosted one.
     pub hosted_unsubscribe: Option<bool>,
+    /// Messages in an hour.
+    pub quota_per_hour: Option<u64>,
+    /// Messages in a day.
+    pub quota_per_day: Option<u64>,
 }
 
 impl Op for UpdateAccount {
@@ -58,7 +65,12 @@ impl Op for UpdateAccount {
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<NotThere>> {
         let Some(old) = tables.row::<Account>(self.account.as_bytes())? else { return Err(Stop::Refused(NotThere)) };
+        let quota = QuotaLimits {
+            per_hour: self.quota_per_hour.unwrap_or(old.quota.per_hour),
+            per_day: self.quota_per_day.unwrap_or(old.quota.per_day),
+        };
         let account = Account {
+            quota,
             name: self.name.clone().unwrap_or(old.name),
             time_zone: self.time_zone.clone().unwrap_or(old.time_zone),
             content_retention_days: self.content_retention_days.unwrap_or(old.content_retention_days),
@@ -168,6 +180,8 @@ impl Op for RevokeKey {
         let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
         let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));
         tables.put(&row_key, &ApiKey { revoked_at, ..old });
+        // Streams that the key holds open end with it.
+        tables.tell(self.account);
         Ok(())
     }
 }

@@ -73,6 +73,7 @@ pub fn record(
     tables.put_bytes(Table::Timeline, &schema::timeline(account, message, id), bytes);
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
+    tables.tell(account);
     fan_out(tables, subject, kind, id)?;
     Ok(id)
 }

@@ -21,14 +21,19 @@ pub mod endpoint;
 pub mod endpoint_end;
 pub mod event;
 pub mod redeliver;
+pub mod report;
 pub mod session;
 pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;
 pub mod sweep_deliveries;
+pub mod tls_policy;
+pub mod tls_report;
+pub mod unsubscribe;
 pub mod user;
 pub mod waiting;
+pub mod warm_up;
 
 /// A change of the store.
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {

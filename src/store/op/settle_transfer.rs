@@ -44,6 +44,8 @@ pub enum TransferEnd {
         /// When to look again.
         until: Timestamp,
     },
+    /// A report ended it while it waited or was on the wire: there is nothing left to attempt.
+    Over,
     /// The attempt crashed: a defect of ours.
     Crashed,
 }
@@ -97,6 +99,11 @@ impl Op for SettleTransfer {
                 tables.put(&key, &transfer);
                 return Ok(Settled::Recorded);
             }
+            TransferEnd::Over => {
+                waiting::end(tables, self.account, self.message, &message.to, &mut transfer);
+                tables.put(&key, &transfer);
+                return Ok(Settled::Recorded);
+            }
             TransferEnd::Delivered => Input::Delivered,
             TransferEnd::Bounced(_) => Input::AttemptBounced,
             TransferEnd::GaveUp(_) => Input::GaveUp,
@@ -109,7 +116,10 @@ impl Op for SettleTransfer {
         };
         if self.counts_as_attempt() {
             transfer.attempts += 1;
-            transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
+            // What a report told of a message that it ended goes on to explain its status.
+            if transfer.state.status().is_waiting() {
+                transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
+            }
         }
         let next = transfer.state.step(input);
         if next.state.status() != transfer.state.status() {
@@ -145,7 +155,9 @@ impl SettleTransfer {
             TransferEnd::Delivered | TransferEnd::Deferred { .. } | TransferEnd::Bounced(_) | TransferEnd::Crashed => {
                 true
             }
-            TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } => false,
+            TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Over => {
+                false
+            }
         }
     }
 
@@ -212,9 +224,11 @@ impl SettleTransfer {
         let bounce = match &self.end {
             TransferEnd::Deferred { bounce, .. } => bounce.as_ref(),
             TransferEnd::Bounced(bounce) | TransferEnd::GaveUp(bounce) => Some(bounce),
-            TransferEnd::Delivered | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Crashed => {
-                None
-            }
+            TransferEnd::Delivered
+            | TransferEnd::Suppressed
+            | TransferEnd::Postponed { .. }
+            | TransferEnd::Over
+            | TransferEnd::Crashed => None,
         };
         let attempt = self.counts_as_attempt().then_some(transfer.attempts);
         let happening = Happening {

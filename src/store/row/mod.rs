@@ -15,6 +15,8 @@ pub mod event;
 pub mod idempotency;
 pub mod message;
 pub mod suppression;
+pub mod tls_policy;
+pub mod warm_up;
 
 /// A value of one table.
 pub trait Row: Serialize + DeserializeOwned {

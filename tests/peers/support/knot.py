@@ -1,6 +1,7 @@
 """Knot DNS as the whole name system: it is authoritative for the root, so that every name has an answer.
 
-A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second.
+A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second. Signed, every
+answer carries signatures made as it is given (mod-onlinesign), and `anchor` is the file that makes them verify.
 """
 
 import subprocess
@@ -29,7 +30,8 @@ zone:
     zonefile-load: whole
     zonefile-sync: -1
     journal-content: none
-"""
+{signing}"""
+_SIGNING = "    module: mod-onlinesign\n"
 _HEAD = """\
 $ORIGIN .
 $TTL 1
@@ -42,15 +44,16 @@ ns.peers.test. A 127.0.0.1
 class Knot:
     """A running knotd and its zone."""
 
-    def __init__(self, folder: Path):
-        self.folder = folder
-        folder.mkdir(parents=True)
+    def __init__(self, folder: Path, signed: bool = False):
+        self.folder, self.signed = folder, signed
+        (folder / "db").mkdir(parents=True)
         self.port = free_port()
         self.server = f"{LOOPBACK}:{self.port}"
         self.records: dict[tuple[str, str], list[str]] = {}
         self.serial = 0
         conf = folder / "knot.conf"
-        conf.write_text(_CONF.format(folder=folder, address=LOOPBACK, port=self.port))
+        signing = _SIGNING if signed else ""
+        conf.write_text(_CONF.format(folder=folder, address=LOOPBACK, port=self.port, signing=signing))
         self._write()
         knotd, environment = program("knotd", "knot")
         self.knotc, self.environment = program("knotc", "knot")
@@ -92,6 +95,14 @@ class Knot:
         if kind.upper() == "TXT":
             return [b"".join(record.strings).decode() for record in answer]
         return [record.to_text() for record in answer]
+
+    @property
+    def anchor(self) -> Path:
+        """The root's keys as a trust anchor's file."""
+        keys = self._resolver().resolve(".", "DNSKEY")
+        file = self.folder / "root.key"
+        file.write_text("".join(f". IN DNSKEY {key.to_text()}\n" for key in keys))
+        return file
 
     def txt_for_dkimpy(self, name: bytes | str, timeout: int = 5) -> bytes | None:
         """dkimpy's `dnsfunc`: a key record out of the served zone."""

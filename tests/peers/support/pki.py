@@ -1,6 +1,7 @@
 """A private certificate authority, new in every test."""
 
 import datetime
+import hashlib
 import ipaddress
 from pathlib import Path
 
@@ -51,6 +52,11 @@ class Authority:
         file.chmod(0o600)
         return file
 
+    def self_signed(self, *names: str) -> Path:
+        """One PEM file as `issue` makes it, of a certificate that nobody vouches for."""
+        stranger = Authority(self.folder / f"stranger-{names[0]}")
+        return stranger.issue(*names)
+
     def _unsigned(self, subject: x509.Name, public_key) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.timezone.utc)
         return (
@@ -62,6 +68,15 @@ class Authority:
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=90))
         )
+
+
+def public_key_digest(file: Path) -> str:
+    """The SHA-256 of the public key of a PEM file's certificate, as a TLSA record has it (RFC 6698 2.1)."""
+    certificate = x509.load_pem_x509_certificate(file.read_bytes())
+    key = certificate.public_key().public_bytes(
+        serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    return hashlib.sha256(key).hexdigest()
 
 
 def _general(name: str) -> x509.GeneralName:

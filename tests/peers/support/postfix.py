@@ -57,6 +57,9 @@ smtpd_tls_security_level = may
 smtpd_tls_chain_files = {certificate}
 smtpd_tls_loglevel = 1
 smtpd_tls_received_header = yes
+smtp_tls_security_level = may
+smtp_tls_loglevel = 1
+transport_maps = {routes}
 tls_random_source = dev:/dev/urandom
 """
 _MASTER = """\
@@ -76,6 +79,7 @@ retry     unix  - - n - - error
 discard   unix  - - n - - discard
 local     unix  - n n - - local
 virtual   unix  - n n - - virtual
+smtp      unix  - - n - - smtp
 anvil     unix  - - n - 1 anvil
 postlog   unix-dgram n - n - 1 postlogd
 """
@@ -93,7 +97,9 @@ class Postfix:
         host: str = "mx1.recipient.test",
         mailboxes: tuple[str, ...] = ("inbox", "grey"),
         policy: "Policy | None" = None,
+        routes: dict[str, int] | None = None,
     ):
+        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
         self.root = private_root("postfix")
         if not self.root:
             missing("Postfix's private root")
@@ -114,6 +120,7 @@ class Postfix:
                 reader=_READER,
                 certificate=certificate,
                 mailboxes=", ".join("{ %s@%s = %s/ }" % (name, domain, name) for name in mailboxes),
+                routes=_inline({name: f"smtp:[{LOOPBACK}]:{port}" for name, port in (routes or {}).items()}),
                 policy=f", check_policy_service inet:{LOOPBACK}:{policy.port}" if policy else "",
             )
         )
@@ -172,6 +179,12 @@ class Postfix:
             (self.folder / "queue" / name).chmod(mode)
         (self.folder / "mail").mkdir()
         os.chown(self.folder / "mail", _READER, _READER)
+
+
+def _inline(table: dict[str, str]) -> str:
+    """A table that stands in the configuration itself; none where it is empty."""
+    entries = ", ".join("{ %s = %s }" % entry for entry in table.items())
+    return f"inline:{{ {entries} }}" if entries else ""
 
 
 class Policy:

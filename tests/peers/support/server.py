@@ -108,7 +108,7 @@ class Serve:
             "webhooks": {"extra_roots": root},
         }
         for name, values in sections.items():
-            settings[name] = settings.get(name, {}) | values
+            settings[name] = values if isinstance(values, list) else settings.get(name, {}) | values
         top = {"hostname": "mail.sender.test", "data_dir": str(self.data_dir)}
         self.config.write_text(_toml(top, settings))
 
@@ -242,9 +242,11 @@ class Dev:
         return code
 
 
-def _toml(top: dict, sections: dict[str, dict]) -> str:
-    """Strings, numbers and lists of strings are written the same way in JSON and TOML."""
+def _toml(top: dict, sections: dict[str, dict | list[dict]]) -> str:
+    """Strings, numbers and lists of strings are written the same way in JSON and TOML. A list of sections repeats."""
     lines = [f"{name} = {json.dumps(value)}" for name, value in top.items()]
     for section, values in sections.items():
-        lines += [f"[{section}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())]
+        head, every = (f"[[{section}]]", values) if isinstance(values, list) else (f"[{section}]", [values])
+        for one in every:
+            lines += [head, *(f"{name} = {json.dumps(value)}" for name, value in one.items())]
     return "\n".join(lines) + "\n"

@@ -98,6 +98,44 @@ async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
 }
 
 #[tokio::test]
+async fn the_operator_changes_an_account_and_its_quota_counts_at_once() {
+    let mut world = World::new().await;
+    world.sent_to("a@example.net").await;
+    let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
+    let mut operator = Client::over(socket);
+    let path = format!("/v1/accounts/{}", world.account);
+    let line = format!("PATCH {path}");
+    let change = r#"{"quota_per_hour":1,"time_zone":"europe/vienna"}"#;
+    let changed = operator.ask(&line, "", "", change).await;
+    assert_eq!((changed.status, &changed.body), (200, &operator.get(&path, "").await.body));
+    let account = changed.json();
+    assert_eq!(account["quota"], serde_json::json!({ "per_hour": 1, "per_day": 100_000 }));
+    assert_eq!((&account["name"], &account["time_zone"]), (&"Acme".into(), &"Europe/Vienna".into()));
+    world.send(letter("b@example.net")).await.fails_with(429, "quota_exceeded");
+    // Lower than what is used already, none is left and none is owed.
+    assert_eq!(operator.ask(&line, "", "", r#"{"quota_per_hour":0,"quota_per_day":0,"name":"B"}"#).await.status, 200);
+    let quota = world.get("/v1/me").await.json()["quota"].clone();
+    assert_eq!((&quota["hour"]["used"], &quota["hour"]["remaining"]), (&1.into(), &0.into()));
+    let faults = r#"{"quota_per_hour":-1,"quota_per_day":"x","time_zone":"Mars","name":"","quota_per_our":1}"#;
+    let refused = operator.ask(&line, "", "", faults).await;
+    refused.fails_with(422, "validation_failed");
+    assert_eq!(refused.faults(), ["name", "quota_per_day", "quota_per_hour", "quota_per_our", "time_zone"]);
+    assert!(refused.json()["message"].as_str().unwrap().contains("did you mean quota_per_hour?"));
+    assert_eq!(operator.get(&path, "").await.json()["name"], "B");
+}
+
+#[tokio::test]
+async fn the_queue_is_the_operators_alone() {
+    let mut world = World::new().await;
+    world.get("/v1/queue").await.fails_with(404, "not_found");
+    let socket = UnixStream::connect(world.directory.path().join("admin.sock")).await.unwrap();
+    let mut operator = Client::over(socket);
+    let page = operator.get("/v1/queue", "").await;
+    assert_eq!((page.status, page.body.as_str()), (200, "{\"data\":[],\"next_cursor\":null}"));
+    operator.get("/v1/queue?limit=1", "").await.fails_with(422, "validation_failed");
+}
+
+#[tokio::test]
 async fn health_is_open_and_readiness_ends_with_the_shutdown() {
     let mut world = World::new().await;
     for path in ["/healthz", "/readyz"] {
@@ -108,4 +146,23 @@ async fn health_is_open_and_readiness_ends_with_the_shutdown() {
     assert_eq!(api.check_ready(), Ok(()));
     api.shut_down();
     assert_eq!(api.check_ready(), Err(ApiError::ShuttingDown));
+}
+
+#[tokio::test]
+async fn what_is_remembered_of_a_key_never_outlives_a_change_of_it() {
+    let mut world = World::new().await;
+    let made = world.post("/v1/keys", serde_json::json!({ "name": "old", "expires_at": "2023-11-15T22:13:20Z" })).await;
+    let (secret, path) = (made.json()["key"].as_str().unwrap().to_owned(), made.header("location").to_owned());
+    let name = |reply: Reply| reply.json()["key"]["name"].as_str().unwrap().to_owned();
+    assert_eq!(name(world.client.get("/v1/me", &secret).await), "old");
+    assert_eq!(world.patch(&path, serde_json::json!({ "name": "new" })).await.status, 200);
+    assert_eq!(name(world.client.get("/v1/me", &secret).await), "new");
+    world.advance(DAY);
+    world.client.get("/v1/me", &secret).await.fails_with(401, "unauthenticated");
+
+    let other = world.new_key(world.account, None, Scopes::ALL).await;
+    assert_eq!(world.client.get("/v1/me", &other).await.status, 200);
+    let id = world.engine.authenticate(&other).unwrap().unwrap().key.unwrap().id;
+    assert_eq!(world.delete(&format!("/v1/keys/{id}")).await.status, 204);
+    world.client.get("/v1/me", &other).await.fails_with(401, "unauthenticated");
 }

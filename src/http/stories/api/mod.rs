@@ -2,16 +2,24 @@
 //! story sets.
 
 mod account;
+mod described;
 mod domains;
+mod idempotency;
+mod limits;
 mod lists;
+mod matrix;
+mod order;
 mod records;
 mod redelivering;
 mod sending;
 mod settings;
+mod streaming;
 mod suppressions;
+mod unsubscribing;
 mod webhooks;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -20,19 +28,20 @@ use serde_json::Value;
 
 use super::*;
 use crate::base::id::{AccountId, MessageId};
-use crate::base::secret::Secret;
 use crate::domain::account::QuotaLimits;
 use crate::domain::api_key::Scopes;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource};
 use crate::domain::hostname::DomainName;
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
 use crate::domain::stream::Stream;
 use crate::engine::accounts::NewKey;
+use crate::engine::follow::Streams;
 use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
+use crate::http::pages;
 use crate::http::state::Api;
+use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
@@ -51,6 +60,14 @@ impl Clock for SetClock {
     }
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Relaxed))
+    }
+    /// Whoever sets it tells nobody, so it is looked at again and again.
+    fn sleep_until(&self, at: Timestamp) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            while self.now() < at {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        })
     }
 }
 
@@ -80,6 +97,15 @@ impl Resolve for Names {
     fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
     }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        self.txt_now(name)
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move { self.look(name) })
     }
@@ -90,6 +116,7 @@ impl Resolve for Names {
 
 /// A service with one account, its key, and a verified domain of each stream.
 struct World {
+    address: SocketAddr,
     client: Client<TcpStream>,
     engine: Arc<Engine>,
     clock: SetClock,
@@ -106,6 +133,10 @@ impl World {
     }
 
     async fn with(quota: QuotaLimits, requests_per_minute: u32) -> Self {
+        Self::serving(quota, requests_per_minute, HttpLimits::default(), Streams::default()).await
+    }
+
+    async fn serving(quota: QuotaLimits, requests_per_minute: u32, http: HttpLimits, streams: Streams) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
@@ -113,30 +144,23 @@ impl World {
         let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let names = Arc::new(Names::default());
-        let settings = Settings {
-            hostname: "mail.example.com".to_owned(),
-            bounce_host: "bounces.example.com".to_owned(),
-            return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
-            public_url: Arc::new("https://mail.example.com".to_owned().into()),
-            queue_lifetime: 2 * DAY,
-            requests_per_minute,
-            quota,
-            max_connections: 8,
-            min_free_octets: 0,
-            signing_threads: 1,
-        };
-        let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
+        let settings = Settings { requests_per_minute, quota, ..Settings::of_a_story() };
+        let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
+        engine.streams = streams;
         let engine = Arc::new(engine);
         let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
-        let router = Router::new(routes()).unwrap();
-        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
-        let mut server = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let mut table = routes();
+        table.extend(pages::routes());
+        let router = Router::new(table).unwrap();
+        let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
+        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, limits);
+        let mut server = HttpServer::new(Arc::new(service), http);
         let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
         server.listen_unix(&directory.path().join("admin.sock")).unwrap();
         let client = Client::open(address).await;
         let account = engine.create_account("Acme".parse().unwrap(), None, engine.settings.quota).await.unwrap().id;
         let key = String::new();
-        let mut world = Self { client, engine, clock, names, account, key, _server: server, directory };
+        let mut world = Self { address, client, engine, clock, names, account, key, _server: server, directory };
         world.key = world.new_key(account, None, Scopes::ALL).await;
         for (name, stream) in [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)] {
             world.engine.create_verified_domain(account, name.parse().unwrap(), stream).await.unwrap();
@@ -161,13 +185,17 @@ impl World {
         self.clock.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Relaxed);
     }
 
+    /// Every answer that a story gets this way has to be one that the description tells of.
     async fn ask_as(&mut self, key: &str, line: &str, headers: &str, body: &Value) -> Reply {
         let body = if body.is_null() { String::new() } else { body.to_string() };
-        self.client.ask(line, key, headers, &body).await
+        let reply = self.client.ask(line, key, headers, &body).await;
+        described::check(line, &reply);
+        reply
     }
 
     async fn get(&mut self, path: &str) -> Reply {
-        self.client.get(path, &self.key).await
+        let key = self.key.clone();
+        self.ask_as(&key, &format!("GET {path}"), "", &Value::Null).await
     }
 
     async fn post(&mut self, path: &str, body: Value) -> Reply {

@@ -92,7 +92,7 @@ async fn the_account_says_no_in_the_contracts_order() {
     let suppressed = world.send(message("a@example.test", None)).await;
     suppressed.fails_with(422, "recipient_suppressed");
     assert_eq!(suppressed.faults(), ["to"]);
-    assert!(suppressed.json()["message"].as_str().unwrap().contains("(bounce)"));
+    assert!(suppressed.json()["message"].as_str().unwrap().contains("(bounce since 20"));
     let spent = world.send(letter("a@example.net")).await;
     spent.fails_with(429, "quota_exceeded");
     assert_eq!(spent.header("retry-after"), "2800");

@@ -16,7 +16,10 @@ impl World {
     async fn import(&mut self, kind: &str, query: &str, list: &str) -> Reply {
         let key = self.key.clone();
         let kind = format!("Content-Type: {kind}\r\n");
-        self.client.ask(&format!("POST /v1/suppressions/import{query}"), &key, &kind, list).await
+        let line = format!("POST /v1/suppressions/import{query}");
+        let reply = self.client.ask(&line, &key, &kind, list).await;
+        described::check(&line, &reply);
+        reply
     }
 
     async fn export(&mut self) -> String {

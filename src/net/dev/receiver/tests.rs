@@ -30,7 +30,8 @@ struct World {
 async fn world() -> World {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = Arc::new(Capture::open(data_dir.path(), Arc::new(Stopped)).unwrap());
-    let receiver = DevReceiver::start(Arc::clone(&capture)).await.unwrap();
+    let reporter = Arc::new(Reporter::new(Arc::default()).unwrap());
+    let receiver = DevReceiver::start(Arc::clone(&capture), reporter).await.unwrap();
     World { capture, receiver, _data_dir: data_dir }
 }
 

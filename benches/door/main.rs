@@ -1,0 +1,105 @@
+//! The door of the API, piece by piece: what a request costs before the engine does its work, and what a page of a long
+//! event log costs.
+//!
+//! `cargo bench --bench door -- [filter]` measures processor time, not the clock's, so that a busy machine changes
+//! little. The goals: authentication, request rate, routing and validation of a 2 KB message under 60 microseconds
+//! together; 50 events out of a million under 2 milliseconds. Nothing is asserted: a figure belongs to its machine.
+
+mod cpu;
+mod log;
+mod world;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use hyper::Method;
+use postrider::domain::event::EventType;
+use postrider::domain::submission::{Submission, SubmissionLimits};
+use postrider::engine::events::EventFilter;
+use postrider::engine::listing::PageRequest;
+use postrider::http::api;
+use postrider::http::json;
+use postrider::http::router::Router;
+use postrider::http::state::Api;
+
+use cpu::CpuTime;
+use world::World;
+
+/// Of the event log that is listed.
+const EVENTS: u64 = 1_000_000;
+const PAGE: usize = 50;
+/// How far apart requests of one key come, so that 600 a minute are never exceeded.
+const BETWEEN: Duration = Duration::from_millis(101);
+
+/// What stands before the engine for `POST /v1/messages`.
+fn door(criterion: &mut Criterion<CpuTime>) {
+    let world = World::new();
+    let router: Router<Api> = Router::new(api::routes()).expect("the table is sound");
+    let body = world::message();
+    let limits = SubmissionLimits { queue_lifetime: Duration::from_secs(48 * 3600) };
+    let now = world.engine.clock.now();
+    let (method, path) = (Method::POST, "/v1/messages");
+    let route = |router: &Router<Api>| assert!(router.knows(black_box(&method), black_box(path)));
+    let authenticate = || world.engine.authenticate(black_box(&world.key)).expect("the store is sound").expect("known");
+    let mut at = Duration::ZERO;
+    let mut admit = || {
+        at += BETWEEN;
+        world.engine.rates.admit(world.key_id, 600, at).expect("600 a minute are not exceeded")
+    };
+    let validate = || {
+        let object = json::parse_object(black_box(body.as_bytes())).expect("JSON");
+        let hash = json::canonical_hash(&object);
+        (hash, Submission::lift(object, now, limits).expect("valid"))
+    };
+
+    let mut group = criterion.benchmark_group("door");
+    group.bench_function("authentication", |bench| bench.iter(authenticate));
+    group.bench_function("request rate", |bench| bench.iter(&mut admit));
+    group.bench_function("routing", |bench| bench.iter(|| route(&router)));
+    group.bench_function("validation of 2 KB", |bench| bench.iter(validate));
+    group.bench_function("all of it", |bench| {
+        bench.iter(|| {
+            route(&router);
+            let caller = authenticate();
+            let view = admit();
+            (caller, view, validate())
+        });
+    });
+    group.finish();
+}
+
+/// A page of 50 out of a million, wherever it begins and whatever it is filtered by.
+fn events(criterion: &mut Criterion<CpuTime>) {
+    let world = World::new();
+    let log = world.fill(EVENTS);
+    let list = |filter: EventFilter, before| {
+        let page = PageRequest { before, limit: PAGE };
+        world.engine.events(world.account, filter, page).expect("the store is sound").rows.len()
+    };
+    let of = |kind| EventFilter { message: None, kind };
+    let message = EventFilter { message: Some(log.message), kind: None };
+    let cases = [
+        ("first page", of(None), None, PAGE),
+        ("a page in the middle", of(None), Some(log.middle), PAGE),
+        ("the last page", of(None), Some(log.early), PAGE),
+        ("of one message", message, None, log::EVENTS_OF_MESSAGE),
+        ("of one message and a type", EventFilter { kind: Some(EventType::Queued), ..message }, None, 1),
+        ("of a common type", of(Some(EventType::Delivered)), None, PAGE),
+        ("of a type of one in 100,000", of(Some(EventType::Complained)), None, 10),
+        ("of a type that never came", of(Some(EventType::Canceled)), None, 0),
+    ];
+    let mut group = criterion.benchmark_group("50 events of 1,000,000");
+    for (name, filter, before, found) in cases {
+        assert_eq!(list(filter, before), found, "{name}");
+        group.bench_function(name, |bench| bench.iter(|| list(black_box(filter), black_box(before))));
+    }
+    group.finish();
+}
+
+criterion_group! {
+    name = benches;
+    config = Criterion::default().with_measurement(CpuTime).sample_size(30);
+    targets = door, events
+}
+criterion_main!(benches);

@@ -1,0 +1,117 @@
+//! What is measured: the real engine over a store of its own, with one account and one key.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use postrider::base::id::{AccountId, KeyId};
+use postrider::base::secret::Secret;
+use postrider::domain::account::QuotaLimits;
+use postrider::domain::api_key::Scopes;
+use postrider::domain::hostname::DomainName;
+use postrider::domain::return_path::{KeyNumber, ReturnPathKey};
+use postrider::engine::accounts::NewKey;
+use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use postrider::engine::settings::Settings;
+use postrider::engine::{Caller, Engine};
+use postrider::net::clock::SystemClock;
+use postrider::net::entropy::OsEntropy;
+use postrider::smtp::tlsa::TlsaRecord;
+use postrider::store::Store;
+use postrider::store::open::Surroundings;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::log::{EVENTS_OF_MESSAGE, Fill, Log, MESSAGES_AT_ONCE};
+
+/// An engine with an account.
+pub(crate) struct World {
+    pub(crate) engine: Engine,
+    pub(crate) account: AccountId,
+    pub(crate) key: String,
+    pub(crate) key_id: KeyId,
+    runtime: Runtime,
+    _directory: TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let wall = Arc::clone(&clock);
+        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: Arc::new(OsEntropy) };
+        let store = Arc::new(Store::open(directory.path(), surroundings).expect("an empty store"));
+        let engine = Engine::new(store, clock, Arc::new(OsEntropy), Arc::new(NoNames), settings());
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let name = "Bench".parse().expect("a name");
+        let account = runtime.block_on(engine.create_account(name, None, QuotaLimits::default())).expect("made").id;
+        let new = NewKey { name: "bench".to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
+        let operator = Caller { account, key: None };
+        let Ok((key, secret)) = runtime.block_on(engine.create_key(&operator, new)) else { panic!("no key was made") };
+        let key = (key.id, secret.expose().to_owned());
+        Self { engine, account, key: key.1, key_id: key.0, runtime, _directory: directory }
+    }
+
+    /// Writes a log of `events` events.
+    pub(crate) fn fill(&self, events: u64) -> Log {
+        let messages = events / EVENTS_OF_MESSAGE as u64;
+        let (mut all, account) = (Vec::new(), self.account);
+        for from in (0..messages).step_by(usize::try_from(MESSAGES_AT_ONCE).unwrap_or(usize::MAX)) {
+            let written = self.runtime.block_on(self.engine.store.commit(Fill { account, from }));
+            let Ok(written) = written else { panic!("the log was not written") };
+            all.push(written);
+        }
+        let (message, middle) = all[all.len() / 2];
+        Log { message, middle: middle.0, early: all[0].1.0 }
+    }
+}
+
+fn settings() -> Settings {
+    let key = || ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) };
+    Settings {
+        hostname: "mail.example.com".to_owned(),
+        bounce_host: "bounces.example.com".to_owned(),
+        return_path_key: key(),
+        unsubscribe_key: key(),
+        public_url: Arc::default(),
+        queue_lifetime: Duration::from_secs(48 * 3600),
+        requests_per_minute: 600,
+        quota: QuotaLimits::default(),
+        max_connections: 8,
+        min_free_octets: 0,
+        signing_threads: 1,
+    }
+}
+
+/// A message of 2 KB as its sender writes it.
+pub(crate) fn message() -> String {
+    let text = "Your order is on its way, and here is what you need to know of it.\\r\\n".repeat(12);
+    let html = "<p>Your order is on its way, and here is what you need to know of it.</p>\\r\\n".repeat(10);
+    format!(
+        r#"{{"from":"shop@mail.example.com","from_name":"The Shop","to":"someone@recipient.example","subject":"Your order","text":"{text}","html":"{html}","headers":{{"Reply-To":"help@example.com","X-Order":"42"}},"metadata":{{"order":"42"}}}}"#
+    )
+}
+
+/// No name is looked up here.
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+}

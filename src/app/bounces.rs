@@ -1,0 +1,91 @@
+//! The listeners of what comes back by mail: those of `[bounces]`, and in `dev` one more on loopback, to which the
+//! simulator reports whatever is configured.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::Config;
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::engine::receive::Receiver;
+use crate::net::bounce_receiver::{listen, listener_config};
+use crate::net::dev::reporter::Reporter;
+use crate::net::smtp_listener::{Gate, ListenerConfig, SmtpListener};
+use crate::net::tls;
+use crate::net::tls_settings::TlsSettings;
+
+/// Connections of the simulator: it has few at once, and many that are only just closing.
+const SIMULATOR_CONNECTIONS: usize = 1024;
+
+/// The running listeners.
+pub(super) struct Bounces {
+    listeners: Vec<SmtpListener>,
+    tls: Arc<TlsSettings>,
+    /// Where the configured ones listen.
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Bounces {
+    /// Begins to listen, with HTTP's certificate where there is one.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub(super) async fn start(
+        config: &Config,
+        receiver: &Arc<Receiver>,
+        http: Option<&TlsSettings>,
+        simulator: Option<&Reporter>,
+    ) -> Result<Self, Trouble> {
+        let certificate = match http {
+            Some(settings) => tls::for_mail(&settings.current()),
+            None => tls::self_signed(config.hostname.as_str())
+                .map_err(|fault| Trouble::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?,
+        };
+        let mut bounces =
+            Self { listeners: Vec::new(), tls: Arc::new(TlsSettings::new(certificate)), addresses: Vec::new() };
+        // One count of connections over all the configured listeners.
+        let settings = listener_config(config.hostname.as_str(), Arc::clone(&bounces.tls));
+        for address in config.bounces.iter().flat_map(|bounces| &bounces.listen) {
+            let bound = bounces.listen(*address, settings.clone(), receiver).await?;
+            bounces.addresses.push(bound);
+        }
+        if let Some(reporter) = simulator {
+            let settings = listener_config(config.hostname.as_str(), Arc::clone(&bounces.tls));
+            // The simulator is the only client, and limits itself.
+            let settings = ListenerConfig { gate: Gate::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
+            let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            reporter.open(bounces.listen(loopback, settings, receiver).await?);
+        }
+        Ok(bounces)
+    }
+
+    async fn listen(
+        &mut self,
+        address: SocketAddr,
+        settings: ListenerConfig,
+        receiver: &Arc<Receiver>,
+    ) -> Result<SocketAddr, Trouble> {
+        let listener = listen(address, settings, Arc::clone(receiver)).await.map_err(|error| {
+            let what = format!("cannot listen on {address}");
+            Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in bounces.listen.")
+        })?;
+        let bound = listener.local_addr();
+        self.listeners.push(listener);
+        Ok(bound)
+    }
+
+    /// Sessions that open from now on get HTTP's new certificate.
+    pub(super) fn renew(&self, http: &TlsSettings) {
+        self.tls.swap(tls::for_mail(&http.current()));
+    }
+
+    /// Accepts nobody any more, and gives a message that is coming in up to `grace`.
+    pub(super) async fn shut_down(self, grace: Duration) {
+        let mut ending = tokio::task::JoinSet::new();
+        for listener in self.listeners {
+            ending.spawn(listener.shut_down(grace));
+        }
+        while ending.join_next().await.is_some() {}
+    }
+}

@@ -1,0 +1,115 @@
+//! The commands about mail and what became of it: webhooks, suppressions, messages, events.
+
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::args::OfAccount;
+use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
+use super::session::{Session, body, listed, object, print};
+use super::show::Shape;
+use super::{Console, Stop};
+use crate::app::exit::Exit;
+
+/// `postrider webhook ...`.
+pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    const WEBHOOKS: &str = "/v1/webhooks";
+    let (session, command) = Session::open(args, console)?;
+    let (reply, shape) = match command {
+        WebhookCommand::Add { url, events, description } => {
+            let body = body([
+                ("url", Some(json!(url))),
+                ("events", events.map(Value::from)),
+                ("description", description.map(Value::from)),
+            ]);
+            (session.ask(Method::POST, "add the webhook", WEBHOOKS, Some(body))?, Shape::NewWebhook)
+        }
+        WebhookCommand::List(page) => {
+            (session.get("list the webhooks", listed(WEBHOOKS, &page, &[]))?, Shape::Webhooks)
+        }
+        WebhookCommand::Show { id } => (session.get("show the webhook", object(WEBHOOKS, &id))?, Shape::Webhook),
+        WebhookCommand::Set { id, url, events, all_events, description, enabled } => {
+            let body = body([
+                ("url", url.map(Value::from)),
+                ("events", if all_events { Some(Value::Null) } else { events.map(Value::from) }),
+                ("description", description.map(Value::from)),
+                ("enabled", enabled.map(Value::from)),
+            ]);
+            (session.ask(Method::PATCH, "change the webhook", object(WEBHOOKS, &id), Some(body))?, Shape::Webhook)
+        }
+        WebhookCommand::RotateSecret { id } => {
+            let path = format!("{}/rotate-secret", object(WEBHOOKS, &id));
+            (session.ask(Method::POST, "rotate the webhook's secret", path, None)?, Shape::NewWebhook)
+        }
+        WebhookCommand::Test { id } => {
+            let path = format!("{}/test", object(WEBHOOKS, &id));
+            (session.ask(Method::POST, "test the webhook", path, None)?, Shape::Delivery)
+        }
+        WebhookCommand::Remove { id } => {
+            let path = object(WEBHOOKS, &id);
+            (session.ask(Method::DELETE, "remove the webhook", path, None)?, Shape::Nothing("Removed."))
+        }
+    };
+    print(&reply, shape, json, console)
+}
+
+/// `postrider suppression ...`.
+pub(super) fn suppression(
+    args: OfAccount<SuppressionCommand>,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, Stop> {
+    const SUPPRESSIONS: &str = "/v1/suppressions";
+    let (session, command) = Session::open(args, console)?;
+    let (reply, shape) = match command {
+        SuppressionCommand::Add { email, note } => {
+            let body = body([("email", Some(json!(email))), ("note", note.map(Value::from))]);
+            (session.ask(Method::POST, "suppress the address", SUPPRESSIONS, Some(body))?, Shape::Suppression)
+        }
+        SuppressionCommand::List { email, reason, page } => {
+            let path = listed(SUPPRESSIONS, &page, &[("email", &email), ("reason", &reason)]);
+            (session.get("list the suppressions", path)?, Shape::Suppressions)
+        }
+        SuppressionCommand::Show { suppression } => {
+            (session.get("show the suppression", object(SUPPRESSIONS, &suppression))?, Shape::Suppression)
+        }
+        SuppressionCommand::Remove { suppression } => {
+            let path = object(SUPPRESSIONS, &suppression);
+            (session.ask(Method::DELETE, "remove the suppression", path, None)?, Shape::Nothing("Removed."))
+        }
+    };
+    print(&reply, shape, json, console)
+}
+
+/// `postrider message ...`.
+pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    const MESSAGES: &str = "/v1/messages";
+    let (session, command) = Session::open(args, console)?;
+    let (reply, shape) = match command {
+        MessageCommand::List(filter) => {
+            let filters = [
+                ("to", &filter.to),
+                ("from", &filter.from),
+                ("subject", &filter.subject),
+                ("message_id_header", &filter.message_id_header),
+                ("status", &filter.status),
+                ("stream", &filter.stream),
+                ("after", &filter.after),
+                ("before", &filter.before),
+            ];
+            (session.get("list the messages", listed(MESSAGES, &filter.page, &filters))?, Shape::Messages)
+        }
+        MessageCommand::Show { id } => (session.get("show the message", object(MESSAGES, &id))?, Shape::Message),
+        MessageCommand::Cancel { id } => {
+            let path = format!("{}/cancel", object(MESSAGES, &id));
+            (session.ask(Method::POST, "cancel the message", path, None)?, Shape::Message)
+        }
+    };
+    print(&reply, shape, json, console)
+}
+
+/// `postrider event ...`.
+pub(super) fn event(args: OfAccount<EventCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let (session, EventCommand::List { message_id, kind, page }) = Session::open(args, console)?;
+    let path = listed("/v1/events", &page, &[("message_id", &message_id), ("type", &kind)]);
+    print(&session.get("list the events", path)?, Shape::Events, json, console)
+}

@@ -1,0 +1,141 @@
+//! What the commands about one account share: the way to its daemon, which account it is, and how they ask.
+//!
+//! With `--json` they print exactly what the API answered, which is nothing where it answers nothing; else a form for
+//! people.
+
+use std::path::PathBuf;
+
+use hyper::Method;
+use serde_json::{Map, Value};
+use url::form_urlencoded;
+
+use super::args::{AccountChoice, DaemonArgs, OfAccount, PageArgs};
+use super::show::{self, Shape};
+use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
+use crate::app::admin_client::{AdminClient, Ask, Reply};
+use crate::app::config::Config;
+use crate::app::environment::Environment;
+use crate::app::exit::Exit;
+use crate::app::trouble::Trouble;
+use crate::base::id::AccountId;
+
+/// The daemon, and the account that a command is about.
+pub(super) struct Session {
+    client: AdminClient,
+    /// The account.
+    pub(super) account: AccountId,
+}
+
+impl Session {
+    /// The session of a command, and the command.
+    pub(super) fn open<C: clap::Subcommand>(args: OfAccount<C>, console: &Console<'_>) -> Result<(Self, C), Stop> {
+        let client = client(args.daemon, &console.environment)?;
+        let account = chosen(args.account, &client)?;
+        Ok((Self { client, account }, args.command))
+    }
+
+    /// Asks for something of the account; `purpose` follows "cannot".
+    pub(super) fn ask(
+        &self,
+        method: Method,
+        purpose: &str,
+        path: impl Into<String>,
+        body: Option<Value>,
+    ) -> Result<Reply, Stop> {
+        let ask = Ask { purpose, method, path: path.into(), account: Some(self.account), body };
+        Ok(self.client.ask(ask)?)
+    }
+
+    /// A GET.
+    pub(super) fn get(&self, purpose: &str, path: impl Into<String>) -> Result<Reply, Stop> {
+        self.ask(Method::GET, purpose, path, None)
+    }
+}
+
+/// Prints what was answered.
+pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    match (json, reply.text.is_empty()) {
+        (true, true) => {}
+        (true, false) => writeln!(console.out, "{}", reply.text)?,
+        (false, _) => write!(console.out, "{}", show::readable(&reply.value, shape))?,
+    }
+    Ok(Exit::Done)
+}
+
+/// The way to the daemon: by option, by variable, or at the default data directory. A directory goes before a file.
+pub(super) fn client(args: DaemonArgs, environment: &Environment) -> Result<AdminClient, Stop> {
+    let by_variable = || environment.path(DATA_DIR_VARIABLE);
+    let data_dir = match (args.data_dir, args.config) {
+        (Some(directory), _) => directory,
+        (None, Some(file)) => configured(file, environment)?,
+        (None, None) => match (by_variable(), environment.path(CONFIG_VARIABLE)) {
+            (Some(directory), _) => directory,
+            (None, Some(file)) => configured(file, environment)?,
+            (None, None) => Config::default().data_dir,
+        },
+    };
+    Ok(AdminClient::new(&data_dir))
+}
+
+fn configured(file: PathBuf, environment: &Environment) -> Result<PathBuf, Stop> {
+    Ok(Config::load(&file, environment).map_err(Trouble::from)?.data_dir)
+}
+
+/// The account that is named, or the only one that there is.
+fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop> {
+    const PURPOSE: &str = "choose the account";
+    if let Some(id) = choice.account {
+        return account_id(&id, PURPOSE);
+    }
+    let page = client.ask(Ask::get(PURPOSE, "/v1/accounts?limit=2", None))?.value;
+    match page["data"].as_array().map_or(&[][..], Vec::as_slice) {
+        [] => Err(Trouble::new(
+            Exit::NotFound,
+            format!("cannot {PURPOSE}"),
+            "there is no account yet",
+            "Make one: postrider account add NAME",
+        )
+        .into()),
+        [only] => account_id(only["id"].as_str().unwrap_or_default(), PURPOSE),
+        [_, _, ..] => Err(Trouble::new(
+            Exit::Usage,
+            format!("cannot {PURPOSE}"),
+            "there are several accounts, and --account names none",
+            "Name one with --account ID; `postrider account list` shows them.",
+        )
+        .into()),
+    }
+}
+
+/// A text that is no identifier is one that does not exist (contract 1).
+pub(super) fn account_id(text: &str, purpose: &str) -> Result<AccountId, Stop> {
+    let missing = |_| {
+        let why = format!("there is no account {text:?}");
+        Trouble::new(Exit::NotFound, format!("cannot {purpose}"), why, "See `postrider account list`.")
+    };
+    Ok(text.parse().map_err(missing)?)
+}
+
+/// A request's body of the members that are given.
+pub(super) fn body<const N: usize>(members: [(&str, Option<Value>); N]) -> Value {
+    let given = members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    Value::Object(given.collect::<Map<_, _>>())
+}
+
+/// The address of a page of a list, with the filters that are given.
+pub(super) fn listed(path: &str, page: &PageArgs, filters: &[(&str, &Option<String>)]) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("limit", &page.limit.to_string());
+    for (name, value) in filters {
+        query.extend_pairs(value.as_ref().map(|value| (name, value)));
+    }
+    query.extend_pairs(page.cursor.as_ref().map(|cursor| ("cursor", cursor)));
+    format!("{path}?{}", query.finish())
+}
+
+/// The address of one object. What is no identifier is one that does not exist (contract 1): the API says so.
+pub(super) fn object(list: &str, id: &str) -> String {
+    let segment: String = form_urlencoded::byte_serialize(id.as_bytes()).collect();
+    // In a path `+` is itself, so a space can't be written as one.
+    format!("{list}/{}", segment.replace('+', "%20"))
+}

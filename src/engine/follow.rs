@@ -1,0 +1,315 @@
+//! Following an account's event log as it grows (contract 4, `GET /v1/events/stream`).
+//!
+//! A follower remembers one identifier and reads what lies behind it from a snapshot, a page when its client has taken
+//! the one before. Identifiers rise in commit order, so nothing is skipped or repeated; nothing is queued for anyone,
+//! so a follower costs the same whether it keeps up or is a month behind.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::events::{EventFilter, Log, Place};
+use super::listing::last_id;
+use super::ports::Clock;
+use super::{Caller, Engine};
+use crate::base::id::{AccountId, EventId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::api_key::ApiKey;
+use crate::domain::event::EventType;
+use crate::store::error::StoreError;
+use crate::store::op::sweep::oldest_kept;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+/// Followers at once: a quarter of the connections that the listeners take.
+pub const STREAMS_MAX: usize = 256;
+/// Followers of one account at once.
+pub const STREAMS_OF_ACCOUNT_MAX: usize = 20;
+/// Events that are read at once at most,
+const PAGE_EVENTS: usize = 32;
+/// and the octets of their records after which a page ends: what one follower holds, and the largest event beside.
+const PAGE_OCTETS: usize = 64 * 1024;
+/// The least time between two looks at a log that grows: of a busy account a follower gets a page, not single events.
+const PACE: Duration = Duration::from_millis(20);
+/// After so long without an event a follower is told that there is none, in the machine's time: that keeps the
+/// connection open through whatever stands in between.
+pub const QUIET: Duration = Duration::from_secs(15);
+
+/// Why an event log is not followed.
+#[derive(Debug)]
+pub enum FollowRefusal {
+    /// As many follow already as may.
+    Full,
+    /// The service is ending.
+    Ending,
+    /// The store failed.
+    Failed(StoreError),
+}
+
+/// Who follows: seats that are taken, and the end of them all.
+pub struct Streams {
+    quiet: Duration,
+    seats: Arc<Mutex<Seats>>,
+    ending: watch::Sender<bool>,
+}
+
+#[derive(Default)]
+struct Seats {
+    taken: usize,
+    by_account: HashMap<AccountId, usize>,
+}
+
+/// A follower's place, free again when it is dropped.
+struct Seat {
+    seats: Arc<Mutex<Seats>>,
+    account: AccountId,
+}
+
+impl Default for Streams {
+    fn default() -> Self {
+        Self::new(QUIET)
+    }
+}
+
+impl Streams {
+    /// Nobody yet. Whoever follows is told after `quiet` that there is nothing to tell.
+    pub fn new(quiet: Duration) -> Self {
+        Self { quiet, seats: Arc::default(), ending: watch::channel(false).0 }
+    }
+
+    /// Ends every follower, and takes no new one.
+    pub fn end(&self) {
+        self.ending.send_replace(true);
+    }
+
+    /// How many follow now.
+    pub fn count(&self) -> usize {
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner).taken
+    }
+
+    fn take(&self, account: AccountId) -> Option<Seat> {
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_account = seats.by_account.get(&account).copied().unwrap_or(0);
+        if seats.taken >= STREAMS_MAX || of_account >= STREAMS_OF_ACCOUNT_MAX {
+            return None;
+        }
+        seats.taken += 1;
+        seats.by_account.insert(account, of_account + 1);
+        Some(Seat { seats: Arc::clone(&self.seats), account })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
+        seats.taken -= 1;
+        match seats.by_account.get_mut(&self.account) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(seats.by_account.remove(&self.account)),
+        }
+    }
+}
+
+/// One event for a follower.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Followed {
+    /// Its identifier.
+    pub id: EventId,
+    /// Its type.
+    pub kind: EventType,
+    /// Its record, as it was written once.
+    pub record: Vec<u8>,
+}
+
+/// What a follower is told.
+#[derive(Debug)]
+pub enum Told {
+    /// The next events, oldest first.
+    Events(Vec<Followed>),
+    /// That there is none.
+    Quiet,
+    /// That it is over: the key is no longer valid, or the service ends.
+    End,
+}
+
+/// What is read at once.
+struct Page {
+    events: Vec<Followed>,
+    /// Whether nothing lies behind it.
+    is_last: bool,
+}
+
+/// What one look finds.
+enum Look {
+    Events(Vec<Followed>),
+    Nothing { key_expires_at: Option<Timestamp> },
+    Over,
+}
+
+/// One follower.
+pub struct Follower {
+    engine: Arc<Engine>,
+    caller: Caller,
+    /// None where nothing can fit.
+    filter: Option<EventFilter>,
+    after: Ulid,
+    /// Whether the last page was all that there was, so that the next look may wait a moment.
+    is_paced: bool,
+    news: watch::Receiver<()>,
+    ending: watch::Receiver<bool>,
+    _seat: Seat,
+}
+
+impl Engine {
+    /// Follows the account's log: behind `after` where it is given, else from now on. A place that the log has not
+    /// come to yet stands for its end. No `filter` fits no event.
+    ///
+    /// # Errors
+    /// [`FollowRefusal`].
+    pub fn follow(
+        self: &Arc<Self>,
+        caller: &Caller,
+        filter: Option<EventFilter>,
+        after: Option<EventId>,
+    ) -> Result<Follower, FollowRefusal> {
+        let ending = self.streams.ending.subscribe();
+        if *ending.borrow() {
+            return Err(FollowRefusal::Ending);
+        }
+        let seat = self.streams.take(caller.account).ok_or(FollowRefusal::Full)?;
+        // Listening comes before looking, so that nothing is committed in between unheard.
+        let news = self.store.bells().listen(caller.account);
+        let newest = self.newest_event(caller.account).map_err(FollowRefusal::Failed)?;
+        let after = after.map_or(newest, |after| after.0.min(newest));
+        let (engine, caller) = (Arc::clone(self), caller.clone());
+        Ok(Follower { engine, caller, filter, after, is_paced: false, news, ending, _seat: seat })
+    }
+
+    /// The last event of the account's log; the least identifier where the log is empty.
+    fn newest_event(&self, account: AccountId) -> Result<Ulid, StoreError> {
+        let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+        let keys = self.store.snapshot()?.keys(Table::EventLog, from, &to, Order::Descending, 1)?;
+        Ok(keys.first().and_then(|key| last_id(key)).unwrap_or_default())
+    }
+}
+
+impl Follower {
+    /// Where it stands: the event that it goes on behind; none before the log's first.
+    pub fn place(&self) -> Option<EventId> {
+        (self.after != Ulid::default()).then_some(EventId(self.after))
+    }
+
+    /// Waits for what comes next.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn next(&mut self) -> Result<Told, StoreError> {
+        let quiet = sleep(self.engine.streams.quiet);
+        tokio::pin!(quiet);
+        if self.is_paced {
+            sleep(PACE).await;
+        }
+        loop {
+            let key_expires_at = match self.look()? {
+                Look::Over => return Ok(Told::End),
+                Look::Events(events) => return Ok(Told::Events(events)),
+                Look::Nothing { key_expires_at } => key_expires_at,
+            };
+            let pace = sleep(PACE);
+            tokio::select! {
+                biased;
+                rung = self.news.changed() => if rung.is_err() { return Ok(Told::End) },
+                _ = self.ending.changed() => {}
+                () = passed(&*self.engine.clock, key_expires_at) => {}
+                () = &mut quiet => return Ok(Told::Quiet),
+            }
+            // Most that rings may be of no concern to a filter: not every commit is worth a look of its own.
+            pace.await;
+        }
+    }
+
+    /// Looks once. What is committed from here on rings again.
+    fn look(&mut self) -> Result<Look, StoreError> {
+        self.news.borrow_and_update();
+        if *self.ending.borrow_and_update() {
+            return Ok(Look::Over);
+        }
+        let now = self.engine.clock.now();
+        let snapshot = self.engine.store.snapshot()?;
+        let key_expires_at = match &self.caller.key {
+            Some(key) => {
+                let row: Option<ApiKey> = snapshot.row(&schema::api_key(self.caller.account, key.id))?;
+                let Some(key) = row.filter(|key| key.is_live(now)) else { return Ok(Look::Over) };
+                key.expires_at
+            }
+            // The operator.
+            None => None,
+        };
+        let Page { events, is_last } = self.read(&snapshot, now)?;
+        self.is_paced = is_last;
+        let Some(last) = events.last() else { return Ok(Look::Nothing { key_expires_at }) };
+        self.after = last.id.0;
+        Ok(Look::Events(events))
+    }
+
+    /// The next page behind the follower's place: of what is kept, however far behind it is.
+    fn read(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Page, StoreError> {
+        let Some(filter) = self.filter else { return Ok(Page { events: Vec::new(), is_last: true }) };
+        let log = Log {
+            read: snapshot,
+            account: self.caller.account,
+            from: self.after.next().max(oldest_kept(now)),
+            before: None,
+            order: Order::Ascending,
+            count: PAGE_EVENTS,
+        };
+        let places = log.places(filter)?;
+        let mut page = Page { events: Vec::new(), is_last: places.len() < PAGE_EVENTS };
+        let mut octets = 0;
+        for place in places {
+            if octets >= PAGE_OCTETS {
+                page.is_last = false;
+                break;
+            }
+            let Some(record) = log.bytes(&place)? else { continue };
+            octets += record.len();
+            let Place { event: id, kind, .. } = place;
+            page.events.push(Followed { id, kind, record });
+        }
+        Ok(page)
+    }
+}
+
+/// Resolves when `at` has come, or somewhat earlier; never where there is none.
+async fn passed(clock: &dyn Clock, at: Option<Timestamp>) {
+    match at {
+        Some(at) => clock.sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seats_are_capped_for_each_account_and_for_all_and_free_again_when_left() {
+        let account = |number: u8| AccountId(Ulid([number; 16]));
+        let streams = Streams::default();
+        let mut seats: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.take(account(0)).unwrap()).collect();
+        assert!(streams.take(account(0)).is_none());
+        seats.pop();
+        seats.extend(streams.take(account(0)));
+        let all = (0..STREAMS_MAX).filter_map(|number| streams.take(account(1 + (number / 20) as u8)));
+        seats.extend(all);
+        assert_eq!((streams.count(), seats.len()), (STREAMS_MAX, STREAMS_MAX));
+        assert!(streams.take(account(200)).is_none());
+        seats.clear();
+        assert_eq!(streams.count(), 0);
+        assert!(streams.seats.lock().unwrap().by_account.is_empty());
+    }
+}

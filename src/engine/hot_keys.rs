@@ -1,0 +1,87 @@
+//! The keys in use, in memory, so that a request need not ask the store who calls.
+//!
+//! An entry is the key's row as it stands in the store: it counts only while the key has not changed since it was read
+//! ([`KeyChanges`]), so none outlives a revocation. Expiry is judged at each use, by whoever asks. Only keys that exist
+//! are remembered, so guessing takes no memory.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use crate::base::id::AccountId;
+use crate::domain::api_key::ApiKey;
+use crate::store::key_changes::{KeyChanges, KeyStamp};
+
+/// Keys remembered at most; some hundred bytes each.
+const KEYS_MAX: usize = 8192;
+
+/// The memory.
+pub(super) struct HotKeys {
+    by_hash: RwLock<HashMap<[u8; 32], HotKey>>,
+    most: usize,
+}
+
+/// A key's row and when it was read.
+#[derive(Clone)]
+pub(super) struct HotKey {
+    pub(super) account: AccountId,
+    pub(super) key: Arc<ApiKey>,
+    /// Taken before the row was read.
+    pub(super) stamp: KeyStamp,
+}
+
+impl Default for HotKeys {
+    fn default() -> Self {
+        Self { by_hash: RwLock::default(), most: KEYS_MAX }
+    }
+}
+
+impl HotKeys {
+    /// The key with this hash, where it is remembered and has not changed since.
+    pub(super) fn get(&self, hash: &[u8; 32], changes: &KeyChanges) -> Option<HotKey> {
+        let by_hash = self.by_hash.read().unwrap_or_else(PoisonError::into_inner);
+        let found = by_hash.get(hash)?;
+        (changes.stamp(found.account, found.key.id) == found.stamp).then(|| found.clone())
+    }
+
+    /// Remembers a key. Where there is no room all are forgotten: those in use come back at once.
+    pub(super) fn put(&self, hot: HotKey) {
+        let mut by_hash = self.by_hash.write().unwrap_or_else(PoisonError::into_inner);
+        if by_hash.len() >= self.most && !by_hash.contains_key(&hot.key.hash) {
+            by_hash.clear();
+        }
+        by_hash.insert(hot.key.hash, hot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::{KeyId, Ulid};
+    use crate::base::time::Timestamp;
+    use crate::domain::api_key::Scopes;
+
+    #[test]
+    fn there_is_room_for_so_many_keys_and_no_more() {
+        let keys = HotKeys { by_hash: RwLock::default(), most: 3 };
+        let changes = KeyChanges::default();
+        for number in 0..10_u8 {
+            let key = ApiKey {
+                id: KeyId(Ulid([number; 16])),
+                name: String::new(),
+                prefix: String::new(),
+                hash: [number; 32],
+                stream: None,
+                scopes: Scopes::ALL,
+                created_at: Timestamp::from_millis(0),
+                last_used_at: None,
+                expires_at: None,
+                revoked_at: None,
+            };
+            let account = AccountId(Ulid([1; 16]));
+            keys.put(HotKey { account, stamp: changes.stamp(account, key.id), key: Arc::new(key) });
+            assert!(keys.get(&[number; 32], &changes).is_some());
+            assert!(keys.by_hash.read().unwrap().len() <= 3);
+        }
+        assert!(keys.get(&[0; 32], &changes).is_none());
+    }
+}

@@ -1,0 +1,132 @@
+//! Which addresses are mailboxes of ours: return paths that prove themselves, and three names (contract 6).
+
+use super::Receiver;
+use crate::base::id::{AccountId, Ulid};
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
+use crate::engine::accounts::accounts_of_hint;
+use crate::mail::feedback::FEEDBACK_MAILBOX;
+use crate::store::error::StoreError;
+use crate::store::read::Read;
+use crate::store::row::message::MessageRow;
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+/// Mailboxes that RFC 2142 asks for; people read them elsewhere.
+const PEOPLES_MAILBOXES: [&str; 2] = ["postmaster", "abuse"];
+
+/// A mailbox of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mailbox {
+    /// The return path of a message.
+    ReturnPath(ReturnPath),
+    /// Where mailbox providers send complaints.
+    Feedback,
+    /// For people.
+    People,
+}
+
+/// Why an address is no mailbox of ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotOurs {
+    /// Its host is another's: we relay for nobody.
+    Host,
+    /// There is no such mailbox; a token that is not ours looks the same.
+    Mailbox,
+    /// A return path whose time is over.
+    Expired,
+}
+
+/// Whose messages have their return paths at a host.
+enum Host {
+    Everyones,
+    Of(AccountId),
+}
+
+impl Host {
+    fn is_for(&self, account: AccountId) -> bool {
+        match self {
+            Self::Everyones => true,
+            Self::Of(owner) => *owner == account,
+        }
+    }
+}
+
+impl Receiver {
+    /// Which mailbox an address is. The bare `<Postmaster>` of RFC 5321 4.5.1 has an empty domain.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn mailbox(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
+        let is_peoples = PEOPLES_MAILBOXES.iter().any(|name| local.eq_ignore_ascii_case(name));
+        if domain.is_empty() && is_peoples {
+            return Ok(Ok(Mailbox::People));
+        }
+        let Ok(name) = domain.parse::<DomainName>() else { return Ok(Err(NotOurs::Host)) };
+        let snapshot = self.engine.store.snapshot()?;
+        let host = self.host(&snapshot, &name)?;
+        if let Ok(token) = return_path::decode(local) {
+            return self.return_path(&snapshot, &token, &name, host);
+        }
+        Ok(match host {
+            None => Err(NotOurs::Host),
+            Some(_) if is_peoples => Ok(Mailbox::People),
+            Some(_) if local.eq_ignore_ascii_case(FEEDBACK_MAILBOX) => Ok(Mailbox::Feedback),
+            Some(_) => Err(NotOurs::Mailbox),
+        })
+    }
+
+    /// A return path is taken at every host of ours, and where it was given out though the domain has lapsed since.
+    fn return_path(
+        &self,
+        read: &Snapshot,
+        token: &Parsed,
+        name: &DomainName,
+        host: Option<Host>,
+    ) -> Result<Result<Mailbox, NotOurs>, StoreError> {
+        let stranger = if host.is_some() { NotOurs::Mailbox } else { NotOurs::Host };
+        let path = match self.verify(read, token)? {
+            Ok(path) => path,
+            Err(InvalidReturnPath::Expired) if host.is_some() => return Ok(Err(NotOurs::Expired)),
+            Err(InvalidReturnPath::Expired | InvalidReturnPath::Malformed | InvalidReturnPath::Forged) => {
+                return Ok(Err(stranger));
+            }
+        };
+        let is_at_home = host.is_some_and(|host| host.is_for(path.account));
+        let row: Option<MessageRow> = read.row(&schema::message(path.account, path.message))?;
+        let was_given = |row: &MessageRow| row.return_path.rsplit_once('@').is_some_and(|(_, at)| at == name.as_str());
+        let is_ours = is_at_home || row.as_ref().is_some_and(was_given);
+        Ok(if is_ours { Ok(Mailbox::ReturnPath(path)) } else { Err(stranger) })
+    }
+
+    /// Checks a token against every account of its hint, and that its message is there.
+    pub(super) fn verify(
+        &self,
+        read: &Snapshot,
+        token: &Parsed,
+    ) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
+        let now = self.engine.clock.now();
+        for account in accounts_of_hint(read, token.account_hint)? {
+            match token.verify(account, &self.engine.settings.return_path_key, now) {
+                Ok(path) => {
+                    let is_there = read.get(Table::Messages, &schema::message(account, path.message))?.is_some();
+                    return Ok(if is_there { Ok(path) } else { Err(InvalidReturnPath::Forged) });
+                }
+                Err(InvalidReturnPath::Expired) => return Ok(Err(InvalidReturnPath::Expired)),
+                Err(InvalidReturnPath::Malformed | InvalidReturnPath::Forged) => {}
+            }
+        }
+        Ok(Err(InvalidReturnPath::Forged))
+    }
+
+    /// Whose host `name` is, where it is ours: the bounce host, or `rp.<domain>` of a domain that may be sent from.
+    fn host(&self, read: &impl Read, name: &DomainName) -> Result<Option<Host>, StoreError> {
+        if name.as_str() == self.engine.settings.bounce_host {
+            return Ok(Some(Host::Everyones));
+        }
+        let Some(sending) = name.as_str().strip_prefix("rp.") else { return Ok(None) };
+        let owner = read.get(Table::DomainOwners, sending.as_bytes())?;
+        let account = owner.as_deref().and_then(|key| key.first_chunk::<16>());
+        Ok(account.map(|account| Host::Of(AccountId(Ulid(*account)))))
+    }
+}

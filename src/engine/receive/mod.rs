@@ -1,0 +1,202 @@
+//! What comes back by mail (contract 6): which mailboxes are ours, and what a message to one of them does.
+//!
+//! The listener asks [`Receiver::mailbox`] at every RCPT and gives [`Receiver::receive`] the message; it answers 250
+//! only when that has returned, which is after the commit. Nothing is ever sent from here: no relay, no bounce.
+
+mod mailbox;
+mod news;
+mod tally;
+#[cfg(test)]
+mod tests;
+mod tokens;
+
+pub use mailbox::{Mailbox, NotOurs};
+pub use tally::{Taken, Tally};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::Engine;
+use super::lease::Lease;
+use super::waiting::Leased;
+use crate::base::id::AccountId;
+use crate::domain::address::Address;
+use crate::domain::return_path::ReturnPath;
+use crate::machine::transfer::Wire;
+use crate::mail::report::{self, Report};
+use crate::smtp::rules::Rules;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::report::{MessageNews, News, RecordReport};
+use crate::store::read::Read;
+use crate::store::row::message::MessageRow;
+use crate::store::schema;
+
+/// Messages that are read at once; the others wait in their connections, which are counted.
+const READING_MAX: usize = 4;
+/// Octets of a header section (contract 6).
+const HEADER_OCTETS_MAX: usize = 64 * 1024;
+/// How long a report waits for the outcome of the attempt that it overtook, so that the timeline tells them in order.
+const OVERTAKING: Duration = Duration::from_secs(5);
+
+/// Why a message is not taken.
+#[derive(Debug)]
+pub enum ReceiveError {
+    /// Its header section is too large.
+    HeaderTooLarge,
+    /// We failed: it may be sent again.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for ReceiveError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Takes what comes back.
+pub struct Receiver {
+    engine: Arc<Engine>,
+    rules: Arc<Rules>,
+    reading: Semaphore,
+    /// What was taken since the start.
+    pub tally: Tally,
+}
+
+impl Receiver {
+    /// A receiver that judges what reports say by `rules`, as live answers are.
+    pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
+        Self { engine, rules, reading: Semaphore::new(READING_MAX), tally: Tally::default() }
+    }
+
+    /// Takes a message for `mailboxes`: when this returns, what it reports is on the disk.
+    ///
+    /// # Errors
+    /// Why it is not taken.
+    pub async fn receive(&self, mailboxes: &[Mailbox], message: Vec<u8>) -> Result<Taken, ReceiveError> {
+        if has_large_header(&message) {
+            return Err(ReceiveError::HeaderTooLarge);
+        }
+        let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People);
+        let taken = if mailboxes.iter().any(is_machines) {
+            let report = self.read(message).await?;
+            self.act(mailboxes, &report).await?
+        } else {
+            Taken::Letter
+        };
+        self.tally.count(taken);
+        tracing::info!(what = taken.as_str(), "mail came back");
+        Ok(taken)
+    }
+
+    /// Reads a message where no other task waits for it.
+    async fn read(&self, message: Vec<u8>) -> Result<Report, StoreError> {
+        let _turn = self.reading.acquire().await;
+        tokio::task::spawn_blocking(move || report::read(&message)).await.map_err(|_| StoreError::Panicked)
+    }
+
+    async fn act(&self, mailboxes: &[Mailbox], report: &Report) -> Result<Taken, StoreError> {
+        if let Some(taken) = news::nothing_in(report) {
+            return Ok(taken);
+        }
+        let subjects = self.subjects(mailboxes, report)?;
+        if subjects.is_empty() {
+            return Ok(Taken::Untied);
+        }
+        // Shared by all, for while one waits the others' leases are held.
+        let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
+        let mut record = Record::default();
+        let mut kind = Taken::NoNews;
+        for (path, row) in subjects {
+            let Some((taken, news)) = news::of(report, &row, &self.rules) else { continue };
+            self.add(&mut record, path, row, news, patience).await?;
+            kind = taken;
+        }
+        if record.messages.is_empty() {
+            return Ok(kind);
+        }
+        let Record { messages, leases, crowded } = record;
+        let heard = self.engine.commit_leased(RecordReport { messages }, leases).await;
+        for (account, addresses) in crowded {
+            self.engine.end_waiting(account, &addresses).await?;
+        }
+        match heard {
+            Ok(0) => Ok(Taken::Repeated),
+            Ok(_) => Ok(kind),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Refused(never)) => match never {},
+        }
+    }
+
+    /// Adds what the report says of one message, with the right to decide over it and over what its suppression ends.
+    async fn add(
+        &self,
+        record: &mut Record,
+        path: ReturnPath,
+        row: MessageRow,
+        news: News,
+        patience: Duration,
+    ) -> Result<(), StoreError> {
+        let ReturnPath { account, message } = path;
+        let lease = self.engine.leases.take_within(message, patience).await;
+        let wire = if lease.is_some() { Wire::Idle } else { Wire::Busy };
+        record.leases.extend(lease);
+        let mut others = Leased::default();
+        if news.suppresses() {
+            others = self.engine.lease_waiting(account, [&row.to])?;
+        }
+        if others.is_full {
+            record.crowded.push((account, [row.to]));
+        }
+        record.leases.extend(others.leases);
+        record.messages.push(MessageNews { account, message, wire, news, others: others.messages });
+        Ok(())
+    }
+
+    /// The messages that the report is about, by what proves it: the mailboxes that it came to, else the first token
+    /// of ours in what it returns. In the order of their identifiers, so that no two reports wait for each other.
+    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<Vec<(ReturnPath, MessageRow)>, StoreError> {
+        let snapshot = self.engine.store.snapshot()?;
+        let mut paths: Vec<ReturnPath> = mailboxes
+            .iter()
+            .filter_map(|mailbox| match mailbox {
+                Mailbox::ReturnPath(path) => Some(*path),
+                Mailbox::Feedback | Mailbox::People => None,
+            })
+            .collect();
+        if paths.is_empty() {
+            for token in tokens::of(report) {
+                if let Ok(path) = self.verify(&snapshot, &token)? {
+                    paths.push(path);
+                    break;
+                }
+            }
+        }
+        paths.sort_by_key(|path| path.message);
+        paths.dedup();
+        let mut subjects = Vec::new();
+        for path in paths {
+            let row: Option<MessageRow> = snapshot.row(&schema::message(path.account, path.message))?;
+            subjects.extend(row.map(|row| (path, row)));
+        }
+        Ok(subjects)
+    }
+}
+
+/// What is to be recorded of one report.
+#[derive(Default)]
+struct Record {
+    messages: Vec<MessageNews>,
+    /// Kept until the commit.
+    leases: Vec<Lease>,
+    /// Addresses for which more waits than one operation ends.
+    crowded: Vec<(AccountId, [Address; 1])>,
+}
+
+/// Whether the header section alone is larger than any report's.
+fn has_large_header(message: &[u8]) -> bool {
+    let head = &message[..message.len().min(HEADER_OCTETS_MAX)];
+    let ends = head.starts_with(b"\r\n") || head.windows(4).any(|four| four == b"\r\n\r\n");
+    message.len() > HEADER_OCTETS_MAX && !ends
+}

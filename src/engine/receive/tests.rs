@@ -1,0 +1,384 @@
+//! Stories of what comes back: which mailboxes are ours, and what each report does to its message.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use super::*;
+use crate::base::entropy::SeededEntropy;
+use crate::base::id::MessageId;
+use crate::base::secret::Secret;
+use crate::base::time::Timestamp;
+use crate::domain::account::QuotaLimits;
+use crate::domain::event::AttemptFacts;
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::{self, KeyNumber, ReturnPathKey};
+use crate::domain::sending_domain::{DkimState, DomainStatus};
+use crate::domain::stream::Stream;
+use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::engine::Caller;
+use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::settings::Settings;
+use crate::machine::transfer::Status;
+use crate::smtp::tlsa::TlsaRecord;
+use crate::store::Store;
+use crate::store::op::domain::CreateDomain;
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::open::Surroundings;
+use crate::store::row::domain::DomainRow;
+use crate::store::row::message::TransferRow;
+use crate::store::row::suppression::SuppressionRow;
+
+const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const DAY: Duration = Duration::from_secs(86_400);
+
+struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        NOW
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+}
+
+/// A service with two accounts; `example.com` is the first one's, and its return path is ours.
+struct World {
+    engine: Arc<Engine>,
+    receiver: Receiver,
+    account: AccountId,
+    other: AccountId,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let surroundings = Surroundings { now: Arc::new(|| NOW), entropy: entropy.clone() };
+        let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
+        let settings = Settings::of_a_story();
+        let engine = Arc::new(Engine::new(store, Arc::new(StillClock), entropy, Arc::new(NoNames), settings));
+        let account = async |name: &str| {
+            engine.create_account(name.parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id
+        };
+        let (one, other) = (account("One").await, account("Other").await);
+        let id = engine.store.reserve_id(NOW);
+        let row = DomainRow {
+            name: "example.com".parse().unwrap(),
+            stream: Stream::Marketing,
+            status: DomainStatus::Verified,
+            created_at: NOW,
+            verified_at: Some(NOW),
+            last_checked_at: None,
+            last_seen_at: None,
+            next_check_at: None,
+            checks: 0,
+            dkim: engine.new_keys(id, 1, DkimState::Active).await.unwrap(),
+            return_path_seen: true,
+            findings: Vec::new(),
+        };
+        engine.store.commit(CreateDomain { account: one, id, row }).await.unwrap();
+        let receiver = Receiver::new(Arc::clone(&engine), Arc::new(Rules::built_in().clone()));
+        Self { engine, receiver, account: one, other, _directory: directory }
+    }
+
+    /// A message that a server took.
+    async fn delivered(&self) -> MessageId {
+        let id = self.accepted().await;
+        self.deliver(id).await;
+        id
+    }
+
+    async fn accepted(&self) -> MessageId {
+        let json = serde_json::json!({"from": "a@example.com", "to": "B@example.net", "text": "x",
+            "unsubscribe_url": "https://example.com/u"});
+        let serde_json::Value::Object(object) = json else { panic!("no object") };
+        let submission = Submission::lift(object, NOW, SubmissionLimits { queue_lifetime: 2 * DAY }).unwrap();
+        let caller = Caller { account: self.account, key: None };
+        let accepted = self.engine.submit(&caller, submission, None).await.unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
+        answer["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    async fn deliver(&self, message: MessageId) {
+        let due = self.transfer(message).due.unwrap();
+        let (account, facts) = (self.account, AttemptFacts::default());
+        let end = TransferEnd::Delivered;
+        let op = SettleTransfer { account, message, due, end, facts, chance: [0; 4], others: vec![] };
+        self.engine.store.commit(op).await.unwrap();
+    }
+
+    fn row(&self, message: MessageId) -> MessageRow {
+        self.engine.store.snapshot().unwrap().row(&schema::message(self.account, message)).unwrap().unwrap()
+    }
+
+    fn transfer(&self, message: MessageId) -> TransferRow {
+        self.engine.store.snapshot().unwrap().row(&schema::message(self.account, message)).unwrap().unwrap()
+    }
+
+    fn status(&self, message: MessageId) -> Status {
+        self.transfer(message).state.status()
+    }
+
+    fn is_suppressed(&self) -> bool {
+        let key = schema::named(self.account, b"b@example.net");
+        self.engine.store.snapshot().unwrap().row::<SuppressionRow>(&key).unwrap().is_some()
+    }
+
+    /// The header section as it went out.
+    fn headers(&self, message: MessageId) -> String {
+        let bytes = self.engine.store.content().read(self.row(message).place, message).unwrap();
+        String::from_utf8(bytes).unwrap().split_once("\r\n\r\n").unwrap().0.to_owned()
+    }
+
+    fn local(&self, account: AccountId, message: MessageId) -> String {
+        return_path::encode(account, message, &self.engine.settings.return_path_key)
+    }
+
+    fn mailbox(&self, local: &str, domain: &str) -> Result<Mailbox, NotOurs> {
+        self.receiver.mailbox(local, domain).unwrap()
+    }
+
+    /// Receives `report` at the message's return path.
+    async fn hear(&self, message: MessageId, report: &str) -> Taken {
+        self.hear_at(Mailbox::ReturnPath(ReturnPath { account: self.account, message }), report).await
+    }
+
+    async fn hear_at(&self, mailbox: Mailbox, report: &str) -> Taken {
+        self.receiver.receive(&[mailbox], report.replace('\n', "\r\n").into_bytes()).await.unwrap()
+    }
+}
+
+/// A delivery status notification with these blocks of recipients: address, action and diagnostic.
+fn dsn(blocks: &[(&str, &str, &str)]) -> String {
+    let blocks: String = blocks
+        .iter()
+        .map(|(address, action, diagnostic)| {
+            format!(
+                "\nFinal-Recipient: rfc822; {address}\nAction: {action}\nStatus: 5.0.0\nDiagnostic-Code: smtp; {diagnostic}\n"
+            )
+        })
+        .collect();
+    report("delivery-status", &format!("Reporting-MTA: dns; mx.example.net\n{blocks}"), "Subject: x\n")
+}
+
+fn arf(fields: &str, returned: &str) -> String {
+    report("feedback-report", &format!("Feedback-Type: abuse\nUser-Agent: Loop/1\nVersion: 1\n{fields}"), returned)
+}
+
+fn report(kind: &str, fields: &str, returned: &str) -> String {
+    format!(
+        "From: x@example.net\nMIME-Version: 1.0\n\
+         Content-Type: multipart/report; report-type={kind}; boundary=b\n\n\
+         --b\nContent-Type: text/plain\n\nSorry.\n\n--b\nContent-Type: message/{kind}\n\n{fields}\n\
+         --b\nContent-Type: text/rfc822-headers\n\n{returned}\n--b--\n"
+    )
+}
+
+#[tokio::test]
+async fn a_mailbox_is_ours_at_the_bounce_host_and_at_the_return_path_host_of_its_own_domain() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let path = Mailbox::ReturnPath(ReturnPath { account: world.account, message });
+    assert_eq!(world.row(message).return_path.split_once('@').unwrap().1, "rp.example.com");
+    let local = world.local(world.account, message);
+    for host in ["bounces.example.com", "RP.Example.COM"] {
+        assert_eq!(world.mailbox(&local, host), Ok(path), "{host}");
+        assert_eq!(world.mailbox("FBL", host), Ok(Mailbox::Feedback));
+        assert_eq!(world.mailbox("abuse", host), Ok(Mailbox::People));
+        assert_eq!(world.mailbox("info", host), Err(NotOurs::Mailbox));
+    }
+    assert_eq!(world.mailbox("postmaster", ""), Ok(Mailbox::People));
+    for host in ["example.com", "rp.example.org", "mail.example.com", "x.rp.example.com", "[192.0.2.1]", "rp."] {
+        assert_eq!(world.mailbox(&local, host), Err(NotOurs::Host), "{host}");
+    }
+}
+
+#[tokio::test]
+async fn a_return_path_stays_ours_where_it_was_given_out_after_its_domain_is_gone() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let domain = world.row(message).domain;
+    world.engine.delete_domain(world.account, domain).await.unwrap();
+    let local = world.local(world.account, message);
+    assert!(matches!(world.mailbox(&local, "rp.example.com"), Ok(Mailbox::ReturnPath(_))));
+    assert_eq!(world.mailbox("fbl", "rp.example.com"), Err(NotOurs::Host));
+    assert_eq!(world.mailbox(&world.local(world.other, message), "rp.example.com"), Err(NotOurs::Host));
+}
+
+#[tokio::test]
+async fn a_token_is_ours_only_with_its_own_account_and_a_message_that_is_there() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let elsewhere = ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([2; 32]) };
+    let unwritten = world.engine.store.reserve_message_id(NOW);
+    for local in [
+        world.local(world.other, message),
+        world.local(AccountId::default(), message),
+        return_path::encode(world.account, message, &elsewhere),
+        world.local(world.account, unwritten),
+    ] {
+        assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(NotOurs::Mailbox), "{local}");
+    }
+}
+
+#[tokio::test]
+async fn of_several_recipients_ours_decides_and_an_alias_that_works_in_part_is_not_suppressed() {
+    let gone = "550 5.1.1 User unknown";
+    for (blocks, taken, suppressed) in [
+        (vec![("b@EXAMPLE.net", "failed", gone)], Taken::Bounced, true),
+        (vec![("c@inner.example", "failed", gone)], Taken::Bounced, true),
+        (vec![("b@example.net", "delivered", "250 ok"), ("c@x.example", "failed", gone)], Taken::NoNews, false),
+        (vec![("c@x.example", "failed", gone), ("d@x.example", "delivered", "250 ok")], Taken::Bounced, false),
+        (vec![("b@example.net", "failed", "550 5.7.1 blocked")], Taken::Bounced, false),
+        (vec![("b@example.net", "delayed", "550 5.1.1 User unknown")], Taken::Delayed, false),
+    ] {
+        let world = World::new().await;
+        let message = world.delivered().await;
+        assert_eq!(world.hear(message, &dsn(&blocks)).await, taken, "{blocks:?}");
+        assert_eq!(world.is_suppressed(), suppressed, "{blocks:?}");
+        let status = if taken == Taken::Bounced { Status::Bounced } else { Status::Delivered };
+        assert_eq!(world.status(message), status);
+    }
+}
+
+#[tokio::test]
+async fn a_report_that_comes_again_is_counted_and_changes_nothing() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
+    let heard = [world.hear(message, &report).await, world.hear(message, &report).await];
+    assert_eq!(heard, [Taken::Bounced, Taken::Repeated]);
+    let counts: BTreeMap<_, _> = Taken::ALL.map(|taken| (taken.as_str(), world.receiver.tally.of(taken))).into();
+    assert_eq!((counts["bounced"], counts["repeated"], counts.values().sum::<u64>()), (1, 1, 2));
+}
+
+#[tokio::test]
+async fn a_bounce_in_plain_words_is_told_and_suppresses_nobody() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let qmail = "From: MAILER-DAEMON@mx.example.net\nSubject: failure notice\n\n\
+                 Hi. This is the qmail-send program at mx.example.net.\n\
+                 I'm afraid I wasn't able to deliver your message to the following addresses.\n\
+                 This is a permanent error; I've given up. Sorry it didn't work out.\n\n\
+                 <b@example.net>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n\
+                 --- Below this line is a copy of the message.\n\nSubject: x\n\nx\n";
+    assert_eq!(world.hear(message, qmail).await, Taken::Bounced);
+    assert_eq!((world.status(message), world.is_suppressed()), (Status::Bounced, false));
+}
+
+#[tokio::test]
+async fn a_complaint_finds_its_message_by_any_token_of_ours_in_it() {
+    let world = World::new().await;
+    let mut messages = Vec::new();
+    for _ in 0..6 {
+        // All before the first complaint, after which the address gets nothing more.
+        messages.push(world.delivered().await);
+    }
+    let untied = messages.pop().unwrap();
+    let ways = ["return path", "Original-Mail-From", "Return-Path", "Feedback-ID", "CFBL-Feedback-ID"];
+    for (way, message) in ways.into_iter().zip(messages) {
+        let path = world.row(message).return_path;
+        let headers = world.headers(message);
+        let field = headers.lines().find(|line| line.starts_with(way)).unwrap_or_default();
+        let taken = match way {
+            "return path" => world.hear(message, &arf("", "Subject: x\n")).await,
+            "Original-Mail-From" => world.hear_at(Mailbox::Feedback, &arf(&format!("{way}: <{path}>\n"), "")).await,
+            "Return-Path" => world.hear_at(Mailbox::Feedback, &arf("", &format!("{way}: <{path}>\n"))).await,
+            _ => world.hear_at(Mailbox::Feedback, &arf("", &format!("{field}\n"))).await,
+        };
+        assert_eq!((taken, world.status(message)), (Taken::Complained, Status::Complained), "{way}");
+    }
+    let id = format!("Message-ID: <{untied}@example.com>\n");
+    let taken = world.hear_at(Mailbox::Feedback, &arf("Original-Rcpt-To: b@example.net\n", &id)).await;
+    assert_eq!((taken, world.status(untied)), (Taken::Untied, Status::Delivered));
+}
+
+#[tokio::test]
+async fn every_message_asks_for_complaints_under_its_signature() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let headers = world.headers(message);
+    let token = return_path::token(world.account, message, &world.engine.settings.return_path_key);
+    assert!(headers.contains(&format!("\r\nFeedback-ID: {token}:marketing:")), "{headers}");
+    assert!(headers.contains("\r\nCFBL-Address: fbl@rp.example.com; report=arf\r\n"), "{headers}");
+    let signed = headers.split_once(" h=").unwrap().1.split_once(';').unwrap().0.replace("\r\n ", "");
+    let signed: Vec<_> = signed.split(':').collect();
+    assert!(["feedback-id", "cfbl-address", "cfbl-feedback-id"].iter().all(|name| signed.contains(name)), "{signed:?}");
+}
+
+#[tokio::test]
+async fn what_still_waits_for_a_suppressed_address_ends_at_once() {
+    let world = World::new().await;
+    let (message, waiting) = (world.delivered().await, world.accepted().await);
+    assert_eq!(world.hear(message, &arf("", "Subject: x\n")).await, Taken::Complained);
+    assert_eq!((world.status(waiting), world.transfer(waiting).due), (Status::Suppressed, None));
+}
+
+#[tokio::test]
+async fn letters_and_machines_answers_are_taken_and_dropped() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
+    assert_eq!(world.hear_at(Mailbox::People, &report).await, Taken::Letter);
+    assert_eq!(world.hear_at(Mailbox::Feedback, &report).await, Taken::Untied);
+    assert_eq!(world.hear(message, "Auto-Submitted: auto-replied\nSubject: away\n\nx\n").await, Taken::AutoReply);
+    assert_eq!(world.hear(message, "Subject: hello\n\nhow are you?\n").await, Taken::Unknown);
+    assert_eq!((world.status(message), world.is_suppressed()), (Status::Delivered, false));
+}
+
+#[tokio::test]
+async fn a_report_that_overtakes_its_attempt_waits_for_the_outcome() {
+    let world = World::new().await;
+    let message = world.accepted().await;
+    let lease = world.engine.leases.take(message).unwrap();
+    let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
+    let outcome = async {
+        tokio::task::yield_now().await;
+        world.deliver(message).await;
+        assert_eq!(world.status(message), Status::Delivered);
+        drop(lease);
+    };
+    let (taken, ()) = tokio::join!(world.hear(message, &report), outcome);
+    assert_eq!((taken, world.status(message)), (Taken::Bounced, Status::Bounced));
+    assert!(world.engine.leases.take(message).is_some());
+}
+
+#[tokio::test]
+async fn a_header_section_without_end_is_refused_and_a_closed_store_takes_nothing() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let mailbox = [Mailbox::ReturnPath(ReturnPath { account: world.account, message })];
+    let endless = format!("X: {}", "x".repeat(HEADER_OCTETS_MAX)).into_bytes();
+    assert!(matches!(world.receiver.receive(&mailbox, endless).await, Err(ReceiveError::HeaderTooLarge)));
+    let store = Arc::clone(&world.engine.store);
+    tokio::task::spawn_blocking(move || store.close()).await.unwrap();
+    let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]).into_bytes();
+    let refused = world.receiver.receive(&mailbox, report).await;
+    assert!(matches!(refused, Err(ReceiveError::Failed(StoreError::Closed))), "{refused:?}");
+}

@@ -1,0 +1,112 @@
+//! A relay: a named way out (contract 6), as the configuration describes it. What became of it meanwhile, held back or
+//! used up, is the transfer workers' to know.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::ports::Submission;
+use crate::base::time::Timestamp;
+use crate::domain::stream::Stream;
+
+const DAY_SECS: u64 = 24 * 3600;
+/// What a growing cap ends at: as good as none.
+const CAP_MAX: f64 = 4e9;
+
+/// One way out.
+#[derive(Debug, Clone)]
+pub struct Relay {
+    /// Its name, in every attempt and event.
+    pub name: Arc<str>,
+    /// The name to greet with.
+    pub ehlo: Arc<str>,
+    /// Where it hands mail to.
+    pub way: RelayWay,
+    /// The addresses to send from; the system chooses where there are none.
+    pub sources: Vec<IpAddr>,
+    /// The streams that it carries.
+    pub streams: Vec<Stream>,
+    /// How much it may hand over in a day while its addresses are new to receivers.
+    pub warm_up: Option<WarmUp>,
+}
+
+/// Where a relay hands mail to.
+#[derive(Debug, Clone)]
+pub enum RelayWay {
+    /// To the receivers' own servers.
+    Mx,
+    /// To one server that takes everything.
+    Smarthost(Smarthost),
+}
+
+/// A server that takes everything.
+#[derive(Debug, Clone)]
+pub struct Smarthost {
+    /// Its name, or its address as text.
+    pub host: Arc<str>,
+    /// Its port.
+    pub port: u16,
+    /// How the connection is secured, and the login.
+    pub submission: Arc<Submission>,
+}
+
+/// The daily cap of a relay for each site, which may grow from a day on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WarmUp {
+    /// Messages of the first day.
+    pub per_day: u32,
+    /// By how much each further day has more than the one before.
+    pub growth_percent: u32,
+    /// The first day, in days since 1970-01-01 UTC.
+    pub since: u32,
+}
+
+impl Relay {
+    /// Whether it carries this stream and no other.
+    pub(super) fn is_own_of(&self, stream: Stream) -> bool {
+        self.streams.iter().all(|carried| *carried == stream)
+    }
+}
+
+impl WarmUp {
+    /// The messages that a site may get on `day`.
+    pub fn cap(&self, day: u32) -> u32 {
+        let days = i32::try_from(day.saturating_sub(self.since)).unwrap_or(i32::MAX);
+        let growth = 1.0 + f64::from(self.growth_percent) / 100.0;
+        let cap = f64::from(self.per_day) * growth.powi(days);
+        // Within u32 by the cap, and never below one message.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "held between 1 and CAP_MAX")]
+        let cap = cap.clamp(1.0, CAP_MAX) as u32;
+        cap
+    }
+}
+
+/// The UTC day of a moment, in days since 1970-01-01.
+pub(super) fn day_of(now: Timestamp) -> u32 {
+    u32::try_from(now.as_secs() / DAY_SECS).unwrap_or(u32::MAX)
+}
+
+/// When the next UTC day begins.
+pub(super) fn next_day(now: Timestamp) -> Timestamp {
+    Timestamp::from_millis((u64::from(day_of(now)) + 1) * DAY_SECS * 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cap_grows_by_its_percentage_from_its_first_day_on() {
+        let steady = WarmUp { per_day: 200, growth_percent: 0, since: 0 };
+        assert_eq!((steady.cap(0), steady.cap(20_000)), (200, 200));
+        let growing = WarmUp { per_day: 50, growth_percent: 100, since: 20_000 };
+        assert_eq!([19_999, 20_000, 20_001, 20_003].map(|day| growing.cap(day)), [50, 50, 100, 400]);
+        assert_eq!(growing.cap(u32::MAX), 4_000_000_000);
+    }
+
+    #[test]
+    fn the_next_day_begins_at_midnight_utc() {
+        let noon = Timestamp::from_millis(1_700_049_600_000);
+        assert_eq!((day_of(noon), next_day(noon).as_secs()), (19_676, 1_700_092_800));
+        assert_eq!(day_of(next_day(noon)), 19_677);
+    }
+}

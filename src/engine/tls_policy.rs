@@ -1,0 +1,199 @@
+//! What TLS a receiving domain asks for, server by server: DANE before MTA-STS before opportunistic TLS (contract 6).
+//!
+//! Asked by every attempt. MTA-STS policies come from the store and are fetched where the domain announces another one
+//! or the last fetch is a day ago ([`cache`]); TLSA records come from the resolver's cache. How sessions went is
+//! counted in the store (RFC 8460). What a policy asks for is never given up here: a server that does not meet it is
+//! left out, and a message without any server waits.
+
+mod cache;
+#[cfg(test)]
+pub(super) mod tests;
+
+use std::sync::Arc;
+
+use self::cache::{Known, StsCache};
+use super::Engine;
+use super::ports::{LookupFailure, MailHost, PolicyHosts};
+use crate::domain::event::TlsFacts;
+use crate::domain::hostname::DomainName;
+use crate::smtp::mta_sts::{StsMode, StsPolicy};
+use crate::smtp::outcome::{Ending, Outcome};
+use crate::smtp::tls_policy::{DaneTerms, TlsFault, TlsRequirement};
+use crate::smtp::tlsa::{Association, TlsaRecord};
+use crate::store::op::tls_report::{CountTlsSession, Counted};
+use crate::store::row::tls_policy::PolicyType;
+
+/// The policies of all receiving domains.
+pub(super) struct TlsPolicies {
+    engine: Arc<Engine>,
+    cache: Arc<StsCache>,
+    /// The port of mail servers, in the names of TLSA records.
+    port: u16,
+}
+
+/// What one domain asks for, as far as it is known at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DomainPolicy {
+    pub(super) domain: DomainName,
+    sts: Option<Arc<StsPolicy>>,
+}
+
+/// A server that can't be used under its domain's policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Unfit {
+    /// What a report says of it.
+    pub(super) fault: TlsFault,
+    /// The same for people.
+    pub(super) why: String,
+}
+
+impl TlsPolicies {
+    pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, port: u16) -> Self {
+        let cache = Arc::new(StsCache::new(Arc::clone(&engine), hosts));
+        Self { engine, cache, port }
+    }
+
+    /// What `domain`, the domain of a recipient's address, asks for now.
+    pub(super) async fn of(&self, domain: &DomainName) -> DomainPolicy {
+        let Known { policy, failure } = self.cache.get(domain).await;
+        let known = DomainPolicy { domain: domain.clone(), sts: policy };
+        if let Some(failure) = failure {
+            self.post(&known, PolicyType::Sts, None, Some(failure.fault));
+        }
+        known
+    }
+
+    /// What a session with `host` must be secured by.
+    ///
+    /// # Errors
+    /// Where no session with it could meet the policy.
+    pub(super) async fn requirement(&self, policy: &DomainPolicy, host: &MailHost) -> Result<TlsRequirement, Unfit> {
+        let records = self.tlsa_of(host).await?;
+        let dane = records.map(|(name, records)| DaneTerms {
+            associations: Association::usable(&records),
+            names: reference_names(&name, host, &policy.domain),
+        });
+        match (dane, policy.enforced()) {
+            // RFC 8461 2: where DANE says something, MTA-STS does not overrule it.
+            (Some(terms), _) if !terms.associations.is_empty() => Ok(TlsRequirement::Dane(Arc::new(terms))),
+            (_, Some(sts)) if sts.admits(&host.name) => Ok(TlsRequirement::Pkix),
+            (_, Some(_)) => Err(Unfit {
+                fault: TlsFault::StsPolicyInvalid,
+                why: format!("{} is none of the servers that the domain's MTA-STS policy names", host.name),
+            }),
+            (Some(terms), None) => Ok(TlsRequirement::Dane(Arc::new(terms))),
+            (None, None) => Ok(TlsRequirement::Opportunistic),
+        }
+    }
+
+    /// The first TLSA records on the way to `host`, and where they stand.
+    async fn tlsa_of(&self, host: &MailHost) -> Result<Option<(String, Vec<TlsaRecord>)>, Unfit> {
+        for name in &host.tlsa_names {
+            match self.engine.resolver.tlsa(&format!("_{}._tcp.{name}", self.port)).await {
+                Ok(records) => return Ok(Some((name.clone(), records))),
+                Err(LookupFailure::Absent) => {}
+                // Whoever keeps the answer away must not thereby get the mail (RFC 7672 2.1.1).
+                Err(LookupFailure::Temporary(why)) => {
+                    let why = format!("the TLSA records of {name} could not be looked up: {why}");
+                    return Err(Unfit { fault: TlsFault::DnssecInvalid, why });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Counts a server that was left out.
+    pub(super) fn count_unfit(&self, policy: &DomainPolicy, host: &str, unfit: &Unfit) {
+        let policy_type = match unfit.fault {
+            TlsFault::DnssecInvalid => PolicyType::Tlsa,
+            _ => PolicyType::Sts,
+        };
+        self.post(policy, policy_type, Some(host), Some(unfit.fault));
+    }
+
+    /// Counts a session that was opened, secured as `tls` says.
+    pub(super) fn count_opened(
+        &self,
+        policy: &DomainPolicy,
+        requirement: &TlsRequirement,
+        host: &str,
+        tls: Result<&TlsFacts, TlsFault>,
+    ) {
+        let fault = match (requirement, &policy.sts, tls) {
+            (TlsRequirement::Opportunistic, _, Err(fault)) => Some(fault),
+            // The policy is only being tested: what would not do under it is delivered and counted.
+            (TlsRequirement::Opportunistic, Some(sts), Ok(_)) if !sts.admits(host) => Some(TlsFault::StsPolicyInvalid),
+            (TlsRequirement::Opportunistic, Some(_), Ok(facts)) => {
+                let is_met = TlsRequirement::Pkix.is_met_by(requirement, Some(facts));
+                if is_met { None } else { Some(TlsFault::CertificateNotTrusted) }
+            }
+            (TlsRequirement::Dane(terms), ..) if terms.associations.is_empty() => Some(TlsFault::TlsaInvalid),
+            (TlsRequirement::Opportunistic | TlsRequirement::Pkix | TlsRequirement::Dane(_), ..) => None,
+        };
+        self.post(policy, policy.counts_for(requirement), Some(host), fault);
+    }
+
+    /// Counts a session that was not opened, where TLS was why.
+    pub(super) fn count_refused(
+        &self,
+        policy: &DomainPolicy,
+        requirement: &TlsRequirement,
+        host: &str,
+        outcome: &Outcome,
+    ) {
+        let fault = match &outcome.ending {
+            Ending::PolicyFailed { fault, .. } => *fault,
+            Ending::TlsFailed(_) => TlsFault::ValidationFailure,
+            Ending::Answered(_)
+            | Ending::Unreachable(_)
+            | Ending::Unusable(_)
+            | Ending::TimedOut
+            | Ending::Closed(_)
+            | Ending::Unreadable(_)
+            | Ending::TooLarge { .. }
+            | Ending::NeedsSmtpUtf8
+            | Ending::Loop => return,
+        };
+        self.post(policy, policy.counts_for(requirement), Some(host), Some(fault));
+    }
+
+    fn post(&self, policy: &DomainPolicy, policy_type: PolicyType, host: Option<&str>, fault: Option<TlsFault>) {
+        let text = match policy_type {
+            PolicyType::Sts => policy.sts.as_ref().map(|sts| sts.lines()).unwrap_or_default(),
+            PolicyType::Tlsa | PolicyType::NoPolicyFound => Vec::new(),
+        };
+        let host = host.map(str::to_owned);
+        let op = CountTlsSession { domain: policy.domain.clone(), policy_type, policy: text, host, fault };
+        self.engine.store.post(op, |counted| match counted {
+            Ok(Counted::Counted) => {}
+            Ok(Counted::Full) => tracing::debug!("the day's TLS sessions with further domains are not counted"),
+            Err(_) => tracing::warn!("a TLS session could not be counted"),
+        });
+    }
+}
+
+impl DomainPolicy {
+    /// The MTA-STS policy that may not be gone against.
+    fn enforced(&self) -> Option<&StsPolicy> {
+        self.sts.as_deref().filter(|policy| match policy.mode {
+            StsMode::Enforce => true,
+            StsMode::Testing | StsMode::None => false,
+        })
+    }
+
+    const fn counts_for(&self, requirement: &TlsRequirement) -> PolicyType {
+        match (requirement, &self.sts) {
+            (TlsRequirement::Dane(_), _) => PolicyType::Tlsa,
+            (TlsRequirement::Pkix, _) | (TlsRequirement::Opportunistic, Some(_)) => PolicyType::Sts,
+            (TlsRequirement::Opportunistic, None) => PolicyType::NoPolicyFound,
+        }
+    }
+}
+
+/// The names of which a certificate under DANE-TA must have one: where the TLSA records stand, the server's own, and
+/// the recipient's domain, all of which DNSSEC vouches for here (RFC 7672 3.2.2).
+fn reference_names(tlsa_name: &str, host: &MailHost, domain: &DomainName) -> Vec<String> {
+    let mut names = vec![tlsa_name.to_owned(), host.name.clone(), domain.as_str().to_owned()];
+    names.dedup();
+    names
+}

@@ -1,0 +1,372 @@
+//! Policies out of scripted names and policy hosts, over a real store, on a clock that is set.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::*;
+use crate::base::entropy::SeededEntropy;
+use crate::base::time::Timestamp;
+use crate::domain::event::{Authenticated, TlsPolicy};
+use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure};
+use crate::engine::settings::Settings;
+use crate::smtp::outcome::Phase;
+use crate::store::Store;
+use crate::store::op::tls_report::day_of;
+use crate::store::open::Surroundings;
+use crate::store::read::Read;
+use crate::store::row::tls_policy::TlsReportRow;
+use crate::store::schema;
+
+const HOUR: Duration = Duration::from_secs(3600);
+pub(in crate::engine) const MX: &str = "mx.example.test";
+
+#[derive(Clone)]
+struct SetClock(Arc<AtomicU64>);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// Names and the one policy host, as the story has them at the moment.
+#[derive(Default)]
+pub(in crate::engine) struct Outside {
+    txt: Mutex<Option<String>>,
+    tlsa: Mutex<HashMap<String, Result<Vec<TlsaRecord>, LookupFailure>>>,
+    policy: Mutex<Option<String>>,
+    fetches: AtomicUsize,
+}
+
+impl Resolve for Outside {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(async { Ok(vec![host(&[])]) })
+    }
+    fn tlsa<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        let found = self.tlsa.lock().unwrap().get(name).cloned();
+        Box::pin(async { found.unwrap_or(Err(LookupFailure::Absent)) })
+    }
+    fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        assert_eq!(name, "_mta-sts.example.test");
+        let text = self.txt.lock().unwrap().clone();
+        Box::pin(async { text.map(|text| vec![text]).ok_or(LookupFailure::Absent) })
+    }
+    fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        self.txt(name)
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+}
+
+impl PolicyHosts for Outside {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, StsFetchFailure>> {
+        self.fetches.fetch_add(1, Ordering::SeqCst);
+        let policy = self.policy.lock().unwrap().clone();
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            let why = "the policy host could not be asked".to_owned();
+            policy.ok_or(StsFetchFailure { fault: TlsFault::StsPolicyFetchError, why })
+        })
+    }
+}
+
+pub(in crate::engine) struct World {
+    pub(in crate::engine) outside: Arc<Outside>,
+    clock: SetClock,
+    pub(in crate::engine) policies: TlsPolicies,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    pub(in crate::engine) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = SetClock(Arc::new(AtomicU64::new(1_700_000_000_000)));
+        let (entropy, wall) = (Arc::new(SeededEntropy::new(1)), clock.clone());
+        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
+        let settings = Settings { queue_lifetime: HOUR, ..Settings::of_a_story() };
+        let outside = Arc::new(Outside::default());
+        let engine = Engine::new(store, Arc::new(clock.clone()), entropy, outside.clone(), settings);
+        let policies = TlsPolicies::new(Arc::new(engine), outside.clone(), 25);
+        Self { outside, clock, policies, _directory: directory }
+    }
+
+    pub(in crate::engine) fn announces(&self, id: &str) {
+        *self.outside.txt.lock().unwrap() = Some(format!("v=STSv1; id={id};"));
+    }
+
+    pub(in crate::engine) fn publishes(&self, mode: &str, server: &str) {
+        let text = format!("version: STSv1\nmode: {mode}\nmx: {server}\nmax_age: 604800\n");
+        *self.outside.policy.lock().unwrap() = Some(text);
+    }
+
+    fn fails(&self) {
+        *self.outside.policy.lock().unwrap() = None;
+    }
+
+    pub(in crate::engine) fn engine(&self) -> Arc<Engine> {
+        Arc::clone(&self.policies.engine)
+    }
+
+    fn has_tlsa(&self, records: Result<Vec<TlsaRecord>, LookupFailure>) {
+        self.outside.tlsa.lock().unwrap().insert(format!("_25._tcp.{MX}"), records);
+    }
+
+    pub(in crate::engine) fn passes(&self, time: Duration) {
+        self.clock.0.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+    }
+
+    async fn policy(&self) -> DomainPolicy {
+        self.policies.of(&domain()).await
+    }
+
+    async fn requires(&self, host: &MailHost) -> Result<TlsPolicy, TlsFault> {
+        let required = self.policies.requirement(&self.policy().await, host).await;
+        required.map(|required| required.policy()).map_err(|unfit| unfit.fault)
+    }
+
+    fn fetches(&self) -> usize {
+        self.outside.fetches.load(Ordering::SeqCst)
+    }
+
+    /// What was counted today under a policy, once what was posted is committed.
+    async fn counted(&self, policy_type: PolicyType) -> TlsReportRow {
+        let store = &self.policies.engine.store;
+        let op = CountTlsSession {
+            domain: "after.example".parse().unwrap(),
+            policy_type,
+            policy: Vec::new(),
+            host: None,
+            fault: None,
+        };
+        assert!(store.commit(op).await.is_ok());
+        let key = schema::tls_report(day_of(self.clock.now()), policy_type, &domain());
+        store.snapshot().unwrap().row(&key).unwrap().unwrap_or_default()
+    }
+}
+
+pub(in crate::engine) fn domain() -> DomainName {
+    "example.test".parse().unwrap()
+}
+
+/// The domain's server, with TLSA records at these names.
+fn host(tlsa_names: &[&str]) -> MailHost {
+    let tlsa_names = tlsa_names.iter().map(|name| (*name).to_owned()).collect();
+    MailHost { name: MX.to_owned(), preference: 10, addresses: vec![Ipv4Addr::LOCALHOST.into()], tlsa_names }
+}
+
+fn record(usage: u8) -> TlsaRecord {
+    TlsaRecord { usage, selector: 1, matching: 1, data: vec![7; 32] }
+}
+
+#[tokio::test]
+async fn without_any_policy_tls_is_opportunistic() {
+    let world = World::new();
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic));
+    assert_eq!(world.fetches(), 0);
+}
+
+#[tokio::test]
+async fn a_policy_is_fetched_once_and_then_enforced_from_the_store_whatever_becomes_of_its_host() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", "*.example.test");
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    world.fails();
+    for _ in 0..3 {
+        assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    }
+    assert_eq!(world.fetches(), 1);
+    *world.outside.txt.lock().unwrap() = None;
+    world.passes(6 * 24 * HOUR);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "a record that is gone ends no policy");
+    world.passes(24 * HOUR);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "its own time does");
+}
+
+#[tokio::test]
+async fn another_identifier_brings_another_policy_at_once() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", "elsewhere.example.test");
+    assert_eq!(world.requires(&host(&[])).await, Err(TlsFault::StsPolicyInvalid));
+    world.publishes("enforce", MX);
+    assert_eq!(world.requires(&host(&[])).await, Err(TlsFault::StsPolicyInvalid), "not announced");
+    world.announces("2");
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    world.announces("3");
+    world.publishes("none", MX);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "withdrawn");
+    assert_eq!(world.fetches(), 3);
+}
+
+#[tokio::test]
+async fn a_policy_that_is_used_is_renewed_daily_behind_the_mail() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.policy().await;
+    for day in 1..=9 {
+        world.passes(24 * HOUR);
+        let is_renewed = || world.policies.cache.age_of(&domain()).is_some_and(|age| age < HOUR);
+        while !is_renewed() {
+            assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts), "day {day}");
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(world.fetches(), 10);
+}
+
+#[tokio::test]
+async fn many_who_find_a_policy_a_day_old_renew_it_once() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.policy().await;
+    world.passes(24 * HOUR);
+    for _ in 0..5 {
+        world.policy().await;
+    }
+    // The runtime has one thread: by the time that the last of them is done, so are those before it.
+    while world.policies.cache.age_of(&domain()).is_none_or(|age| age >= HOUR) {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(world.fetches(), 2);
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_leaves_the_policy_and_is_counted_once() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.policy().await;
+    world.passes(24 * HOUR);
+    world.fails();
+    while world.counted(PolicyType::Sts).await.failures == 0 {
+        assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+        tokio::task::yield_now().await;
+    }
+    world.policy().await;
+    let counted = world.counted(PolicyType::Sts).await;
+    assert_eq!((world.fetches(), counted.failures), (2, 1));
+    assert_eq!(counted.details[0].fault, TlsFault::StsPolicyFetchError);
+}
+
+#[tokio::test]
+async fn a_first_fetch_that_fails_is_no_policy_and_is_not_repeated_for_a_while() {
+    let world = World::new();
+    world.announces("1");
+    world.fails();
+    for _ in 0..3 {
+        assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic));
+    }
+    assert_eq!(world.fetches(), 1);
+    world.publishes("enforce", MX);
+    world.passes(HOUR);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    let counted = world.counted(PolicyType::Sts).await;
+    assert_eq!((counted.failures, counted.details[0].fault), (1, TlsFault::StsPolicyFetchError));
+}
+
+#[tokio::test]
+async fn many_who_wait_fetch_once() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    let (a, b, c) = tokio::join!(world.policy(), world.policy(), world.policy());
+    assert!([a, b, c].iter().all(|policy| policy.enforced().is_some()));
+    assert_eq!(world.fetches(), 1);
+}
+
+#[tokio::test]
+async fn dane_comes_before_mta_sts() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", "elsewhere.example.test");
+    world.has_tlsa(Ok(vec![record(3), record(0)]));
+    assert_eq!(world.requires(&host(&[MX])).await, Ok(TlsPolicy::Dane));
+    assert_eq!(world.requires(&host(&[])).await, Err(TlsFault::StsPolicyInvalid), "where the way is not signed");
+    let required = world.policies.requirement(&world.policy().await, &host(&[MX])).await.unwrap();
+    let TlsRequirement::Dane(terms) = required else { panic!("{required:?}") };
+    assert_eq!((terms.associations.len(), &terms.names[..]), (1, &[MX.to_owned(), "example.test".to_owned()][..]));
+}
+
+#[tokio::test]
+async fn where_no_record_can_be_used_tls_is_required_and_mta_sts_may_still_say_more() {
+    let world = World::new();
+    world.has_tlsa(Ok(vec![record(0), record(1)]));
+    let required = world.policies.requirement(&world.policy().await, &host(&[MX])).await.unwrap();
+    assert!(matches!(&required, TlsRequirement::Dane(terms) if terms.associations.is_empty()), "{required:?}");
+    world.announces("1");
+    world.publishes("enforce", MX);
+    assert_eq!(world.requires(&host(&[MX])).await, Ok(TlsPolicy::MtaSts));
+}
+
+#[tokio::test]
+async fn a_server_whose_records_cannot_be_looked_up_is_left_out() {
+    let world = World::new();
+    world.has_tlsa(Err(LookupFailure::Temporary("SERVFAIL".to_owned())));
+    assert_eq!(world.requires(&host(&[MX])).await, Err(TlsFault::DnssecInvalid));
+    assert_eq!(world.requires(&host(&["other.example.test", MX])).await, Err(TlsFault::DnssecInvalid));
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic), "nobody asked");
+}
+
+#[tokio::test]
+async fn what_would_not_do_under_a_policy_in_testing_is_delivered_and_counted() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("testing", MX);
+    let policy = world.policy().await;
+    let required = world.policies.requirement(&policy, &host(&[])).await.unwrap();
+    assert_eq!(required, TlsRequirement::Opportunistic);
+    let facts = |authenticated| TlsFacts {
+        version: "TLSv1.3".to_owned(),
+        cipher: "TLS_AES_128_GCM_SHA256".to_owned(),
+        authenticated,
+        policy: TlsPolicy::Opportunistic,
+    };
+    let (proven, unproven) = (facts(Authenticated::Pkix), facts(Authenticated::None));
+    for (host, tls) in [
+        (MX, Ok(&proven)),
+        (MX, Ok(&unproven)),
+        ("other.example.test", Ok(&proven)),
+        (MX, Err(TlsFault::StartTlsNotSupported)),
+    ] {
+        world.policies.count_opened(&policy, &required, host, tls);
+    }
+    let ending = Ending::TlsFailed("alert".to_owned());
+    world.policies.count_refused(
+        &policy,
+        &required,
+        MX,
+        &Outcome { phase: Phase::StartTls, ending, peer: None, tls: None },
+    );
+    let ending = Ending::TimedOut;
+    world.policies.count_refused(
+        &policy,
+        &required,
+        MX,
+        &Outcome { phase: Phase::Connect, ending, peer: None, tls: None },
+    );
+    let counted = world.counted(PolicyType::Sts).await;
+    let faults: Vec<_> = counted.details.iter().map(|detail| detail.fault.as_str()).collect();
+    assert_eq!((counted.successes, counted.failures), (1, 4));
+    assert_eq!(
+        faults,
+        ["certificate-not-trusted", "sts-policy-invalid", "starttls-not-supported", "validation-failure"]
+    );
+    assert_eq!(counted.policy[1], "mode: testing");
+}

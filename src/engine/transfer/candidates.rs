@@ -1,0 +1,103 @@
+//! The servers that an attempt tries, in their order: the recipient's by MX, the smarthost of a relay, or our own
+//! receiver; each with the address to send from.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use super::Shared;
+use super::attempt::{NoTry, deferred, route_failed};
+use super::lane::Lane;
+use super::relays::{Deal, place_of};
+use super::site::Site;
+use crate::base::id::MessageId;
+use crate::engine::ports::{LookupFailure, MailHost, Target};
+use crate::engine::relay::{RelayWay, Smarthost};
+use crate::smtp::deadlines::Deadlines;
+use crate::smtp::finding;
+use crate::smtp::tls_policy::TlsRequirement;
+use crate::store::row::message::MessageRow;
+
+/// A server's address to try, and the server where the DNS named it.
+pub(super) struct Candidate {
+    pub(super) target: Target,
+    pub(super) host: Option<Arc<MailHost>>,
+}
+
+/// Whose servers are asked for.
+pub(super) struct Question<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) lane: &'a Lane,
+    pub(super) row: &'a MessageRow,
+    pub(super) id: MessageId,
+}
+
+impl Question<'_> {
+    /// The servers to try, in their order.
+    pub(super) async fn candidates(&self) -> Result<Vec<Candidate>, NoTry> {
+        let relay = self.shared.relays.relay(self.lane.relay);
+        let plain = |host: Arc<str>, address: SocketAddr| Target {
+            host,
+            address,
+            ehlo: Arc::clone(&relay.ehlo),
+            source: None,
+            deadlines: Deadlines::default(),
+            loop_check: self.lane.site.loop_check(),
+            submission: None,
+            tls: TlsRequirement::Opportunistic,
+        };
+        let from_here = |host: &Arc<str>, address: SocketAddr| {
+            let source = sources_for(&relay.sources, address.ip(), self.id).first().copied()?;
+            Some(Target { source, ..plain(Arc::clone(host), address) })
+        };
+        let mut candidates = Vec::new();
+        match (&self.lane.site, &relay.way) {
+            (Site::InHouse(address), _) => {
+                candidates.push(Candidate { target: plain("localhost".into(), *address), host: None });
+            }
+            (_, RelayWay::Smarthost(smarthost)) => {
+                let submission = Some(Arc::clone(&smarthost.submission));
+                for ip in self.smarthost_addresses(smarthost).await? {
+                    let target = from_here(&smarthost.host, SocketAddr::new(ip, smarthost.port));
+                    let submitting = |target| Target { submission: submission.clone(), ..target };
+                    candidates.extend(target.map(|target| Candidate { target: submitting(target), host: None }));
+                }
+            }
+            (_, RelayWay::Mx) => {
+                let hosts = self.shared.engine.resolver.mail_hosts(self.row.to.domain()).await;
+                for host in hosts.map_err(|failure| NoTry::Ended(route_failed(&failure)))? {
+                    let (name, host): (Arc<str>, _) = (host.name.as_str().into(), Arc::new(host));
+                    for ip in &host.addresses {
+                        let target = from_here(&name, SocketAddr::new(*ip, self.shared.port));
+                        candidates.extend(target.map(|target| Candidate { target, host: Some(Arc::clone(&host)) }));
+                    }
+                }
+            }
+        }
+        let none = || NoTry::Ended(deferred(finding::unreachable("the relay has no address to send there from")));
+        if candidates.is_empty() { Err(none()) } else { Ok(candidates) }
+    }
+
+    /// A smarthost that can't be found is the relay's fault: the configuration names it.
+    async fn smarthost_addresses(&self, smarthost: &Smarthost) -> Result<Vec<IpAddr>, NoTry> {
+        if let Ok(address) = smarthost.host.parse() {
+            return Ok(vec![address]);
+        }
+        let found = self.shared.engine.resolver.host_addresses(&smarthost.host).await;
+        found.map_err(|failure: LookupFailure| {
+            NoTry::RelayFault(format!("the smarthost {} was not found: {failure}", smarthost.host))
+        })
+    }
+}
+
+/// The addresses to send to `ip` from, a message's own one first, which is always the same. Nothing where the relay has
+/// none of its family; the system's choice where it has none at all.
+pub(super) fn sources_for(sources: &[IpAddr], ip: IpAddr, message: MessageId) -> Vec<Option<IpAddr>> {
+    if sources.is_empty() {
+        return vec![None];
+    }
+    let family = sources.iter().filter(|source| source.is_ipv4() == ip.is_ipv4());
+    let mut family: Vec<_> = family.copied().map(Some).collect();
+    let own = place_of(message, family.len(), Deal::Source);
+    family.rotate_left(own);
+    family
+}

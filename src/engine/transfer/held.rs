@@ -1,0 +1,96 @@
+//! What one message's connections are held to: the requirement for each new server, and whether a kept connection is
+//! all that the message's own domain asks for.
+
+use std::time::Duration;
+
+use super::Shared;
+use super::site::Site;
+use crate::domain::event::TlsFacts;
+use crate::domain::hostname::DomainName;
+use crate::engine::ports::{MailHost, Session, Target};
+use crate::engine::tls_policy::{DomainPolicy, Unfit};
+use crate::smtp::finding;
+use crate::smtp::outcome::Outcome;
+use crate::smtp::tls_policy::TlsRequirement;
+use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict};
+
+/// How long a connection serves a domain under one policy without its names being looked up again.
+const AGREED: Duration = Duration::from_secs(60);
+
+/// What a connection was last found to be enough for.
+#[derive(Clone)]
+pub(super) struct Agreement {
+    policy: Option<DomainPolicy>,
+    /// What that policy asks for; no more than what the connection was opened under.
+    pub(super) required: TlsRequirement,
+    /// On the program's monotonic clock.
+    at: Duration,
+}
+
+/// The policy of one recipient's domain; none for mail that stays in the house or goes to a smarthost.
+pub(super) struct Held<'a> {
+    shared: &'a Shared,
+    policy: Option<DomainPolicy>,
+}
+
+impl<'a> Held<'a> {
+    /// The policy for mail to `domain` at `site`, as of now. What becomes of mail behind a smarthost is the smarthost's
+    /// to say.
+    pub(super) async fn new(shared: &'a Shared, site: &Site, domain: &DomainName) -> Self {
+        let policy = match site {
+            Site::Provider(_) | Site::Servers(_) => Some(shared.tls.of(domain).await),
+            Site::Smarthost(_) | Site::InHouse(_) => None,
+        };
+        Self { shared, policy }
+    }
+
+    /// That a connection opened under `required` is enough.
+    pub(super) fn agreement(&self, required: TlsRequirement) -> Agreement {
+        Agreement { policy: self.policy.clone(), required, at: self.shared.engine.clock.monotonic() }
+    }
+
+    /// What a session with `host` must be secured by.
+    ///
+    /// # Errors
+    /// What holds where no other server does better: the message waits.
+    pub(super) async fn requirement(&self, host: Option<&MailHost>) -> Result<TlsRequirement, Verdict> {
+        let (Some(policy), Some(host)) = (&self.policy, host) else { return Ok(TlsRequirement::Opportunistic) };
+        let required = self.shared.tls.requirement(policy, host).await;
+        required.map_err(|unfit| {
+            self.shared.tls.count_unfit(policy, &host.name, &unfit);
+            left_out(&unfit)
+        })
+    }
+
+    /// Whether a session to `target`, secured by `tls` and last found enough by `agreed`, is all that this message's
+    /// domain asks for.
+    pub(super) async fn renewed(&self, target: &Target, tls: Option<TlsFacts>, agreed: Agreement) -> Option<Agreement> {
+        let Some(policy) = &self.policy else { return Some(agreed) };
+        let age = self.shared.engine.clock.monotonic().saturating_sub(agreed.at);
+        if agreed.policy.as_ref() == Some(policy) && age < AGREED {
+            return Some(agreed);
+        }
+        let hosts = self.shared.engine.resolver.mail_hosts(&policy.domain).await.ok()?;
+        let host = hosts.iter().find(|host| *host.name == *target.host)?;
+        let required = self.shared.tls.requirement(policy, host).await.ok()?;
+        required.is_met_by(&target.tls, tls.as_ref()).then(|| self.agreement(required))
+    }
+
+    /// Counts how opening a session to `target` went.
+    pub(super) fn count(&self, target: &Target, opened: &Result<Box<dyn Session>, Outcome>) {
+        let Some(policy) = &self.policy else { return };
+        match opened {
+            Ok(session) => self.shared.tls.count_opened(policy, &target.tls, &target.host, session.tls()),
+            Err(outcome) => self.shared.tls.count_refused(policy, &target.tls, &target.host, outcome),
+        }
+    }
+}
+
+fn left_out(unfit: &Unfit) -> Verdict {
+    let why = finding::policy_failed(&unfit.why);
+    let deferral = Deferral { scope: Scope::Message, why, is_outcome_unknown: false };
+    Verdict::NextServer(LastWord::Deferred(deferral))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What waits in a lane: timers alone, transactional ones first, and how many workers may serve them at a moment. The
+//! lane holds it under its lock; nothing here waits.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::pace::Pace;
+use super::window::Window;
+use crate::base::id::{AccountId, MessageId};
+use crate::base::time::Timestamp;
+use crate::domain::stream::Stream;
+use crate::smtp::shaping::Limits;
+use crate::store::near::NearTimers;
+use crate::store::timer::Timer;
+
+/// A message that is due: its row is read when its turn has come, so that a long queue is small.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ticket {
+    pub(super) timer: Timer,
+    pub(super) stream: Stream,
+    pub(super) give_up_at: Timestamp,
+}
+
+impl Ticket {
+    pub(super) const fn account(&self) -> AccountId {
+        self.timer.account
+    }
+
+    pub(super) const fn id(&self) -> MessageId {
+        MessageId(self.timer.id)
+    }
+}
+
+/// What waits in a lane, and who serves it.
+pub(super) struct Queue {
+    pub(super) transactional: VecDeque<Ticket>,
+    pub(super) marketing: VecDeque<Ticket>,
+    pub(super) workers: usize,
+    /// Workers with nothing to send.
+    pub(super) waiting: usize,
+    /// Messages that workers have in hand.
+    pub(super) in_flight: usize,
+    pub(super) marketing_in_flight: usize,
+    pub(super) window: Window,
+    /// Whether the timers of all that waits rest.
+    pub(super) is_resting: bool,
+    pub(super) messages: Option<Pace>,
+    pub(super) connections: Option<Pace>,
+    /// What an answer asked for, and until when.
+    pub(super) slower: Option<(Pace, Timestamp)>,
+    pub(super) last_answer: Option<String>,
+    pub(super) is_closed: bool,
+    /// Whether its relay carries both streams, so that a place is kept for transactional mail.
+    pub(super) is_shared: bool,
+}
+
+impl Queue {
+    pub(super) fn new(limits: &Limits, is_shared: bool) -> Self {
+        Self {
+            transactional: VecDeque::new(),
+            marketing: VecDeque::new(),
+            workers: 0,
+            waiting: 0,
+            in_flight: 0,
+            marketing_in_flight: 0,
+            window: Window::new(limits.connections),
+            is_resting: false,
+            messages: limits.messages_per_minute.map(Pace::per_minute),
+            connections: limits.connections_per_minute.map(Pace::per_minute),
+            slower: None,
+            last_answer: None,
+            is_closed: false,
+            is_shared,
+        }
+    }
+
+    pub(super) const fn of(&mut self, stream: Stream) -> &mut VecDeque<Ticket> {
+        match stream {
+            Stream::Transactional => &mut self.transactional,
+            Stream::Marketing => &mut self.marketing,
+        }
+    }
+
+    pub(super) fn timers(&self) -> impl Iterator<Item = Timer> {
+        self.transactional.iter().chain(&self.marketing).map(|ticket| ticket.timer)
+    }
+
+    /// How many marketing messages may begin at `now`: where the streams share the lane, one place is not theirs.
+    fn marketing_room(&self, now: Timestamp) -> usize {
+        let connections = self.window.connections(now);
+        let theirs = if self.is_shared { connections.saturating_sub(1).max(1) } else { connections };
+        theirs.saturating_sub(self.marketing_in_flight).min(self.marketing.len())
+    }
+
+    /// How many messages a worker could begin.
+    pub(super) fn takeable(&self, now: Timestamp) -> usize {
+        self.transactional.len() + self.marketing_room(now)
+    }
+
+    /// The next message; the caller has seen that there is one.
+    pub(super) fn pop(&mut self, near: &NearTimers) -> Option<Ticket> {
+        let ticket = self.transactional.pop_front().or_else(|| self.marketing.pop_front())?;
+        if self.is_resting {
+            near.rouse([ticket.timer]);
+        }
+        self.in_flight += 1;
+        self.marketing_in_flight += usize::from(ticket.stream == Stream::Marketing);
+        Some(ticket)
+    }
+
+    /// How long the next message has to wait.
+    pub(super) fn pace(&mut self, now: Timestamp, instant: Instant) -> Duration {
+        if self.slower.is_some_and(|(_, until)| until <= now) {
+            self.slower = None;
+        }
+        let of_provider = self.messages.map_or(Duration::ZERO, |pace| pace.wait(instant));
+        self.slower.map_or(of_provider, |(pace, _)| pace.wait(instant).max(of_provider))
+    }
+
+    pub(super) fn count(&mut self, instant: Instant) {
+        let slower = self.slower.as_mut().map(|(pace, _)| pace);
+        self.messages.iter_mut().chain(slower).for_each(|pace| pace.count(instant));
+    }
+
+    /// Counts another worker where there is work for one and room.
+    pub(super) fn hires(&mut self, now: Timestamp) -> bool {
+        let hires = !self.is_closed && self.workers < self.window.connections(now) && self.takeable(now) > self.waiting;
+        self.workers += usize::from(hires);
+        hires
+    }
+}

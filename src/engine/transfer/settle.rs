@@ -1,0 +1,182 @@
+//! What is asked before a message goes on the wire, and how its outcome is recorded: by operations alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Shared;
+use super::attempt::route_failed;
+use super::queue::Ticket;
+use super::relays::Number;
+use crate::base::entropy;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::event::AttemptFacts;
+use crate::engine::backlog::Held;
+use crate::engine::lease::Lease;
+use crate::engine::ports::RouteFailure;
+use crate::engine::waiting::Leased;
+use crate::smtp::finding;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::op::suppression;
+use crate::store::read::Read;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema;
+
+/// When a message is looked at again that could not be read.
+const UNREADABLE: Duration = Duration::from_secs(60);
+
+/// What a leased message's rows say.
+pub(super) enum Ready {
+    /// It is to be sent.
+    Send(Box<MessageRow>),
+    /// It ends without an attempt.
+    Settle(TransferEnd),
+    /// The timer serves nothing any more.
+    Stale,
+}
+
+/// A message in hand, whose outcome is yet to be recorded.
+pub(super) struct Unsettled {
+    pub(super) ticket: Ticket,
+    pub(super) held: Held,
+    pub(super) lease: Option<Lease>,
+}
+
+impl Shared {
+    /// What the rows say now that the message is leased: whether there is still something to send.
+    pub(super) fn look(&self, ticket: &Ticket) -> Result<Ready, StoreError> {
+        let engine = &self.engine;
+        // What is sent now could not be recorded, and would be sent again.
+        if let Some(failure) = engine.store.health().failure() {
+            return Err(failure.clone());
+        }
+        let snapshot = engine.store.snapshot()?;
+        let key = schema::message(ticket.account(), ticket.id());
+        let transfer = snapshot.row::<TransferRow>(&key)?;
+        let Some(transfer) = transfer.filter(|transfer| transfer.due == Some(ticket.timer.due)) else {
+            return Ok(Ready::Stale);
+        };
+        // A report ended it while it was on the wire, and the process before the outcome.
+        if !transfer.state.status().is_waiting() {
+            return Ok(Ready::Settle(TransferEnd::Over));
+        }
+        let Some(row) = snapshot.row::<MessageRow>(&key)? else { return Ok(Ready::Stale) };
+        if suppression::is_suppressed(&snapshot, ticket.account(), &row.to)? {
+            return Ok(Ready::Settle(TransferEnd::Suppressed));
+        }
+        if self.now() >= row.give_up_at {
+            return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
+        }
+        Ok(Ready::Send(Box::new(row)))
+    }
+
+    /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
+    pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
+        let Some(lease) = self.leases.take(ticket.id()) else { return self.near().give_back(ticket.timer) };
+        let unsettled = Unsettled { ticket, held: self.backlog.hold(), lease: Some(lease) };
+        match (self.look(&ticket), why) {
+            (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
+            (Ok(Ready::Send(_)), Unsent::Late) => unsettled.expired(self),
+            (Ok(Ready::Send(_)), Unsent::NoRoute(relay, failure)) => {
+                let relay = Some(self.relays.relay(relay).name.to_string());
+                let facts = AttemptFacts { relay, duration_ms: Some(0), ..AttemptFacts::default() };
+                unsettled.settle(self, route_failed(&failure), facts);
+            }
+            (Ok(Ready::Stale), _) => self.near().forget(&ticket.timer),
+            (Err(error), _) => unsettled.unreadable(self, error),
+        }
+    }
+
+    /// What else waits for the address, where this outcome suppresses it.
+    pub(super) fn others(&self, ticket: &Ticket, to: &Address, end: &TransferEnd) -> Leased {
+        if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
+            return Leased::default();
+        }
+        let (account, address) = (ticket.account(), to.clone());
+        let leased = self.engine.lease_waiting(account, [&address]).unwrap_or_else(|error| {
+            // They end all the same, each before its next attempt.
+            tracing::error!(%error, "what else waits for a suppressed address could not be looked up");
+            Leased::default()
+        });
+        if leased.is_full {
+            let engine = Arc::clone(&self.engine);
+            // Its operations come to the writer behind the one that suppresses.
+            tokio::spawn(async move { engine.end_waiting(account, &[address]).await });
+        }
+        leased
+    }
+
+    /// Has a message looked at again at `until`, without an attempt: a row says so.
+    pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: Timestamp) {
+        let unsettled = Unsettled { ticket, held: self.backlog.hold(), lease: None };
+        unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
+    }
+
+    /// Has messages looked at again when their time ends, for their site is held back for longer.
+    pub(super) fn put_off_until_their_end(self: &Arc<Self>, late: Vec<Ticket>) {
+        self.left_queue(late.len());
+        late.into_iter().for_each(|ticket| self.put_off(ticket, ticket.give_up_at));
+    }
+}
+
+/// Why a message needs no wire.
+pub(super) enum Unsent {
+    /// Its time is over.
+    Late,
+    /// Its domain has no mail server that this relay could ask.
+    NoRoute(Number, RouteFailure),
+}
+
+impl Unsettled {
+    /// Commits the outcome without waiting for it; the lease lasts until it is committed.
+    pub(super) fn settle(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts) {
+        self.settle_with(shared, end, facts, Leased::default());
+    }
+
+    /// The same, ending `others` too: what else waits for an address that this outcome suppresses.
+    pub(super) fn settle_with(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts, others: Leased) {
+        let store = &shared.engine.store;
+        let op = SettleTransfer {
+            account: self.ticket.account(),
+            message: self.ticket.id(),
+            due: self.ticket.timer.due,
+            end,
+            facts,
+            chance: entropy::bytes(&*shared.engine.entropy),
+            others: others.messages,
+        };
+        let leases = (self.lease, others.leases);
+        let (timer, held) = (self.ticket.timer, self.held);
+        let engine = Arc::clone(&shared.engine);
+        store.post(op, move |answer| {
+            if let Err(Stop::Failed(error)) = answer {
+                tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
+                engine.store.near().forget(&timer);
+            }
+            drop((held, leases));
+        });
+    }
+
+    /// Its time, or its content's, is over.
+    pub(super) fn expired(self, shared: &Shared) {
+        self.settle(shared, TransferEnd::GaveUp(finding::expired()), AttemptFacts::default());
+    }
+
+    /// A damaged row stays damaged; anything else may pass, and is no attempt.
+    pub(super) fn unreadable(mut self, shared: &Shared, error: StoreError) {
+        let message = self.ticket.id();
+        match error {
+            StoreError::Row { .. } | StoreError::Panicked => {
+                tracing::error!(%message, %error, "a message could not be read");
+                self.settle(shared, TransferEnd::Crashed, AttemptFacts::default());
+            }
+            error => {
+                tracing::error!(%message, %error, "a message could not be read now; a minute later again");
+                self.lease = None;
+                let until = shared.now() + UNREADABLE;
+                self.settle(shared, TransferEnd::Postponed { until }, AttemptFacts::default());
+            }
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! Stories of transfers: the real engine, store and pump on virtual time, with names and mail servers that the story
+//! scripts.
+
+mod relays;
+mod sites;
+mod world;
+
+use world::{Behaviour, World, mx, relay};

@@ -1,0 +1,200 @@
+//! Relays: which one a message takes, what is their own fault, and how much they may hand over while they are new.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::*;
+use crate::base::secret::Secret;
+use crate::domain::stream::Stream;
+use crate::engine::ports::{Security, Submission};
+use crate::engine::relay::{Relay, RelayWay, Smarthost, WarmUp};
+use crate::smtp::client::Login;
+use crate::smtp::outcome::{Ending, Phase};
+use crate::smtp::reply::ReplyParser;
+
+fn smarthost(streams: &[Stream]) -> Relay {
+    let login = Login { username: "u".to_owned(), password: Secret::new(*b"p") };
+    let submission = Arc::new(Submission { security: Security::StartTls, login: Some(login) });
+    relay("smart", RelayWay::Smarthost(Smarthost { host: "smart.test".into(), port: 587, submission }), streams)
+}
+
+fn unbindable() -> Behaviour {
+    Behaviour::Fails(Phase::Connect, Ending::Unusable("cannot send from 192.0.2.66".to_owned()))
+}
+
+fn auth_refused() -> Behaviour {
+    let (_, reply) = ReplyParser::new().feed(b"535 5.7.8 bad credentials\n").unwrap();
+    Behaviour::Fails(Phase::Auth, Ending::Answered(reply.unwrap()))
+}
+
+#[tokio::test]
+async fn each_stream_takes_its_own_relay_where_it_has_one() {
+    let world = World::with(vec![mx("direct", &[]), smarthost(&[Stream::Marketing])]).await;
+    world.net.address("smart.test", &["198.51.100.1"]);
+    let (receipt, news) =
+        (world.send("a@r.test").await, world.send_from("n@news.example.test", "b@nowhere.test").await);
+    world.pass(0).await;
+    assert_eq!((world.relay_of(receipt).as_str(), world.relay_of(news).as_str()), ("direct", "smart"));
+    let seen = world.net.seen();
+    let at_smarthost = seen.iter().find(|seen| seen.host == "smart.test").unwrap();
+    assert_eq!((at_smarthost.to.as_str(), at_smarthost.ehlo.as_str()), ("b@nowhere.test", "smart.sender.example"));
+    let asked: BTreeSet<_> = world.net.asked.lock().unwrap().iter().cloned().collect();
+    assert_eq!(asked, ["r.test".to_owned()].into(), "at a smarthost the recipient's domain is not looked up");
+}
+
+#[tokio::test]
+async fn a_message_keeps_its_relay_and_its_source_at_every_attempt_and_all_get_their_share() {
+    let relays = vec![mx("one", &["192.0.2.11", "192.0.2.12"]), mx("two", &["192.0.2.21"])];
+    let world = World::with(relays).await;
+    world.net.behave("mx.grey.test", Behaviour::Says("450 4.7.1 greylisted, try again later"));
+    for n in 0..24 {
+        world.send(&format!("u{n}@grey.test")).await;
+    }
+    world.pass(600).await;
+    let seen = world.net.seen();
+    for n in 0..24 {
+        let to = format!("u{n}@grey.test");
+        let ways: BTreeSet<_> = seen.iter().filter(|s| s.to == to).map(|s| (s.ehlo.clone(), s.source)).collect();
+        let times = seen.iter().filter(|seen| seen.to == to).count();
+        assert!(ways.len() == 1 && times >= 3, "{ways:?} in {times} attempts");
+    }
+    let sources: BTreeSet<_> = seen.iter().filter_map(|seen| seen.source).collect();
+    assert_eq!(sources.len(), 3, "each source is used");
+}
+
+#[tokio::test]
+async fn servers_of_a_family_that_the_relay_cannot_send_from_are_not_asked() {
+    let world = World::with(vec![mx("direct", &["192.0.2.11"])]).await;
+    world.net.address("mx.a.test", &["2001:db8::1", "198.51.100.7"]);
+    world.net.address("mx.six.test", &["2001:db8::1"]);
+    let (both, six) = (world.send("u@a.test").await, world.send("u@six.test").await);
+    world.pass(0).await;
+    assert_eq!((world.standing(both), world.standing(six)), (("delivered", 1), ("deferred", 1)));
+    let source: IpAddr = "192.0.2.11".parse().unwrap();
+    assert_eq!(*world.net.opened.lock().unwrap(), [("mx.a.test".to_owned(), Some(source))]);
+}
+
+#[tokio::test]
+async fn a_relay_s_own_fault_is_charged_to_no_message_and_the_next_relay_is_taken() {
+    let world = World::with(vec![mx("one", &["192.0.2.66"]), mx("two", &["192.0.2.21"])]).await;
+    world.net.behave("192.0.2.66", unbindable());
+    let mut ids = Vec::new();
+    for n in 0..12 {
+        ids.push(world.send(&format!("u{n}@a.test")).await);
+    }
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert!(ids.iter().all(|id| world.relay_of(*id) == "two"));
+    let tried = world.net.opened.lock().unwrap().iter().filter(|(_, source)| *source != good_source()).count();
+    assert!((1..=2).contains(&tried), "the relay was left alone after its fault: {tried}");
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_this_machine_s_is_passed_over_for_another_of_the_relay_s() {
+    let world = World::with(vec![mx("direct", &["192.0.2.66", "192.0.2.21"])]).await;
+    world.net.behave("192.0.2.66", unbindable());
+    let mut ids = Vec::new();
+    for n in 0..8 {
+        ids.push(world.send(&format!("u{n}@a.test")).await);
+    }
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)));
+    assert!(world.net.seen().iter().all(|seen| seen.source == good_source()));
+}
+
+fn good_source() -> Option<IpAddr> {
+    Some("192.0.2.21".parse().unwrap())
+}
+
+#[tokio::test]
+async fn a_message_with_no_other_relay_waits_unharmed_for_its_own() {
+    for fault in
+        [unbindable(), auth_refused(), Behaviour::Fails(Phase::StartTls, Ending::TlsFailed("unknown issuer".into()))]
+    {
+        let world = World::with(vec![smarthost(&Stream::ALL)]).await;
+        world.net.address("smart.test", &["198.51.100.1"]);
+        world.net.behave("smart.test", fault.clone());
+        let ids = [world.send("a@r.test").await, world.send("b@r.test").await, world.send("c@s.test").await];
+        world.pass(0).await;
+        assert!(ids.iter().all(|id| world.standing(*id) == ("queued", 0)), "{fault:?}");
+        let queue = world.queue("smart.test:587").await.unwrap();
+        assert_eq!((queue.waiting, queue.relay.as_str()), (3, "smart"));
+        assert!(queue.held_until.is_some() && queue.last_answer.is_some());
+        world.pass(59).await;
+        let before = world.net.opened.lock().unwrap().len();
+        world.pass(1).await;
+        assert_eq!(world.net.opened.lock().unwrap().len(), before + 1, "one message tries the relay again");
+        world.net.behave("smart.test", Behaviour::Takes);
+        world.pass(120).await;
+        assert!(ids.iter().all(|id| world.standing(*id) == ("delivered", 1)), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_smarthost_that_cannot_be_found_or_wants_a_login_is_the_relay_s_fault() {
+    let world = World::with(vec![smarthost(&Stream::ALL)]).await;
+    let id = world.send("a@r.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("queued", 0));
+    world.net.address("smart.test", &["198.51.100.1"]);
+    world.net.behave("smart.test", Behaviour::Says("530 5.7.0 authentication required"));
+    world.pass(60).await;
+    assert_eq!(world.standing(id), ("queued", 0));
+    world.net.behave("smart.test", Behaviour::Says("550 5.1.1 no such user"));
+    world.pass(120).await;
+    assert_eq!(world.standing(id), ("bounced", 1), "what it says of the message counts");
+}
+
+fn warming(name: &str, per_day: u32) -> Relay {
+    Relay { warm_up: Some(WarmUp { per_day, growth_percent: 0, since: 0 }), ..mx(name, &[]) }
+}
+
+/// How many messages each relay's servers have seen, by the names they were greeted with.
+fn handed_over(world: &World, relay: &str) -> usize {
+    let ehlo = format!("{relay}.sender.example");
+    world.net.seen().iter().filter(|seen| seen.ehlo == ehlo).count()
+}
+
+#[tokio::test]
+async fn beyond_its_daily_cap_a_relay_s_mail_takes_the_next_one_and_a_restart_forgets_nothing() {
+    let relays = || vec![relay_of_transactional(warming("new", 3)), mx("old", &[])];
+    let world = World::with(relays()).await;
+    for n in 0..5 {
+        world.send(&format!("u{n}@a.test")).await;
+        world.pass(0).await;
+    }
+    world.send("u@b.test").await;
+    world.pass(0).await;
+    assert_eq!((handed_over(&world, "new"), handed_over(&world, "old")), (4, 2), "each site has its own count");
+    let world = world.restarted(relays()).await;
+    world.send("u5@a.test").await;
+    world.pass(0).await;
+    assert_eq!((handed_over(&world, "new"), handed_over(&world, "old")), (4, 3));
+    world.pass(3600).await;
+    world.send("u6@a.test").await;
+    world.pass(0).await;
+    assert_eq!((handed_over(&world, "new"), handed_over(&world, "old")), (5, 3), "the next day it may again");
+}
+
+fn relay_of_transactional(relay: Relay) -> Relay {
+    Relay { streams: vec![Stream::Transactional], ..relay }
+}
+
+#[tokio::test]
+async fn where_every_relay_is_used_up_the_rest_waits_for_the_next_day_without_an_attempt() {
+    let world = World::with(vec![warming("new", 3)]).await;
+    let mut ids = Vec::new();
+    for n in 0..8 {
+        ids.push(world.send(&format!("u{n}@a.test")).await);
+    }
+    world.pass(0).await;
+    assert_eq!((handed_over(&world, "new"), world.attempts(&ids)), (3, 3));
+    assert_eq!(ids.iter().filter(|id| world.standing(**id) == ("queued", 0)).count(), 5);
+    world.pass(3599).await;
+    assert_eq!(handed_over(&world, "new"), 3);
+    world.pass(1).await;
+    assert_eq!(handed_over(&world, "new"), 6);
+    world.pass(24 * 3600).await;
+    assert_eq!((handed_over(&world, "new"), world.attempts(&ids)), (8, 8));
+}

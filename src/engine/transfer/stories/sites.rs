@@ -1,0 +1,227 @@
+//! One window for each site, whatever its domains; a site that turns us away slows no other and charges no message that
+//! never reached it.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::base::id::MessageId;
+use crate::domain::stream::Stream;
+use crate::engine::Tables;
+use crate::engine::transfer::stories::world::START;
+use crate::smtp::rules::Rules;
+use crate::smtp::shaping::Shaping;
+
+async fn send_all(world: &World, count: usize, domain: &str) -> Vec<MessageId> {
+    let mut ids = Vec::new();
+    for n in 0..count {
+        ids.push(world.send(&format!("u{n}@{domain}")).await);
+    }
+    ids
+}
+
+#[tokio::test]
+async fn hosted_domains_share_one_window_and_a_provider_s_all_of_theirs() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    for (domain, hosts) in [
+        ("a.test", ["mx2.host.test", "mx1.host.test"]),
+        ("b.test", ["mx1.host.test", "mx2.host.test"]),
+        ("c.test", ["alt1.gmail-smtp-in.l.google.com", "gmail-smtp-in.l.google.com"]),
+        ("d.test", ["aspmx.l.google.com", "aspmx2.googlemail.com"]),
+    ] {
+        world.net.serve(domain, &hosts);
+        hosts.into_iter().for_each(|host| world.net.behave(host, Behaviour::Holds(Arc::clone(&gate))));
+        send_all(&world, 4, domain).await;
+    }
+    world.net.has_seen(4).await;
+    for site in ["mx1.host.test,mx2.host.test", "google"] {
+        let queue = world.queue(site).await.unwrap();
+        assert_eq!((queue.in_flight, queue.waiting, queue.relay.as_str()), (2, 6, "direct"), "{site}");
+    }
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 16);
+    assert_eq!(world.engine.queue().await.unwrap(), [], "nothing waits any more");
+}
+
+#[tokio::test]
+async fn a_site_that_refuses_charges_only_who_met_it_and_one_message_probes_it() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let ids = send_all(&world, 30, "dead.test").await;
+    world.pass(0).await;
+    let met = world.attempts(&ids);
+    assert!((1..=2).contains(&met), "{met}");
+    let untouched: Vec<_> = ids.iter().filter(|id| world.standing(**id) == ("queued", 0)).collect();
+    assert_eq!(untouched.len() as u32, 30 - met);
+    let queue = world.queue("mx.dead.test").await.unwrap();
+    assert_eq!(queue.held_until.unwrap().since(START).as_secs(), 50);
+    assert_eq!((queue.waiting, queue.in_flight, queue.next_at), (30, 0, queue.held_until));
+    assert!(queue.last_answer.unwrap().contains("refused"));
+    world.pass(49).await;
+    assert_eq!(world.attempts(&ids), met);
+    world.pass(1).await;
+    assert_eq!(world.attempts(&ids), met + 1, "one probe");
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    world.pass(100).await;
+    assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "the next probe opens the site for all");
+    let kept = untouched.iter().filter(|id| world.standing(***id).1 == 1).count() as u32;
+    assert_eq!(kept, 30 - met - 1, "of those that waited, one was the first probe");
+}
+
+#[tokio::test]
+async fn what_waits_for_a_site_that_is_held_back_is_not_written_down_again() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let ids = send_all(&world, 700, "dead.test").await;
+    world.pass(0).await;
+    let due = |id: &MessageId| world.message(*id).transfer.due;
+    let waiting: Vec<_> = ids.iter().filter(|id| world.standing(**id).0 == "queued").copied().collect();
+    let before: Vec<_> = waiting.iter().map(due).collect();
+    let other = world.send("u@alive.test").await;
+    world.pass(40).await;
+    assert_eq!(world.standing(other), ("delivered", 1));
+    assert_eq!(waiting.iter().map(due).collect::<Vec<_>>(), before);
+    assert!(waiting.len() >= 698);
+}
+
+#[tokio::test]
+async fn a_message_whose_time_ends_while_its_site_is_held_back_ends_on_time() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let ids = send_all(&world, 5, "dead.test").await;
+    world.pass(48 * 3600 - 1).await;
+    assert!(ids.iter().all(|id| world.message(*id).transfer.state.status().is_waiting()));
+    world.pass(1).await;
+    assert!(ids.iter().all(|id| world.standing(*id).0 == "failed"));
+}
+
+#[tokio::test]
+async fn a_message_that_is_withdrawn_while_it_rests_is_never_sent() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let ids = send_all(&world, 6, "dead.test").await;
+    world.pass(0).await;
+    let canceled = *ids.iter().find(|id| world.standing(**id).0 == "queued").unwrap();
+    world.cancel(canceled).await;
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    world.pass(200).await;
+    assert_eq!(world.standing(canceled), ("canceled", 0));
+    assert_eq!(world.net.seen().len(), 5);
+}
+
+#[tokio::test]
+async fn transactional_mail_never_waits_behind_marketing_in_a_shared_lane() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.both.test", Behaviour::Holds(Arc::clone(&gate)));
+    for n in 0..8 {
+        world.send_from("n@news.example.test", &format!("m{n}@both.test")).await;
+    }
+    world.net.has_seen(1).await;
+    world.send("first@both.test").await;
+    world.net.has_seen(2).await;
+    assert_eq!(world.net.seen()[1].to, "first@both.test", "a place was kept for it");
+    world.send("second@both.test").await;
+    // Due later, so that the other waits in its lane when this one has arrived.
+    world.send("last@other.test").await;
+    world.net.has_seen(3).await;
+    gate.add_permits(1);
+    world.net.has_seen(4).await;
+    assert_eq!(world.net.seen()[3].to, "second@both.test", "and the next free one is its own");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 11);
+}
+
+#[tokio::test]
+async fn an_answer_that_a_rule_knows_pauses_its_provider_for_so_long() {
+    let world = World::new().await;
+    for domain in ["yahoo.test", "aol.test"] {
+        world.net.serve(domain, &["mta5.am0.yahoodns.net"]);
+    }
+    let slow = "421 4.7.0 [TSS04] Messages from 192.0.2.1 temporarily deferred due to unexpected volume";
+    world.net.behave("mta5.am0.yahoodns.net", Behaviour::Says(slow));
+    let first = world.send("a@yahoo.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(first), ("deferred", 1));
+    let other = world.send("a@aol.test").await;
+    world.pass(7199).await;
+    let queue = world.queue("yahoo").await.unwrap();
+    assert_eq!(queue.held_until.unwrap().since(START).as_secs(), 7200);
+    assert_eq!((queue.last_answer.as_deref(), world.standing(other)), (Some(slow), ("queued", 0)));
+    world.net.behave("mta5.am0.yahoodns.net", Behaviour::Takes);
+    world.pass(1).await;
+    assert_eq!((world.standing(first), world.standing(other)), (("delivered", 2), ("delivered", 1)));
+}
+
+#[tokio::test]
+async fn a_site_that_takes_messages_keeps_its_connections_and_no_connection_has_too_many_messages() {
+    let text = "[default]\nconnections = 1\nmessages_per_connection = 3";
+    let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
+    let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
+    let world = World::shaped(vec![mx("direct", &[])], tables).await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
+    send_all(&world, 7, "a.test").await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!((world.net.seen().len(), world.net.opened.lock().unwrap().len()), (7, 3));
+}
+
+#[tokio::test]
+async fn a_known_provider_is_served_at_its_pace() {
+    let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_minute = 600";
+    let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
+    let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
+    let world = World::shaped(vec![mx("direct", &[])], tables).await;
+    send_all(&world, 14, "slow.test").await;
+    world.pass(0).await;
+    let seen = world.net.seen();
+    assert_eq!(seen.len(), 14);
+    // A second's worth may go at once, and then one each tenth of a second.
+    let took = seen[13].at - seen[0].at;
+    assert!(took >= std::time::Duration::from_millis(380), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_known_provider_gets_no_more_new_connections_than_it_takes_in_a_minute() {
+    let text = "[[provider]]\nname = \"slow\"\nmx = [\"mx.slow.test\"]\nmessages_per_connection = 1\n\
+                connections_per_minute = 240";
+    let shaping = Arc::new(Shaping::with_overlay(text).unwrap());
+    let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
+    let world = World::shaped(vec![mx("direct", &[])], tables).await;
+    send_all(&world, 7, "slow.test").await;
+    world.pass(0).await;
+    let seen = world.net.seen();
+    assert_eq!((seen.len(), world.net.opened.lock().unwrap().len()), (7, 7));
+    // Four may be opened at once, and then one each quarter of a second.
+    let took = seen[6].at - seen[0].at;
+    assert!(took >= std::time::Duration::from_millis(700), "{took:?}");
+}
+
+#[tokio::test]
+async fn name_servers_that_never_answer_hold_up_nobody_else() {
+    let world = World::new().await;
+    for n in 0..140 {
+        world.net.stuck.lock().unwrap().insert(format!("stuck{n}.test"));
+        world.send(&format!("u@stuck{n}.test")).await;
+    }
+    let other = world.send("u@prompt.test").await;
+    world.net.has_seen(1).await;
+    assert_eq!(world.net.seen()[0].to, "u@prompt.test");
+    assert_eq!(world.message(other).row.stream, Stream::Transactional);
+}
+
+#[tokio::test]
+async fn however_many_wait_for_a_name_it_is_asked_for_once_and_what_dns_denies_ends_them_all() {
+    let world = World::new().await;
+    let ids = send_all(&world, 20, "gone.test").await;
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("bounced", 1)));
+    assert!(ids.iter().all(|id| world.relay_of(*id) == "direct"));
+    assert_eq!(*world.net.asked.lock().unwrap(), ["gone.test"]);
+    assert!(world.net.opened.lock().unwrap().is_empty());
+}

@@ -1,0 +1,205 @@
+//! How many connections a site may have at this moment: more while it takes messages, half as many when it pushes back,
+//! none while it is held back, and then one to probe it. Pure: times are arguments.
+
+use std::time::Duration;
+
+use crate::base::time::Timestamp;
+
+/// Connections of a site that is new to us.
+const START: usize = 2;
+/// How long a site is held back after its first, second, ... failure in a row: each time shorter than the delay of a
+/// lone message's retry (contract 6, less 10 %), so that such a message keeps to its own schedule.
+const HOLD_SECS: [u64; 6] = [50, 100, 210, 420, 800, 1600];
+
+/// The window of one site.
+#[derive(Debug, Clone)]
+pub(super) struct Window {
+    /// What the provider takes at most.
+    most: usize,
+    size: usize,
+    /// Messages taken since it last grew.
+    round: usize,
+    /// Failures in a row.
+    failures: usize,
+    standing: Standing,
+    /// What an answer asked for, and until when.
+    fewer: Option<(usize, Timestamp)>,
+}
+
+/// Whether a site may be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It may.
+    Open,
+    /// Not before then.
+    Held(Timestamp),
+    /// By one connection, whose outcome decides.
+    Probing,
+}
+
+impl Window {
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, size: START.min(most), round: 0, failures: 0, standing: Standing::Open, fewer: None }
+    }
+
+    pub(super) const fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// The connections that it may have at `now`.
+    pub(super) fn connections(&self, now: Timestamp) -> usize {
+        match self.standing {
+            Standing::Held(_) => 0,
+            Standing::Probing => 1,
+            Standing::Open => {
+                let fewer = self.fewer.filter(|(_, until)| *until > now).map_or(usize::MAX, |(most, _)| most);
+                self.size.min(fewer).max(1)
+            }
+        }
+    }
+
+    /// It took a message.
+    pub(super) fn took(&mut self) {
+        self.round += 1;
+        if self.round >= self.size {
+            self.round = 0;
+            self.size = (self.size + 1).min(self.most);
+        }
+        self.answered();
+    }
+
+    /// It was there and spoke of the message, whatever it said.
+    pub(super) fn answered(&mut self) {
+        match self.standing {
+            Standing::Open => self.failures = 0,
+            Standing::Probing => {
+                self.failures = 0;
+                self.standing = Standing::Open;
+            }
+            // From a connection that was under way before: the pause holds.
+            Standing::Held(_) => {}
+        }
+    }
+
+    /// It asked us to be slower.
+    pub(super) fn slowed(&mut self) {
+        self.answered();
+        self.halve();
+    }
+
+    /// It turned us away or could not be reached: until when it is held back. Several connections may meet the same
+    /// failure, which holds it back once.
+    pub(super) fn pushed_back(&mut self, now: Timestamp) -> Option<Timestamp> {
+        if let Standing::Held(until) = self.standing
+            && until > now
+        {
+            return None;
+        }
+        self.halve();
+        let until = now + Duration::from_secs(HOLD_SECS[self.failures.min(HOLD_SECS.len() - 1)]);
+        self.failures += 1;
+        self.standing = Standing::Held(until);
+        Some(until)
+    }
+
+    /// It is held back until then, for a reason that is no failure of its own; false where it is already.
+    pub(super) fn hold(&mut self, until: Timestamp) -> bool {
+        match self.standing {
+            Standing::Held(held) if held >= until => false,
+            Standing::Held(_) | Standing::Open | Standing::Probing => {
+                self.standing = Standing::Held(until);
+                true
+            }
+        }
+    }
+
+    /// It takes no more than so many connections until then.
+    pub(super) const fn limit(&mut self, most: usize, until: Timestamp) {
+        self.fewer = Some((most, until));
+    }
+
+    /// Its pause may be over: whether it is to be probed.
+    pub(super) fn rings(&mut self, now: Timestamp) -> bool {
+        match self.standing {
+            Standing::Held(until) if until <= now => {
+                self.standing = Standing::Probing;
+                true
+            }
+            Standing::Held(_) | Standing::Open | Standing::Probing => false,
+        }
+    }
+
+    fn halve(&mut self) {
+        self.round = 0;
+        self.size = (self.size / 2).max(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    fn after(seconds: u64) -> Timestamp {
+        NOW + Duration::from_secs(seconds)
+    }
+
+    fn grown(most: usize, messages: usize) -> Window {
+        let mut window = Window::new(most);
+        (0..messages).for_each(|_| window.took());
+        window
+    }
+
+    #[test]
+    fn it_grows_by_one_for_each_round_up_to_what_the_provider_takes() {
+        let sizes = [0, 1, 2, 4, 5, 9, 100].map(|messages| grown(5, messages).connections(NOW));
+        assert_eq!(sizes, [2, 2, 3, 3, 4, 5, 5]);
+        assert_eq!(Window::new(1).connections(NOW), 1);
+    }
+
+    #[test]
+    fn it_halves_when_slowed_and_never_falls_to_nothing() {
+        let mut window = grown(10, 100);
+        for size in [5, 2, 1, 1] {
+            window.slowed();
+            assert_eq!(window.connections(NOW), size);
+        }
+    }
+
+    #[test]
+    fn a_site_that_turns_us_away_is_held_back_once_then_probed_by_one_connection() {
+        let mut window = grown(10, 100);
+        assert_eq!(window.pushed_back(NOW), Some(after(50)));
+        assert_eq!((window.pushed_back(after(1)), window.connections(after(1))), (None, 0));
+        window.took();
+        assert_eq!(window.connections(after(2)), 0, "what was under way before lifts no pause");
+        assert!(!window.rings(after(49)) && window.rings(after(50)) && !window.rings(after(50)));
+        assert_eq!(window.connections(after(50)), 1);
+        window.answered();
+        assert_eq!(window.connections(after(51)), 5, "half of what it was");
+    }
+
+    #[test]
+    fn each_failure_in_a_row_holds_it_back_for_longer_until_it_answers() {
+        let (mut window, mut now) = (Window::new(10), NOW);
+        for seconds in [50, 100, 210, 420, 800, 1600, 1600] {
+            let until = window.pushed_back(now).unwrap();
+            assert_eq!(until.since(now), Duration::from_secs(seconds));
+            now = until;
+            assert!(window.rings(now));
+        }
+        window.answered();
+        assert_eq!(window.pushed_back(now), Some(now + Duration::from_secs(50)));
+    }
+
+    #[test]
+    fn what_an_answer_asked_for_holds_until_its_time_is_over() {
+        let mut window = grown(10, 100);
+        window.limit(1, after(60));
+        assert_eq!((window.connections(after(59)), window.connections(after(60))), (1, 10));
+        assert!(window.hold(after(100)) && !window.hold(after(99)) && window.hold(after(101)));
+        assert_eq!(window.standing(), Standing::Held(after(101)));
+        assert_eq!(window.pushed_back(after(1)), None, "the longer pause counts");
+    }
+}

@@ -1,0 +1,94 @@
+//! The pages behind hosted unsubscribe links (RFC 8058). Mail programs and scanners follow links on their own, so
+//! looking changes nothing; only the POST, by a mail program's one click or the page's button, does.
+
+use bytes::Bytes;
+use hyper::StatusCode;
+use hyper::header::{CONTENT_SECURITY_POLICY, HeaderName, REFERRER_POLICY};
+
+use crate::engine::unsubscribe::Link;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::html::escape;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::store::error::Stop;
+
+const STYLE: &[u8] = include_bytes!("../../../data/pages/unsubscribe.css");
+/// No script, no frame, and nothing of anyone else's.
+const POLICY: &str =
+    "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const ROBOTS: HeaderName = HeaderName::from_static("x-robots-tag");
+
+/// `GET /unsubscribe/{token}`.
+pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let Some(link) = api.engine.unsubscribe_link(call.param("token"))? else { return Ok(unknown()) };
+    let asks = format!(
+        "<h1>Unsubscribe</h1>\n<p>{} will get no more mail from {}.</p>\n\
+         <form method=\"post\"><input type=\"hidden\" name=\"List-Unsubscribe\" value=\"One-Click\">\
+         <button>Unsubscribe</button></form>\n{}",
+        recipient(&link),
+        sender(&link),
+        senders_own(&link)
+    );
+    Ok(page(StatusCode::OK, "Unsubscribe", &asks))
+}
+
+/// `POST /unsubscribe/{token}`. What it says does not matter: RFC 8058 knows one thing to say.
+pub(in crate::http) async fn click(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let Some(link) = api.engine.unsubscribe_link(call.param("token"))? else { return Ok(unknown()) };
+    match api.engine.unsubscribe(&link).await {
+        Ok(()) => {
+            let done = format!(
+                "<h1>You are unsubscribed</h1>\n<p>{} gets no more mail from {}.</p>\n{}",
+                recipient(&link),
+                sender(&link),
+                senders_own(&link)
+            );
+            Ok(page(StatusCode::OK, "Unsubscribed", &done))
+        }
+        Err(Stop::Refused(_)) => Ok(unknown()),
+        Err(Stop::Failed(error)) => Err(error.into()),
+    }
+}
+
+/// `GET /unsubscribe.css`.
+pub(in crate::http) async fn style(_: &Api, _: Call<()>) -> Result<Answer, ApiError> {
+    Ok(Answer::bytes(StatusCode::OK, "text/css; charset=utf-8", Bytes::from_static(STYLE)))
+}
+
+fn recipient(link: &Link) -> String {
+    format!("<strong>{}</strong>", escape(link.message.to.as_given()))
+}
+
+fn sender(link: &Link) -> String {
+    let name = link.message.from_name.as_deref().filter(|name| !name.trim().is_empty());
+    format!("<strong>{}</strong>", escape(name.unwrap_or(link.message.from.domain().as_str())))
+}
+
+/// The sender's own page, where one was given.
+fn senders_own(link: &Link) -> String {
+    let url = link.message.unsubscribe_url.as_deref().unwrap_or_default();
+    format!(
+        "<p><a href=\"{}\" rel=\"noreferrer\">Choose what you receive on the sender's own page</a></p>",
+        escape(url)
+    )
+}
+
+fn unknown() -> Answer {
+    let says = "<h1>This link does not work</h1>\n\
+                <p>It may have lost a piece on its way. Open it from the message once more, or answer the message.</p>";
+    page(StatusCode::NOT_FOUND, "Unknown link", says)
+}
+
+fn page(status: StatusCode, title: &str, main: &str) -> Answer {
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>{title}</title>\n\
+         <link rel=\"stylesheet\" href=\"/unsubscribe.css\">\n</head>\n\
+         <body>\n<main>\n{main}\n</main>\n</body>\n</html>\n"
+    );
+    Answer::bytes(status, "text/html; charset=utf-8", html)
+        .with_header(CONTENT_SECURITY_POLICY, POLICY)
+        .with_header(REFERRER_POLICY, "no-referrer")
+        .with_header(ROBOTS, "noindex")
+}

@@ -1,0 +1,200 @@
+//! The errors of contract 1 in the document: which of them a row of the table brings with it, and how each status
+//! looks. Every example is what an [`ApiError`] really answers.
+
+use hyper::Method;
+use hyper::header::HeaderMap;
+use serde_json::{Map, Value, json};
+
+use super::headers::{EVERY_ANSWER, Header, KNOWN_KEY, QUOTA, sent};
+use super::operation::is_keyed;
+use super::schema::Schema;
+use super::shape::{Shape as _, Whole as _};
+use crate::domain::api_key::Scope;
+use crate::domain::violation::Violations;
+use crate::http::body::{BodyLimits, check_type};
+use crate::http::error::{ApiError, ErrorBody, Unauthenticated};
+use crate::http::json::parse_object;
+use crate::http::query::Query;
+use crate::http::route::{Access, BodyRule, Route};
+use crate::http::state::Api;
+
+/// The responses of `route` by status, with its `own` errors and the form that its 422 may have beside the usual one.
+/// Those that only have what rows bring with them go to `shared`.
+pub(super) fn responses(
+    route: &Route<Api>,
+    own: &[ApiError],
+    refusal: Option<Schema>,
+    shared: &mut Map<String, Value>,
+) -> Map<String, Value> {
+    let brought = brought(route);
+    let mut statuses: Vec<u16> = brought.iter().chain(own).map(|error| error.status().as_u16()).collect();
+    statuses.sort_unstable();
+    statuses.dedup();
+    let mut responses = Map::new();
+    for status in statuses {
+        let of = |errors: &[ApiError]| -> Vec<ApiError> {
+            errors.iter().filter(|error| error.status().as_u16() == status).cloned().collect()
+        };
+        let (mut errors, own) = (of(&brought), of(own));
+        // The sentence about the types that are taken differs where they are not JSON.
+        let is_usual = if status == 415 { route.body == BodyRule::JSON } else { status != 422 || refusal.is_none() };
+        let is_shared = own.is_empty() && is_keyed(route) && is_usual;
+        errors.extend(own);
+        let mut response = response(status, &errors, is_keyed(route));
+        if let Some(refusal) = refusal.clone().filter(|_| status == 422) {
+            let both = json!([refusal.into_value(), ErrorBody::whole().into_value()]);
+            response["content"]["application/json"]["schema"] = json!({ "anyOf": both });
+        }
+        let place = if is_shared { refer(shared, &errors, response) } else { response };
+        responses.insert(status.to_string(), place);
+    }
+    responses
+}
+
+/// What the row itself can fail with.
+fn brought(route: &Route<Api>) -> Vec<ApiError> {
+    let mut errors = vec![ApiError::HeadersTooLarge, ApiError::Internal];
+    let keyed = is_keyed(route);
+    if keyed {
+        let limited = ApiError::RateLimited(7);
+        errors.extend([ApiError::Unauthenticated(Unauthenticated::Unknown), limited, ApiError::StorageFailed]);
+    }
+    if let Access::Scoped(scope, _) = route.access {
+        errors.push(ApiError::ScopeForbidden(scope));
+    }
+    if route.path.contains('{') {
+        errors.push(ApiError::NotFound);
+    }
+    if keyed && route.method != Method::GET {
+        errors.push(ApiError::StorageFull);
+    }
+    match route.body {
+        BodyRule::Of(types) => {
+            errors.extend([ApiError::RequestTimeout, ApiError::Overloaded]);
+            errors.push(ApiError::PayloadTooLarge(BodyLimits::default().bytes));
+            errors.extend(check_type(&text_plain(), types).err());
+            if route.body == BodyRule::JSON {
+                errors.extend(parse_object(br#"{"to": "a@example.org", "to": "b@example.org"}"#).err());
+                errors.push(Violations::of("colour", "unknown field").into());
+            } else {
+                errors.push(unknown_parameter());
+            }
+        }
+        BodyRule::Ignored if route.path.starts_with("/v1/") => errors.push(unknown_parameter()),
+        BodyRule::Ignored => {}
+    }
+    errors
+}
+
+fn text_plain() -> HeaderMap {
+    let value = hyper::header::HeaderValue::from_static("text/plain");
+    HeaderMap::from_iter([(hyper::header::CONTENT_TYPE, value)])
+}
+
+fn unknown_parameter() -> ApiError {
+    let mut violations = Violations::new();
+    Query::parse("limt=10", &["limit"], &mut violations);
+    violations.into()
+}
+
+fn response(status: u16, errors: &[ApiError], keyed: bool) -> Value {
+    let (mut always, mut sometimes) = (EVERY_ANSWER.to_vec(), Vec::new());
+    match status {
+        // Before the key was looked at, nothing is known of its rate; a failing store may be why it was not.
+        401 => always.push(Header::WwwAuthenticate),
+        431 | 500 | 503 => sometimes.extend(KNOWN_KEY),
+        _ if keyed => always.extend(KNOWN_KEY),
+        _ => {}
+    }
+    match errors.iter().filter(|error| error.retry_after().is_some()).count() {
+        0 => {}
+        all if all == errors.len() => always.push(Header::RetryAfter),
+        _ => sometimes.push(Header::RetryAfter),
+    }
+    if errors.iter().any(|error| matches!(error, ApiError::QuotaExceeded(..))) {
+        sometimes.extend(QUOTA);
+    }
+    if status == 405 {
+        always.push(Header::Allow);
+    }
+    let mut examples = Map::new();
+    for error in errors {
+        let code = error.code();
+        let name = (1..).map(|count| if count == 1 { code.to_owned() } else { format!("{code}_{count}") });
+        let free = name.into_iter().find(|name| !examples.contains_key(name));
+        examples.insert(free.unwrap_or_default(), json!({ "value": error.body() }));
+    }
+    json!({
+        "description": codes(errors).iter().map(|code| format!("`{code}`")).collect::<Vec<_>>().join(" or "),
+        "headers": sent(&always, &sometimes),
+        "content": { "application/json": { "schema": schema(status).into_value(), "examples": examples } },
+    })
+}
+
+fn schema(status: u16) -> Schema {
+    if status == 422 { ErrorBody::whole() } else { ErrorBody::schema() }
+}
+
+fn codes(errors: &[ApiError]) -> Vec<&'static str> {
+    let mut codes = Vec::new();
+    for error in errors {
+        if !codes.contains(&error.code()) {
+            codes.push(error.code());
+        }
+    }
+    codes
+}
+
+/// A reference to the response, which goes to `shared` under its codes' names.
+fn refer(shared: &mut Map<String, Value>, errors: &[ApiError], response: Value) -> Value {
+    let capitalised = |word: &str| word[..1].to_uppercase() + &word[1..];
+    let name = |error: &ApiError| {
+        let code: String = error.code().split('_').map(capitalised).collect();
+        // Each scope has its sentence.
+        if let ApiError::ScopeForbidden(scope) = error { capitalised(scope.as_str()) + &code } else { code }
+    };
+    let key = errors.iter().map(name).collect::<Vec<_>>().join("Or");
+    let reference = json!({ "$ref": format!("#/components/responses/{key}") });
+    shared.insert(key, response);
+    reference
+}
+
+/// What can be answered to a request that no operation of the document is for.
+pub(super) fn elsewhere() -> [(&'static str, Value); 1] {
+    let error = ApiError::MethodNotAllowed("GET, HEAD".to_owned());
+    [("MethodNotAllowed", response(405, &[error], true))]
+}
+
+/// Every code: one error of each kind.
+pub(in crate::http) fn error_code() -> Schema {
+    let some = String::new;
+    let every = [
+        ApiError::Unauthenticated(Unauthenticated::Missing),
+        ApiError::StreamForbidden(some()),
+        ApiError::ScopeForbidden(Scope::Read),
+        ApiError::NotFound,
+        ApiError::MethodNotAllowed(some()),
+        ApiError::ContentGone,
+        ApiError::RequestTimeout,
+        ApiError::HeadersTooLarge,
+        ApiError::IdempotencyMismatch,
+        ApiError::IdempotencyInProgress,
+        ApiError::Conflict(some()),
+        ApiError::PayloadTooLarge(0),
+        ApiError::UnsupportedMediaType(some()),
+        ApiError::InvalidJson(some()),
+        ApiError::Invalid(Violations::new()),
+        ApiError::DomainUnknown(some()),
+        ApiError::DomainUnverified(some()),
+        ApiError::RecipientSuppressed(some()),
+        ApiError::RateLimited(1),
+        ApiError::QuotaExceeded("hour", 1),
+        ApiError::Internal,
+        ApiError::StorageFull,
+        ApiError::StorageFailed,
+        ApiError::Overloaded,
+        ApiError::ShuttingDown,
+    ];
+    Schema::words(codes(&every).into_iter().map(Into::into))
+        .named("ErrorCode", "Why, for programs. Codes are only added.")
+}

@@ -1,0 +1,211 @@
+//! What is told of one route: the description that stands beside its row of the table, and how both become an operation
+//! of the document. What a row says itself (method, path, scope, body types) is never said twice.
+
+use hyper::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::errors;
+use super::headers::{EVERY_ANSWER, Header, KNOWN_KEY, sent};
+use super::schema::Schema;
+use super::words::page;
+use crate::http::error::ApiError;
+use crate::http::route::{Access, BodyRule, Route};
+use crate::http::state::Api;
+
+/// The description of a route.
+#[derive(Debug, Clone)]
+pub(super) struct Operation {
+    tag: &'static str,
+    summary: &'static str,
+    says: &'static str,
+    parameters: Vec<Value>,
+    takes: Vec<(Schema, Vec<(&'static str, Value)>)>,
+    gives: Vec<Given>,
+    fails: Vec<ApiError>,
+    refusal: Option<Schema>,
+}
+
+/// One success.
+#[derive(Debug, Clone)]
+struct Given {
+    status: StatusCode,
+    says: &'static str,
+    body: Option<(&'static str, Schema)>,
+    always: Vec<Header>,
+    sometimes: Vec<Header>,
+}
+
+const JSON: &str = "application/json";
+
+impl Operation {
+    /// A route under `tag` that does what `summary` says.
+    pub(super) const fn new(tag: &'static str, summary: &'static str) -> Self {
+        Self {
+            tag,
+            summary,
+            says: "",
+            parameters: Vec::new(),
+            takes: Vec::new(),
+            gives: Vec::new(),
+            fails: Vec::new(),
+            refusal: None,
+        }
+    }
+
+    /// What the summary leaves open.
+    pub(super) const fn says(mut self, says: &'static str) -> Self {
+        self.says = says;
+        self
+    }
+
+    fn parameter(mut self, place: &str, name: &str, schema: Schema, says: &str) -> Self {
+        let parameter = json!({
+            "in": place,
+            "name": name,
+            "required": place == "path",
+            "description": says,
+            "schema": schema.into_value(),
+        });
+        self.parameters.push(parameter);
+        self
+    }
+
+    /// The parameter of the path.
+    pub(super) fn at(self, name: &str, schema: Schema, says: &str) -> Self {
+        self.parameter("path", name, schema, says)
+    }
+
+    /// A parameter of the query.
+    pub(super) fn query(self, name: &str, schema: Schema, says: &str) -> Self {
+        self.parameter("query", name, schema, says)
+    }
+
+    /// A header of the request.
+    pub(super) fn header(self, name: &str, schema: Schema, says: &str) -> Self {
+        self.parameter("header", name, schema, says)
+    }
+
+    /// A body, with requests that are answered with success. Several stand in the order of the row's types.
+    pub(super) fn takes(mut self, schema: Schema, examples: &[(&'static str, Value)]) -> Self {
+        self.takes.push((schema, examples.to_vec()));
+        self
+    }
+
+    fn given(mut self, status: StatusCode, says: &'static str, body: Option<(&'static str, Schema)>) -> Self {
+        let always = if matches!(status, StatusCode::CREATED | StatusCode::ACCEPTED) {
+            vec![Header::Location]
+        } else {
+            Vec::new()
+        };
+        self.gives.push(Given { status, says, body, always, sometimes: Vec::new() });
+        self
+    }
+
+    /// A success with JSON; 201 and 202 carry `Location`.
+    pub(super) fn gives(self, status: StatusCode, says: &'static str, schema: Schema) -> Self {
+        self.given(status, says, Some((JSON, schema)))
+    }
+
+    /// A success with a body of another type.
+    pub(super) fn gives_as(self, media: &'static str, says: &'static str, schema: Schema) -> Self {
+        self.given(StatusCode::OK, says, Some((media, schema)))
+    }
+
+    /// 204.
+    pub(super) fn gives_nothing(self, says: &'static str) -> Self {
+        self.given(StatusCode::NO_CONTENT, says, None)
+    }
+
+    /// One page of a list, and the parameters that choose it.
+    pub(super) fn gives_page(self, name: &str, row: Schema) -> Self {
+        let limit = Schema::count().within(1, 100).with("default", 50);
+        let cursor = "The `next_cursor` of the page before; it carries its filters and may be given alone.";
+        self.query("limit", limit, "Rows at most.")
+            .query("cursor", Schema::string(), cursor)
+            .gives(StatusCode::OK, "One page, newest first.", page(name, row))
+            .sometimes(&[Header::Link])
+    }
+
+    /// Headers that the last success always carries.
+    pub(super) fn always(mut self, headers: &[Header]) -> Self {
+        self.gives.last_mut().into_iter().for_each(|given| given.always.extend(headers));
+        self
+    }
+
+    /// Headers that the last success may carry.
+    pub(super) fn sometimes(mut self, headers: &[Header]) -> Self {
+        self.gives.last_mut().into_iter().for_each(|given| given.sometimes.extend(headers));
+        self
+    }
+
+    /// Errors of its own, beside those that its row brings with it.
+    pub(super) fn fails(mut self, errors: impl IntoIterator<Item = ApiError>) -> Self {
+        self.fails.extend(errors);
+        self
+    }
+
+    /// Another form that its 422 may have.
+    pub(super) fn refuses_with(mut self, schema: Schema) -> Self {
+        self.refusal = Some(schema);
+        self
+    }
+
+    /// The operation of `route`. Responses that many routes share go to `shared`.
+    pub(super) fn render(self, route: &Route<Api>, shared: &mut Map<String, Value>) -> Value {
+        let keyed = is_keyed(route);
+        let scope = match route.access {
+            Access::Scoped(scope, _) => format!("Needs the scope `{scope}`."),
+            Access::Key(_) => "Needs a key with any scope.".to_owned(),
+            Access::Open(_) => "Needs no key.".to_owned(),
+            Access::Page(_) | Access::Loopback(_) | Access::Operator(_) => String::new(),
+        };
+        let mut responses = Map::new();
+        for given in &self.gives {
+            responses.insert(given.status.as_str().to_owned(), given.render(keyed));
+        }
+        responses.extend(errors::responses(route, &self.fails, self.refusal, shared));
+        let says = format!("{} {scope}", self.says);
+        let mut operation = json!({
+            "operationId": route.name.replace(['.', '-'], "_"),
+            "tags": [self.tag],
+            "summary": self.summary,
+            "description": says.trim(),
+            "responses": responses,
+            "security": if keyed { json!([{ "key": [] }]) } else { json!([]) },
+        });
+        if !self.parameters.is_empty() {
+            operation["parameters"] = self.parameters.into();
+        }
+        if let BodyRule::Of(types) = route.body {
+            let content: Map<_, _> = types.iter().zip(self.takes).map(|(media, takes)| content(media, takes)).collect();
+            operation["requestBody"] = json!({ "required": true, "content": content });
+        }
+        operation
+    }
+}
+
+/// Whether a key is asked for.
+pub(super) const fn is_keyed(route: &Route<Api>) -> bool {
+    matches!(route.access, Access::Key(_) | Access::Scoped(..))
+}
+
+fn content(media: &str, (schema, examples): (Schema, Vec<(&'static str, Value)>)) -> (String, Value) {
+    let mut content = json!({ "schema": schema.into_value() });
+    for (name, value) in examples {
+        content["examples"][name] = json!({ "value": value });
+    }
+    (media.to_owned(), content)
+}
+
+impl Given {
+    fn render(&self, keyed: bool) -> Value {
+        let mut always = EVERY_ANSWER.to_vec();
+        always.extend(if keyed { &KNOWN_KEY[..] } else { &[] });
+        always.extend(&self.always);
+        let mut response = json!({ "description": self.says, "headers": sent(&always, &self.sometimes) });
+        if let Some((media, schema)) = &self.body {
+            response["content"] = json!({ *media: { "schema": schema.clone().into_value() } });
+        }
+        response
+    }
+}

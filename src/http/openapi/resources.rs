@@ -1,0 +1,148 @@
+//! What is told of the routes of domains, suppressions, keys, the account, and the service itself (contract 2 and 6).
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::headers::Header;
+use super::operation::Operation;
+use super::request;
+use super::schema::Schema;
+use super::shape::{Shape as _, Whole as _};
+use crate::base::id::{DomainId, KeyId};
+use crate::domain::api_key::Scope;
+use crate::domain::stream::Stream;
+use crate::domain::violation::Violations;
+use crate::http::error::ApiError;
+use crate::http::view::account::{KeyView, MeView, SettingsView};
+use crate::http::view::domain::DomainView;
+use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
+use crate::store::row::suppression::SuppressionReason;
+
+const DOMAINS: &str = "Domains";
+const SUPPRESSIONS: &str = "Suppressions";
+const KEYS: &str = "Keys";
+const ACCOUNT: &str = "Account";
+const SERVICE: &str = "Service";
+const DOMAIN_ID: &str = "The domain's identifier.";
+const KEY_ID: &str = "The key's identifier.";
+
+/// The description of a route of domains.
+pub(super) fn domains(name: &str) -> Option<Operation> {
+    let at = |summary| Operation::new(DOMAINS, summary).at("id", DomainId::schema(), DOMAIN_ID);
+    let taken = "Another account has verified this domain; it must be removed there first.";
+    Some(match name {
+        "domains.create" => Operation::new(DOMAINS, "Add a sending domain")
+            .says("The answer tells which DNS records to publish. Sub-domains are not covered by their parent.")
+            .takes(
+                request::new_domain(),
+                &[("transactional", json!({ "name": "example.com", "stream": "transactional" }))],
+            )
+            .gives(StatusCode::CREATED, "Added, not yet verified.", DomainView::schema())
+            .fails([Violations::of("name", "is a domain of this account already").into()]),
+        "domains.list" => Operation::new(DOMAINS, "List domains").gives_page("DomainPage", DomainView::schema()),
+        "domains.show" => at("Look at a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
+        "domains.update" => at("Change a domain")
+            .takes(request::domain_change(), &[("stream", json!({ "stream": "marketing" }))])
+            .gives(StatusCode::OK, "The domain as it is now.", DomainView::schema()),
+        "domains.delete" => at("Remove a domain").gives_nothing("Removed."),
+        "domains.verify" => at("Verify a domain")
+            .says("Looks its records up now, past every cache.")
+            .gives(StatusCode::OK, "The domain as it was found.", DomainView::schema())
+            .fails([ApiError::Conflict(taken.to_owned())]),
+        "domains.rotate" => at("Rotate a domain's DKIM keys")
+            .says("New selectors are pending until they are seen in DNS; the old ones retire seven days later.")
+            .gives(StatusCode::OK, "The domain with its new keys.", DomainView::schema()),
+        _ => return None,
+    })
+}
+
+/// The description of a route of suppressions.
+pub(super) fn suppressions(name: &str) -> Option<Operation> {
+    let at = |summary| {
+        let name = Schema::string().with("minLength", 1).example("gone@example.org");
+        Operation::new(SUPPRESSIONS, summary).at("name", name, "The suppression's identifier, or the address.")
+    };
+    Some(match name {
+        "suppressions.create" => Operation::new(SUPPRESSIONS, "Suppress an address")
+            .says("Messages to it that are queued end `suppressed` at once.")
+            .takes(
+                request::new_suppression(),
+                &[("phone", json!({ "email": "gone@example.org", "note": "asked by phone" }))],
+            )
+            .gives(StatusCode::CREATED, "Suppressed.", SuppressionView::schema())
+            .gives(StatusCode::OK, "It was suppressed already.", SuppressionView::schema())
+            .always(&[Header::Location]),
+        "suppressions.list" => Operation::new(SUPPRESSIONS, "List suppressions")
+            .query("email", request::address(), "Only that of this address.")
+            .query("reason", SuppressionReason::schema(), "Only those with this reason.")
+            .gives_page("SuppressionPage", SuppressionView::schema()),
+        "suppressions.show" => {
+            at("Look at a suppression").gives(StatusCode::OK, "The suppression.", SuppressionView::schema())
+        }
+        "suppressions.delete" => at("Lift a suppression").gives_nothing("Lifted."),
+        "suppressions.import" => Operation::new(SUPPRESSIONS, "Import suppressions")
+            .says("The whole list is checked before any of it is taken: with a faulty line nothing is.")
+            .query("dry_run", Schema::boolean().with("default", false), "Only tell what an import would do.")
+            .takes(request::csv(), &[])
+            .takes(request::json_lines(), &[])
+            .gives(StatusCode::OK, "Imported.", ImportedView::schema())
+            .refuses_with(FaultyListView::schema()),
+        "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
+            .says("All of them, in the form that the import takes.")
+            .gives_as("text/csv", "The list.", Schema::string())
+            .always(&[Header::ContentDisposition]),
+        _ => return None,
+    })
+}
+
+/// The description of a route of keys.
+pub(super) fn keys(name: &str) -> Option<Operation> {
+    let at = |summary| Operation::new(KEYS, summary).at("id", KeyId::schema(), KEY_ID);
+    Some(match name {
+        "keys.create" => Operation::new(KEYS, "Make an API key")
+            .says("The answer shows the secret, this once. A key never makes one that may do more than itself.")
+            .takes(request::new_key(), &[("sender", json!({ "name": "web shop", "scopes": ["send", "read"] }))])
+            .gives(StatusCode::CREATED, "Made.", KeyView::whole())
+            .fails([ApiError::StreamForbidden(Stream::Marketing.to_string()), ApiError::ScopeForbidden(Scope::Send)]),
+        "keys.list" => Operation::new(KEYS, "List API keys").gives_page("ApiKeyPage", KeyView::schema()),
+        "keys.show" => at("Look at an API key").gives(StatusCode::OK, "The key.", KeyView::schema()),
+        "keys.update" => at("Rename an API key")
+            .takes(request::key_change(), &[("name", json!({ "name": "web shop, blue" }))])
+            .gives(StatusCode::OK, "The key as it is now.", KeyView::schema()),
+        "keys.delete" => at("Revoke an API key")
+            .says("The next request with it is refused. It stays listed.")
+            .gives_nothing("Revoked."),
+        _ => return None,
+    })
+}
+
+/// The description of a route of the account or of the service.
+pub(super) fn account(name: &str) -> Option<Operation> {
+    let health = || Schema::object().member("status", Schema::words([json!("ok")])).named("Health", "It does.");
+    Some(match name {
+        "me" => Operation::new(ACCOUNT, "Look at the account and its quota").gives(
+            StatusCode::OK,
+            "The account, the key that asks, and what both may still do.",
+            MeView::schema(),
+        ),
+        "settings.show" => Operation::new(ACCOUNT, "Look at the settings").gives(
+            StatusCode::OK,
+            "The settings.",
+            SettingsView::schema(),
+        ),
+        "settings.update" => Operation::new(ACCOUNT, "Change the settings")
+            .says("A new retention holds for messages to come; no existing content is deleted or kept longer.")
+            .takes(request::settings_change(), &[("retention", json!({ "content_retention_days": 14 }))])
+            .gives(StatusCode::OK, "The settings as they are now.", SettingsView::schema()),
+        "openapi" => Operation::new(SERVICE, "Read this description").gives(
+            StatusCode::OK,
+            "This description.",
+            Schema::map(Schema::anything()).example(json!({ "openapi": "3.1.0" })),
+        ),
+        "health" => Operation::new(SERVICE, "Whether the process lives").gives(StatusCode::OK, "It does.", health()),
+        "ready" => Operation::new(SERVICE, "Whether the service takes work")
+            .gives(StatusCode::OK, "It does.", health())
+            .fails([ApiError::StorageFull, ApiError::StorageFailed, ApiError::ShuttingDown]),
+        _ => return None,
+    })
+}

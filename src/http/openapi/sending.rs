@@ -1,0 +1,148 @@
+//! What is told of the routes of messages and events (spec 4.1 to 4.3, contract 3 and 4).
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::headers::{Header, QUOTA};
+use super::operation::Operation;
+use super::request;
+use super::schema::Schema;
+use super::shape::{Shape as _, Whole as _};
+use crate::base::id::{EventId, MessageId};
+use crate::domain::event::{EventRecord, EventType};
+use crate::domain::stream::Stream;
+use crate::domain::violation::Violations;
+use crate::engine::submit::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::messages::IDEMPOTENCY_KEY_CHARACTERS;
+use crate::http::view::message::MessageView;
+use crate::machine::transfer::Status;
+
+const MESSAGES: &str = "Messages";
+const EVENTS: &str = "Events";
+const ID: &str = "The message's identifier.";
+const SAMPLE: &str = "msg_01M7XS2DXANT70XBRCN1YAAC4B";
+
+/// The description of a route of messages or events.
+pub(super) fn operation(name: &str) -> Option<Operation> {
+    Some(match name {
+        "messages.create" => create(),
+        "messages.list" => list(),
+        "messages.show" => Operation::new(MESSAGES, "Look at a message")
+            .says("The message, its content while it is kept, and everything that happened to it.")
+            .at("id", MessageId::schema(), ID)
+            .gives(StatusCode::OK, "The message.", MessageView::whole()),
+        "messages.raw" => Operation::new(MESSAGES, "Download a message")
+            .says("The message as it was signed, byte for byte.")
+            .at("id", MessageId::schema(), ID)
+            .gives_as("message/rfc822", "The message.", Schema::string())
+            .fails([ApiError::ContentGone]),
+        "messages.cancel" => Operation::new(MESSAGES, "Cancel a message")
+            .says("Withdraws a message that is queued or deferred and not being sent at this moment.")
+            .at("id", MessageId::schema(), ID)
+            .gives(StatusCode::OK, "The message, now canceled.", MessageView::whole())
+            .fails([ApiError::Conflict(
+                "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
+            )]),
+        "events.list" => Operation::new(EVENTS, "List events")
+            .says("What happened to the account's messages in the last 30 days.")
+            .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
+            .query("type", EventType::schema(), "Only events of this type.")
+            .gives_page("EventPage", EventRecord::schema()),
+        "events.stream" => stream(),
+        _ => return None,
+    })
+}
+
+fn create() -> Operation {
+    let key = Schema::string().pattern("^[ -~]+$").length(1, IDEMPOTENCY_KEY_CHARACTERS);
+    let key_says = "Chosen by the caller, one for each message, and the account's for 24 hours: a repetition with the \
+        same body is answered as the first request was, and nothing is sent again.";
+    let mut missing = Violations::of("text", "a body is required: give text, html, or both");
+    missing.add("unsubscribe_ur", "unknown field");
+    missing.hint("unsubscribe_ur is unknown; did you mean unsubscribe_url?");
+    Operation::new(MESSAGES, "Send a message")
+        .says(
+            "Accepts one message to one recipient. The 202 is sent when message, queue entry, event, quota and \
+             idempotency record are on disk; what becomes of the message is told by events.",
+        )
+        .header("Idempotency-Key", key.example("order-1001-receipt"), key_says)
+        .takes(
+            request::message(),
+            &[
+                (
+                    "text",
+                    json!({
+                        "from": "hello@example.test",
+                        "to": "you@example.org",
+                        "subject": "Hello",
+                        "text": "It works.",
+                    }),
+                ),
+                (
+                    "marketing",
+                    json!({
+                        "from": "offers@news.example.test",
+                        "from_name": "Example Ltd",
+                        "to": "you@example.org",
+                        "subject": "News",
+                        "text": "What is new.",
+                        "html": "<p>What is new.</p>",
+                        "unsubscribe_url": "https://news.example.test/unsubscribe?token=7f3a",
+                        "metadata": { "campaign": "2026-11" },
+                    }),
+                ),
+                (
+                    "raw",
+                    json!({
+                        "from": "hello@example.test",
+                        "to": "you@example.org",
+                        "raw": "From: hello@example.test\r\nTo: you@example.org\r\nSubject: Hello\r\n\r\nIt works.\r\n",
+                    }),
+                ),
+            ],
+        )
+        .gives(StatusCode::ACCEPTED, "Accepted: the message is durable and queued.", Answer::schema())
+        .always(&QUOTA)
+        .sometimes(&[Header::IdempotentReplay])
+        .fails([
+            ApiError::StreamForbidden(Stream::Marketing.to_string()),
+            ApiError::IdempotencyMismatch,
+            ApiError::IdempotencyInProgress,
+            missing.into(),
+            ApiError::DomainUnknown("elsewhere.example".to_owned()),
+            ApiError::DomainUnverified("example.com".to_owned()),
+            ApiError::RecipientSuppressed("bounce".to_owned()),
+            ApiError::QuotaExceeded("hour", 1200),
+        ])
+}
+
+fn list() -> Operation {
+    let header = Schema::string().example(format!("<{SAMPLE}@example.test>"));
+    Operation::new(MESSAGES, "List messages")
+        .says("Filters combine.")
+        .query("to", request::address(), "Only messages to this address.")
+        .query("from", request::address(), "Only messages from this address.")
+        .query("subject", Schema::string().example("hello"), "Only messages whose subject has each of these words.")
+        .query("message_id_header", header, "Only the message with this Message-ID.")
+        .query("status", Status::schema(), "Only messages with this status.")
+        .query("stream", Stream::schema(), "Only messages of this stream.")
+        .query("after", request::time(), "Only messages created later.")
+        .query("before", request::time(), "Only messages created earlier.")
+        .gives_page("MessagePage", MessageView::schema())
+}
+
+fn stream() -> Operation {
+    let header = "The identifier of the last event that was received; the stream goes on behind it.";
+    let query = "The same for a program that cannot set headers; the header wins.";
+    let body = "Server-sent events: `id` is the event's identifier, `event` its type, `data` the event record as JSON.";
+    Operation::new(EVENTS, "Follow events")
+        .says("Events as they are recorded, for programs that cannot receive webhooks.")
+        .header("Last-Event-ID", EventId::schema(), header)
+        .query("last_event_id", EventId::schema(), query)
+        .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
+        .query("type", EventType::schema(), "Only events of this type.")
+        .gives_as("text/event-stream", "The stream, which does not end by itself.", Schema::anything().says(body))
+        .sometimes(&[Header::LastEventId])
+        .fails([ApiError::Overloaded, ApiError::ShuttingDown])
+}

@@ -1,0 +1,122 @@
+//! What is told of the routes of webhook endpoints and deliveries (spec 4.5 and 4.6, contract 5), and of the request
+//! that an endpoint gets.
+
+use hyper::StatusCode;
+use serde_json::{Value, json};
+
+use super::operation::Operation;
+use super::request;
+use super::schema::Schema;
+use super::shape::{Shape as _, Whole as _};
+use super::words::delivered_type;
+use crate::base::id::{DeliveryId, EndpointId};
+use crate::domain::event::EventRecord;
+use crate::http::error::ApiError;
+use crate::http::view::endpoint::{DeliveryView, EndpointView, ReplayView};
+use crate::store::op::event::ENDPOINTS_MAX;
+
+const WEBHOOKS: &str = "Webhooks";
+const ID: &str = "The endpoint's identifier.";
+const DELIVERY_ID: &str = "The delivery's identifier.";
+
+/// The description of a route of webhooks.
+pub(super) fn operation(name: &str) -> Option<Operation> {
+    let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
+    let gone = || ApiError::Conflict("The webhook endpoint of this delivery was deleted.".to_owned());
+    Some(match name {
+        "webhooks.create" => Operation::new(WEBHOOKS, "Register a webhook endpoint")
+            .says("At most ten an account. The answer shows the signing secret, this once.")
+            .takes(
+                request::new_webhook(),
+                &[("some", json!({ "url": "https://app.example.com/hook", "events": ["delivered", "bounced"] }))],
+            )
+            .gives(StatusCode::CREATED, "Registered.", EndpointView::whole())
+            .fails([ApiError::Conflict(too_many)]),
+        "webhooks.list" => {
+            Operation::new(WEBHOOKS, "List webhook endpoints").gives_page("WebhookPage", EndpointView::schema())
+        }
+        "webhooks.show" => Operation::new(WEBHOOKS, "Look at a webhook endpoint")
+            .at("id", EndpointId::schema(), ID)
+            .gives(StatusCode::OK, "The endpoint.", EndpointView::schema()),
+        "webhooks.update" => Operation::new(WEBHOOKS, "Change a webhook endpoint")
+            .says("Enabling a disabled endpoint lets go out what was held; nothing was lost.")
+            .at("id", EndpointId::schema(), ID)
+            .takes(request::webhook_change(), &[("enable", json!({ "enabled": true }))])
+            .gives(StatusCode::OK, "The endpoint as it is now.", EndpointView::schema()),
+        "webhooks.delete" => Operation::new(WEBHOOKS, "Delete a webhook endpoint")
+            .says("Ends what it is owed as failed.")
+            .at("id", EndpointId::schema(), ID)
+            .gives_nothing("Deleted."),
+        "webhooks.rotate" => Operation::new(WEBHOOKS, "Rotate a signing secret")
+            .says("Attempts from now on are signed with the new secret, which the answer shows this once.")
+            .at("id", EndpointId::schema(), ID)
+            .gives(StatusCode::OK, "The endpoint with its new secret.", EndpointView::whole()),
+        "webhooks.test" => Operation::new(WEBHOOKS, "Test a webhook endpoint")
+            .says("Delivers an event of type `test`, which counts for nothing.")
+            .at("id", EndpointId::schema(), ID)
+            .gives(StatusCode::CREATED, "The delivery.", DeliveryView::whole()),
+        "webhooks.replay" => Operation::new(WEBHOOKS, "Replay past events")
+            .says("Makes new deliveries of all events since then that the endpoint takes.")
+            .at("id", EndpointId::schema(), ID)
+            .takes(
+                request::replay(),
+                &[("failed", json!({ "since": "2026-11-20T00:00:00+00:00", "only_failed": true }))],
+            )
+            .gives(StatusCode::OK, "How many deliveries were made.", ReplayView::schema()),
+        "webhooks.deliveries" => Operation::new(WEBHOOKS, "List an endpoint's deliveries")
+            .at("id", EndpointId::schema(), ID)
+            .gives_page("WebhookDeliveryPage", DeliveryView::schema()),
+        "deliveries.show" => Operation::new(WEBHOOKS, "Look at a delivery")
+            .says("With the log of its attempts.")
+            .at("id", DeliveryId::schema(), DELIVERY_ID)
+            .gives(StatusCode::OK, "The delivery.", DeliveryView::whole()),
+        "deliveries.redeliver" => Operation::new(WEBHOOKS, "Deliver an event again")
+            .says("Makes a new delivery of the same event; a failed one is never attempted again.")
+            .at("id", DeliveryId::schema(), DELIVERY_ID)
+            .gives(StatusCode::CREATED, "The new delivery.", DeliveryView::whole())
+            .fails([gone()]),
+        _ => return None,
+    })
+}
+
+/// The request that an endpoint gets (spec 6.2, contract 5).
+pub(super) fn event() -> Value {
+    let header = |name: &str, says: &str, schema: Schema| {
+        let schema = schema.into_value();
+        json!({ "in": "header", "name": name, "required": true, "description": says, "schema": schema })
+    };
+    let signature = Schema::string()
+        .pattern("^t=[0-9]+,v1=[0-9a-f]{64}$")
+        .example("t=1700000000,v1=0bd7d1936c1feda6866144e916fd796d06dedf89dec93ff5597b00bd4656bad3");
+    let standard = Schema::string().example("v1,IJlv8gazXzAfb0TRP4H4vPEiQGsm3VsVSJIjO0K7SEI=");
+    let seconds = Schema::string().pattern("^[0-9]+$").example("1700000000");
+    let parameters = [
+        header(
+            "X-Service-Signature",
+            "HMAC-SHA256 of `<t>.<raw body>` under the whole secret. Refuse a `t` older than 300 s.",
+            signature,
+        ),
+        header("X-Service-Event", "The event's type.", delivered_type()),
+        header("X-Service-Delivery", "The delivery, the same over all attempts.", DeliveryId::schema()),
+        header("X-Service-Attempt", "The attempt's number.", Schema::count().within(1, 7)),
+        header("webhook-id", "The event's identifier (Standard Webhooks).", Schema::string()),
+        header("webhook-timestamp", "The attempt's time, in seconds since the epoch.", seconds),
+        header("webhook-signature", "The signature of the Standard Webhooks.", standard),
+    ];
+    json!({
+        "post": {
+            "operationId": "webhook_event",
+            "tags": [WEBHOOKS],
+            "summary": "An event",
+            "description": "Sent to each endpoint that takes the event's type. The body's bytes are the same over all \
+                attempts. Any 2xx within 10 seconds acknowledges; redirects are failures. The event of a test has the \
+                type `test`, and null for all that it does not have.",
+            "parameters": parameters,
+            "requestBody": {
+                "required": true,
+                "content": { "application/json": { "schema": EventRecord::schema().into_value() } },
+            },
+            "responses": { "2XX": { "description": "Taken." }, "default": { "description": "Comes again later." } },
+        }
+    })
+}

@@ -1,0 +1,182 @@
+//! The shapes of lower floors' types that the interface shows as they are: enumerations, and the event record with what
+//! it carries (contract 4).
+
+use super::schema::Schema;
+use super::shape::{Shape, describe, words};
+use crate::domain::api_key::Scope;
+use crate::domain::event::{
+    AttemptFacts, Authenticated, Bounce, BounceKind, BounceSource, Complaint, EventRecord, EventType, TlsFacts,
+    TlsPolicy,
+};
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::domain::stream::Stream;
+use crate::engine::ports::PostError;
+use crate::engine::submit::Answer;
+use crate::machine::quota::{QuotaView, WindowView};
+use crate::machine::{delivery, transfer};
+use crate::mail::read::AttachedFile;
+use crate::store::row::suppression::SuppressionReason;
+
+words! {
+    Stream as "Stream", "The stream of a sending domain, and so of every message from it.": Transactional Marketing;
+    Scope as "Scope", "What a key may do: `send` is POST /v1/messages, `read` every GET, `manage` the rest.":
+        Send Read Manage;
+    EventType as "EventType", "What happened to a message.":
+        Queued Deferred Delivered Bounced Failed Complained Suppressed Unsubscribed Canceled;
+    transfer::Status as "MessageStatus", "Where a message is.":
+        Queued Deferred Delivered Bounced Failed Suppressed Canceled Complained;
+    delivery::Status as "DeliveryStatus",
+        "Where a webhook delivery is; `held` waits for its endpoint to be enabled, `failed` is never attempted again.":
+        Pending Held Delivered Failed;
+    DomainStatus as "DomainStatus",
+        "Whether mail may be sent from a domain; `failing` counts as verified for 72 hours.": Pending Verified Failing;
+    DkimAlgorithm as "DkimAlgorithm", "A DKIM signature algorithm (RFC 6376, RFC 8463).": RsaSha256 Ed25519Sha256;
+    DkimState as "DkimState", "Messages are signed with `active` keys alone.": Pending Active Retiring;
+    RecordPurpose as "RecordPurpose", "What a DNS record is for.": Dkim ReturnPath Spf Dmarc;
+    RecordStatus as "RecordStatus", "What was found where a DNS record should be.": Ok Missing Mismatch Unchecked;
+    Authenticated as "TlsAuthentication", "How a mail server proved who it is.": None Pkix Dane;
+    TlsPolicy as "TlsPolicy", "The policy under which a connection was secured.": Opportunistic MtaSts Dane;
+    BounceKind as "BounceKind", "How final, and whose fault, a refusal is.": Hard Soft Block Undetermined;
+    BounceSource as "BounceSource", "Who told of a failure.": Smtp Dsn Dns Local;
+    SuppressionReason as "SuppressionReason", "Why an address is suppressed.":
+        Bounce Complaint Unsubscribe Manual Import;
+}
+
+describe! {
+    EventRecord<'_> as "Event",
+    "Something that happened to a message; the same bytes in lists, timelines and webhooks. Absent facts are null."
+    {
+        id: "The event's own identifier.",
+        kind = "type": "What happened." => |schema| schema.example("delivered"),
+        message_id: "The message that it happened to.",
+        message_id_header: "That message's Message-ID, in angle brackets."
+            => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
+        stream: "That message's stream.",
+        from: "The sender, as given." => |schema| schema.example("hello@example.test"),
+        to: "The recipient, as given." => |schema| schema.example("you@example.org"),
+        subject: "The subject, as given." => |schema| schema.example("Hello"),
+        metadata: "The metadata, as given." => |schema| schema.example(serde_json::json!({"order": "1001"})),
+        created_at: "When it was recorded.",
+        next_attempt_at: "When the next attempt is due." => |schema| schema.example(()),
+        bounce: "What a failure means." => |schema| schema.example(()),
+        complaint: "What a complaint says." => |schema| schema.example(()),
+    }
+    flat { facts }
+}
+
+describe! {
+    Answer<'_> as "Accepted", "A message that is durable and queued."
+    {
+        id: "Its identifier, which webhooks carry and support asks for.",
+        message_id_header: "Its Message-ID, in angle brackets."
+            => |schema| schema.example("<msg_01M7XS2DXANT70XBRCN1YAAC4B@example.test>"),
+        status: "Its status: `queued`." => |schema| schema.example("queued"),
+        stream: "Its stream: that of its domain.",
+        from: "The sender, as sent." => |schema| schema.example("hello@example.test"),
+        to: "The recipient, as sent." => |schema| schema.example("you@example.org"),
+        subject: "The subject, as sent." => |schema| schema.example("Hello"),
+        created_at: "When it was accepted.",
+    }
+}
+
+describe! {
+    AttemptFacts as "AttemptFacts", "The facts of an attempt."
+    {
+        attempt: "The attempt's number, from 1." => |schema| schema.example(1),
+        smtp_code: "The code that the receiver's server answered." => |schema| schema.example(250),
+        smtp_enhanced_code: "Its enhanced code (RFC 3463)." => |schema| schema.example("2.0.0"),
+        smtp_response: "Its answer as received, all lines, at most 4 KiB."
+            => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
+        mx_host: "The mail server that was asked." => |schema| schema.example("mx1.example.org"),
+        mx_ip: "Its address." => |schema| schema.example("192.0.2.25"),
+        relay: "The relay used." => |schema| schema.example("direct"),
+        tls: "How the connection was secured; null where it was not.",
+        duration_ms: "How long the attempt took, in milliseconds." => |schema| schema.example(312),
+    }
+}
+
+describe! {
+    TlsFacts as "Tls", "The transport security of an attempt."
+    {
+        version: "The protocol's version." => |schema| schema.example("TLSv1.3"),
+        cipher: "The cipher suite by its IANA name." => |schema| schema.example("TLS_AES_256_GCM_SHA384"),
+        authenticated: "How the server proved who it is.",
+        policy: "The policy that applied.",
+    }
+}
+
+describe! {
+    Bounce as "Bounce", "What a failure means, and why we think so."
+    {
+        kind: "How final it is.",
+        category: "Its category." => |schema| schema.example("invalid_recipient"),
+        status: "The enhanced status that applies: theirs, or ours where no server answered."
+            => |schema| schema.example("5.1.1"),
+        source: "Who told.",
+        rule: "The rule that matched." => |schema| schema.example("enhanced-5.1.1"),
+        advice: "What to do, in a sentence." => |schema| schema.example("Remove the address from your list."),
+        suppressed: "Whether the address was suppressed for it.",
+    }
+}
+
+describe! {
+    Complaint as "Complaint", "What a complaint report (RFC 5965) says."
+    {
+        feedback_type: "The report's Feedback-Type." => |schema| schema.example("abuse"),
+        reporter: "Who reported." => |schema| schema.example("mx1.example.org"),
+    }
+}
+
+describe! {
+    AttachedFile as "AttachedFile", "A file in a message."
+    {
+        filename: "Its name, where it has one." => |schema| schema.example("invoice.pdf"),
+        content_type: "Its media type, with parameters." => |schema| schema.example("application/pdf"),
+        size: "Its octets, decoded." => |schema| schema.example(48_213),
+    }
+}
+
+describe! {
+    QuotaView as "Quota", "Both windows of the account's quota."
+    {
+        hour: "The present UTC hour.",
+        day: "The present UTC day.",
+    }
+}
+
+describe! {
+    WindowView as "QuotaWindow", "One window of the account's quota."
+    {
+        limit: "Messages that the window admits." => |schema| schema.example(10_000),
+        used: "Messages accepted in it." => |schema| schema.example(12),
+        remaining: "Messages that it still admits." => |schema| schema.example(9_988),
+        reset: "When it ends, in seconds since the epoch." => |schema| schema.example(1_795_190_400),
+    }
+}
+
+/// The type of an event that a webhook delivery sends: any of the log's, or a test's.
+pub(in crate::http) fn delivered_type() -> Schema {
+    let types = EventType::ALL.map(EventType::as_str).into_iter().chain([crate::domain::event::TEST_TYPE]);
+    let says = "The type of an event as a webhook delivers it; `test` is what only a test of the endpoint sends.";
+    Schema::words(types.map(Into::into)).named("DeliveredType", says)
+}
+
+/// Why an attempt of a webhook delivery failed.
+pub(in crate::http) fn attempt_error() -> Schema {
+    use PostError::{Blocked, Connect, Dns, Protocol, Reset, Status, Timeout, Tls};
+    let _every_variant = |error: PostError| match error {
+        Dns | Connect | Tls | Timeout | Reset | Protocol | Blocked | Status => (),
+    };
+    let errors = [Dns, Connect, Tls, Timeout, Reset, Protocol, Blocked, Status].map(PostError::as_str);
+    let says = "Why an attempt failed: `blocked` is an address that must not be reached, `status` one that is not 2xx.";
+    Schema::words(errors.map(Into::into)).named("AttemptError", says)
+}
+
+/// A page of a list of `row`.
+pub(super) fn page(name: &str, row: Schema) -> Schema {
+    let says = "What `cursor` takes for the next page; null at the end.";
+    let cursor = <Option<String>>::schema().says(says).example(());
+    let object =
+        Schema::object().member("data", Schema::array(row).says("Newest first.")).member("next_cursor", cursor);
+    object.named(name, "One page of a list, newest first.")
+}

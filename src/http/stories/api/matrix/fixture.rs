@@ -1,0 +1,214 @@
+//! What the matrix asks of each route: a total look-up by the route's name.
+
+use super::*;
+use crate::domain::user::Role;
+
+/// A kind of object that a path names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Account,
+    Key,
+    Domain,
+    Message,
+    Webhook,
+    Delivery,
+    Suppression,
+    User,
+}
+
+/// A request's body.
+#[derive(Debug, Clone)]
+pub(super) enum Body {
+    None,
+    Json(String),
+    Csv(String),
+}
+
+/// The status that a good request for one's own object is answered with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Own {
+    /// With a key that may do everything.
+    pub(super) whole: u16,
+    /// With one limited to the other stream than the fixture's.
+    pub(super) limited: u16,
+}
+
+/// What a route is asked.
+#[derive(Debug, Clone)]
+pub(super) struct Fixture {
+    /// The kind of object that its path names.
+    pub(super) of: Option<Kind>,
+    pub(super) own: Own,
+    body: Option<Value>,
+    csv: Option<&'static str>,
+}
+
+impl Fixture {
+    pub(super) fn body(&self) -> Body {
+        match (&self.body, self.csv) {
+            (Some(body), _) => Body::Json(body.to_string()),
+            (None, Some(text)) => Body::Csv(text.to_owned()),
+            (None, None) => Body::None,
+        }
+    }
+
+    /// A body that is at fault, where the route reads one.
+    pub(super) fn faulty_body(&self) -> Body {
+        match self.body() {
+            Body::None => Body::None,
+            Body::Json(_) => Body::Json("{\"nonsense\":1".to_owned()),
+            Body::Csv(_) => Body::Csv("\"".to_owned()),
+        }
+    }
+
+    fn with(self, body: Value) -> Self {
+        Self { body: Some(body), ..self }
+    }
+}
+
+impl Body {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::None => "",
+            Self::Json(text) | Self::Csv(text) => text,
+        }
+    }
+}
+
+fn plain(status: u16) -> Fixture {
+    Fixture { of: None, own: Own { whole: status, limited: status }, body: None, csv: None }
+}
+
+fn of(kind: Kind, status: u16) -> Fixture {
+    Fixture { of: Some(kind), ..plain(status) }
+}
+
+/// The fixture of the route with this name.
+pub(super) fn fixture(route: &str) -> Fixture {
+    use serde_json::json;
+    match route {
+        "me" | "settings.show" | "events.list" | "events.stream" => plain(200),
+        "keys.list" | "messages.list" | "domains.list" | "webhooks.list" | "suppressions.list" => plain(200),
+        "suppressions.export" | "accounts.list" | "queue.list" => plain(200),
+        "settings.update" => plain(200).with(json!({ "content_retention_days": 30 })),
+        "messages.create" => {
+            let body = letter("a@example.net");
+            Fixture { own: Own { whole: 202, limited: 403 }, ..plain(202).with(body) }
+        }
+        "messages.show" | "messages.raw" | "messages.cancel" => of(Kind::Message, 200),
+        // A limited key makes limited keys alone.
+        "keys.create" => Fixture { own: Own { whole: 201, limited: 403 }, ..plain(201).with(json!({ "name": "k" })) },
+        "keys.show" => of(Kind::Key, 200),
+        "keys.update" => of(Kind::Key, 200).with(json!({ "name": "renamed" })),
+        "keys.delete" => of(Kind::Key, 204),
+        "domains.create" => {
+            // Each time another one: an account has a domain once.
+            let name = format!("new{}.test", Kind::number());
+            plain(201).with(json!({ "name": name, "stream": "transactional" }))
+        }
+        "domains.show" | "domains.verify" | "domains.rotate" => of(Kind::Domain, 200),
+        "domains.update" => of(Kind::Domain, 200).with(json!({ "stream": "marketing" })),
+        "domains.delete" => of(Kind::Domain, 204),
+        "webhooks.create" => plain(201).with(json!({ "url": "https://hooks.example.com/new" })),
+        "webhooks.show" | "webhooks.rotate" | "webhooks.deliveries" => of(Kind::Webhook, 200),
+        "webhooks.update" => of(Kind::Webhook, 200).with(json!({ "description": "changed" })),
+        "webhooks.replay" => of(Kind::Webhook, 200).with(json!({ "since": "2023-11-14T00:00:00Z" })),
+        "webhooks.test" => of(Kind::Webhook, 201),
+        "webhooks.delete" => of(Kind::Webhook, 204),
+        "deliveries.show" => of(Kind::Delivery, 200),
+        "deliveries.redeliver" => of(Kind::Delivery, 201),
+        "suppressions.create" => plain(201).with(json!({ "email": format!("s{}@example.org", Kind::number()) })),
+        "suppressions.import" => Fixture { csv: Some("email\nimported@example.org\n"), ..plain(200) },
+        "suppressions.show" => of(Kind::Suppression, 200),
+        "suppressions.delete" => of(Kind::Suppression, 204),
+        "accounts.create" => plain(201).with(json!({ "name": "Third" })),
+        "users.list" => plain(200),
+        "users.create" => {
+            plain(201).with(json!({ "email": format!("u{}@example.org", Kind::number()), "role": "viewer" }))
+        }
+        "users.update" => of(Kind::User, 200).with(json!({ "role": "viewer" })),
+        "users.delete" => of(Kind::User, 204),
+        "accounts.show" => of(Kind::Account, 200),
+        "accounts.update" => of(Kind::Account, 200).with(json!({ "quota_per_hour": 10_000 })),
+        unknown => panic!("give the route {unknown} a fixture in the tenancy matrix"),
+    }
+}
+
+/// Makes the names of this story's objects differ.
+static NUMBER: AtomicU64 = AtomicU64::new(0);
+
+impl Kind {
+    pub(super) const ALL: [Self; 8] = [
+        Self::Account,
+        Self::Key,
+        Self::Domain,
+        Self::Message,
+        Self::Webhook,
+        Self::Delivery,
+        Self::Suppression,
+        Self::User,
+    ];
+
+    fn number() -> u64 {
+        NUMBER.fetch_add(1, Relaxed)
+    }
+
+    /// Where an object of the kind is read; accounts and users have no address for keys.
+    pub(super) const fn path(self) -> Option<&'static str> {
+        match self {
+            Self::Account | Self::User => None,
+            Self::Key => Some("/v1/keys"),
+            Self::Domain => Some("/v1/domains"),
+            Self::Message => Some("/v1/messages"),
+            Self::Webhook => Some("/v1/webhooks"),
+            Self::Delivery => Some("/v1/webhook-deliveries"),
+            Self::Suppression => Some("/v1/suppressions"),
+        }
+    }
+
+    /// Makes one for the account of `key`, which may send from `domain`, and names it.
+    pub(super) async fn make(self, world: &mut World, key: &str, account: AccountId, domain: &str) -> String {
+        let number = Self::number();
+        let host = domain.split('.').next().unwrap();
+        match self {
+            Self::Account => account.to_string(),
+            Self::Key => world.made(key, "/v1/keys", serde_json::json!({ "name": host })).await,
+            Self::Domain => {
+                let body = serde_json::json!({ "name": format!("d{number}.{domain}"), "stream": "transactional" });
+                world.made(key, "/v1/domains", body).await
+            }
+            Self::Message => {
+                let mut body = letter(&format!("m{number}@{host}.example"));
+                body["from"] = format!("shop@{domain}").into();
+                world.made(key, "/v1/messages", body).await
+            }
+            Self::User => {
+                let email = format!("u{number}@{host}.example").parse().unwrap();
+                world.engine.create_user(account, email, Role::Viewer).await.unwrap().0.id.to_string()
+            }
+            Self::Webhook => world.endpoint(key, host).await,
+            Self::Delivery => {
+                let endpoint = world.endpoint(key, host).await;
+                world.made(key, &format!("/v1/webhooks/{endpoint}/test"), Value::Null).await
+            }
+            Self::Suppression => {
+                let body = serde_json::json!({ "email": format!("s{number}@{host}.example") });
+                world.made(key, "/v1/suppressions", body).await
+            }
+        }
+    }
+}
+
+impl World {
+    async fn endpoint(&mut self, key: &str, host: &str) -> String {
+        let body = serde_json::json!({ "url": format!("https://hooks.{host}.example/in") });
+        self.made(key, "/v1/webhooks", body).await
+    }
+
+    /// Posts `body` and names what it made.
+    async fn made(&mut self, key: &str, path: &str, body: Value) -> String {
+        let reply = self.ask_as(key, &format!("POST {path}"), "", &body).await;
+        assert!([201, 202].contains(&reply.status), "{path}: {}", reply.body);
+        reply.json()["id"].as_str().unwrap().to_owned()
+    }
+}

@@ -1,0 +1,68 @@
+//! The fields by which a complaint finds its message again: `Feedback-ID` on every message, and where the domain's
+//! return path is ours `CFBL-Address` with `CFBL-Feedback-ID` (RFC 9477).
+//!
+//! Written before the message, so that the DKIM signature covers them: a mailbox provider that returns the header
+//! section of what its user complained about returns the token with it.
+
+use super::field;
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::AccountHint;
+use crate::domain::stream::Stream;
+
+/// The mailbox that complaints go to, at whichever host is ours.
+pub const FEEDBACK_MAILBOX: &str = "fbl";
+
+/// What the fields say.
+#[derive(Clone, Copy, Debug)]
+pub struct Feedback<'a> {
+    /// The message's authenticated token.
+    pub token: &'a str,
+    /// The message's stream.
+    pub stream: Stream,
+    /// The sender's identifier, by which mailbox providers add up.
+    pub sender: AccountHint,
+    /// The sending domain, where `rp.<domain>` is known to lead to us.
+    pub aligned: Option<&'a DomainName>,
+}
+
+/// The fields, each with its line end.
+pub fn fields(feedback: &Feedback<'_>) -> Vec<u8> {
+    let mut out = Vec::with_capacity(256);
+    let Feedback { token, stream, sender, aligned } = feedback;
+    // The sender's identifier comes last and is 5 to 15 characters long: so Gmail reads it.
+    field::plain(&mut out, "Feedback-ID", &format!("{token}:{stream}:{sender}"));
+    if let Some(domain) = aligned {
+        field::plain(&mut out, "CFBL-Address", &format!("{FEEDBACK_MAILBOX}@rp.{domain}; report=arf"));
+        field::plain(&mut out, "CFBL-Feedback-ID", token);
+    }
+    out
+}
+
+/// The tokens that a value of `Feedback-ID` or `CFBL-Feedback-ID` may hold.
+pub fn candidates(value: &str) -> impl Iterator<Item = &str> {
+    value.split(':').map(str::trim)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::AccountId;
+
+    #[test]
+    fn complaints_are_asked_to_our_own_address_only_where_it_is_known_to_be_ours() {
+        let domain: DomainName = "news.example.com".parse().unwrap();
+        let sender = AccountHint::of(AccountId::default());
+        let feedback = Feedback { token: "0abc", stream: Stream::Marketing, sender, aligned: None };
+        let id = format!("Feedback-ID: 0abc:marketing:{sender}\r\n");
+        assert_eq!(String::from_utf8(fields(&feedback)).unwrap(), id);
+        let both = fields(&Feedback { aligned: Some(&domain), ..feedback });
+        let cfbl = "CFBL-Address: fbl@rp.news.example.com; report=arf\r\nCFBL-Feedback-ID: 0abc\r\n";
+        assert_eq!(String::from_utf8(both).unwrap(), format!("{id}{cfbl}"));
+    }
+
+    #[test]
+    fn the_token_is_found_again_wherever_it_stands_in_the_value() {
+        assert!(candidates(" x : 0abc:marketing").any(|candidate| candidate == "0abc"));
+        assert_eq!(candidates("0abc").collect::<Vec<_>>(), ["0abc"]);
+    }
+}

@@ -1,0 +1,120 @@
+//! The receiver of what comes back, over SMTP: the engine's decisions as answers, and the limits of contract 6.
+//!
+//! It takes mail for mailboxes of ours alone, says 250 only when the engine has committed, and never sends.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::smtp_listener::{Deadlines, Gate, ListenerConfig, MailHandler, SmtpListener};
+use super::tls_settings::TlsSettings;
+use crate::engine::ports::BoxFuture;
+use crate::engine::receive::{Mailbox, NotOurs, ReceiveError, Receiver};
+use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
+use crate::store::error::StoreError;
+
+/// Octets of a message: a report with what it returns is some KiB.
+const SIZE_MAX: usize = 1024 * 1024;
+/// Recipients of a message: a report has one.
+const RECIPIENTS_MAX: usize = 10;
+/// Faulty commands after which a client is sent away.
+const ERRORS_MAX: u32 = 20;
+/// Refused recipients after which it is.
+const REFUSALS_MAX: u32 = 100;
+/// Connections in all, over every listener: each may hold one message.
+const CONNECTIONS_MAX: usize = 100;
+/// Connections of one network.
+const CONNECTIONS_MAX_PER_ADDRESS: usize = 10;
+/// How long a session may last.
+const SESSION: Duration = Duration::from_secs(600);
+
+/// The settings of the listeners, which share one count of connections.
+pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig {
+    ListenerConfig {
+        session: ServerConfig {
+            hostname: hostname.to_owned(),
+            greeting: format!("{hostname} ESMTP"),
+            size_max: SIZE_MAX,
+            recipients_max: RECIPIENTS_MAX,
+            errors_max: ERRORS_MAX,
+            refusals_max: Some(REFUSALS_MAX),
+            starttls: true,
+        },
+        gate: Gate::new(CONNECTIONS_MAX, CONNECTIONS_MAX_PER_ADDRESS),
+        greeting_pause: Duration::ZERO,
+        deadlines: Deadlines { session: SESSION, ..Deadlines::default() },
+        tls: Some(tls),
+    }
+}
+
+/// Begins to receive at `address`.
+///
+/// # Errors
+/// Those of binding.
+pub async fn listen(address: SocketAddr, config: ListenerConfig, receiver: Arc<Receiver>) -> io::Result<SmtpListener> {
+    SmtpListener::bind(address, config, Arc::new(Handler(receiver))).await
+}
+
+struct Handler(Arc<Receiver>);
+
+impl Handler {
+    fn mailbox(&self, path: &Path) -> Result<Mailbox, Answer> {
+        match self.0.mailbox(path.local(), path.domain()) {
+            Ok(Ok(mailbox)) => Ok(mailbox),
+            Ok(Err(NotOurs::Host)) => Err(Answer::new(550, "5.7.1", "Relaying denied")),
+            Ok(Err(NotOurs::Mailbox)) => Err(Answer::new(550, "5.1.1", "There is no such mailbox here")),
+            Ok(Err(NotOurs::Expired)) => {
+                Err(Answer::new(550, "5.1.1", "This return path has expired: its message is too old"))
+            }
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    async fn take(&self, message: ReceivedMessage) -> Answer {
+        let mailboxes: Result<Vec<_>, _> = message.recipients.iter().map(|path| self.mailbox(path)).collect();
+        let mailboxes = match mailboxes {
+            Ok(mailboxes) => mailboxes,
+            Err(answer) => return answer,
+        };
+        match self.0.receive(&mailboxes, message.bytes).await {
+            Ok(_) => Answer::new(250, "2.0.0", "Taken"),
+            Err(ReceiveError::HeaderTooLarge) => Answer::new(552, "5.3.4", "The header section is larger than 64 KiB"),
+            Err(ReceiveError::Failed(error)) => failed(&error),
+        }
+    }
+}
+
+/// Nothing was lost: whoever sends keeps it and tries again.
+fn failed(error: &StoreError) -> Answer {
+    match error {
+        StoreError::Closed => Answer::new(421, "4.3.2", "Shutting down, try again later"),
+        error => {
+            tracing::error!(%error, "mail that came back could not be recorded");
+            Answer::new(451, "4.3.0", "This could not be recorded, try again later")
+        }
+    }
+}
+
+impl MailHandler for Handler {
+    fn on_recipient<'a>(&'a self, _: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+        let answer = self.mailbox(&question.recipient).err();
+        Box::pin(std::future::ready(answer.unwrap_or_else(|| Answer::new(250, "2.1.5", "OK"))))
+    }
+
+    fn on_message(&self, _: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer> {
+        Box::pin(self.take(message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_committed_is_never_taken_and_may_come_again() {
+        for (error, code) in [(StoreError::Closed, 421), (StoreError::Full, 451), (StoreError::Panicked, 451)] {
+            assert_eq!(failed(&error).code(), code, "{error}");
+        }
+    }
+}

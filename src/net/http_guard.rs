@@ -1,0 +1,262 @@
+//! The guard before hyper's HTTP/1 parser: what two servers could read differently goes no further (RFC 9112 11.2).
+//!
+//! Hyper takes a bare LF for a line's end, lets Transfer-Encoding win over Content-Length, drops an equal second
+//! Content-Length, and asks for no Host. [`Guard`] reads along, split as the bytes may come, and says where they cease
+//! to be good; the stream then ends in [`POISON`], which hyper answers with 400 and a closed connection, in the order
+//! of the requests before it. It knows no socket, keeps at most one line, and never changes a byte that it lets by.
+
+/// What hyper refuses wherever it stands: in a line of a head, a chunk's size, its extension, its end and a trailer.
+/// It ends a head, since hyper looks at no part of one.
+pub(super) const POISON: &[u8] = b"\0\n\r\n\r\n";
+/// Empty lines before a request line (RFC 9112 2.2 asks for one at least to be ignored).
+const BLANK_LINES_MAX: u8 = 4;
+/// Digits of a chunk's size: more may overflow in somebody's hands.
+const CHUNK_DIGITS_MAX: usize = 16;
+
+/// Reads the requests of one connection along with hyper.
+pub(super) struct Guard {
+    state: State,
+    /// The line so far, where it came in pieces.
+    line: Vec<u8>,
+    /// Bytes of a head, and of a line outside of one.
+    most: usize,
+}
+
+enum State {
+    /// Before a request line, after so many empty lines.
+    Start(u8),
+    /// In the fields of a head.
+    Fields(Head),
+    /// In a head that is too large: hyper refuses it whatever it says.
+    Oversized,
+    /// In a body with so many bytes left.
+    Sized(u64),
+    /// Before a chunk's size.
+    ChunkSize,
+    /// In a chunk with so many bytes left.
+    ChunkData(u64),
+    /// Behind a chunk's data.
+    ChunkEnd,
+    /// Behind the last chunk.
+    Trailers,
+    /// Nothing is good any more.
+    Refused,
+}
+
+/// What a head has said of where its body ends.
+struct Head {
+    bytes: usize,
+    is_1_0: bool,
+    has_host: bool,
+    length: Option<u64>,
+    is_chunked: bool,
+}
+
+/// Why a line goes no further; hyper's 400 tells no reasons.
+struct Refused;
+
+impl Guard {
+    /// A guard for heads of at most `most` bytes, the same that hyper is held to.
+    pub(super) const fn new(most: usize) -> Self {
+        Self { state: State::Start(0), line: Vec::new(), most }
+    }
+
+    /// Reads on.
+    ///
+    /// # Errors
+    /// How many of `bytes` are good, where not all of them are. Nothing after them may be let by, now or later.
+    pub(super) fn judge(&mut self, bytes: &[u8]) -> Result<(), usize> {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            let passed = match &mut self.state {
+                State::Refused => Err(0),
+                State::Oversized => Ok(rest.len()),
+                State::Sized(left) => Ok(skip(left, rest)),
+                State::ChunkData(left) => Ok(skip(left, rest)),
+                State::Start(_) | State::Fields(_) | State::ChunkSize | State::ChunkEnd | State::Trailers => {
+                    self.read_line(rest)
+                }
+            };
+            match passed {
+                Ok(passed) => at += passed,
+                Err(good) => {
+                    self.state = State::Refused;
+                    return Err(at + good);
+                }
+            }
+            self.end_data();
+        }
+        Ok(())
+    }
+
+    /// Goes on behind a body, or a chunk's data, that is over.
+    fn end_data(&mut self) {
+        match self.state {
+            State::Sized(0) => self.state = State::Start(0),
+            State::ChunkData(0) => self.state = State::ChunkEnd,
+            State::Sized(_) | State::ChunkData(_) | State::Start(_) | State::Fields(_) | State::Oversized => {}
+            State::ChunkSize | State::ChunkEnd | State::Trailers | State::Refused => {}
+        }
+    }
+
+    /// Reads to the end of a line, or keeps what there is of it; answers how many bytes that took.
+    fn read_line(&mut self, rest: &[u8]) -> Result<usize, usize> {
+        let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return self.keep(rest) };
+        let kept = std::mem::take(&mut self.line);
+        let judged = if kept.is_empty() {
+            self.end_line(&rest[..end])
+        } else {
+            let mut line = kept;
+            line.extend_from_slice(&rest[..end]);
+            let judged = self.end_line(&line);
+            line.clear();
+            self.line = line;
+            judged
+        };
+        judged.map(|()| end + 1).map_err(|Refused| end)
+    }
+
+    fn keep(&mut self, rest: &[u8]) -> Result<usize, usize> {
+        if self.line.len() + rest.len() <= self.most {
+            self.line.extend_from_slice(rest);
+            return Ok(rest.len());
+        }
+        self.line = Vec::new();
+        if matches!(self.state, State::Start(_) | State::Fields(_)) {
+            self.state = State::Oversized;
+            return Ok(rest.len());
+        }
+        Err(0)
+    }
+
+    /// Judges a line, which comes without its LF.
+    fn end_line(&mut self, line: &[u8]) -> Result<(), Refused> {
+        let line = line.strip_suffix(b"\r").ok_or(Refused)?;
+        match &mut self.state {
+            State::Start(blank) if line.is_empty() => {
+                *blank += 1;
+                if *blank > BLANK_LINES_MAX { Err(Refused) } else { Ok(()) }
+            }
+            State::Start(_) => {
+                self.state = State::Fields(Head::new(line));
+                self.end_oversized();
+                Ok(())
+            }
+            State::Fields(head) if line.is_empty() => {
+                self.state = head.body()?;
+                Ok(())
+            }
+            State::Fields(head) => {
+                head.field(line)?;
+                self.end_oversized();
+                Ok(())
+            }
+            State::ChunkSize => {
+                self.state = match chunk_size(line)? {
+                    0 => State::Trailers,
+                    size => State::ChunkData(size),
+                };
+                Ok(())
+            }
+            State::ChunkEnd if line.is_empty() => {
+                self.state = State::ChunkSize;
+                Ok(())
+            }
+            State::Trailers => {
+                if line.is_empty() {
+                    self.state = State::Start(0);
+                }
+                Ok(())
+            }
+            State::ChunkEnd | State::Oversized | State::Sized(_) | State::ChunkData(_) | State::Refused => Err(Refused),
+        }
+    }
+
+    /// Hyper counts at least as many bytes of a head, so whatever is too large here is refused there.
+    fn end_oversized(&mut self) {
+        if matches!(&self.state, State::Fields(head) if head.bytes > self.most) {
+            self.state = State::Oversized;
+        }
+    }
+}
+
+impl Head {
+    fn new(request_line: &[u8]) -> Self {
+        let is_1_0 = request_line.ends_with(b"HTTP/1.0");
+        Self { bytes: request_line.len() + 2, is_1_0, has_host: false, length: None, is_chunked: false }
+    }
+
+    /// Takes in a field line. Names with white space around them and lines without a colon are hyper's to refuse.
+    fn field(&mut self, line: &[u8]) -> Result<(), Refused> {
+        self.bytes = self.bytes.saturating_add(line.len() + 2);
+        let Some(colon) = line.iter().position(|byte| *byte == b':') else { return Ok(()) };
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if name.eq_ignore_ascii_case(b"host") {
+            // RFC 9112 3.2: one, and a valid one.
+            let is_good = !self.has_host && value.iter().all(|byte| is_of_host(*byte));
+            self.has_host = true;
+            return if is_good { Ok(()) } else { Err(Refused) };
+        }
+        if name.eq_ignore_ascii_case(b"content-length") {
+            // RFC 9112 6.3 lets equal ones be merged; whoever sends two is not to be trusted with one.
+            let length = decimal(value).filter(|_| self.length.is_none() && !self.is_chunked).ok_or(Refused)?;
+            self.length = Some(length);
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            // RFC 9112 6.1: with Content-Length, or in HTTP/1.0, its framing is faulty.
+            let is_alone = self.length.is_none() && !self.is_chunked && !self.is_1_0;
+            self.is_chunked = is_alone && value.eq_ignore_ascii_case(b"chunked");
+            return if self.is_chunked { Ok(()) } else { Err(Refused) };
+        }
+        Ok(())
+    }
+
+    /// What follows the head.
+    fn body(&self) -> Result<State, Refused> {
+        if !self.has_host && !self.is_1_0 {
+            return Err(Refused);
+        }
+        Ok(match (self.is_chunked, self.length) {
+            (true, _) => State::ChunkSize,
+            (false, Some(length)) if length > 0 => State::Sized(length),
+            (false, _) => State::Start(0),
+        })
+    }
+}
+
+/// Takes what there is of `left` bytes.
+fn skip(left: &mut u64, rest: &[u8]) -> usize {
+    let taken = usize::try_from(*left).map_or(rest.len(), |left| left.min(rest.len()));
+    *left -= taken as u64;
+    taken
+}
+
+/// A chunk's size, with or without an extension; no white space (RFC 9112 7.1).
+fn chunk_size(line: &[u8]) -> Result<u64, Refused> {
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default();
+    if digits.is_empty() || digits.len() > CHUNK_DIGITS_MAX || line.contains(&b'\r') {
+        return Err(Refused);
+    }
+    digits.iter().try_fold(0, |size: u64, digit| {
+        let value = char::from(*digit).to_digit(16).ok_or(Refused)?;
+        Ok(size << 4 | u64::from(value))
+    })
+}
+
+fn decimal(digits: &[u8]) -> Option<u64> {
+    if digits.is_empty() {
+        return None;
+    }
+    digits.iter().try_fold(0_u64, |number, digit| {
+        let value = char::from(*digit).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(value.into())
+    })
+}
+
+/// What a host and its port are written with (RFC 3986 3.2.2).
+fn is_of_host(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~%:[]!$&'()*+,;=".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,134 @@
+//! The stream under an HTTP connection: it keeps the connection's [`Activity`], gives back first what was read to tell
+//! the protocol, and ends where its guard says that it is no longer good.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::http_activity::Activity;
+use super::http_guard::{Guard, POISON};
+
+/// Sent where a head begins and does not end in time. It answers no request, so it carries neither the headers nor the
+/// body that answers have (contract 1).
+const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// What is read at once where a guard reads along.
+const GUARDED_READ: usize = 16 * 1024;
+
+/// A stream, watched and guarded.
+pub(super) struct Watched<S> {
+    inner: TokioIo<S>,
+    /// What was read, or is put in its place, and not yet handed on.
+    ready: Bytes,
+    guard: Option<Guard>,
+    /// Nothing more is read.
+    is_over: bool,
+    activity: Arc<Activity>,
+}
+
+impl<S> Watched<S> {
+    pub(super) fn new(inner: S, prefix: Bytes, activity: Arc<Activity>, guard: Option<Guard>) -> Self {
+        let mut watched = Self { inner: TokioIo::new(inner), ready: Bytes::new(), guard, is_over: false, activity };
+        let good = watched.judge(&prefix);
+        watched.ready = if watched.is_over { [&prefix[..good], POISON].concat().into() } else { prefix };
+        watched
+    }
+
+    /// How many of `bytes` are good; after the first that is not, hyper gets poison and no more.
+    fn judge(&mut self, bytes: &[u8]) -> usize {
+        match self.guard.as_mut().map(|guard| guard.judge(bytes)) {
+            None | Some(Ok(())) => bytes.len(),
+            Some(Err(good)) => {
+                self.ready = Bytes::from_static(POISON);
+                self.is_over = true;
+                good
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
+    /// Reads what the guard lets by; answers how much that is.
+    fn read_guarded(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<usize>> {
+        let mut space = [MaybeUninit::uninit(); GUARDED_READ];
+        let room = buffer.remaining().min(GUARDED_READ);
+        let mut read = ReadBuf::uninit(&mut space[..room]);
+        ready!(Pin::new(self.inner.inner_mut()).poll_read(cx, &mut read))?;
+        self.activity.has_read();
+        let good = self.judge(read.filled());
+        buffer.put_slice(&read.filled()[..good]);
+        Poll::Ready(Ok(good))
+    }
+
+    /// Tells the client as far as it takes it at once; it has had its time.
+    fn refuse(&mut self, cx: &mut Context<'_>) -> io::Error {
+        let _taken = Pin::new(&mut self.inner).poll_write(cx, SLOW_HEAD);
+        let _flushed = Pin::new(&mut self.inner).poll_flush(cx);
+        io::ErrorKind::TimedOut.into()
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Read for Watched<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.activity.is_expired() {
+            return Poll::Ready(Err(self.refuse(cx)));
+        }
+        if self.ready.is_empty() && !self.is_over {
+            if self.guard.is_none() {
+                let poll = Pin::new(&mut self.inner).poll_read(cx, buffer);
+                if poll.is_ready() {
+                    self.activity.has_read();
+                }
+                return poll;
+            }
+            let good = ready!(self.read_guarded(cx, &mut buffer))?;
+            if good > 0 || !self.is_over {
+                return Poll::Ready(Ok(()));
+            }
+        }
+        let length = self.ready.len().min(buffer.remaining());
+        buffer.put_slice(&self.ready[..length]);
+        self.ready.advance(length);
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Write for Watched<S> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
+        self.activity.has_written(&poll);
+        poll
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
+        self.activity.has_written(&poll);
+        poll
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}

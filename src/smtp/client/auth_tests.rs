@@ -1,0 +1,84 @@
+//! Logging in at a server that wants it, and what never happens in clear.
+
+use super::script::{PIPELINED, Scene, facts, settings};
+use super::*;
+use crate::base::secret::Secret;
+
+const OFFERS: &str = "250-mx.example\r\n250-PIPELINING\r\n250-SIZE 1000\r\n";
+
+fn with_login(starttls: StartTls) -> Scene {
+    let login = Login { username: "user".to_owned(), password: Secret::new(*b"pass") };
+    Scene::with(Settings { starttls, login: Some(login), ..settings() })
+}
+
+/// Past STARTTLS, with these words behind AUTH.
+fn secured(mechanisms: &str) -> Scene {
+    let mut scene = with_login(StartTls::Required);
+    scene.says("220 mx.example\r\n").hears("EHLO us.example\r\n").says("250-mx.example\r\n250 STARTTLS\r\n");
+    scene.hears("STARTTLS\r\n").says("220 go\r\n");
+    let now = scene.now;
+    scene.client.secured(facts(), now);
+    scene.hears("EHLO us.example\r\n").says(format!("{OFFERS}250 AUTH {mechanisms}\r\n"));
+    scene
+}
+
+fn refused(scene: &mut Scene) -> (Phase, Ending) {
+    let outcome = scene.outcome();
+    (outcome.phase, outcome.ending)
+}
+
+#[test]
+fn plain_goes_before_login_and_the_message_after_both() {
+    let mut scene = secured("LOGIN PLAIN");
+    scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("235 2.7.0 welcome\r\n");
+    scene.begins().hears(PIPELINED);
+    let mut scene = secured("CRAM-MD5 login");
+    scene.hears("AUTH LOGIN\r\n").says("334 VXNlcm5hbWU6\r\n").hears("dXNlcg==\r\n");
+    scene.says("334 UGFzc3dvcmQ6\r\n").hears("cGFzcw==\r\n").says("235 welcome\r\n");
+    scene.begins().hears(PIPELINED);
+}
+
+#[test]
+fn login_is_tried_where_plain_turns_out_to_be_unknown() {
+    let mut scene = secured("PLAIN LOGIN");
+    scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("504 5.5.4 unknown\r\n").hears("AUTH LOGIN\r\n");
+}
+
+#[test]
+fn a_refused_login_ends_the_session_in_its_own_phase_with_the_answer() {
+    let mut scene = secured("PLAIN");
+    scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("535 5.7.8 bad credentials\r\n");
+    let (phase, ending) = refused(&mut scene);
+    assert!(phase == Phase::Auth && matches!(ending, Ending::Answered(reply) if reply.code == 535));
+    let mut scene = secured("PLAIN");
+    scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("334 more\r\n");
+    assert!(matches!(refused(&mut scene), (Phase::Auth, Ending::Unreadable(_))));
+    let mut scene = secured("XOAUTH2");
+    assert!(matches!(refused(&mut scene), (Phase::Auth, Ending::Unreadable(_))));
+}
+
+#[test]
+fn no_login_is_said_where_tls_is_required_and_not_to_be_had() {
+    let mut scene = with_login(StartTls::Required);
+    scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 AUTH PLAIN\r\n");
+    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
+    let mut scene = with_login(StartTls::Required);
+    scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250-AUTH PLAIN\r\n250 STARTTLS\r\n");
+    scene.hears("STARTTLS\r\n").says("454 not now\r\n");
+    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
+    let mut scene = with_login(StartTls::Required);
+    scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("502 what\r\n");
+    scene.hears("HELO us.example\r\n").says("250 mx\r\n");
+    assert!(matches!(refused(&mut scene), (Phase::StartTls, Ending::PolicyFailed { .. })));
+}
+
+#[test]
+fn a_connection_that_was_secure_from_the_start_needs_no_starttls() {
+    let login = Login { username: "user".to_owned(), password: Secret::new(*b"pass") };
+    let settings = Settings { starttls: StartTls::Never, login: Some(login), ..settings() };
+    let mut scene = Scene::with(settings.clone());
+    scene.client = Client::new(settings, Duration::ZERO).over_tls(facts());
+    scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 AUTH PLAIN\r\n");
+    scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("535 no\r\n");
+    assert_eq!(scene.outcome().tls, Some(facts()));
+}

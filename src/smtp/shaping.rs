@@ -1,0 +1,188 @@
+//! The table of how fast each receiver is to be served, and what its answers ask for: `data/shaping.toml`, and an
+//! operator's file over it. Read once at start by whoever wires the program; the engine's lanes obey it.
+//!
+//! It says limits and nothing else: whether a message is delivered, deferred or bounced is the rules' of
+//! `bounces.toml`.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use super::pattern::{CodePattern, EnhancedPattern, TextPattern};
+use super::reply::{Reply, ReplyParser};
+
+mod file;
+
+use file::File;
+
+const BUILT_IN: &str = include_str!("../../data/shaping.toml");
+
+/// A file of limits is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidShaping {
+    /// It is not TOML of the right shape; the text has line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// An entry can't be used.
+    #[error("line {line}: {name}: {fault}")]
+    Entry {
+        /// The line on which it names itself.
+        line: usize,
+        /// What it calls itself.
+        name: String,
+        /// What is wrong with it.
+        fault: String,
+    },
+}
+
+/// How fast a site may be served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once.
+    pub connections: usize,
+    /// Messages of one connection.
+    pub messages_per_connection: u32,
+    /// How long one connection is used.
+    pub connection_age: Duration,
+    /// Messages a minute; known providers alone have such a limit.
+    pub messages_per_minute: Option<u32>,
+    /// New connections a minute; likewise.
+    pub connections_per_minute: Option<u32>,
+}
+
+/// What an answer asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing for so long.
+    Pause(Duration),
+    /// No more than so many messages a minute, for so long.
+    Rate {
+        /// The messages.
+        messages_per_minute: u32,
+        /// How long it holds.
+        lasts: Duration,
+    },
+    /// No more than so many connections, for so long.
+    Connections {
+        /// The connections.
+        most: usize,
+        /// How long it holds.
+        lasts: Duration,
+    },
+}
+
+/// A known receiver.
+#[derive(Debug, Clone)]
+struct Provider {
+    name: String,
+    hosts: Vec<ServerPattern>,
+    limits: Limits,
+}
+
+/// The names of some mail servers, in lower case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ServerPattern {
+    Exact(String),
+    Between(String, String),
+}
+
+/// What to do on which answer.
+#[derive(Debug, Clone)]
+struct Rule {
+    id: String,
+    provider: Option<String>,
+    codes: Vec<CodePattern>,
+    enhanced: Vec<EnhancedPattern>,
+    texts: Vec<TextPattern>,
+    actions: Vec<Action>,
+    examples: Vec<String>,
+}
+
+/// All limits and rules.
+#[derive(Debug, Clone)]
+pub struct Shaping {
+    default: Limits,
+    providers: Vec<Provider>,
+    rules: Vec<Rule>,
+}
+
+impl ServerPattern {
+    fn fits(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(name) => host == name,
+            Self::Between(prefix, suffix) => {
+                host.len() > prefix.len() + suffix.len() && host.starts_with(prefix) && host.ends_with(suffix)
+            }
+        }
+    }
+}
+
+impl Rule {
+    fn fits(&self, provider: Option<&str>, reply: &Reply, words: &str) -> bool {
+        let enhanced = reply.enhanced();
+        let has_enhanced = |pattern: &EnhancedPattern| enhanced.is_some_and(|code| pattern.fits(code));
+        self.provider.as_deref().is_none_or(|wanted| provider == Some(wanted))
+            && (self.codes.is_empty() || self.codes.iter().any(|pattern| pattern.fits(Some(reply.code), enhanced)))
+            && (self.enhanced.is_empty() || self.enhanced.iter().any(has_enhanced))
+            && (self.texts.is_empty() || self.texts.iter().any(|text| text.fits(words)))
+    }
+
+    /// Whether its own examples meet it.
+    fn meets_its_examples(&self) -> bool {
+        self.examples.iter().all(|example| {
+            let reply = ReplyParser::new().feed(format!("{example}\n").as_bytes()).ok().and_then(|(_, reply)| reply);
+            reply.is_some_and(|reply| self.fits(self.provider.as_deref(), &reply, &words_of(&reply)))
+        })
+    }
+}
+
+/// What an answer says, as texts are looked for in it: with a blank at either end.
+fn words_of(reply: &Reply) -> String {
+    format!(" {} ", reply.words())
+}
+
+impl Shaping {
+    /// The limits that ship with the program.
+    pub fn built_in() -> &'static Self {
+        static SHAPING: LazyLock<Shaping> = LazyLock::new(|| {
+            let read = File::parse(BUILT_IN).and_then(|file| file.read(None));
+            read.unwrap_or_else(|_| unreachable!("a test reads the limits that ship with the program"))
+        });
+        &SHAPING
+    }
+
+    /// The limits of `text`, laid over those built in.
+    ///
+    /// # Errors
+    /// What is wrong with it, and on which line.
+    pub fn with_overlay(text: &str) -> Result<Self, InvalidShaping> {
+        File::parse(text)?.read(Some(Self::built_in()))
+    }
+
+    /// The provider that runs all of these servers, if one does. Names are in lower case, without trailing dot.
+    pub fn provider_of(&self, servers: &[String]) -> Option<&str> {
+        let runs_all = |provider: &&Provider| {
+            servers.iter().all(|server| provider.hosts.iter().any(|pattern| pattern.fits(server)))
+        };
+        let found = self.providers.iter().find(runs_all).filter(|_| !servers.is_empty());
+        found.map(|provider| provider.name.as_str())
+    }
+
+    /// The limits of a provider; of any other site where it is none.
+    pub fn limits(&self, provider: Option<&str>) -> Limits {
+        let known = |name| self.providers.iter().find(|known| known.name == name);
+        provider.and_then(known).map_or(self.default, |provider| provider.limits)
+    }
+
+    /// What an answer of `provider` asks for; nothing where it asks for nothing.
+    pub fn actions(&self, provider: Option<&str>, reply: &Reply) -> &[Action] {
+        if reply.code < 400 {
+            return &[];
+        }
+        let words = words_of(reply);
+        let rule = self.rules.iter().find(|rule| rule.fits(provider, reply, &words));
+        rule.map_or(&[], |rule| &rule.actions)
+    }
+}
+
+#[cfg(test)]
+mod tests;

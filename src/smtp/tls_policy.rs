@@ -1,0 +1,129 @@
+//! What TLS must be with one mail server, and how it may fail: RFC 7672 (DANE), RFC 8461 (MTA-STS), RFC 7435.
+//!
+//! The engine decides it for each server and domain, whoever opens the session holds the server to it. A requirement
+//! that is not met ends the try before anything about the message was said: it is never a reason for clear text.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::tlsa::Association;
+use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
+
+/// What a session must be secured by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TlsRequirement {
+    /// By nothing: STARTTLS where it is offered, with any certificate, and clear text where it fails.
+    #[default]
+    Opportunistic,
+    /// By a certificate that verifies for the server's name (RFC 8461 4.2).
+    Pkix,
+    /// By what the server's TLSA records say.
+    Dane(Arc<DaneTerms>),
+}
+
+/// What DNSSEC says about one server's certificate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaneTerms {
+    /// The usable records. Where there are none, any certificate will do, but TLS there must be (RFC 7672 2.2).
+    pub associations: Vec<Association>,
+    /// The names of which a certificate under DANE-TA must have one (RFC 7672 3.2.2).
+    pub names: Vec<String>,
+}
+
+impl TlsRequirement {
+    /// The policy that asks for it, as the timeline shows it.
+    pub const fn policy(&self) -> TlsPolicy {
+        match self {
+            Self::Opportunistic => TlsPolicy::Opportunistic,
+            Self::Pkix => TlsPolicy::MtaSts,
+            Self::Dane(_) => TlsPolicy::Dane,
+        }
+    }
+
+    /// Whether a session that was opened under `opened`, and came to be secured by `tls`, is all that this asks for.
+    pub fn is_met_by(&self, opened: &Self, tls: Option<&TlsFacts>) -> bool {
+        match self {
+            Self::Opportunistic => true,
+            Self::Pkix => tls.is_some_and(|tls| tls.authenticated == Authenticated::Pkix),
+            Self::Dane(_) => self == opened,
+        }
+    }
+}
+
+/// How a session was not what it should be, or its policy not to be had: the result types of RFC 8460 4.3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum TlsFault {
+    /// The server offers no STARTTLS.
+    StartTlsNotSupported,
+    /// The certificate is for other names.
+    CertificateHostMismatch,
+    /// The certificate's time is over.
+    CertificateExpired,
+    /// Nobody who is trusted vouches for the certificate.
+    CertificateNotTrusted,
+    /// Anything else, a TLSA record that does not match among them.
+    ValidationFailure,
+    /// There are TLSA records, and none that can be used.
+    TlsaInvalid,
+    /// The TLSA records are not what their zone has signed, or could not be had.
+    DnssecInvalid,
+    /// The MTA-STS policy could not be fetched.
+    StsPolicyFetchError,
+    /// What was fetched is no MTA-STS policy, or one that leaves this server out.
+    StsPolicyInvalid,
+    /// The policy host's certificate does not verify.
+    StsWebPkiInvalid,
+}
+
+impl TlsFault {
+    /// The name in a report.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::StartTlsNotSupported => "starttls-not-supported",
+            Self::CertificateHostMismatch => "certificate-host-mismatch",
+            Self::CertificateExpired => "certificate-expired",
+            Self::CertificateNotTrusted => "certificate-not-trusted",
+            Self::ValidationFailure => "validation-failure",
+            Self::TlsaInvalid => "tlsa-invalid",
+            Self::DnssecInvalid => "dnssec-invalid",
+            Self::StsPolicyFetchError => "sts-policy-fetch-error",
+            Self::StsPolicyInvalid => "sts-policy-invalid",
+            Self::StsWebPkiInvalid => "sts-webpki-invalid",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secured(authenticated: Authenticated) -> TlsFacts {
+        let (version, cipher) = ("TLSv1.3".to_owned(), "TLS_AES_128_GCM_SHA256".to_owned());
+        TlsFacts { version, cipher, authenticated, policy: TlsPolicy::Opportunistic }
+    }
+
+    fn dane(names: &[&str]) -> TlsRequirement {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        TlsRequirement::Dane(Arc::new(DaneTerms { associations: Vec::new(), names }))
+    }
+
+    #[test]
+    fn a_session_serves_a_stricter_policy_only_where_it_was_held_to_it() {
+        let (any, pkix) = (TlsRequirement::Opportunistic, TlsRequirement::Pkix);
+        let (proven, unproven) = (secured(Authenticated::Pkix), secured(Authenticated::None));
+        assert!(any.is_met_by(&any, None) && any.is_met_by(&pkix, Some(&proven)));
+        assert!(pkix.is_met_by(&any, Some(&proven)), "what verifies verifies, whoever asked");
+        assert!(!pkix.is_met_by(&any, Some(&unproven)) && !pkix.is_met_by(&any, None));
+        assert!(dane(&["a"]).is_met_by(&dane(&["a"]), Some(&unproven)));
+        assert!(!dane(&["a"]).is_met_by(&dane(&["b"]), Some(&proven)) && !dane(&["a"]).is_met_by(&any, Some(&proven)));
+        assert!(!pkix.is_met_by(&dane(&["a"]), Some(&secured(Authenticated::Dane))));
+    }
+
+    #[test]
+    fn each_requirement_is_shown_as_the_policy_that_asks_for_it() {
+        assert_eq!(TlsRequirement::default().policy(), TlsPolicy::Opportunistic);
+        assert_eq!(TlsRequirement::Pkix.policy(), TlsPolicy::MtaSts);
+        assert_eq!(dane(&[]).policy(), TlsPolicy::Dane);
+    }
+}

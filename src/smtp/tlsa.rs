@@ -1,0 +1,129 @@
+//! TLSA records (RFC 6698), as far as SMTP uses them (RFC 7672 3.1): which of them count, and what they say.
+//!
+//! Whether a certificate is what they say is asked where certificates are read, in `net`.
+
+/// A record as published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsaRecord {
+    /// Certificate usage.
+    pub usage: u8,
+    /// Selector.
+    pub selector: u8,
+    /// Matching type.
+    pub matching: u8,
+    /// Certificate association data.
+    pub data: Vec<u8>,
+}
+
+/// A record that can be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Association {
+    /// Whose certificate it is about.
+    pub usage: Usage,
+    /// What of the certificate.
+    pub selector: Selector,
+    /// How it is written.
+    pub matching: Matching,
+    /// The certificate or key, or its digest.
+    pub data: Vec<u8>,
+}
+
+/// Whose certificate a record is about. The usages 0 and 1 say nothing to SMTP (RFC 7672 3.1.3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Usage {
+    /// An authority's (DANE-TA, 2).
+    Authority,
+    /// The server's own (DANE-EE, 3).
+    Server,
+}
+
+/// What of a certificate a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Selector {
+    /// The whole certificate (0).
+    Certificate,
+    /// Its public key (1).
+    PublicKey,
+}
+
+/// How a record is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Matching {
+    /// In full (0).
+    Exact,
+    /// As its SHA-256 (1).
+    Sha256,
+    /// As its SHA-512 (2).
+    Sha512,
+}
+
+impl Association {
+    /// `record`, where it can be used at all.
+    pub fn read(record: &TlsaRecord) -> Option<Self> {
+        let usage = match record.usage {
+            2 => Usage::Authority,
+            3 => Usage::Server,
+            _ => return None,
+        };
+        let selector = match record.selector {
+            0 => Selector::Certificate,
+            1 => Selector::PublicKey,
+            _ => return None,
+        };
+        let (matching, is_whole) = match record.matching {
+            0 => (Matching::Exact, !record.data.is_empty()),
+            1 => (Matching::Sha256, record.data.len() == 32),
+            2 => (Matching::Sha512, record.data.len() == 64),
+            _ => return None,
+        };
+        is_whole.then(|| Self { usage, selector, matching, data: record.data.clone() })
+    }
+
+    /// Those of `records` that can be used. Of two digests for one purpose the stronger alone counts, so that a weaker
+    /// one can't be what lets a forged certificate in (RFC 7671 9).
+    pub fn usable(records: &[TlsaRecord]) -> Vec<Self> {
+        let mut usable: Vec<Self> = records.iter().filter_map(Self::read).collect();
+        let strong: Vec<_> = usable.iter().filter(|one| one.matching == Matching::Sha512).map(Self::purpose).collect();
+        usable.retain(|one| one.matching != Matching::Sha256 || !strong.contains(&one.purpose()));
+        usable
+    }
+
+    const fn purpose(&self) -> (Usage, Selector) {
+        (self.usage, self.selector)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(usage: u8, selector: u8, matching: u8, octets: usize) -> TlsaRecord {
+        TlsaRecord { usage, selector, matching, data: vec![7; octets] }
+    }
+
+    #[test]
+    fn only_what_smtp_knows_and_what_is_whole_counts() {
+        let usable = [record(3, 1, 1, 32), record(2, 0, 2, 64), record(2, 0, 0, 500)];
+        assert_eq!(usable.iter().filter_map(Association::read).count(), usable.len());
+        for odd in [
+            record(0, 1, 1, 32),
+            record(1, 1, 1, 32),
+            record(4, 1, 1, 32),
+            record(255, 1, 1, 32),
+            record(3, 2, 1, 32),
+            record(3, 1, 3, 32),
+            record(3, 1, 1, 31),
+            record(3, 1, 2, 32),
+            record(3, 0, 0, 0),
+        ] {
+            assert_eq!(Association::read(&odd), None, "{odd:?}");
+        }
+    }
+
+    #[test]
+    fn of_two_digests_for_one_purpose_the_stronger_counts() {
+        let usable = Association::usable(&[record(3, 1, 1, 32), record(3, 1, 2, 64), record(3, 0, 1, 32)]);
+        let left: Vec<_> = usable.iter().map(|one| (one.selector, one.matching)).collect();
+        assert_eq!(left, [(Selector::PublicKey, Matching::Sha512), (Selector::Certificate, Matching::Sha256)]);
+    }
+}

@@ -1,0 +1,59 @@
+//! Who waits for an account's news: followers of its event log, woken after each commit that appended an event of
+//! their account or took a key away from it.
+//!
+//! A bell says that there is something to look at, never what: whoever hears it reads a snapshot. A ring that nobody
+//! has answered yet swallows the next, so nothing is queued for anyone.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::base::id::AccountId;
+
+/// The bells of the accounts that somebody listens to.
+#[derive(Default)]
+pub struct Bells(Mutex<HashMap<AccountId, watch::Sender<()>>>);
+
+impl Bells {
+    /// A bell that rings after every commit from now on that concerns the followers of `account`.
+    pub fn listen(&self, account: AccountId) -> watch::Receiver<()> {
+        let mut bells = self.bells();
+        bells.retain(|_, bell| !bell.is_closed());
+        bells.entry(account).or_insert_with(|| watch::channel(()).0).subscribe()
+    }
+
+    /// Rings for `accounts`; called by the writer after the sync.
+    pub(super) fn ring(&self, accounts: &BTreeSet<AccountId>) {
+        if accounts.is_empty() {
+            return;
+        }
+        let bells = self.bells();
+        for bell in accounts.iter().filter_map(|account| bells.get(account)) {
+            bell.send_replace(());
+        }
+    }
+
+    fn bells(&self) -> MutexGuard<'_, HashMap<AccountId, watch::Sender<()>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    #[test]
+    fn a_bell_rings_for_its_own_account_and_is_forgotten_once_nobody_listens() {
+        let (bells, account, other) = (Bells::default(), AccountId(Ulid([1; 16])), AccountId(Ulid([2; 16])));
+        let (first, second) = (bells.listen(account), bells.listen(account));
+        bells.ring(&BTreeSet::from([other]));
+        assert!(!first.has_changed().unwrap());
+        bells.ring(&BTreeSet::from([account, other]));
+        assert!(first.has_changed().unwrap() && second.has_changed().unwrap());
+        drop((first, second));
+        let _listens = bells.listen(other);
+        assert_eq!(bells.bells().len(), 1);
+    }
+}

@@ -1,0 +1,94 @@
+//! Which API keys have changed since somebody looked: what lets them be remembered outside the store without ever
+//! outliving a change.
+//!
+//! The writer counts after the commit and before the answer, so whoever is told that a key is revoked knows that every
+//! memory of it is out of date. It counts every write to the table, whatever operation it is of.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+use super::schema::{self, Table};
+use crate::base::id::{AccountId, KeyId};
+
+/// Keys share counters, so that any number of them fits. A key's neighbours are looked up again with it.
+const COUNTERS: usize = 1024;
+
+/// The counters.
+#[derive(Debug)]
+pub struct KeyChanges([AtomicU64; COUNTERS]);
+
+/// A moment in a key's history: equal to a later one where the key has not changed between.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyStamp(u64);
+
+impl Default for KeyChanges {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl KeyChanges {
+    /// The moment of a key. Taken before a snapshot, it vouches for the row that the snapshot shows.
+    pub fn stamp(&self, account: AccountId, key: KeyId) -> KeyStamp {
+        KeyStamp(self.0[counter(&schema::api_key(account, key))].load(SeqCst))
+    }
+
+    /// Counts the changes of a commit.
+    pub(super) fn committed(&self, changed: &[usize]) {
+        for counter in changed {
+            self.0[*counter].fetch_add(1, SeqCst);
+        }
+    }
+}
+
+/// The counter that a write to `table` at `row_key` concerns, if one does.
+pub(super) fn changed(table: Table, row_key: &[u8]) -> Option<usize> {
+    (table == Table::Keys).then(|| counter(row_key))
+}
+
+/// By the end of the identifier, which is chance.
+fn counter(row_key: &[u8]) -> usize {
+    row_key.last_chunk().map_or(0, |end| usize::from(u16::from_be_bytes(*end)) % COUNTERS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Timestamp;
+    use crate::domain::api_key::{ApiKey, Scopes};
+    use crate::store::op::account::{CreateKey, RenameKey, RevokeKey, TouchKey};
+    use crate::store::testing::{START, TestStore};
+
+    fn new_key() -> ApiKey {
+        ApiKey {
+            id: KeyId::default(),
+            name: "app".to_owned(),
+            prefix: "pr_live_".to_owned(),
+            hash: [7; 32],
+            stream: None,
+            scopes: Scopes::ALL,
+            created_at: Timestamp::ZERO,
+            last_used_at: None,
+            expires_at: None,
+            revoked_at: None,
+        }
+    }
+
+    #[test]
+    fn whoever_hears_of_a_change_finds_it_counted_and_nothing_else_counts() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let account = sender.account;
+        let key = test.done(CreateKey { account, key: new_key() }).id;
+        let stamp = || test.store().key_changes().stamp(account, key);
+        let made = stamp();
+        sender.accept("b@example.net");
+        assert!(test.commit(RevokeKey { account, key: KeyId::default() }).is_err());
+        assert_eq!(stamp(), made);
+        test.done(RenameKey { account, key, name: Some("new".to_owned()) });
+        let renamed = stamp();
+        test.done(TouchKey { account, key, at: START });
+        let touched = stamp();
+        test.done(RevokeKey { account, key });
+        assert!(made != renamed && renamed != touched && touched != stamp());
+    }
+}

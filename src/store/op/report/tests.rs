@@ -1,0 +1,225 @@
+//! Stories of reports: what comes back is told once, ends what it ends, and suppresses only whom it should.
+
+use super::*;
+use crate::domain::event::{BounceKind, BounceSource};
+use crate::machine::transfer::Status;
+use crate::store::op::settle_transfer::{SettleTransfer, Settled, TransferEnd};
+use crate::store::row::suppression::SuppressionRow;
+use crate::store::schema::Table;
+use crate::store::testing::{Sender, TestStore};
+use crate::store::timer::TimerKind;
+
+fn bounce(suppressed: bool) -> Bounce {
+    Bounce {
+        kind: BounceKind::Hard,
+        category: "invalid_recipient".into(),
+        status: Some("5.1.1".into()),
+        source: BounceSource::Dsn,
+        rule: "enhanced-5.1.1".into(),
+        advice: "Correct the address.".into(),
+        suppressed,
+    }
+}
+
+fn bounced(suppressed: bool) -> News {
+    let facts = AttemptFacts {
+        smtp_code: Some(550),
+        smtp_response: Some("550 5.1.1 gone".into()),
+        mx_host: Some("inner.example.net".into()),
+        ..AttemptFacts::default()
+    };
+    News::Bounced { facts, bounce: bounce(suppressed) }
+}
+
+fn delayed() -> News {
+    News::Delayed { facts: AttemptFacts::default(), bounce: Bounce { kind: BounceKind::Soft, ..bounce(false) } }
+}
+
+fn complained() -> News {
+    News::Complained(Complaint { feedback_type: Some("abuse".into()), reporter: Some("Provider/1".into()) })
+}
+
+struct Story<'a> {
+    test: &'a TestStore,
+    sender: Sender<'a>,
+    message: MessageId,
+}
+
+impl<'a> Story<'a> {
+    fn of(test: &'a TestStore) -> Self {
+        let sender = test.sender();
+        Self { test, sender, message: sender.accept("B@example.net") }
+    }
+
+    fn delivered(test: &'a TestStore) -> Self {
+        let story = Self::of(test);
+        assert_eq!(story.settle(TransferEnd::Delivered), Settled::Recorded);
+        story
+    }
+
+    /// Another message of the same sender.
+    fn another(&self) -> Self {
+        Self { message: self.sender.accept("c@example.net"), ..*self }
+    }
+
+    fn settle(&self, end: TransferEnd) -> Settled {
+        let (account, message) = (self.sender.account, self.message);
+        let due = self.transfer().due.unwrap_or_default();
+        let facts = AttemptFacts { smtp_code: Some(250), relay: Some("direct".into()), ..AttemptFacts::default() };
+        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4], others: vec![] })
+    }
+
+    fn hear_with(&self, wire: Wire, news: News) -> usize {
+        let (account, message) = (self.sender.account, self.message);
+        self.test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others: vec![] }] })
+    }
+
+    fn hear(&self, news: News) -> usize {
+        self.hear_with(Wire::Idle, news)
+    }
+
+    fn transfer(&self) -> TransferRow {
+        self.test.row(&self.sender.key(self.message))
+    }
+
+    fn events(&self) -> Vec<serde_json::Value> {
+        let snapshot = self.test.snapshot();
+        let keys = self.test.keys(Table::Timeline, &self.sender.key(self.message));
+        let bytes = keys.iter().map(|key| snapshot.get(Table::Timeline, key).unwrap().unwrap());
+        bytes.map(|bytes| serde_json::from_slice(&bytes).unwrap()).collect()
+    }
+
+    fn types(&self) -> Vec<String> {
+        self.events().iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn suppression(&self) -> Option<SuppressionRow> {
+        self.test.snapshot().row(&schema::named(self.sender.account, b"b@example.net")).unwrap()
+    }
+}
+
+#[test]
+fn a_late_bounce_is_told_with_the_answer_it_reports_and_suppresses_the_address_once() {
+    let test = TestStore::new();
+    let story = Story::delivered(&test);
+    test.pass(std::time::Duration::from_secs(60));
+    assert_eq!(story.hear(bounced(true)), 1);
+    let transfer = story.transfer();
+    assert_eq!((transfer.state.status(), transfer.status_at), (Status::Bounced, test.now()));
+    assert_eq!((transfer.last.smtp_code, transfer.last.relay.as_deref()), (Some(550), Some("direct")));
+    assert!(transfer.delivered_at.is_some());
+    let event = story.events().pop().unwrap();
+    assert_eq!((event["type"].as_str(), event["bounce"]["source"].as_str()), (Some("bounced"), Some("dsn")));
+    assert_eq!((event["smtp_code"].as_u64(), event["mx_host"].as_str()), (Some(550), Some("inner.example.net")));
+    assert!(event["attempt"].is_null() && event["bounce"]["suppressed"] == true);
+    let row = story.suppression().unwrap();
+    assert_eq!((row.reason, row.message, row.smtp_code), (SuppressionReason::Bounce, Some(story.message), Some(550)));
+
+    assert_eq!(story.hear(bounced(true)), 0);
+    assert_eq!(story.types(), ["queued", "delivered", "bounced"]);
+}
+
+#[test]
+fn a_bounce_that_is_not_the_recipients_fault_suppresses_nobody() {
+    let test = TestStore::new();
+    let story = Story::delivered(&test);
+    assert_eq!(story.hear(bounced(false)), 1);
+    assert!(story.suppression().is_none());
+}
+
+#[test]
+fn a_complaint_outranks_a_bounce_and_always_suppresses() {
+    let test = TestStore::new();
+    let story = Story::delivered(&test);
+    story.hear(complained());
+    assert_eq!(story.hear(bounced(true)), 1);
+    assert_eq!((story.hear(complained()), story.transfer().state.status()), (0, Status::Complained));
+    assert_eq!(story.types(), ["queued", "delivered", "complained", "bounced"]);
+    let complaint = &story.events()[2]["complaint"];
+    assert_eq!(complaint, &serde_json::json!({"feedback_type": "abuse", "reporter": "Provider/1"}));
+    let row = story.suppression().unwrap();
+    assert_eq!((row.reason, row.message), (SuppressionReason::Complaint, Some(story.message)));
+    assert_eq!(story.transfer().last.smtp_code, Some(250), "the record explains the status that stands");
+}
+
+#[test]
+fn a_delay_is_told_once_and_leaves_status_and_attempts() {
+    let test = TestStore::new();
+    let story = Story::delivered(&test);
+    assert_eq!((story.hear(delayed()), story.hear(delayed())), (1, 0));
+    assert_eq!(story.types(), ["queued", "delivered", "deferred"]);
+    assert_eq!(story.transfer().state.status(), Status::Delivered);
+
+    let waiting = story.another();
+    waiting.hear(delayed());
+    assert!(waiting.transfer().due.is_some() && test.timers(TimerKind::Transfer).len() == 1);
+}
+
+#[test]
+fn a_message_that_waits_is_not_tried_again_after_a_report_that_ends_it() {
+    for news in [bounced(false), complained()] {
+        let test = TestStore::new();
+        let story = Story::of(&test);
+        story.settle(TransferEnd::Deferred { bounce: None, not_before: None });
+        let due = story.transfer().due;
+        assert_eq!(story.hear(news), 1);
+        assert_eq!((due.is_some(), story.transfer().due), (true, None));
+        assert!(test.timers(TimerKind::Transfer).is_empty());
+    }
+}
+
+#[test]
+fn what_is_on_the_wire_ends_by_its_outcome_which_is_not_lost() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    assert_eq!(story.hear_with(Wire::Busy, bounced(true)), 1);
+    assert_eq!(story.settle(TransferEnd::Delivered), Settled::Recorded);
+    assert_eq!(story.types(), ["queued", "bounced", "delivered"]);
+    let transfer = story.transfer();
+    assert_eq!((transfer.state.status(), transfer.attempts), (Status::Bounced, 1));
+    assert_eq!(transfer.last.smtp_code, Some(550));
+    assert!(test.timers(TimerKind::Transfer).is_empty());
+}
+
+#[test]
+fn what_crashed_on_the_wire_after_its_report_is_over_without_another_attempt() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.hear_with(Wire::Busy, bounced(true));
+    assert_eq!(test.timers(TimerKind::Transfer).len(), 1);
+    assert_eq!(story.settle(TransferEnd::Over), Settled::Recorded);
+    assert_eq!((story.transfer().attempts, story.transfer().due), (0, None));
+    assert!(test.timers(TimerKind::Transfer).is_empty());
+    assert_eq!(story.types(), ["queued", "bounced"]);
+}
+
+#[test]
+fn one_report_may_be_about_several_messages_and_none_that_is_not_there() {
+    let test = TestStore::new();
+    let one = Story::delivered(&test);
+    let two = one.another();
+    let about = |story: &Story<'_>, message| MessageNews {
+        account: story.sender.account,
+        message,
+        wire: Wire::Idle,
+        news: bounced(false),
+        others: vec![],
+    };
+    let unknown = about(&one, MessageId::default());
+    let messages = vec![about(&one, one.message), unknown, about(&two, two.message)];
+    assert_eq!(test.done(RecordReport { messages }), 2);
+    assert_eq!((one.types().len(), two.types()), (3, vec!["queued".to_owned(), "bounced".to_owned()]));
+}
+
+#[test]
+fn what_else_waits_for_the_address_ends_in_the_same_transaction() {
+    for (news, left) in [(bounced(true), Status::Suppressed), (bounced(false), Status::Queued)] {
+        let test = TestStore::new();
+        let story = Story::delivered(&test);
+        let waiting = Story { message: story.sender.accept("b@EXAMPLE.net"), ..story };
+        let (account, message) = (story.sender.account, story.message);
+        let news = MessageNews { account, message, wire: Wire::Idle, news, others: vec![waiting.message] };
+        test.done(RecordReport { messages: vec![news] });
+        assert_eq!(waiting.transfer().state.status(), left);
+    }
+}

@@ -1,0 +1,145 @@
+//! Keeping the MTA-STS policies of receiving domains (RFC 8461): each until its own time is over, by its own timer.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
+use crate::smtp::mta_sts::StsPolicy;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::tls_policy::StsPolicyRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Keeps the policy that was just fetched from a domain, in place of the one before.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct KeepStsPolicy {
+    /// Whose it is.
+    pub domain: DomainName,
+    /// The identifier that announced it.
+    pub id: String,
+    /// What it asks for.
+    pub policy: StsPolicy,
+}
+
+impl Op for KeepStsPolicy {
+    type Reply = StsPolicyRow;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<StsPolicyRow, Stop<Never>> {
+        let key = schema::sts_policy(&self.domain);
+        if let Some(before) = tables.row::<StsPolicyRow>(&key)? {
+            tables.disarm(timer(key, before.expires_at));
+        }
+        let now = tables.now();
+        let row = StsPolicyRow {
+            domain: self.domain.clone(),
+            id: self.id.clone(),
+            policy: self.policy.clone(),
+            fetched_at: now,
+            expires_at: now + self.policy.max_age,
+        };
+        tables.put(&key, &row);
+        tables.arm(timer(key, row.expires_at));
+        Ok(row)
+    }
+}
+
+/// Removes a policy whose time is over.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ExpireStsPolicy {
+    /// The timer that was served.
+    pub timer: Timer,
+}
+
+impl Op for ExpireStsPolicy {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(self.timer);
+        let key = self.timer.id.0;
+        let row = tables.row::<StsPolicyRow>(&key)?;
+        // A policy that was fetched again has another timer.
+        if row.is_some_and(|row| row.expires_at <= self.timer.due) {
+            tables.remove(Table::StsPolicies, &key);
+        }
+        Ok(())
+    }
+}
+
+/// The policy of `domain` that is believed at `now`.
+///
+/// # Errors
+/// Those of the database; a row that does not decode.
+pub fn policy_of(read: &impl Read, domain: &DomainName, now: Timestamp) -> Result<Option<StsPolicyRow>, StoreError> {
+    let row = read.row::<StsPolicyRow>(&schema::sts_policy(domain))?;
+    // Nobody can make two names with one digest; were it done, each would only lose its policy to the other.
+    Ok(row.filter(|row| row.domain == *domain && now < row.expires_at))
+}
+
+fn timer(key: [u8; 16], due: Timestamp) -> Timer {
+    Timer::new(due, TimerKind::StsPolicy, AccountId::default(), Ulid(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::mta_sts::StsMode;
+    use crate::store::testing::{START, TestStore};
+    use std::time::Duration;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn kept(id: &str, max_age: Duration) -> KeepStsPolicy {
+        let policy = StsPolicy { mode: StsMode::Enforce, max_age, servers: vec!["mx.example.test".to_owned()] };
+        KeepStsPolicy { domain: domain(), id: id.to_owned(), policy }
+    }
+
+    fn domain() -> DomainName {
+        "example.test".parse().unwrap()
+    }
+
+    fn id_now(test: &TestStore) -> Option<String> {
+        policy_of(&test.snapshot(), &domain(), test.now()).unwrap().map(|row| row.id)
+    }
+
+    #[test]
+    fn a_policy_is_believed_until_its_time_is_over_and_then_gone() {
+        let test = TestStore::new();
+        assert_eq!(id_now(&test), None);
+        test.done(kept("1", DAY));
+        test.set_now(START + DAY - Duration::from_millis(1));
+        assert_eq!(id_now(&test).as_deref(), Some("1"));
+        test.pass(Duration::from_millis(1));
+        assert_eq!(id_now(&test), None);
+        let timers = test.timers(TimerKind::StsPolicy);
+        assert_eq!(timers.len(), 1);
+        test.done(ExpireStsPolicy { timer: timers[0] });
+        assert_eq!((test.count(Table::StsPolicies, &[]), test.timers(TimerKind::StsPolicy).len()), (0, 0));
+    }
+
+    #[test]
+    fn a_policy_that_is_fetched_again_takes_the_place_and_the_timer_of_the_one_before() {
+        let test = TestStore::new();
+        test.done(kept("1", DAY));
+        let stale = test.timers(TimerKind::StsPolicy)[0];
+        test.pass(DAY / 2);
+        test.done(kept("2", DAY));
+        assert_eq!(test.timers(TimerKind::StsPolicy).len(), 1);
+        test.pass(DAY / 2);
+        test.done(ExpireStsPolicy { timer: stale });
+        assert_eq!(id_now(&test).as_deref(), Some("2"), "a timer of before ends nothing");
+    }
+
+    #[test]
+    fn a_policy_outlives_the_process() {
+        let mut test = TestStore::new();
+        test.done(kept("1", DAY));
+        test.reopen();
+        assert_eq!(id_now(&test).as_deref(), Some("1"));
+    }
+}

@@ -1,0 +1,210 @@
+//! Counting how sessions with receiving domains were secured, by UTC day and policy (RFC 8460 4.1), in bounded rows.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
+use crate::smtp::tls_policy::TlsFault;
+use crate::store::error::Stop;
+use crate::store::read::{Order, Read};
+use crate::store::row::tls_policy::{FailureDetail, PolicyType, TlsReportDayRow, TlsReportRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// How long a day's counts are kept.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Rows of one day; what a further domain does is not counted.
+const ROWS_MAX: u32 = 20_000;
+/// Reasons of one row; of further ones only the number of failures is kept.
+const DETAILS_MAX: usize = 32;
+/// Rows that one sweep removes.
+const SLICE: usize = 512;
+
+/// Counts one session with a domain's server, or one try to fetch its policy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct CountTlsSession {
+    /// The domain.
+    pub domain: DomainName,
+    /// The policy that it counts for.
+    pub policy_type: PolicyType,
+    /// That policy as text.
+    pub policy: Vec<String>,
+    /// The server; none where the policy was asked for.
+    pub host: Option<String>,
+    /// What was wrong, if anything.
+    pub fault: Option<TlsFault>,
+}
+
+/// Whether a session was counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counted {
+    /// It was.
+    Counted,
+    /// The day has counted as many domains as it may.
+    Full,
+}
+
+impl Op for CountTlsSession {
+    type Reply = Counted;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Counted, Stop<Never>> {
+        let day = day_of(tables.now());
+        let key = schema::tls_report(day, self.policy_type, &self.domain);
+        let found = tables.row::<TlsReportRow>(&key)?;
+        if found.is_none() && !add_row(tables, day)? {
+            return Ok(Counted::Full);
+        }
+        let mut row = found.unwrap_or_default();
+        row.policy.clone_from(&self.policy);
+        match self.fault {
+            None => row.successes += 1,
+            Some(fault) => self.add_failure(&mut row, fault),
+        }
+        tables.put(&key, &row);
+        Ok(Counted::Counted)
+    }
+}
+
+impl CountTlsSession {
+    fn add_failure(&self, row: &mut TlsReportRow, fault: TlsFault) {
+        row.failures += 1;
+        let has_room = row.details.len() < DETAILS_MAX;
+        let known = row.details.iter_mut().find(|detail| detail.fault == fault && detail.host == self.host);
+        match known {
+            Some(detail) => detail.sessions += 1,
+            None if has_room => {
+                row.details.push(FailureDetail { fault, host: self.host.clone(), sessions: 1 });
+            }
+            None => {}
+        }
+    }
+}
+
+/// Whether the day has room for another row. The first one arms the timer that removes them all.
+fn add_row(tables: &mut Tables<'_, '_>, day: u32) -> Result<bool, Stop<Never>> {
+    let key = schema::tls_report_day(day);
+    let mut counted = tables.row::<TlsReportDayRow>(&key)?.unwrap_or_default();
+    if counted.rows == 0 {
+        tables.arm(Timer::of_store(end_of(day) + KEPT, TimerKind::TlsReports));
+    }
+    if counted.rows >= ROWS_MAX {
+        return Ok(false);
+    }
+    counted.rows += 1;
+    tables.put(&key, &counted);
+    Ok(true)
+}
+
+/// Removes a slice of the counts that have been kept for long enough.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SweepTlsReports {
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+impl Op for SweepTlsReports {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(Timer::of_store(self.due, TimerKind::TlsReports));
+        // A day goes once its end is behind by what is kept: every day before this moment's, less that.
+        let end = schema::tls_report_day(day_of(tables.now() - KEPT));
+        let mut left = SLICE;
+        for table in [Table::TlsReports, Table::TlsReportDays] {
+            let keys = tables.keys(table, &[], &end, Order::Ascending, left)?;
+            left -= keys.len();
+            keys.iter().for_each(|key| tables.remove(table, key));
+        }
+        if left == 0 {
+            tables.arm(Timer::of_store(tables.now(), TimerKind::TlsReports));
+        }
+        Ok(())
+    }
+}
+
+/// The UTC day of `moment`, counted from the epoch.
+pub fn day_of(moment: Timestamp) -> u32 {
+    u32::try_from(moment.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX)
+}
+
+fn end_of(day: u32) -> Timestamp {
+    Timestamp::ZERO + DAY * day.saturating_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::TestStore;
+
+    fn session(domain: &str, fault: Option<TlsFault>) -> CountTlsSession {
+        CountTlsSession {
+            domain: domain.parse().unwrap(),
+            policy_type: PolicyType::Sts,
+            policy: vec!["version: STSv1".to_owned()],
+            host: Some("mx.example.test".to_owned()),
+            fault,
+        }
+    }
+
+    fn row(test: &TestStore, day: u32, domain: &str) -> TlsReportRow {
+        test.row(&schema::tls_report(day, PolicyType::Sts, &domain.parse().unwrap()))
+    }
+
+    #[test]
+    fn sessions_are_counted_by_day_domain_and_policy_with_what_was_wrong() {
+        let test = TestStore::new();
+        let today = day_of(test.now());
+        for fault in [None, Some(TlsFault::CertificateExpired), Some(TlsFault::CertificateExpired), None] {
+            assert_eq!(test.done(session("a.example", fault)), Counted::Counted);
+        }
+        test.done(session("b.example", Some(TlsFault::StartTlsNotSupported)));
+        test.pass(DAY);
+        test.done(session("a.example", None));
+        let host = Some("mx.example.test".to_owned());
+        let detail = |fault, sessions| FailureDetail { fault, host: host.clone(), sessions };
+        let policy = vec!["version: STSv1".to_owned()];
+        let details = vec![detail(TlsFault::CertificateExpired, 2)];
+        let first = TlsReportRow { policy, successes: 2, failures: 2, details };
+        assert_eq!(row(&test, today, "a.example"), first);
+        assert_eq!(row(&test, today, "b.example").details, [detail(TlsFault::StartTlsNotSupported, 1)]);
+        assert_eq!(row(&test, today + 1, "a.example").successes, 1);
+        assert_eq!(test.row::<TlsReportDayRow>(&schema::tls_report_day(today)).rows, 2);
+        assert_eq!(test.timers(TimerKind::TlsReports).len(), 2);
+    }
+
+    #[test]
+    fn a_row_keeps_so_many_reasons_and_counts_the_others() {
+        let test = TestStore::new();
+        for n in 0..=DETAILS_MAX {
+            let host = Some(format!("mx{n}.example.test"));
+            test.done(CountTlsSession { host, ..session("a.example", Some(TlsFault::CertificateNotTrusted)) });
+        }
+        let row = row(&test, day_of(test.now()), "a.example");
+        assert_eq!((row.failures, row.details.len()), (DETAILS_MAX as u64 + 1, DETAILS_MAX));
+    }
+
+    #[test]
+    fn a_days_counts_go_thirty_days_after_its_end() {
+        let test = TestStore::new();
+        for n in 0..SLICE {
+            test.done(session(&format!("d{n}.example"), None));
+        }
+        let due = test.timers(TimerKind::TlsReports)[0].due;
+        test.set_now(due - Duration::from_millis(1));
+        test.done(session("late.example", None));
+        test.set_now(due);
+        test.done(SweepTlsReports { due });
+        let again = test.timers(TimerKind::TlsReports)[0];
+        assert_eq!((again.due, test.count(Table::TlsReports, &[])), (due, 1), "the slice was full");
+        test.done(SweepTlsReports { due: again.due });
+        assert_eq!((test.count(Table::TlsReports, &[]), test.count(Table::TlsReportDays, &[])), (1, 1));
+        assert_eq!(test.timers(TimerKind::TlsReports).len(), 1, "that of the later day");
+    }
+}

@@ -1,0 +1,87 @@
+//! A recipient's one click (spec 1, RFC 8058): `unsubscribed` in the timeline, once, and the address suppressed.
+
+use serde::{Deserialize, Serialize};
+
+use super::event::{self, Happening, Subject};
+use super::suppression::{self, Suppression};
+use super::{NotThere, Op, waiting};
+use crate::base::id::{AccountId, MessageId};
+use crate::machine::transfer::{Effect, Input};
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::suppression::SuppressionReason;
+use crate::store::schema;
+use crate::store::tables::Tables;
+
+/// The recipient of a message wants no more.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Unsubscribe {
+    /// The account.
+    pub account: AccountId,
+    /// The message whose link was used.
+    pub message: MessageId,
+    /// Messages to the same address that wait and whose leases the caller holds: they end.
+    pub waiting: Vec<MessageId>,
+}
+
+impl Op for Unsubscribe {
+    type Reply = ();
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+        let key = schema::message(self.account, self.message);
+        let (Some(row), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
+        else {
+            return Err(Stop::Refused(NotThere));
+        };
+        let next = transfer.state.step(Input::Unsubscribed);
+        transfer.state = next.state;
+        tables.put(&key, &transfer);
+        for effect in next.effects {
+            if let Effect::Record(kind) = effect {
+                let subject = Subject { account: self.account, id: self.message, row: &row };
+                event::record(tables, &subject, kind, &Happening::default())?;
+            }
+        }
+        // Whoever was let back in and clicks again has said it again, though the timeline tells it once.
+        let suppression = Suppression {
+            message: Some(self.message),
+            ..Suppression::of(row.to.clone(), SuppressionReason::Unsubscribe)
+        };
+        suppression::add(tables, self.account, &suppression)?;
+        Ok(waiting::suppress(tables, self.account, &self.waiting)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::op::settle_transfer::TransferEnd;
+    use crate::store::op::suppression::{Name, Unsuppress};
+    use crate::store::row::suppression::SuppressionRow;
+    use crate::store::schema::Table;
+    use crate::store::testing::TestStore;
+
+    #[test]
+    fn a_click_is_told_once_and_suppresses_every_time() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let (account, message) = (sender.account, sender.accept("Ann@example.net"));
+        sender.settle(message, TransferEnd::Delivered);
+        let waits = sender.accept("ann@example.net");
+        let click = || Unsubscribe { account, message, waiting: vec![waits] };
+        test.done(click());
+        let row: SuppressionRow = test.row(&schema::named(account, b"ann@example.net"));
+        assert_eq!((row.reason, row.message), (SuppressionReason::Unsubscribe, Some(message)));
+        assert_eq!(test.row::<TransferRow>(&sender.key(message)).state.status().as_str(), "delivered");
+        assert_eq!(test.row::<TransferRow>(&sender.key(waits)).state.status().as_str(), "suppressed");
+        test.done(Unsuppress { account, name: Name::Id(row.id) });
+        test.done(click());
+        assert_eq!(test.count(Table::Suppressions, &[]), 1);
+        // Queued, delivered, unsubscribed.
+        assert_eq!(test.count(Table::Timeline, &sender.key(message)), 3);
+        let nothing = Unsubscribe { account, message: MessageId::default(), waiting: vec![] };
+        assert!(matches!(test.commit(nothing), Err(Stop::Refused(NotThere))));
+    }
+}

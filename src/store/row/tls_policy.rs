@@ -1,0 +1,91 @@
+//! What is kept of receivers' TLS policies: the MTA-STS policy of a domain, and how its sessions of a day went.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::time::Timestamp;
+use crate::domain::hostname::DomainName;
+use crate::smtp::mta_sts::StsPolicy;
+use crate::smtp::tls_policy::TlsFault;
+use crate::store::schema::Table;
+
+/// The last policy that was fetched from a domain; its key is the domain's digest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StsPolicyRow {
+    /// Whose it is.
+    pub domain: DomainName,
+    /// The identifier that announced it.
+    pub id: String,
+    /// What it asks for.
+    pub policy: StsPolicy,
+    /// When it was fetched.
+    pub fetched_at: Timestamp,
+    /// Until when it is believed, which is its timer's due time.
+    pub expires_at: Timestamp,
+}
+
+impl Row for StsPolicyRow {
+    const TABLE: Table = Table::StsPolicies;
+}
+
+/// The policy that a session counts for (RFC 8460 4.4, `policy-type`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum PolicyType {
+    /// DANE.
+    Tlsa = 1,
+    /// MTA-STS.
+    Sts = 2,
+    /// None.
+    NoPolicyFound = 3,
+}
+
+impl PolicyType {
+    /// The name in a report.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tlsa => "tlsa",
+            Self::Sts => "sts",
+            Self::NoPolicyFound => "no-policy-found",
+        }
+    }
+}
+
+/// The sessions of one UTC day with one domain under one policy; its key names the three (RFC 8460 4.1).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsReportRow {
+    /// The policy as text, line by line; empty where there is none.
+    pub policy: Vec<String>,
+    /// Sessions that were all that the policy asks for.
+    pub successes: u64,
+    /// Sessions, or fetches of the policy, that were not.
+    pub failures: u64,
+    /// Why, for as many different reasons as are kept.
+    pub details: Vec<FailureDetail>,
+}
+
+impl Row for TlsReportRow {
+    const TABLE: Table = Table::TlsReports;
+}
+
+/// Failures of one kind with one server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureDetail {
+    /// What was wrong.
+    pub fault: TlsFault,
+    /// The server; none where it was the policy itself.
+    pub host: Option<String>,
+    /// How often.
+    pub sessions: u64,
+}
+
+/// How many rows a day has; its key is the day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TlsReportDayRow {
+    /// Rows of [`Table::TlsReports`].
+    pub rows: u32,
+}
+
+impl Row for TlsReportDayRow {
+    const TABLE: Table = Table::TlsReportDays;
+}

@@ -1,0 +1,19 @@
+//! How much a relay that warms up has handed over to a site today; its key names both.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::store::schema::Table;
+
+/// The count of one UTC day. The next day's begins anew in the same row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WarmUpRow {
+    /// Days since 1970-01-01 UTC.
+    pub day: u32,
+    /// Messages that the site took on that day.
+    pub messages: u32,
+}
+
+impl Row for WarmUpRow {
+    const TABLE: Table = Table::WarmUps;
+}

@@ -9,5 +9,6 @@ pub mod http;
 pub mod machine;
 pub mod mail;
 pub mod net;
+pub mod panel;
 pub mod smtp;
 pub mod store;

@@ -14,6 +14,7 @@ mod setup_args;
 mod show;
 #[cfg(test)]
 mod tests;
+mod users;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -130,6 +131,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Completions(args) => setup::completions(&args, console),
         Command::Man(args) => setup::man(&args, console),
         Command::Webhook(args) => mail::webhook(args, json, console),
+        Command::User(args) => users::user(args, json, console),
         Command::Suppression(args) => mail::suppression(args, json, console),
         Command::Message(args) => mail::message(args, json, console),
         Command::Event(args) => mail::event(args, json, console),

@@ -47,6 +47,7 @@ use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
+use crate::panel;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::{OpenError, Surroundings};
@@ -166,6 +167,7 @@ impl Daemon {
         let rules = Arc::clone(&tables.rules);
         let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
         let mut table = api::routes();
+        table.extend(panel::routes());
         table.extend(pages::routes());
         if dev_routes.is_some() {
             table.extend(dev::routes());
@@ -173,6 +175,7 @@ impl Daemon {
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
         let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, service_limits(config));
+        let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), http_limits(config));
         let certificate = certificate(config)?;

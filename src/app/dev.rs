@@ -16,13 +16,17 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::trouble::Trouble;
 use super::{logging, runtime};
+use crate::base::id::AccountId;
 use crate::domain::account::AccountName;
+use crate::domain::address::Address;
 use crate::domain::api_key::Scopes;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
+use crate::domain::user::{NewPassword, Role};
 use crate::engine::accounts::NewKey;
 use crate::engine::listing::PageRequest;
 use crate::engine::ports::Clock;
+use crate::engine::users::UserChange;
 use crate::engine::virtual_clock::VirtualClock;
 use crate::engine::{Caller, Engine};
 use crate::http::dev::Dev;
@@ -36,6 +40,8 @@ use crate::store::op::domain::DomainRefusal;
 
 const FILE: &str = "dev.json";
 const ACCOUNT: &str = "Development";
+/// Who signs in to the panel of `dev`.
+const PANEL_USER: &str = "dev@example.test";
 /// The verified domains of `dev`.
 const DOMAINS: [(&str, Stream); 2] =
     [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)];
@@ -48,6 +54,8 @@ struct Credentials {
     api_key: String,
     marketing_api_key: String,
     account_id: String,
+    panel_user: String,
+    panel_password: String,
 }
 
 /// The line that `--json` prints.
@@ -57,9 +65,9 @@ struct Announcement<'a> {
     api_key: &'a str,
     marketing_api_key: &'a str,
     account_id: &'a str,
-    panel_url: Option<&'a str>,
-    panel_user: Option<&'a str>,
-    panel_password: Option<&'a str>,
+    panel_url: &'a str,
+    panel_user: &'a str,
+    panel_password: &'a str,
     data_dir: &'a Path,
 }
 
@@ -178,12 +186,36 @@ async fn furnish(engine: &Arc<Engine>) -> Result<Credentials, Trouble> {
             Err(stop) => return Err(furnishing(&format!("{stop:?}"))),
         }
     }
+    let (panel_user, panel_password) = panel_user(engine, account).await?;
     let mut secrets = secrets.into_iter();
     Ok(Credentials {
         api_key: secrets.next().unwrap_or_default(),
         marketing_api_key: secrets.next().unwrap_or_default(),
         account_id: account.to_string(),
+        panel_user,
+        panel_password,
     })
+}
+
+/// The address and the password of the panel's user. One that was made before a crash gets a new password.
+async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String, String), Trouble> {
+    let furnishing = |error: &dyn std::fmt::Display| cannot("make the panel's user", error);
+    let email: Address = PANEL_USER.parse().map_err(|error| furnishing(&error))?;
+    let all = PageRequest { before: None, limit: usize::MAX };
+    let known = engine.users(account, all).map_err(|error| furnishing(&error))?.rows;
+    let password = match known.into_iter().find(|user| user.email == email) {
+        Some(user) => {
+            let password = NewPassword::generate(&*engine.entropy);
+            let change = UserChange { password: Some(password.clone()), ..UserChange::default() };
+            let changed = engine.change_user(account, user.id, change).await;
+            changed.map(|_| password).map_err(|stop| furnishing(&format!("{stop:?}")))?
+        }
+        None => {
+            let made = engine.create_user(account, email, Role::Owner).await;
+            made.map_err(|stop| furnishing(&format!("{stop:?}")))?.1
+        }
+    };
+    Ok((PANEL_USER.to_owned(), password.expose().to_owned()))
 }
 
 fn keep(path: &Path, credentials: &Credentials) -> io::Result<()> {
@@ -201,15 +233,16 @@ fn announce(options: &DevOptions, daemon: &Daemon, made: &Credentials, directory
     let address = daemon.http_addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
     let scheme = if daemon.serves_tls() { "https" } else { "http" };
     let url = format!("{scheme}://{}", reachable(address));
+    let panel_url = format!("{url}/login");
     if options.json {
         let line = Announcement {
             url: &url,
             api_key: &made.api_key,
             marketing_api_key: &made.marketing_api_key,
             account_id: &made.account_id,
-            panel_url: None,
-            panel_user: None,
-            panel_password: None,
+            panel_url: &panel_url,
+            panel_user: &made.panel_user,
+            panel_password: &made.panel_password,
             data_dir: directory,
         };
         println!("{}", serde_json::to_string(&line)?);
@@ -221,9 +254,12 @@ fn announce(options: &DevOptions, daemon: &Daemon, made: &Credentials, directory
 
 fn words(url: &str, made: &Credentials, directory: &Path, deliver: bool) -> String {
     let mail = if deliver { "mailed for real" } else { "captured" };
+    let (user, password) = (&made.panel_user, &made.panel_password);
     format!(
         "Postrider is ready at {url}\n\
          \n\
+         Panel              {url}/login?email={user}\n\
+         password           {password}   (of {user})\n\
          API key            {}\n\
          marketing API key  {}\n\
          data directory     {}\n\

@@ -8,3 +8,4 @@ pub mod meter;
 pub mod secret;
 pub mod signature;
 pub mod time;
+pub mod totp;

@@ -4,6 +4,7 @@
 use super::Engine;
 use super::listing::{Page, PageRequest, last_id, until};
 use crate::base::id::{AccountId, EventId, MessageId, Ulid};
+use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::store::error::StoreError;
 use crate::store::op::sweep::oldest_kept;
@@ -48,6 +49,25 @@ impl Engine {
             events.extend(log.bytes(&place)?);
         }
         Ok(Page { rows: events, next })
+    }
+}
+
+impl Engine {
+    /// How many events of a type there have been since a moment; `most` where there are as many or more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn count_events(
+        &self,
+        account: AccountId,
+        kind: EventType,
+        since: Timestamp,
+        most: usize,
+    ) -> Result<usize, StoreError> {
+        let prefix = schema::named(account, &[kind.code()]);
+        let from = [prefix.as_slice(), &Ulid::new(since, [0; 10]).0].concat();
+        let to = after_prefix(&prefix);
+        Ok(self.store.snapshot()?.keys(Table::EventLogByType, &from, &to, Order::Descending, most)?.len())
     }
 }
 

@@ -144,6 +144,22 @@ impl Engine {
         let search = tokio::task::spawn_blocking(move || search(&store, account, &filter, page));
         search.await.unwrap_or(Err(StoreError::Panicked))
     }
+
+    /// The page of messages that follow `after` in time, newest first; its `next` says whether still newer ones do.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn newer_messages(
+        &self,
+        account: AccountId,
+        filter: MessageFilter,
+        after: MessageId,
+        limit: usize,
+    ) -> Result<Page<MessageRecord>, StoreError> {
+        let store = Arc::clone(&self.store);
+        let search = tokio::task::spawn_blocking(move || search_newer(&store, account, &filter, after, limit));
+        search.await.unwrap_or(Err(StoreError::Panicked))
+    }
 }
 
 fn search(
@@ -152,12 +168,39 @@ fn search(
     filter: &MessageFilter,
     page: PageRequest,
 ) -> Result<Page<MessageRecord>, StoreError> {
+    gather(store, filter, bounds(account, filter, page.before), Order::Descending, page.limit)
+}
+
+/// The page right after `after`, in the order of all pages; its `next` names the newest row where still newer ones
+/// follow.
+fn search_newer(
+    store: &Store,
+    account: AccountId,
+    filter: &MessageFilter,
+    after: MessageId,
+    limit: usize,
+) -> Result<Page<MessageRecord>, StoreError> {
+    let (from, to) = bounds(account, filter, None);
+    let from = from.max(schema::message(account, MessageId(after.0.next())).to_vec());
+    let range = if from > to { (from.clone(), from) } else { (from, to) };
+    let mut page = gather(store, filter, range, Order::Ascending, limit)?;
+    page.rows.reverse();
+    Ok(page)
+}
+
+/// The messages of a range of keys that `filter` takes, in `order`.
+fn gather(
+    store: &Store,
+    filter: &MessageFilter,
+    (from, to): (Vec<u8>, Vec<u8>),
+    order: Order,
+    limit: usize,
+) -> Result<Page<MessageRecord>, StoreError> {
     let snapshot = store.snapshot()?;
-    let (from, to) = bounds(account, filter, page.before);
     let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None, 0);
-    snapshot.scan(Table::Messages, &from, &to, Order::Descending, &mut |key, bytes| {
+    snapshot.scan(Table::Messages, &from, &to, order, &mut |key, bytes| {
         // There is a row beyond what this page may hold or look at, so another page follows.
-        if rows.len() == page.limit || scanned == SCAN_MAX {
+        if rows.len() == limit || scanned == SCAN_MAX {
             next = last;
             return Ok(until(true));
         }

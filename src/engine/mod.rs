@@ -17,6 +17,7 @@ pub mod lease;
 pub mod listing;
 pub mod messages;
 pub mod meters;
+mod passwords;
 pub mod ports;
 pub mod pump;
 pub mod queue;
@@ -25,6 +26,7 @@ pub mod receive;
 pub mod redeliver;
 pub mod relay;
 pub mod settings;
+pub mod sign_in;
 pub mod signing;
 pub mod submit;
 pub mod suppressions;
@@ -34,6 +36,7 @@ mod transfer;
 pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};
 pub mod unsubscribe;
+pub mod users;
 pub mod virtual_clock;
 mod waiting;
 pub mod webhook;
@@ -49,10 +52,12 @@ use follow::Streams;
 use hot_keys::HotKeys;
 use lease::Leases;
 use meters::EngineMeters;
+use passwords::Passwords;
 use ports::{Clock, Resolve};
 use queue::QueueView;
 use rates::Rates;
 use settings::Settings;
+use sign_in::Throttles;
 use signing::SigningPool;
 
 /// Who calls: an API key of an account, or the operator on the admin socket.
@@ -87,6 +92,8 @@ pub struct Engine {
     /// Who follows the event logs.
     pub streams: Streams,
     signing: SigningPool,
+    passwords: Passwords,
+    throttles: Throttles,
     hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
@@ -119,6 +126,8 @@ impl Engine {
             on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),
             signing,
+            passwords: Passwords::default(),
+            throttles: Throttles::default(),
             hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
             being_stamped: Arc::default(),

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
+    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -83,5 +83,9 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&get, "/v1/queue", "queue.list", run!(queue::list)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
+        operator(&post, "/v1/users", "users.create", run!(users::create)),
+        operator(&get, "/v1/users", "users.list", run!(users::list)),
+        operator(&patch, "/v1/users/{id}", "users.update", run!(users::update)),
+        operator(&delete, "/v1/users/{id}", "users.delete", run!(users::delete)),
     ]
 }

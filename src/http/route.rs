@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hyper::Method;
-use hyper::header::{HeaderMap, HeaderName};
+use hyper::header::{HOST, HeaderMap, HeaderName};
 
 use super::answer::Answer;
 use super::body::ReadBody;
@@ -30,6 +30,9 @@ pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answ
 pub enum Access<S: Gate> {
     /// Anyone.
     Open(Handler<S, ()>),
+    /// Whoever the page itself lets in: people come with a session, not with a key. On the operator's socket the path
+    /// is unknown.
+    Page(Handler<S, ()>),
     /// Clients on this machine; for others the path is unknown.
     Loopback(Handler<S, ()>),
     /// Commands that come in by the operator's socket; for others the path is unknown.
@@ -144,6 +147,16 @@ impl<C> Call<C> {
     /// The path as it was asked for.
     pub fn path(&self) -> &str {
         self.uri.path()
+    }
+
+    /// The path and the query as they were asked for.
+    pub fn path_and_query(&self) -> &str {
+        self.uri.path_and_query().map_or("/", hyper::http::uri::PathAndQuery::as_str)
+    }
+
+    /// The host that was asked: `:authority` in HTTP/2, the `Host` header in HTTP/1.
+    pub fn host(&self) -> Option<&str> {
+        self.uri.authority().map(hyper::http::uri::Authority::as_str).or_else(|| self.header(&HOST))
     }
 
     /// The query, which may only hold the parameters of `known`; what is wrong goes to `violations`.

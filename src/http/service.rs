@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::body::{self, BodyBudget, BodyLimits, ReadBody};
 use super::error::{ApiError, Unauthenticated};
+use super::error_page::{self, ErrorPage};
 use super::meters::{self, RequestMeters};
 use super::route::{Access, Call, Handler, Params, Route};
 use super::router::{Found, Router};
@@ -99,6 +100,7 @@ pub struct HttpService<S: Gate> {
     budget: Arc<BodyBudget>,
     policy: HeaderValue,
     meters: Arc<RequestMeters>,
+    error_page: Option<ErrorPage<S>>,
 }
 
 /// A request on its way, and what was learnt of it.
@@ -108,6 +110,8 @@ struct Journey<'j> {
     connection: &'j Arc<Connection>,
     client: Client,
     request_id: &'j Arc<str>,
+    /// Whether an error is to be a page.
+    for_people: bool,
     /// Set once the caller is known: from then on every answer tells the rate.
     admission: &'j OnceLock<Admission>,
 }
@@ -125,7 +129,14 @@ impl<S: Gate> HttpService<S> {
         let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| unreachable!("digits and ASCII"));
         let budget = Arc::new(BodyBudget::new(limits.bodies_bytes));
         let meters = Arc::new(RequestMeters::new(router.routes().map(|route| route.name)));
-        Self { state, router, clock, entropy, limits, budget, policy, meters }
+        Self { state, router, clock, entropy, limits, budget, policy, meters, error_page: None }
+    }
+
+    /// The service with pages for the errors that people see.
+    #[must_use]
+    pub fn with_error_page(mut self, page: ErrorPage<S>) -> Self {
+        self.error_page = Some(page);
+        self
     }
 
     /// What is counted of requests.
@@ -136,6 +147,16 @@ impl<S: Gate> HttpService<S> {
     /// The handlers' state.
     pub const fn state(&self) -> &Arc<S> {
         &self.state
+    }
+
+    /// How an error of this request becomes a page, where a person asks, and what that page depends on.
+    fn people(&self, found: &Found<'_, S>, head: &Parts, connection: &Connection) -> Option<(ErrorPage<S>, HeaderMap)> {
+        let page = self.error_page.filter(|_| connection.kind == ListenerKind::Public)?;
+        let known = match found {
+            Found::Row(route, _) | Found::OtherMethod(route, _) => Some(&route.access),
+            Found::Nothing => None,
+        };
+        error_page::is_wanted(known, head).then(|| (page, head.headers.clone()))
     }
 
     async fn answer(&self, found: Found<'_, S>, mut journey: Journey<'_>) -> Result<Answer, ApiError> {
@@ -161,6 +182,9 @@ impl<S: Gate> HttpService<S> {
         let is_admin = journey.connection.kind == ListenerKind::Admin;
         match known {
             Some(Access::Open(handler)) => self.open(found, *handler, journey).await,
+            Some(Access::Page(_)) if is_admin => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Page(handler)) => self.open(found, *handler, journey).await,
+            None if journey.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) if journey.client.is_loopback() => {
                 self.open(found, *handler, journey).await
             }
@@ -189,7 +213,9 @@ impl<S: Gate> HttpService<S> {
             Access::Scoped(scope, handler) if self.state.may(&caller, scope) => handler,
             Access::Scoped(scope, _) => return Err(ApiError::ScopeForbidden(scope)),
             // A path whose rows differ in access: the row found is not of the kind that was asked for.
-            Access::Open(_) | Access::Loopback(_) | Access::Operator(_) => return Err(ApiError::NotFound),
+            Access::Open(_) | Access::Page(_) | Access::Loopback(_) | Access::Operator(_) => {
+                return Err(ApiError::NotFound);
+            }
         };
         if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
             return Err(ApiError::RateLimited(seconds));
@@ -284,8 +310,11 @@ impl<S: Gate> Serve for HttpService<S> {
             Found::Row(route, _) | Found::OtherMethod(route, _) => route.name,
             Found::Nothing => meters::UNKNOWN,
         };
+        let people = self.people(&found, &head, connection);
+        let for_people = people.is_some();
         let client = connection.client(&head.headers);
-        let journey = Journey { head, body, connection, client, request_id: &request_id, admission: &admission };
+        let journey =
+            Journey { head, body, connection, client, request_id: &request_id, for_people, admission: &admission };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &*request_id, route, "a handler panicked");
             Err(ApiError::Internal)
@@ -293,7 +322,10 @@ impl<S: Gate> Serve for HttpService<S> {
         if let Err(error) = &outcome {
             self.meters.refused(error.code());
         }
-        let answer = outcome.unwrap_or_else(|error| error.answer_for(&request_id));
+        let answer = outcome.unwrap_or_else(|error| match people {
+            Some((page, headers)) => page(&self.state, &error, &headers, &request_id),
+            None => error.answer_for(&request_id),
+        });
         let took = started.elapsed();
         self.meters.answered(route, answer.status(), took);
         // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since

@@ -14,6 +14,7 @@ pub mod quota;
 pub mod rate;
 pub mod retention;
 pub mod retry;
+pub mod throttle;
 pub mod transfer;
 pub mod verification;
 

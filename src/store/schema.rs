@@ -6,7 +6,9 @@
 
 use redb::TableDefinition;
 
-use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid};
+use crate::base::id::{
+    AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
+};
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -91,6 +93,14 @@ tables! {
     WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the messages that wait.
     Waiting = "waiting";
+    /// account, user → somebody who signs in to the panel.
+    Users = "users";
+    /// address in matching form → account, user.
+    UsersByEmail = "users_by_email";
+    /// SHA-256 of the token → a signed-in browser.
+    Sessions = "sessions";
+    /// account, user, SHA-256 of the token → nothing: the sessions of a user.
+    SessionsByUser = "sessions_by_user";
     /// digest of a receiving domain → its MTA-STS policy.
     StsPolicies = "sts_policies";
     /// day, kind of policy, receiving domain → how TLS sessions went.
@@ -222,6 +232,19 @@ pub fn parked(account: AccountId, endpoint: EndpointId, due: Timestamp, delivery
     key[..32].copy_from_slice(&owned(account, endpoint.as_bytes()));
     key[32..40].copy_from_slice(&due.as_millis().to_be_bytes());
     key[40..].copy_from_slice(delivery.as_bytes());
+    key
+}
+
+/// Key of [`Table::Users`], and the beginning of the keys of [`Table::SessionsByUser`].
+pub fn user(account: AccountId, user: UserId) -> [u8; 32] {
+    owned(account, user.as_bytes())
+}
+
+/// Key of [`Table::SessionsByUser`].
+pub fn session_of_user(account: AccountId, user: UserId, session: &[u8; 32]) -> [u8; 64] {
+    let mut key = [0; 64];
+    key[..32].copy_from_slice(&owned(account, user.as_bytes()));
+    key[32..].copy_from_slice(session);
     key
 }
 

@@ -43,6 +43,7 @@ const CRATES: &[(&str, Place, &str)] = &[
     ),
     ("subtle", Only(&["base", "domain", "engine", "http", "panel"]), "compares secrets in constant time"),
     ("zeroize", Only(&["base", "domain", "mail", "smtp", "store", "net", "app"]), "wipes secrets"),
+    ("argon2", Only(&["engine"]), "hashes the passwords of the panel's users"),
     ("getrandom", Only(&["net"]), "the system's chance; everyone else is handed an `Entropy`"),
     // The store.
     ("redb", Only(&["store"]), "the database"),
@@ -60,6 +61,8 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("serde_json", Only(&["domain", "mail", "store", "engine", "net", "http", "panel", "app"]), "JSON"),
     ("toml", Only(&["smtp", "net", "app"]), "rules and configuration"),
     ("jiff", Only(&["base", "domain", "panel", "app"]), "calendars and time zones, bundled"),
+    ("askama", Only(&["panel"]), "pages that escape what they show, checked when the program is built"),
+    ("qrcode", Only(&["panel"]), "the square of a second factor's secret, for the telephone that reads it"),
     ("clap", Only(&["app"]), "the command line"),
     ("clap_complete", Only(&["app"]), "completions that follow the grammar by themselves"),
     ("clap_mangen", Only(&["app"]), "manual pages that follow the grammar by themselves"),

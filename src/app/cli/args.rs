@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand};
 
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
+use super::users::UserCommand;
 use crate::domain::stream::Stream;
 
 /// The whole command line.
@@ -38,6 +39,9 @@ pub(super) enum Command {
     /// Webhook endpoints.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Webhook(OfAccount<WebhookCommand>),
+    /// Users of the panel.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    User(OfAccount<UserCommand>),
     /// Addresses to which nothing is sent.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Suppression(OfAccount<SuppressionCommand>),

@@ -23,6 +23,12 @@ pub(super) enum Shape {
     Domains,
     /// What waits, by site.
     Queue,
+    /// A user with a password that was just made.
+    NewUser,
+    /// One user.
+    User,
+    /// A page of users.
+    Users,
     /// An endpoint with a secret that was just made.
     NewWebhook,
     /// One webhook endpoint.
@@ -71,6 +77,8 @@ const WEBHOOK: &[&str] = &[
     "/last_failure_at",
     "/created_at",
 ];
+const NEW_USER: &[&str] = &["/id", "/email", "/role", "/password"];
+const USER: &[&str] = &["/id", "/email", "/role", "/disabled", "/totp", "/created_at", "/last_sign_in_at"];
 const NEW_WEBHOOK: &[&str] = &["/id", "/url", "/events", "/description", "/enabled", "/secret"];
 const DELIVERY: &[&str] = &["/id", "/webhook_id", "/event_type", "/status", "/next_attempt_at"];
 const SUPPRESSION: &[&str] =
@@ -110,6 +118,9 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Domain => domain(value),
         Shape::Queue => page(value, QUEUE),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
+        Shape::NewUser => once(value, NEW_USER, "password"),
+        Shape::User => lines(value, USER),
+        Shape::Users => page(value, &["/id", "/email", "/role", "/disabled", "/totp", "/last_sign_in_at"]),
         Shape::NewWebhook => once(value, NEW_WEBHOOK, "secret"),
         Shape::Webhook => lines(value, WEBHOOK),
         Shape::Webhooks => page(value, &["/id", "/enabled", "/disabled_at", "/consecutive_failures", "/url"]),

@@ -1,12 +1,15 @@
 //! Messages: sending one (spec 4.1), looking at one, withdrawing one, and listing them (contract 3).
 
+use std::fmt::Display;
+use std::str::FromStr;
+
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
 use sha2::{Digest as _, Sha256};
 
 use super::id;
 use super::listing::Listing;
-use crate::base::id::MessageId;
+use crate::base::id::{AccountId, MessageId};
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -180,7 +183,7 @@ fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let record = find(api, &call)?;
-    shown(api, &call, &record).await
+    Ok(Answer::json_bytes(StatusCode::OK, record_json(api, call.caller.account, &record).await?))
 }
 
 /// `POST /v1/messages/{id}/cancel`.
@@ -195,22 +198,21 @@ pub(in crate::http) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Ans
         Stop::Failed(error) => error.into(),
     })?;
     let record = find(api, &call)?;
-    shown(api, &call, &record).await
+    Ok(Answer::json_bytes(StatusCode::OK, record_json(api, call.caller.account, &record).await?))
 }
 
-/// The whole record.
-async fn shown(api: &Api, call: &Call<Caller>, record: &MessageRecord) -> Result<Answer, ApiError> {
+/// The whole record as JSON; the panel shows the same bytes.
+pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageRecord) -> Result<Vec<u8>, ApiError> {
     let row = record.row.clone();
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
     let read = move |signed| ContentView::of(signed, &row, list_fields);
     let content = api.engine.content(record, read).await?;
-    let events = api.engine.timeline(call.caller.account, record.id)?;
+    let events = api.engine.timeline(account, record.id)?;
     let view = MessageView::alone(record, content.as_ref(), api.engine.clock.now());
-    let json = view.with_events(&events).map_err(|error| {
+    view.with_events(&events).map_err(|error| {
         tracing::error!(%error, "a message can't be written as JSON");
         ApiError::Internal
-    })?;
-    Ok(Answer::json_bytes(StatusCode::OK, json))
+    })
 }
 
 /// `GET /v1/messages/{id}/raw`.
@@ -234,17 +236,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     let mut violations = Violations::new();
     let listing = Listing::read(&call, "messages", account, &FILTERS, &mut violations);
     let id = listing.filter("message_id_header").map(named_id);
-    let words = listing.filter("subject").unwrap_or_default().to_lowercase();
-    let filter = MessageFilter {
-        to: listing.parsed("to", &mut violations),
-        from: listing.parsed("from", &mut violations),
-        subject_words: words.split_whitespace().map(str::to_owned).collect(),
-        id: id.flatten(),
-        status: listing.parsed("status", &mut violations),
-        stream: listing.parsed("stream", &mut violations),
-        after: listing.parsed("after", &mut violations),
-        before: listing.parsed("before", &mut violations),
-    };
+    let filter = filter_of(|name| listing.filter(name), &mut violations);
     violations.or(|| Some(()))?;
     if id == Some(None) {
         // A Message-ID that is none of ours names no message.
@@ -259,6 +251,25 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     listing.answer_of(rows.iter().map(|record| MessageView::in_list(record, now)), next)
 }
 
+/// The filter whose members `given` tells by their names; the panel's search is read by it too. What is wrong goes to
+/// `violations`. A Message-ID that is none of ours asks for nothing here: whoever calls looks at it.
+pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
+    fn parsed<T: FromStr<Err: Display>>(text: Option<&str>, name: &str, violations: &mut Violations) -> Option<T> {
+        violations.check(name, text?.parse())
+    }
+    let words = given("subject").unwrap_or_default().to_lowercase();
+    MessageFilter {
+        to: parsed(given("to"), "to", violations),
+        from: parsed(given("from"), "from", violations),
+        subject_words: words.split_whitespace().map(str::to_owned).collect(),
+        id: given("message_id_header").and_then(named_id),
+        status: parsed(given("status"), "status", violations),
+        stream: parsed(given("stream"), "stream", violations),
+        after: parsed(given("after"), "after", violations),
+        before: parsed(given("before"), "before", violations),
+    }
+}
+
 /// A Message-ID without its angle brackets, which people leave off.
 fn bare(header: &str) -> &str {
     let header = header.trim();
@@ -266,6 +277,6 @@ fn bare(header: &str) -> &str {
 }
 
 /// The message that a Message-ID names: its left side is the identifier (spec 2.2).
-fn named_id(header: &str) -> Option<MessageId> {
+pub(crate) fn named_id(header: &str) -> Option<MessageId> {
     bare(header).split_once('@')?.0.parse().ok()
 }

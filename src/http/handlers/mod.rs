@@ -9,12 +9,13 @@ pub(super) mod health;
 pub(super) mod keys;
 mod listing;
 pub(super) mod me;
-pub(super) mod messages;
+pub(crate) mod messages;
 pub(super) mod queue;
-pub(super) mod settings;
+pub(crate) mod settings;
 mod suppression_list;
 pub(super) mod suppressions;
 pub(super) mod unsubscribe;
+pub(super) mod users;
 
 use std::str::FromStr;
 

@@ -1,6 +1,7 @@
 //! The account's settings (contract 2).
 
 use hyper::StatusCode;
+use serde_json::{Map, Value};
 
 use super::not_there;
 use crate::domain::account::{InvalidRetentionDays, RetentionDays};
@@ -28,8 +29,13 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
 }
 
 fn read(call: &Call<Caller>) -> Result<AccountChange, ApiError> {
+    change_of(call.json()?)
+}
+
+/// The change that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     fields.refuse_null(&["name", "time_zone", "content_retention_days", "hosted_unsubscribe"]);
     let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
     let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));

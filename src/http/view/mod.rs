@@ -7,3 +7,4 @@ pub(super) mod endpoint;
 pub(super) mod message;
 pub(super) mod queue;
 pub(super) mod suppression;
+pub(super) mod user;

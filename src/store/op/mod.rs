@@ -22,6 +22,7 @@ pub mod endpoint_end;
 pub mod event;
 pub mod redeliver;
 pub mod report;
+pub mod session;
 pub mod settle_delivery;
 pub mod settle_transfer;
 pub mod suppression;
@@ -30,6 +31,7 @@ pub mod sweep_deliveries;
 pub mod tls_policy;
 pub mod tls_report;
 pub mod unsubscribe;
+pub mod user;
 pub mod waiting;
 pub mod warm_up;
 

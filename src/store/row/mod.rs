@@ -53,6 +53,14 @@ impl Row for crate::domain::api_key::ApiKey {
     const TABLE: Table = Table::Keys;
 }
 
+impl Row for crate::domain::user::User {
+    const TABLE: Table = Table::Users;
+}
+
+impl Row for crate::domain::session::Session {
+    const TABLE: Table = Table::Sessions;
+}
+
 impl Row for crate::machine::quota::Quota {
     const TABLE: Table = Table::Quotas;
 }

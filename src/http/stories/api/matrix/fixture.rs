@@ -1,6 +1,7 @@
 //! What the matrix asks of each route: a total look-up by the route's name.
 
 use super::*;
+use crate::domain::user::Role;
 
 /// A kind of object that a path names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,6 +13,7 @@ pub(super) enum Kind {
     Webhook,
     Delivery,
     Suppression,
+    User,
 }
 
 /// A request's body.
@@ -120,6 +122,12 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "suppressions.show" => of(Kind::Suppression, 200),
         "suppressions.delete" => of(Kind::Suppression, 204),
         "accounts.create" => plain(201).with(json!({ "name": "Third" })),
+        "users.list" => plain(200),
+        "users.create" => {
+            plain(201).with(json!({ "email": format!("u{}@example.org", Kind::number()), "role": "viewer" }))
+        }
+        "users.update" => of(Kind::User, 200).with(json!({ "role": "viewer" })),
+        "users.delete" => of(Kind::User, 204),
         "accounts.show" => of(Kind::Account, 200),
         "accounts.update" => of(Kind::Account, 200).with(json!({ "quota_per_hour": 10_000 })),
         unknown => panic!("give the route {unknown} a fixture in the tenancy matrix"),
@@ -130,17 +138,25 @@ pub(super) fn fixture(route: &str) -> Fixture {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl Kind {
-    pub(super) const ALL: [Self; 7] =
-        [Self::Account, Self::Key, Self::Domain, Self::Message, Self::Webhook, Self::Delivery, Self::Suppression];
+    pub(super) const ALL: [Self; 8] = [
+        Self::Account,
+        Self::Key,
+        Self::Domain,
+        Self::Message,
+        Self::Webhook,
+        Self::Delivery,
+        Self::Suppression,
+        Self::User,
+    ];
 
     fn number() -> u64 {
         NUMBER.fetch_add(1, Relaxed)
     }
 
-    /// Where an object of the kind is read; an account has no address of its own for its keys.
+    /// Where an object of the kind is read; accounts and users have no address for keys.
     pub(super) const fn path(self) -> Option<&'static str> {
         match self {
-            Self::Account => None,
+            Self::Account | Self::User => None,
             Self::Key => Some("/v1/keys"),
             Self::Domain => Some("/v1/domains"),
             Self::Message => Some("/v1/messages"),
@@ -165,6 +181,10 @@ impl Kind {
                 let mut body = letter(&format!("m{number}@{host}.example"));
                 body["from"] = format!("shop@{domain}").into();
                 world.made(key, "/v1/messages", body).await
+            }
+            Self::User => {
+                let email = format!("u{number}@{host}.example").parse().unwrap();
+                world.engine.create_user(account, email, Role::Viewer).await.unwrap().0.id.to_string()
             }
             Self::Webhook => world.endpoint(key, host).await,
             Self::Delivery => {

@@ -1,0 +1,77 @@
+//! `postrider user ...`: who signs in to the panel (contract 8). Passwords are made by the service and printed once.
+
+use clap::Subcommand;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use super::args::{OfAccount, PageArgs};
+use super::session::{Session, body, listed, object, print};
+use super::show::Shape;
+use super::{Console, Stop};
+use crate::app::exit::Exit;
+use crate::domain::user::Role;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum UserCommand {
+    /// Add a user and print their password, this once.
+    Add {
+        /// The address that they sign in with.
+        email: String,
+        /// What they may do: an owner changes things, a viewer looks.
+        #[arg(long)]
+        role: Role,
+    },
+    /// List the users.
+    List(PageArgs),
+    /// Change what is named of a user.
+    #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
+    Set {
+        /// Their identifier.
+        id: String,
+        /// What they may do.
+        #[arg(long, group = "change")]
+        role: Option<Role>,
+        /// Whether they are kept from signing in; true signs them out at once.
+        #[arg(long, value_name = "true|false", group = "change")]
+        disabled: Option<bool>,
+        /// Make a new password and print it, this once.
+        #[arg(long, group = "change")]
+        new_password: bool,
+        /// Take away a second factor that is lost.
+        #[arg(long, group = "change")]
+        no_totp: bool,
+    },
+    /// Remove a user, and sign them out everywhere.
+    Remove {
+        /// Their identifier.
+        id: String,
+    },
+}
+
+/// `postrider user ...`.
+pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    const USERS: &str = "/v1/users";
+    let (session, command) = Session::open(args, console)?;
+    let (reply, shape) = match command {
+        UserCommand::Add { email, role } => {
+            let body = json!({ "email": email, "role": role });
+            (session.ask(Method::POST, "add the user", USERS, Some(body))?, Shape::NewUser)
+        }
+        UserCommand::List(page) => (session.get("list the users", listed(USERS, &page, &[]))?, Shape::Users),
+        UserCommand::Set { id, role, disabled, new_password, no_totp } => {
+            let body = body([
+                ("role", role.map(|role| json!(role))),
+                ("disabled", disabled.map(Value::from)),
+                ("new_password", new_password.then_some(Value::Bool(true))),
+                ("totp", no_totp.then_some(Value::Bool(false))),
+            ]);
+            let shape = if new_password { Shape::NewUser } else { Shape::User };
+            (session.ask(Method::PATCH, "change the user", object(USERS, &id), Some(body))?, shape)
+        }
+        UserCommand::Remove { id } => {
+            let path = object(USERS, &id);
+            (session.ask(Method::DELETE, "remove the user", path, None)?, Shape::Nothing("Removed."))
+        }
+    };
+    print(&reply, shape, json, console)
+}

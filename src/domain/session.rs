@@ -1,0 +1,168 @@
+//! A signed-in browser: how long it may stay so, and when the person has to show again who they are.
+//!
+//! Only the hash of the cookie's token is kept, so a copy of the store signs nobody in.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::{AccountId, UserId};
+use crate::base::secret::Secret;
+use crate::base::time::Timestamp;
+
+/// How long a session lives without a request.
+const IDLE: Duration = Duration::from_secs(12 * 3600);
+/// How long a session lives at all.
+const WHOLE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a person has for the second factor after the password.
+const CODE: Duration = Duration::from_secs(5 * 60);
+/// How long a shown password lets secrets be seen.
+const PROOF: Duration = Duration::from_secs(15 * 60);
+/// `seen_at` is true to within this.
+const SEEN_STAMP_EVERY: Duration = Duration::from_secs(60);
+/// Characters of the browser's description that are kept.
+const AGENT_CHARACTERS: usize = 160;
+
+/// What a session is found by: the SHA-256 of its token.
+pub type SessionKey = [u8; 32];
+
+/// The token that a cookie carries: 256 bits of chance as hex.
+#[derive(Clone, Debug)]
+pub struct SessionToken(Secret);
+
+impl SessionToken {
+    /// A new token.
+    pub fn generate(entropy: &dyn Entropy) -> Self {
+        Self(Secret::new(hex::encode(entropy::bytes::<32>(entropy))))
+    }
+
+    /// The token that `text` has the shape of.
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        fits.then(|| Self(Secret::new(text)))
+    }
+
+    /// The text, for the cookie.
+    pub fn expose(&self) -> &str {
+        self.0.expose_text()
+    }
+
+    /// What the store finds the session by. The token has 256 bits of chance, so a plain hash suffices.
+    pub fn key(&self) -> SessionKey {
+        Sha256::digest(self.0.expose()).into()
+    }
+}
+
+/// How far somebody is signed in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Stage {
+    /// The password was right; the second factor is awaited.
+    CodeAwaited,
+    /// All was shown.
+    SignedIn,
+}
+
+/// A session, as its row holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Session {
+    /// The account.
+    pub account: AccountId,
+    /// Who signed in.
+    pub user: UserId,
+    /// How far.
+    pub stage: Stage,
+    /// When.
+    pub created_at: Timestamp,
+    /// When it was last used, to within a minute.
+    pub seen_at: Timestamp,
+    /// When the password was last shown.
+    pub proved_at: Timestamp,
+    /// The address that it was begun from.
+    pub address: String,
+    /// What the browser says of itself, shortened.
+    pub agent: String,
+}
+
+impl Session {
+    /// A session that begins at `now`.
+    pub fn begin(account: AccountId, user: UserId, stage: Stage, from: Client<'_>, now: Timestamp) -> Self {
+        Self {
+            account,
+            user,
+            stage,
+            created_at: now,
+            seen_at: now,
+            proved_at: now,
+            address: from.address.to_owned(),
+            agent: from.agent.chars().filter(|c| !c.is_control()).take(AGENT_CHARACTERS).collect(),
+        }
+    }
+
+    /// Whether it still opens anything.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        let whole = match self.stage {
+            Stage::CodeAwaited => CODE,
+            Stage::SignedIn => WHOLE,
+        };
+        now.since(self.created_at) < whole && now.since(self.seen_at) < IDLE
+    }
+
+    /// Whether a use at `now` has to be written down.
+    pub fn needs_seen_stamp(&self, now: Timestamp) -> bool {
+        now.since(self.seen_at) >= SEEN_STAMP_EVERY
+    }
+
+    /// Whether the password was shown lately enough for secrets to be seen.
+    pub fn is_proved(&self, now: Timestamp) -> bool {
+        now.since(self.proved_at) < PROOF
+    }
+}
+
+/// Where a session is begun from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Client<'a> {
+    /// The client's address.
+    pub address: &'a str,
+    /// Its `User-Agent`.
+    pub agent: &'a str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::entropy::SeededEntropy;
+
+    fn begun(stage: Stage) -> Session {
+        Session::begin(AccountId::default(), UserId::default(), stage, Client::default(), Timestamp::ZERO)
+    }
+
+    #[test]
+    fn a_session_ends_after_twelve_idle_hours_and_after_seven_days_at_all() {
+        let hour = |hours: u64| Timestamp::ZERO + Duration::from_secs(hours * 3600);
+        let mut session = begun(Stage::SignedIn);
+        assert!(session.is_live(hour(11)) && !session.is_live(hour(12)));
+        session.seen_at = hour(160);
+        assert!(session.is_live(hour(167)) && !session.is_live(hour(168)));
+        assert!(session.is_proved(Timestamp::ZERO) && !session.is_proved(hour(1)));
+    }
+
+    #[test]
+    fn the_second_factor_is_awaited_for_five_minutes() {
+        let session = begun(Stage::CodeAwaited);
+        assert!(session.is_live(Timestamp::from_millis(299_999)) && !session.is_live(Timestamp::from_millis(300_000)));
+    }
+
+    #[test]
+    fn a_token_reads_back_and_anything_else_is_none() {
+        let token = SessionToken::generate(&SeededEntropy::new(1));
+        assert_eq!(SessionToken::parse(token.expose()).unwrap().key(), token.key());
+        for bad in ["", "abc", &token.expose()[1..], &"g".repeat(64)] {
+            assert!(SessionToken::parse(bad).is_none(), "{bad}");
+        }
+        let from = Client { address: "192.0.2.1", agent: &"x\n".repeat(200) };
+        let session = Session::begin(AccountId::default(), UserId::default(), Stage::SignedIn, from, Timestamp::ZERO);
+        assert_eq!(session.agent, "x".repeat(160));
+    }
+}

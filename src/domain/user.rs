@@ -1,0 +1,204 @@
+//! People who sign in to the panel: what a user row holds, and what a role may do (contract 9).
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use super::address::Address;
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::UserId;
+use crate::base::secret::{Sealed, Secret};
+use crate::base::time::Timestamp;
+
+/// The fewest characters of a password.
+const PASSWORD_CHARACTERS_MIN: usize = 12;
+/// The most octets of a password: hashing has no use for more.
+const PASSWORD_OCTETS_MAX: usize = 256;
+/// Characters of a generated password without its hyphens: 100 bits of chance.
+const GENERATED_CHARACTERS: usize = 20;
+/// No letter that is taken for another.
+const GENERATED_FROM: &[u8; 32] = b"abcdefghjkmnpqrstvwxyz0123456789";
+/// What the first guesses are made of.
+const GUESSED: [&str; 6] = ["password", "postrider", "123456", "qwerty", "letmein", "administrator"];
+
+/// What a user may do in the panel.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Everything.
+    Owner,
+    /// Look at everything, and change their own password.
+    Viewer,
+}
+
+/// The text names no role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be owner or viewer")]
+pub struct InvalidRole;
+
+impl Role {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Owner, Self::Viewer];
+
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Owner => "owner",
+            Self::Viewer => "viewer",
+        }
+    }
+
+    /// Whether this role may change what belongs to the account.
+    pub const fn may_change(self) -> bool {
+        matches!(self, Self::Owner)
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Role {
+    type Err = InvalidRole;
+    fn from_str(text: &str) -> Result<Self, InvalidRole> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text).ok_or(InvalidRole)
+    }
+}
+
+/// A user, as their row holds them; the key names the account.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct User {
+    /// Their identifier.
+    pub id: UserId,
+    /// The address that they sign in with, one user for each in the whole store.
+    pub email: Address,
+    /// What they may do.
+    pub role: Role,
+    /// The password's argon2id hash, with its parameters and salt (PHC string format).
+    pub password_hash: String,
+    /// Their second factor, where they have set one up.
+    pub totp: Option<SecondFactor>,
+    /// When they were made.
+    pub created_at: Timestamp,
+    /// When they last signed in.
+    pub last_sign_in_at: Option<Timestamp>,
+    /// Whether they are kept from signing in.
+    pub disabled: bool,
+}
+
+/// A time-based one-time password (RFC 6238).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecondFactor {
+    /// The shared secret, sealed for its user.
+    pub secret: Sealed,
+    /// The step of the last code that was taken: none is taken twice (RFC 6238 5.2).
+    pub last_step: u64,
+}
+
+impl SecondFactor {
+    /// The context that a secret is sealed in.
+    pub fn context(user: UserId) -> Vec<u8> {
+        format!("totp of {user}").into_bytes()
+    }
+}
+
+/// A password that somebody chose and that may be set. No formatter shows it.
+#[derive(Clone, Debug)]
+pub struct NewPassword(Secret);
+
+/// Why a password can't be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum WeakPassword {
+    /// Too few characters.
+    #[error("must have at least 12 characters")]
+    Short,
+    /// Too many octets.
+    #[error("must have at most 256 bytes")]
+    Long,
+    /// One of the first things that somebody would try.
+    #[error("is too easy to guess; use four random words, or what a password manager makes")]
+    Guessable,
+}
+
+impl NewPassword {
+    /// A password of 100 bits of chance, in groups that can be read out.
+    pub fn generate(entropy: &dyn Entropy) -> Self {
+        let mut text = Vec::with_capacity(GENERATED_CHARACTERS + 4);
+        for (place, byte) in entropy::bytes::<GENERATED_CHARACTERS>(entropy).into_iter().enumerate() {
+            if place > 0 && place % 5 == 0 {
+                text.push(b'-');
+            }
+            text.push(GENERATED_FROM[usize::from(byte % 32)]);
+        }
+        Self(Secret::new(text))
+    }
+
+    /// The password that `text` is, for the user of this address.
+    ///
+    /// # Errors
+    /// [`WeakPassword`], which says what to do.
+    pub fn chosen(text: &str, email: &Address) -> Result<Self, WeakPassword> {
+        let lower = text.to_lowercase();
+        let distinct = lower.chars().collect::<std::collections::BTreeSet<_>>().len();
+        let local = email.local().to_lowercase();
+        let is_guessable = distinct < 5
+            || GUESSED.iter().any(|guess| lower.replace(*guess, "").len() < 6 && lower.contains(guess))
+            || (local.len() >= 4 && lower.replace(&local, "").len() < 6);
+        if text.chars().count() < PASSWORD_CHARACTERS_MIN {
+            Err(WeakPassword::Short)
+        } else if text.len() > PASSWORD_OCTETS_MAX {
+            Err(WeakPassword::Long)
+        } else if is_guessable {
+            Err(WeakPassword::Guessable)
+        } else {
+            Ok(Self(Secret::new(text)))
+        }
+    }
+
+    /// The text, for hashing and for the one answer that shows it.
+    pub fn expose(&self) -> &str {
+        self.0.expose_text()
+    }
+}
+
+/// Whether a text is worth hashing to see if it is somebody's password.
+pub const fn may_be_password(text: &str) -> bool {
+    !text.is_empty() && text.len() <= PASSWORD_OCTETS_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::entropy::SeededEntropy;
+
+    #[test]
+    fn a_generated_password_may_be_set_and_hides_itself() {
+        let password = NewPassword::generate(&SeededEntropy::new(1));
+        assert_eq!(password.expose().len(), 23);
+        assert!(NewPassword::chosen(password.expose(), &"ann@example.com".parse().unwrap()).is_ok());
+        assert!(!format!("{password:?}").contains(password.expose()));
+        assert_ne!(password.expose(), NewPassword::generate(&SeededEntropy::new(2)).expose());
+    }
+
+    #[test]
+    fn a_chosen_password_is_long_and_not_the_first_guess() {
+        let email: Address = "johanna@example.com".parse().unwrap();
+        let outcome = |text: &str| NewPassword::chosen(text, &email).err();
+        assert_eq!(outcome("correct horse battery"), None);
+        assert_eq!(outcome("Grüße vom See"), None);
+        assert_eq!(outcome("short words"), Some(WeakPassword::Short));
+        assert_eq!(outcome(&"long words ".repeat(24)), Some(WeakPassword::Long));
+        for guess in ["aaaaaaaaaaaaaaa", "password1234", "Postrider2026", "johanna12345", "121212121212"] {
+            assert_eq!(outcome(guess), Some(WeakPassword::Guessable), "{guess}");
+        }
+    }
+
+    #[test]
+    fn only_an_owner_changes_things() {
+        assert!("owner".parse::<Role>().unwrap().may_change() && !"viewer".parse::<Role>().unwrap().may_change());
+        assert!("admin".parse::<Role>().is_err());
+    }
+}

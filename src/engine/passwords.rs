@@ -1,0 +1,103 @@
+//! Hashing passwords with argon2id, off the async threads and few at a time: each costs 19 MiB and a good part of a
+//! processor, so a crowd at the login must neither fill the memory nor starve the sending.
+
+use std::sync::OnceLock;
+
+use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
+use tokio::sync::Semaphore;
+
+use crate::base::entropy::{self, Entropy};
+use crate::base::secret::Secret;
+use crate::domain::user::NewPassword;
+
+/// Hashes computed at once.
+const AT_ONCE: usize = 2;
+/// Who may wait for one; beyond, the login is overloaded.
+const WAITING_MAX: usize = 64;
+/// Octets of a salt.
+const SALT_OCTETS: usize = 16;
+
+/// The hasher, with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, one lane.
+pub(super) struct Passwords {
+    places: Semaphore,
+    line: Semaphore,
+    /// A hash that nobody has the password of, so that an unknown user costs what a known one costs.
+    nobody: OnceLock<String>,
+}
+
+/// So many wait already that one more would wait too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many passwords wait to be checked")]
+pub struct Crowded;
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Self { places: Semaphore::new(AT_ONCE), line: Semaphore::new(WAITING_MAX), nobody: OnceLock::new() }
+    }
+}
+
+impl Passwords {
+    /// The hash of a new password, with a salt of its own.
+    ///
+    /// # Errors
+    /// [`Crowded`].
+    pub(super) async fn hash(&self, password: &NewPassword, entropy: &dyn Entropy) -> Result<String, Crowded> {
+        let (password, salt) = (password.clone(), entropy::bytes::<SALT_OCTETS>(entropy));
+        self.run(move || hashed(password.expose().as_bytes(), &salt)).await
+    }
+
+    /// Whether `given` is the password of this hash. Without a hash the answer is no, after as long a time.
+    ///
+    /// # Errors
+    /// [`Crowded`].
+    pub(super) async fn is_right(&self, given: &Secret, hash: Option<&str>) -> Result<bool, Crowded> {
+        let is_known = hash.is_some();
+        let hash = match hash {
+            Some(hash) => hash.to_owned(),
+            None => self.nobody().await?,
+        };
+        let given = given.clone();
+        let fits = self.run(move || Argon2::default().verify_password(given.expose(), hash.as_str()).is_ok()).await?;
+        Ok(fits && is_known)
+    }
+
+    async fn nobody(&self) -> Result<String, Crowded> {
+        if let Some(hash) = self.nobody.get() {
+            return Ok(hash.clone());
+        }
+        let made = self.run(|| hashed(b"nobody's password", &[0; SALT_OCTETS])).await?;
+        Ok(self.nobody.get_or_init(|| made).clone())
+    }
+
+    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Crowded> {
+        let _in_line = self.line.try_acquire().map_err(|_| Crowded)?;
+        let _place = self.places.acquire().await.map_err(|_| Crowded)?;
+        tokio::task::spawn_blocking(work).await.map_err(|_| Crowded)
+    }
+}
+
+fn hashed(password: &[u8], salt: &[u8]) -> String {
+    match Argon2::default().hash_password_with_salt(password, salt) {
+        Ok(hash) => hash.to_string(),
+        Err(error) => unreachable!("argon2 hashes any password of bounded length: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::entropy::SeededEntropy;
+
+    #[tokio::test]
+    async fn a_hash_names_its_parameters_and_knows_its_password_alone() {
+        let (passwords, entropy) = (Passwords::default(), SeededEntropy::new(1));
+        let password = NewPassword::generate(&entropy);
+        let hash = passwords.hash(&password, &entropy).await.unwrap();
+        assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
+        assert_ne!(passwords.hash(&password, &entropy).await.unwrap(), hash, "each has a salt of its own");
+        let right = Secret::new(password.expose());
+        assert!(passwords.is_right(&right, Some(&hash)).await.unwrap());
+        assert!(!passwords.is_right(&Secret::new("wrong"), Some(&hash)).await.unwrap());
+        assert!(!passwords.is_right(&Secret::new("nobody's password"), None).await.unwrap());
+    }
+}

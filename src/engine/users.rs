@@ -1,0 +1,153 @@
+//! People who sign in to the panel: making, listing, changing and removing them.
+
+use super::Engine;
+use super::listing::{self, Page, PageRequest};
+use super::passwords::Crowded;
+use crate::base::id::{AccountId, UserId};
+use crate::base::secret::Secret;
+use crate::base::time::Timestamp;
+use crate::base::totp;
+use crate::domain::address::Address;
+use crate::domain::session::SessionKey;
+use crate::domain::user::{NewPassword, Role, SecondFactor, User};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::NotThere;
+use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUser};
+use crate::store::read::Read as _;
+use crate::store::schema;
+
+/// What is to change of a user; absent members stay as they are.
+#[derive(Clone, Debug, Default)]
+pub struct UserChange {
+    /// What they may do.
+    pub role: Option<Role>,
+    /// Whether they are kept from signing in.
+    pub disabled: Option<bool>,
+    /// A new password.
+    pub password: Option<NewPassword>,
+    /// A new second factor (its secret and the step of the code that proved it), or none from now on.
+    pub totp: Option<Option<(Secret, u64)>>,
+    /// The only session that outlives a new password.
+    pub keep: Option<SessionKey>,
+}
+
+/// Why a user is not made or changed.
+#[derive(Debug)]
+pub enum UserRefusal {
+    /// There is no such account or user.
+    NotFound,
+    /// Somebody signs in with this address already.
+    EmailTaken,
+    /// Too many passwords are being hashed.
+    Crowded,
+}
+
+impl From<Crowded> for Stop<UserRefusal> {
+    fn from(_: Crowded) -> Self {
+        Self::Refused(UserRefusal::Crowded)
+    }
+}
+
+impl Engine {
+    /// Makes a user with a generated password, which is given out this once.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn create_user(
+        &self,
+        account: AccountId,
+        email: Address,
+        role: Role,
+    ) -> Result<(User, NewPassword), Stop<UserRefusal>> {
+        let password = NewPassword::generate(&*self.entropy);
+        let password_hash = self.passwords.hash(&password, &*self.entropy).await?;
+        let now = self.clock.now();
+        let user = User {
+            id: self.store.reserve_id(now),
+            email,
+            role,
+            password_hash,
+            totp: None,
+            created_at: now,
+            last_sign_in_at: None,
+            disabled: false,
+        };
+        match self.store.commit(CreateUser { account, user }).await {
+            Ok(user) => Ok((user, password)),
+            Err(Stop::Refused(CreateUserRefusal::NoSuchAccount)) => Err(Stop::Refused(UserRefusal::NotFound)),
+            Err(Stop::Refused(CreateUserRefusal::EmailTaken)) => Err(Stop::Refused(UserRefusal::EmailTaken)),
+            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+        }
+    }
+
+    /// A user of the account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn user(&self, account: AccountId, id: UserId) -> Result<Option<User>, StoreError> {
+        self.store.snapshot()?.row(&schema::user(account, id))
+    }
+
+    /// A page of the account's users.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn users(&self, account: AccountId, page: PageRequest) -> Result<Page<User>, StoreError> {
+        let Page { rows, next } = listing::rows(&self.store.snapshot()?, account.as_bytes(), page)?;
+        Ok(Page { rows: rows.into_iter().map(|(_, user)| user).collect(), next })
+    }
+
+    /// Changes a user. A new password, or being disabled, signs them out everywhere else.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn change_user(
+        &self,
+        account: AccountId,
+        user: UserId,
+        change: UserChange,
+    ) -> Result<User, Stop<UserRefusal>> {
+        let UserChange { role, disabled, password, totp, keep } = change;
+        let password_hash = match &password {
+            Some(password) => Some(self.passwords.hash(password, &*self.entropy).await?),
+            None => None,
+        };
+        let seal = |(secret, last_step): (Secret, u64)| {
+            let context = SecondFactor::context(user);
+            let secret = self.store.master_key().seal(&context, secret.expose(), &*self.entropy);
+            SecondFactor { secret, last_step }
+        };
+        let totp = totp.map(|factor| factor.map(seal));
+        let op = UpdateUser { account, user, role, disabled, password_hash, totp, keep };
+        self.store.commit(op).await.map_err(not_found)
+    }
+
+    /// Removes a user, and signs them out everywhere.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn delete_user(&self, account: AccountId, user: UserId) -> Result<(), Stop<UserRefusal>> {
+        self.store.commit(DeleteUser { account, user }).await.map_err(not_found)
+    }
+
+    /// The step of a code that the user's second factor gives at `real_now`; none where it is no such code. Codes
+    /// follow the real time, whatever the program's clock shows: so does the telephone that makes them.
+    pub(super) fn code_step(&self, user: &User, code: &str, real_now: Timestamp) -> Option<u64> {
+        let factor = user.totp.as_ref()?;
+        let opened = self.store.master_key().open(&SecondFactor::context(user.id), &factor.secret.0);
+        match opened {
+            Ok(secret) => totp::accepted_step(&secret, code, real_now, factor.last_step),
+            Err(error) => {
+                tracing::error!(%error, "a second factor can't be opened");
+                None
+            }
+        }
+    }
+}
+
+fn not_found(stop: Stop<NotThere>) -> Stop<UserRefusal> {
+    match stop {
+        Stop::Refused(NotThere) => Stop::Refused(UserRefusal::NotFound),
+        Stop::Failed(error) => Stop::Failed(error),
+    }
+}

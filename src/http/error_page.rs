@@ -1,0 +1,68 @@
+//! Errors as pages: who asked for a page is a person, and a person is not shown JSON.
+//!
+//! The service asks here which form an error takes; how a page looks, the panel says.
+
+use hyper::Method;
+use hyper::header::{ACCEPT, HeaderMap};
+use hyper::http::request::Parts;
+
+use super::answer::Answer;
+use super::error::ApiError;
+use super::route::Access;
+use super::service::Gate;
+
+/// Makes the page of an error, of the request's headers and its identifier.
+pub type ErrorPage<S> = fn(&S, &ApiError, &HeaderMap, &str) -> Answer;
+
+/// Paths under which every answer is for programs, known or not.
+const FOR_PROGRAMS: [&str; 6] = ["/v1", "/dev", "/healthz", "/readyz", "/unsubscribe", "/metrics"];
+
+/// Whether an error of this request is to be a page: the route is one, or nothing is there and a browser looks.
+pub(super) fn is_wanted<S: Gate>(known: Option<&Access<S>>, head: &Parts) -> bool {
+    match known {
+        Some(Access::Page(_)) => true,
+        Some(Access::Open(_) | Access::Loopback(_) | Access::Operator(_) | Access::Key(_) | Access::Scoped(..)) => {
+            false
+        }
+        None => is_look(head) && !is_for_programs(head.uri.path()) && takes_html(&head.headers),
+    }
+}
+
+fn is_look(head: &Parts) -> bool {
+    head.method == Method::GET || head.method == Method::HEAD
+}
+
+fn is_for_programs(path: &str) -> bool {
+    FOR_PROGRAMS.iter().any(|own| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/')))
+}
+
+/// Whether `text/html` is named: browsers do, programs that take anything do not.
+fn takes_html(headers: &HeaderMap) -> bool {
+    let given = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    given.flat_map(|value| value.split(',')).any(|kind| {
+        let essence = kind.split(';').next().unwrap_or_default().trim();
+        essence.eq_ignore_ascii_case("text/html")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paths_of_programs_are_known_by_their_whole_segments() {
+        for path in ["/v1", "/v1/nowhere", "/dev/mail", "/healthz", "/unsubscribe/x"] {
+            assert!(is_for_programs(path), "{path}");
+        }
+        for path in ["/", "/v10", "/messages", "/developers", "/healthzz"] {
+            assert!(!is_for_programs(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_page_is_for_whoever_names_html() {
+        let takes = |value: &'static str| takes_html(&HeaderMap::from_iter([(ACCEPT, value.parse().unwrap())]));
+        assert!(takes("text/html,application/xhtml+xml,*/*;q=0.8") && takes("application/json, TEXT/HTML;q=0.5"));
+        assert!(!takes("*/*") && !takes("application/json") && !takes_html(&HeaderMap::new()));
+    }
+}

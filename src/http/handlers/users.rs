@@ -1,0 +1,92 @@
+//! Users of the panel, for the operator alone (contract 8).
+
+use hyper::StatusCode;
+
+use super::id;
+use super::listing::Listing;
+use crate::base::id::{AccountId, UserId};
+use crate::domain::fields::Fields;
+use crate::domain::user::NewPassword;
+use crate::domain::violation::Violations;
+use crate::engine::listing::Page;
+use crate::engine::users::{UserChange, UserRefusal};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::service::{ACCOUNT_HEADER, Gate as _};
+use crate::http::state::Api;
+use crate::http::view::user::{NewUserView, UserView};
+use crate::store::error::Stop;
+
+/// The account that the operator speaks for.
+async fn account(api: &Api, call: &Call<()>) -> Result<AccountId, ApiError> {
+    let named = call.headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
+    Ok(api.operator(named).await?.account)
+}
+
+/// `POST /v1/users`: the password is made here and told this once.
+pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let account = account(api, &call).await?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let email = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
+    let role = fields.required_text("role").and_then(|text| fields.check("role", text.parse()));
+    fields.finish();
+    let (email, role) = violations.or(|| email.zip(role))?;
+    let (user, password) = api.engine.create_user(account, email, role).await.map_err(refused)?;
+    let answer = Answer::json(StatusCode::CREATED, &NewUserView::new(&user, password.expose()));
+    Ok(answer.with_location(&format!("/v1/users/{}", user.id)))
+}
+
+/// `GET /v1/users`.
+pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let account = account(api, &call).await?;
+    let listing = Listing::plain(&call, "users", account)?;
+    let Page { rows, next } = api.engine.users(account, listing.page)?;
+    listing.answer_of(rows.iter().map(UserView::new), next)
+}
+
+/// `PATCH /v1/users/{id}`: role, disabled; `"new_password": true` makes one and tells it this once, `"totp": false`
+/// takes a lost second factor away.
+pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let (account, id): (_, UserId) = (account(api, &call).await?, id(&call)?);
+    api.engine.user(account, id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let role = fields.text("role").and_then(|text| fields.check("role", text.parse()));
+    let disabled = fields.boolean("disabled");
+    let totp = fields.boolean("totp");
+    if totp == Some(true) {
+        fields.fault("totp", "can be taken away here, and is set up by its user in the panel");
+    }
+    let is_renewed = fields.boolean("new_password") == Some(true);
+    fields.finish();
+    violations.or(|| Some(()))?;
+    let password = is_renewed.then(|| NewPassword::generate(&*api.engine.entropy));
+    let totp = totp.map(|_| None);
+    let change = UserChange { role, disabled, password: password.clone(), totp, keep: None };
+    let user = api.engine.change_user(account, id, change).await.map_err(refused)?;
+    Ok(match password {
+        Some(password) => Answer::json(StatusCode::OK, &NewUserView::new(&user, password.expose())),
+        None => Answer::json(StatusCode::OK, &UserView::new(&user)),
+    })
+}
+
+/// `DELETE /v1/users/{id}`.
+pub(in crate::http) async fn delete(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let account = account(api, &call).await?;
+    api.engine.delete_user(account, id(&call)?).await.map_err(refused)?;
+    Ok(Answer::no_content())
+}
+
+fn refused(stop: Stop<UserRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(UserRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(UserRefusal::EmailTaken) => {
+            Violations::of("email", "signs in to this service already; use another address").into()
+        }
+        Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded,
+        Stop::Failed(error) => error.into(),
+    }
+}

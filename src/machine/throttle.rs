@@ -1,0 +1,98 @@
+//! How often somebody may fail to show who they are: so many failures in 15 minutes, for an account and for an address.
+//!
+//! ```text
+//!          15 min ago                       now
+//! forgotten |   x    x  x        x           |     try while fewer than the limit stand in between
+//! ```
+//!
+//! An attempt counts as failed from its beginning, so that many at once are no way around; a success takes it back.
+//! Kept in memory, in monotonic time; a restart starts empty.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long a failure is remembered.
+pub const WINDOW: Duration = Duration::from_secs(15 * 60);
+
+/// The failures of one name or address, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Throttle(VecDeque<Duration>);
+
+/// There were too many failures: 429.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many failures; wait {retry_after_secs} s")]
+pub struct Throttled {
+    /// Whole seconds until the next attempt, at least 1.
+    pub retry_after_secs: u64,
+}
+
+impl Throttle {
+    /// Begins an attempt at `now`.
+    ///
+    /// # Errors
+    /// [`Throttled`] where `limit` attempts have failed or are under way.
+    pub fn attempt(&mut self, limit: usize, now: Duration) -> Result<(), Throttled> {
+        self.forget(now);
+        match self.0.front() {
+            Some(oldest) if self.0.len() >= limit => {
+                let wait = (*oldest + WINDOW).saturating_sub(now);
+                Err(Throttled { retry_after_secs: wait.as_secs() + u64::from(wait.subsec_nanos() > 0) })
+            }
+            Some(_) | None => {
+                self.0.push_back(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes back the attempt that was begun at `begun`, for it succeeded.
+    pub fn succeeded(&mut self, begun: Duration) {
+        if let Some(place) = self.0.iter().position(|stamp| *stamp == begun) {
+            self.0.remove(place);
+        }
+    }
+
+    /// Whether nothing is remembered at `now`.
+    pub fn is_idle(&self, now: Duration) -> bool {
+        self.0.back().is_none_or(|last| now.saturating_sub(*last) >= WINDOW)
+    }
+
+    fn forget(&mut self, now: Duration) {
+        while self.0.front().is_some_and(|oldest| now.saturating_sub(*oldest) >= WINDOW) {
+            self.0.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn after_so_many_failures_one_waits_until_the_oldest_is_forgotten() {
+        let mut throttle = Throttle::default();
+        for second in 0..3 {
+            throttle.attempt(3, at(second)).unwrap();
+        }
+        let refused = throttle.attempt(3, at(10)).unwrap_err();
+        assert_eq!(refused.retry_after_secs, 890);
+        assert!(throttle.attempt(3, at(899)).is_err());
+        assert!(throttle.attempt(3, at(900)).is_ok());
+        assert!(!throttle.is_idle(at(1799)) && throttle.is_idle(at(1800)));
+    }
+
+    #[test]
+    fn a_success_counts_for_nothing() {
+        let mut throttle = Throttle::default();
+        for second in 0..100 {
+            throttle.attempt(1, at(second)).unwrap();
+            assert!(throttle.attempt(1, at(second)).is_err(), "one under way is one");
+            throttle.succeeded(at(second));
+        }
+        assert!(throttle.is_idle(at(100)));
+    }
+}

@@ -1,0 +1,103 @@
+//! The panel's two cookies: the session's token, and the theme that somebody chose.
+
+use hyper::header::{COOKIE, HeaderMap};
+
+use crate::domain::session::SessionToken;
+use crate::http::state::Api;
+
+/// How long a browser keeps the session's cookie: as long as a session may live (7 days).
+const SESSION_SECONDS: u32 = 7 * 24 * 3600;
+const THEME: &str = "postrider-theme";
+const THEME_SECONDS: u32 = 365 * 24 * 3600;
+
+/// Which colours the pages have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Theme {
+    /// Those of the system.
+    System,
+    /// Dark on light.
+    Light,
+    /// Light on dark.
+    Dark,
+}
+
+impl Theme {
+    /// All, in the order of the form.
+    pub(super) const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
+
+    /// The name in the cookie, in forms and in the style.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    /// The theme of this name; the system's where it is none.
+    pub(super) fn named(name: &str) -> Self {
+        Self::ALL.into_iter().find(|theme| theme.as_str() == name).unwrap_or(Self::System)
+    }
+
+    /// The theme that the browser brings.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        Self::named(value(headers, THEME).unwrap_or_default())
+    }
+
+    /// `Set-Cookie` that keeps it.
+    pub(super) fn cookie(self, api: &Api) -> String {
+        let secure = if is_secure(api) { "; Secure" } else { "" };
+        format!("{THEME}={}; Path=/; Max-Age={THEME_SECONDS}; HttpOnly; SameSite=Lax{secure}", self.as_str())
+    }
+}
+
+/// Whether the panel is reached by https.
+fn is_secure(api: &Api) -> bool {
+    api.engine.settings.public_url.get().is_some_and(|url| url.starts_with("https:"))
+}
+
+/// The prefix binds the cookie to this host and to https (RFC 6265bis 4.1.3.2); over plain HTTP browsers refuse it.
+fn session_name(api: &Api) -> &'static str {
+    if is_secure(api) { "__Host-postrider" } else { "postrider" }
+}
+
+/// The session's token that the browser brings.
+pub(super) fn session(api: &Api, headers: &HeaderMap) -> Option<SessionToken> {
+    SessionToken::parse(value(headers, session_name(api))?)
+}
+
+/// `Set-Cookie` that keeps a session.
+pub(super) fn with_session(api: &Api, token: &SessionToken) -> String {
+    set_session(api, token.expose(), SESSION_SECONDS)
+}
+
+/// `Set-Cookie` that ends it.
+pub(super) fn without_session(api: &Api) -> String {
+    set_session(api, "", 0)
+}
+
+fn set_session(api: &Api, value: &str, seconds: u32) -> String {
+    let secure = if is_secure(api) { "; Secure" } else { "" };
+    format!("{}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}", session_name(api))
+}
+
+/// The value of a cookie (RFC 6265 4.2.1); of a name that is given twice, the first.
+fn value<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(';')).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_found_by_its_whole_name() {
+        let headers = HeaderMap::from_iter([(COOKIE, "a=1; postrider-theme=dark;xpostrider=2".parse().unwrap())]);
+        assert_eq!(value(&headers, "postrider-theme"), Some("dark"));
+        assert_eq!(value(&headers, "postrider"), None);
+        assert_eq!(Theme::of(&headers), Theme::Dark);
+        assert_eq!(Theme::of(&HeaderMap::new()), Theme::System);
+        assert_eq!(Theme::named("\"><script>"), Theme::System);
+    }
+}

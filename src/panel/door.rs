@@ -1,0 +1,172 @@
+//! The door of the panel: where a form came from, who it is, and what they may do. Every page is behind it, so no page
+//! can forget to ask.
+
+use hyper::Method;
+use hyper::header::USER_AGENT;
+use url::form_urlencoded;
+
+use super::cookie;
+use super::fault::Fault;
+use super::html;
+use super::pages::error;
+use super::same_origin::is_same_origin;
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::account::Account;
+use crate::domain::session::{Client, Stage};
+use crate::domain::user::User;
+use crate::engine::ports::BoxFuture;
+use crate::engine::sign_in::Visitor;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+
+/// What a visitor needs to come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Need {
+    /// A session.
+    Look,
+    /// A session; what is changed is the visitor's own.
+    Own,
+    /// The same, and a password shown lately: what is changed is how the visitor signs in.
+    OwnSecret,
+    /// The role that changes things.
+    Change,
+    /// The same, and a password shown lately: secrets are told, or doors opened to others.
+    Secret,
+}
+
+/// A request by somebody who is signed in and may make it.
+pub(super) struct Visit<'v> {
+    /// Everything that pages call.
+    pub(super) api: &'v Api,
+    /// The request.
+    pub(super) call: Call<()>,
+    /// Whose session it is.
+    pub(super) visitor: Visitor,
+    /// Their account.
+    pub(super) account: Account,
+    /// The moment of the request.
+    pub(super) now: Timestamp,
+}
+
+impl Visit<'_> {
+    /// The account's identifier.
+    pub(super) const fn account_id(&self) -> AccountId {
+        self.visitor.session.account
+    }
+
+    /// Who looks.
+    pub(super) const fn user(&self) -> &User {
+        &self.visitor.user
+    }
+
+    /// The identifier in the path. One that is malformed is as unknown as any other.
+    pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, Fault> {
+        self.call.param("id").parse().map_err(|_| ApiError::NotFound.into())
+    }
+}
+
+/// What a page is: a function from a visit to an answer.
+pub(super) type PageHandler = for<'a> fn(Visit<'a>) -> BoxFuture<'a, Result<Answer, Fault>>;
+/// The same where nobody has to be signed in.
+pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Result<Answer, Fault>>;
+
+/// Lets a visitor in who has what the page needs.
+pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
+    let asked = Asked::of(&call);
+    let outcome = match admit(api, call, need) {
+        Ok(visit) => page(visit).await,
+        Err(fault) => Err(fault),
+    };
+    Ok(asked.answer(api, outcome))
+}
+
+/// Lets anyone in, but no form from elsewhere.
+pub(super) async fn welcome(api: &Api, call: Call<()>, page: OpenHandler) -> Result<Answer, ApiError> {
+    let asked = Asked::of(&call);
+    let outcome =
+        if is_unsafe(&call) && !is_same_origin(api, &call) { Err(Fault::ForeignForm) } else { page(api, call).await };
+    Ok(asked.answer(api, outcome))
+}
+
+fn is_unsafe(call: &Call<()>) -> bool {
+    call.method != Method::GET && call.method != Method::HEAD
+}
+
+fn admit<'a>(api: &'a Api, call: Call<()>, need: Need) -> Result<Visit<'a>, Fault> {
+    if is_unsafe(&call) && !is_same_origin(api, &call) {
+        return Err(Fault::ForeignForm);
+    }
+    // What was typed into a form is typed again, on the page that the form stands on.
+    let back = || if is_unsafe(&call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
+    let visitor = match cookie::session(api, &call.headers) {
+        Some(token) => api.engine.visitor(&token)?,
+        None => None,
+    };
+    let Some(visitor) = visitor.filter(|visitor| visitor.session.stage == Stage::SignedIn) else {
+        return Err(Fault::SignInFirst(back()));
+    };
+    let now = api.engine.clock.now();
+    let may_change = visitor.user.role.may_change();
+    match need {
+        Need::Change | Need::Secret if !may_change => return Err(Fault::OnlyLooks),
+        Need::Secret | Need::OwnSecret if !visitor.session.is_proved(now) => return Err(Fault::ProveFirst(back())),
+        Need::Look | Need::Own | Need::OwnSecret | Need::Change | Need::Secret => {}
+    }
+    let account = api.engine.account(visitor.session.account)?.ok_or(ApiError::Internal)?;
+    Ok(Visit { api, call, visitor, account, now })
+}
+
+/// The section that a path belongs to: its list.
+fn section_of(path: &str) -> String {
+    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
+    format!("/{first}")
+}
+
+/// Where a request comes from, for the throttle and the list of sessions.
+pub(super) fn client_of<'c>(call: &'c Call<()>, address: &'c str) -> Client<'c> {
+    Client { address, agent: call.header(&USER_AGENT).unwrap_or_default() }
+}
+
+/// The client's address as text.
+pub(super) fn address_of(call: &Call<()>) -> String {
+    call.client().address.map_or_else(String::new, |address| address.to_string())
+}
+
+/// What is kept of a request, for an answer that is not its page.
+struct Asked {
+    headers: hyper::HeaderMap,
+    request_id: std::sync::Arc<str>,
+    encrypted: bool,
+}
+
+impl Asked {
+    fn of(call: &Call<()>) -> Self {
+        Self {
+            headers: call.headers.clone(),
+            request_id: std::sync::Arc::clone(&call.request_id),
+            encrypted: call.is_encrypted(),
+        }
+    }
+
+    fn answer(&self, api: &Api, outcome: Result<Answer, Fault>) -> Answer {
+        let answer = outcome.unwrap_or_else(|fault| match fault {
+            Fault::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
+            Fault::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
+            Fault::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
+            Fault::ForeignForm | Fault::OnlyLooks => error::forbidden(api, &fault, &self.headers, &self.request_id),
+        });
+        html::guarded(answer, self.encrypted)
+    }
+}
+
+/// `path`, which leads on to `next` in the end.
+fn with_next(path: &str, next: &str) -> String {
+    if next == "/" {
+        return path.to_owned();
+    }
+    let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();
+    format!("{path}?next={next}")
+}

@@ -1,0 +1,82 @@
+//! Why a page is not shown, or a form not taken. Every kind becomes a page, or leads to one.
+
+use std::borrow::Cow;
+
+use hyper::StatusCode;
+
+use crate::http::error::ApiError;
+use crate::store::error::StoreError;
+
+/// A refusal or failure, as the visitor sees it.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// What the API refuses or fails with too.
+    Api(ApiError),
+    /// The form came from another site: 403.
+    ForeignForm,
+    /// The visitor's role only looks: 403.
+    OnlyLooks,
+    /// Nobody is signed in: to the login, and back to this address.
+    SignInFirst(String),
+    /// The password must be shown again, then on to this address.
+    ProveFirst(String),
+}
+
+impl From<ApiError> for Fault {
+    fn from(error: ApiError) -> Self {
+        Self::Api(error)
+    }
+}
+
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        Self::Api(error.into())
+    }
+}
+
+/// What an error's page says.
+pub(super) struct Words {
+    /// The status.
+    pub(super) status: StatusCode,
+    /// What happened, in a few words.
+    pub(super) title: &'static str,
+    /// What it means and what to do.
+    pub(super) sentence: Cow<'static, str>,
+}
+
+/// The words for an error that the API has too.
+pub(super) fn words(error: &ApiError) -> Words {
+    let (title, sentence): (_, Cow<'static, str>) = match error {
+        ApiError::NotFound => (
+            "Nothing here",
+            "This address leads nowhere, or what was here is gone. Check it, or go on from the overview.".into(),
+        ),
+        ApiError::MethodNotAllowed(_) => ("Not this way", "This address can't be asked like that.".into()),
+        ApiError::ContentGone => ("Content deleted", error.message().into_owned().into()),
+        ApiError::Internal => (
+            "Something broke",
+            "The fault is ours, and it is in the log. Try again; if it stays, quote the request below.".into(),
+        ),
+        ApiError::StorageFull | ApiError::StorageFailed | ApiError::Overloaded | ApiError::ShuttingDown => {
+            ("Not at this moment", error.message().into_owned().into())
+        }
+        ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
+        ApiError::Unauthenticated(_)
+        | ApiError::StreamForbidden(_)
+        | ApiError::ScopeForbidden(_)
+        | ApiError::RequestTimeout
+        | ApiError::HeadersTooLarge
+        | ApiError::IdempotencyMismatch
+        | ApiError::IdempotencyInProgress
+        | ApiError::PayloadTooLarge(_)
+        | ApiError::UnsupportedMediaType(_)
+        | ApiError::InvalidJson(_)
+        | ApiError::Invalid(_)
+        | ApiError::DomainUnknown(_)
+        | ApiError::DomainUnverified(_)
+        | ApiError::RecipientSuppressed(_)
+        | ApiError::RateLimited(_)
+        | ApiError::QuotaExceeded(..) => ("That did not work", error.message().into_owned().into()),
+    };
+    Words { status: error.status(), title, sentence }
+}

@@ -1,0 +1,96 @@
+//! What a form brings: names and values, decoded, of bounded size. What they mean is checked by the functions that
+//! check the API's bodies.
+
+use hyper::Method;
+use url::form_urlencoded;
+
+use super::fault::Fault;
+use crate::base::secret::Secret;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+
+/// Bytes of a form at most.
+const BYTES_MAX: usize = 64 * 1024;
+/// Fields of a form at most.
+const FIELDS_MAX: usize = 200;
+
+/// The fields of one form. No formatter shows them: passwords are among them.
+pub(super) struct Form(Vec<(String, String)>);
+
+impl Form {
+    /// The form in a request's body.
+    ///
+    /// # Errors
+    /// 413 where it is larger than any of our forms.
+    pub(super) fn of(call: &Call<()>) -> Result<Self, Fault> {
+        if call.body().len() > BYTES_MAX {
+            return Err(ApiError::PayloadTooLarge(BYTES_MAX).into());
+        }
+        Ok(Self::read(call.body()))
+    }
+
+    /// The form in a request's query: a search, a filter, a tab.
+    pub(super) fn of_query(call: &Call<()>) -> Self {
+        debug_assert!(call.method == Method::GET || call.method == Method::HEAD || call.method == Method::POST);
+        let query = call.path_and_query().split_once('?').map_or("", |(_, query)| query);
+        Self::read(query.as_bytes())
+    }
+
+    fn read(bytes: &[u8]) -> Self {
+        Self(form_urlencoded::parse(bytes).into_owned().take(FIELDS_MAX).collect())
+    }
+
+    /// The value of a field; empty where it is not there. Of a name that is given twice, the first.
+    pub(super) fn text(&self, name: &str) -> &str {
+        self.given(name).unwrap_or_default()
+    }
+
+    /// The value of a field that says something.
+    pub(super) fn given(&self, name: &str) -> Option<&str> {
+        self.field(name).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a field that the form has, empty or not.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim())
+    }
+
+    /// The value of a field as it was typed, white space too.
+    pub(super) fn secret(&self, name: &str) -> Secret {
+        let found = self.0.iter().find(|(known, _)| known == name);
+        Secret::new(found.map_or("", |(_, value)| value.as_str()))
+    }
+
+    /// Whether a box is ticked.
+    pub(super) fn is_ticked(&self, name: &str) -> bool {
+        self.given(name).is_some()
+    }
+}
+
+/// An address of our own to go on to; the overview where it is another's or none.
+pub(super) fn own_address(text: &str) -> &str {
+    let is_path = text.starts_with('/') && !text[1..].starts_with(['/', '\\']);
+    if is_path && text.bytes().all(|byte| byte.is_ascii_graphic()) { text } else { "/" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_decoded_and_bounded() {
+        let form = Form::read(b"a=+x%20&b=&c=1&c=2&p=+p+");
+        assert_eq!((form.text("a"), form.given("b"), form.text("z")), ("x", None, ""));
+        assert_eq!(form.secret("p").expose_text(), " p ");
+        assert!(form.is_ticked("c") && !form.is_ticked("b"));
+        assert_eq!(Form::read("a=1&".repeat(300).as_bytes()).0.len(), FIELDS_MAX);
+    }
+
+    #[test]
+    fn nobody_is_led_elsewhere() {
+        assert_eq!(own_address("/messages?q=a%20b#c"), "/messages?q=a%20b#c");
+        for foreign in ["//evil.example", "/\\evil.example", "https://evil.example", "", "/a\nb", "javascript:x"] {
+            assert_eq!(own_address(foreign), "/", "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Errors as pages: what happened, what to do, and the request to quote. In the frame for whoever is signed in.
+
+use askama::Template;
+use hyper::StatusCode;
+use hyper::header::{ALLOW, HeaderMap, RETRY_AFTER};
+
+use crate::domain::session::Stage;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::state::Api;
+use crate::panel::cookie::{self, Theme};
+use crate::panel::fault::{Fault, Words, words};
+use crate::panel::frame::Sheet;
+use crate::panel::html;
+
+#[derive(Template)]
+#[template(path = "error.html")]
+struct ErrorPage<'a> {
+    sheet: Sheet,
+    words: &'a Words,
+    status: u16,
+    request_id: &'a str,
+    is_signed_in: bool,
+}
+
+/// The page of an error that the API has too; the service asks for it where a person looks.
+pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) -> Answer {
+    let mut answer = written(api, &words(error), headers, request_id);
+    if let Some(seconds) = error.retry_after() {
+        answer = answer.with_header(RETRY_AFTER, &seconds.to_string());
+    }
+    if let ApiError::MethodNotAllowed(allow) = error {
+        answer = answer.with_header(ALLOW, allow);
+    }
+    html::guarded(answer, false)
+}
+
+/// The 403 of a form from elsewhere, or of a role that only looks.
+pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap, request_id: &str) -> Answer {
+    let (title, sentence) = match fault {
+        Fault::OnlyLooks => {
+            ("Only for owners", "Your role looks at everything and changes nothing. Ask an owner of the account.")
+        }
+        Fault::ForeignForm | Fault::Api(_) | Fault::SignInFirst(_) | Fault::ProveFirst(_) => (
+            "Not from here",
+            "This form was not sent by a page of this panel, so nothing was changed. Open the page and send it again.",
+        ),
+    };
+    let words = Words { status: StatusCode::FORBIDDEN, title, sentence: sentence.into() };
+    written(api, &words, headers, request_id)
+}
+
+fn written(api: &Api, words: &Words, headers: &HeaderMap, request_id: &str) -> Answer {
+    let visitor = cookie::session(api, headers).and_then(|token| api.engine.visitor(&token).ok().flatten());
+    let page = ErrorPage {
+        sheet: Sheet::new(words.title, Theme::of(headers)),
+        words,
+        status: words.status.as_u16(),
+        request_id,
+        is_signed_in: visitor.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn),
+    };
+    html::page(words.status, &page)
+        .unwrap_or_else(|_| Answer::bytes(words.status, "text/plain; charset=utf-8", words.sentence.to_string()))
+}

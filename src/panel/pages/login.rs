@@ -1,0 +1,171 @@
+//! The way in and the way out: address and password, then the second factor where there is one. Every failure has the
+//! same answer.
+
+use askama::Template;
+use hyper::StatusCode;
+use hyper::header::{RETRY_AFTER, SET_COOKIE};
+
+use crate::domain::session::Stage;
+use crate::engine::ports::Clock as _;
+use crate::engine::sign_in::{Begun, SignInRefusal, Visitor};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::net::clock::SystemClock;
+use crate::panel::cookie::{self, Theme};
+use crate::panel::door::{Visit, address_of, client_of};
+use crate::panel::fault::Fault;
+use crate::panel::form::{Form, own_address};
+use crate::panel::frame::Sheet;
+use crate::panel::html;
+use crate::store::error::Stop;
+use crate::store::op::session::Which;
+
+#[derive(Template)]
+#[template(path = "login.html")]
+struct LoginPage<'a> {
+    sheet: Sheet,
+    email: &'a str,
+    next: &'a str,
+    refused: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "code.html")]
+struct CodePage<'a> {
+    sheet: Sheet,
+    next: &'a str,
+    refused: Option<String>,
+}
+
+/// Why somebody is not let in, as they are told, and how.
+pub(in crate::panel) struct Refused {
+    status: StatusCode,
+    /// The sentence.
+    pub(in crate::panel) sentence: String,
+    /// Whole seconds to wait.
+    pub(in crate::panel) wait_seconds: Option<u64>,
+}
+
+impl Refused {
+    /// The refusal of an attempt; `wrong` is the one sentence for all that was wrong.
+    ///
+    /// # Errors
+    /// The store's failure.
+    pub(in crate::panel) fn of(stop: Stop<SignInRefusal>, wrong: &str) -> Result<Self, Fault> {
+        let (status, sentence, wait_seconds) = match stop {
+            Stop::Refused(SignInRefusal::Wrong) => (StatusCode::UNAUTHORIZED, wrong.to_owned(), None),
+            Stop::Refused(SignInRefusal::Throttled(throttled)) => {
+                let seconds = throttled.retry_after_secs;
+                let sentence =
+                    format!("Too many attempts have failed. Wait {} min and try again.", seconds.div_ceil(60));
+                (StatusCode::TOO_MANY_REQUESTS, sentence, Some(seconds))
+            }
+            Stop::Refused(SignInRefusal::Crowded) => return Err(ApiError::Overloaded.into()),
+            Stop::Failed(error) => return Err(error.into()),
+        };
+        Ok(Self { status, sentence, wait_seconds })
+    }
+
+    /// `page`, which tells the refusal, as an answer.
+    ///
+    /// # Errors
+    /// A page that can't be written.
+    pub(in crate::panel) fn answer(&self, page: &impl Template) -> Result<Answer, Fault> {
+        let answer = html::page(self.status, page)?;
+        Ok(match self.wait_seconds {
+            Some(seconds) => answer.with_header(RETRY_AFTER, &seconds.to_string()),
+            None => answer,
+        })
+    }
+}
+
+/// The session that the browser brings, at whichever stage.
+fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fault> {
+    match cookie::session(api, &call.headers) {
+        Some(token) => Ok(api.engine.visitor(&token)?),
+        None => Ok(None),
+    }
+}
+
+/// `GET /login`.
+pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&call);
+    let next = own_address(query.text("next"));
+    if visitor(api, &call)?.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn) {
+        return Ok(html::redirect(next));
+    }
+    let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
+    html::page(StatusCode::OK, &LoginPage { sheet, email: query.text("email"), next, refused: None })
+}
+
+/// `POST /login`.
+pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    let form = Form::of(&call)?;
+    let (email, next) = (form.text("email"), own_address(form.text("next")));
+    let address = address_of(&call);
+    match api.engine.sign_in(email, &form.secret("password"), client_of(&call, &address)).await {
+        Ok(begun) => {
+            // The session that the browser brought, whosever it was, ends with it: a token never outlives a login.
+            if let Some(old) = visitor(api, &call)? {
+                let (account, user) = (old.session.account, old.session.user);
+                api.engine.sign_out(account, user, Which::One(old.key)).await?;
+            }
+            Ok(entered(api, &begun, next))
+        }
+        Err(stop) => {
+            let refused = Refused::of(stop, "Address or password is wrong.")?;
+            let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
+            refused.answer(&LoginPage { sheet, email, next, refused: Some(refused.sentence.clone()) })
+        }
+    }
+}
+
+fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
+    let to = match begun.stage {
+        Stage::SignedIn => next.to_owned(),
+        Stage::CodeAwaited => {
+            let next: String = url::form_urlencoded::byte_serialize(next.as_bytes()).collect();
+            format!("/login/code?next={next}")
+        }
+    };
+    html::redirect(&to).with_header(SET_COOKIE, &cookie::with_session(api, &begun.token))
+}
+
+/// The session that awaits its second factor.
+fn awaiting(api: &Api, call: &Call<()>) -> Result<Visitor, Fault> {
+    let found = visitor(api, call)?.filter(|visitor| visitor.session.stage == Stage::CodeAwaited);
+    found.ok_or_else(|| Fault::SignInFirst("/".to_owned()))
+}
+
+/// `GET /login/code`.
+pub(in crate::panel) async fn ask_code(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    awaiting(api, &call)?;
+    let query = Form::of_query(&call);
+    let sheet = Sheet::new("Second factor", Theme::of(&call.headers));
+    html::page(StatusCode::OK, &CodePage { sheet, next: own_address(query.text("next")), refused: None })
+}
+
+/// `POST /login/code`.
+pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    let visitor = awaiting(api, &call)?;
+    let form = Form::of(&call)?;
+    let (next, address) = (own_address(form.text("next")), address_of(&call));
+    let real_now = SystemClock::new().now();
+    match api.engine.show_code(&visitor, form.text("code"), client_of(&call, &address), real_now).await {
+        Ok(begun) => Ok(entered(api, &begun, next)),
+        Err(stop) => {
+            let refused = Refused::of(stop, "That is not the present code. Each code is taken once.")?;
+            let sheet = Sheet::new("Second factor", Theme::of(&call.headers));
+            refused.answer(&CodePage { sheet, next, refused: Some(refused.sentence.clone()) })
+        }
+    }
+}
+
+/// `POST /logout`.
+pub(in crate::panel) async fn leave(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let which = Which::One(visit.visitor.key);
+    visit.api.engine.sign_out(visit.account_id(), visit.user().id, which).await?;
+    Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)))
+}

@@ -1,0 +1,51 @@
+//! What visitors change of their own: the password, and the sessions that they left open elsewhere.
+
+use hyper::header::{RETRY_AFTER, SET_COOKIE};
+
+use super::login::Refused;
+use super::settings::{change_own_user, with_password_fault};
+use crate::domain::session::SessionKey;
+use crate::domain::user::NewPassword;
+use crate::engine::users::UserChange;
+use crate::http::answer::Answer;
+use crate::panel::cookie;
+use crate::panel::door::{Visit, address_of, client_of};
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::html;
+use crate::store::op::session::Which;
+
+/// `POST /settings/password`: the present one is asked for, every time.
+pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let new = match NewPassword::chosen(form.secret("new_password").expose_text(), &visit.user().email) {
+        Ok(new) => new,
+        Err(weak) => return with_password_fault(&visit, format!("The new password {weak}.")),
+    };
+    let address = address_of(&visit.call);
+    let from = client_of(&visit.call, &address);
+    if let Err(stop) = visit.api.engine.prove(&visit.visitor, &form.secret("current_password"), from).await {
+        let refused = Refused::of(stop, "The present password is wrong.")?;
+        let answer = with_password_fault(&visit, refused.sentence.clone())?;
+        return Ok(match refused.wait_seconds {
+            Some(seconds) => answer.with_header(RETRY_AFTER, &seconds.to_string()),
+            None => answer,
+        });
+    }
+    let change = UserChange { password: Some(new), keep: Some(visit.visitor.key), ..UserChange::default() };
+    change_own_user(&visit, change).await?;
+    Ok(html::redirect("/settings?done=password"))
+}
+
+/// `POST /settings/sessions`: ends the named one, or all but this one.
+pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let mut key = SessionKey::default();
+    let named = form.given("session").filter(|text| hex::decode_to_slice(text, &mut key).is_ok());
+    let which = if named.is_some() { Which::One(key) } else { Which::AllBut(visit.visitor.key) };
+    visit.api.engine.sign_out(visit.account_id(), visit.user().id, which).await?;
+    if which == Which::One(visit.visitor.key) {
+        return Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)));
+    }
+    Ok(html::redirect("/settings?done=sessions"))
+}

@@ -1,0 +1,222 @@
+//! One message: what was sent, its timeline, and its content seen safely.
+
+use askama::Template;
+use hyper::StatusCode;
+use serde_json::Value;
+
+use crate::base::id::MessageId;
+use crate::engine::messages::MessageRecord;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::messages::record_json;
+use crate::mail::read::{AttachedFile, ListFields, Parts, parts_of};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html::{self, Remote};
+use crate::panel::moment::Moment;
+use crate::panel::parts::{Badge, octets};
+use crate::panel::timeline::{Step, steps, tls_words};
+use crate::store::error::Stop;
+use crate::store::op::cancel::CancelRefusal;
+
+/// Characters of the source that the page shows; the whole is a link away.
+const SOURCE_CHARACTERS: usize = 100_000;
+
+#[derive(Template)]
+#[template(path = "message.html")]
+struct MessagePage {
+    frame: Frame,
+    id: MessageId,
+    message_id_header: String,
+    badge: Badge,
+    subject: Option<String>,
+    facts: Vec<(&'static str, String)>,
+    metadata: Vec<(String, String)>,
+    injected_at: Moment,
+    next_attempt_at: Option<Moment>,
+    content_until: Moment,
+    is_content_gone: bool,
+    retention_days: u64,
+    may_cancel: bool,
+    steps: Vec<Step>,
+    tab: Tab,
+    api_url: String,
+}
+
+/// What is shown of the content.
+enum Tab {
+    /// The message as its reader sees it.
+    Preview {
+        has_html: bool,
+        has_remote_images: bool,
+        wants_images: bool,
+        text: Option<String>,
+        headers: Vec<(String, String)>,
+        files: Vec<String>,
+    },
+    /// The octets.
+    Source { text: String, is_cut: bool },
+    /// The record as the API gives it.
+    Json(String),
+    /// Nothing is left to see.
+    Gone,
+}
+
+impl Tab {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Preview { .. } | Self::Gone => "preview",
+            Self::Source { .. } => "source",
+            Self::Json(_) => "json",
+        }
+    }
+}
+
+fn find(visit: &Visit<'_>) -> Result<MessageRecord, Fault> {
+    let found = visit.api.engine.message(visit.account_id(), visit.id()?)?;
+    found.ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /messages/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let record = find(&visit)?;
+    let query = Form::of_query(&visit.call);
+    let tab = tab(&visit, &record, &query).await?;
+    let (zone, engine) = (visit.account.time_zone.zone(), &visit.api.engine);
+    let events = engine.timeline(visit.account_id(), record.id)?;
+    let MessageRecord { id, row, transfer } = &record;
+    let moment = |at| Moment::new(at, zone.clone());
+    let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
+    let done = (query.text("done") == "canceled").then_some("The message was withdrawn; it is not sent any more.");
+    let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
+    let page = MessagePage {
+        frame: Frame::new(&visit, title, "/messages")?.with_done(done),
+        id: *id,
+        message_id_header: row.message_id_header(*id),
+        badge: Badge::of_status(transfer.state.status()),
+        subject: row.subject.clone(),
+        facts: facts(&record),
+        metadata: row.metadata.clone().into_iter().collect(),
+        injected_at: moment(row.created_at),
+        next_attempt_at: transfer.due.filter(|due| *due < row.give_up_at).map(moment),
+        content_until: moment(row.content_expires_at),
+        is_content_gone: matches!(tab, Tab::Gone) || visit.now >= row.content_expires_at,
+        retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
+        may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_change(),
+        steps: steps(&record, &events, &zone),
+        tab,
+        api_url: format!("{public_url}/v1/messages/{id}"),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// What the card at the top tells.
+fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
+    let MessageRecord { row, transfer, .. } = record;
+    let from = match &row.from_name {
+        Some(name) => format!("{name} <{}>", row.from.as_given()),
+        None => row.from.as_given().to_owned(),
+    };
+    let last = &transfer.last;
+    let mut facts = vec![
+        ("From", from),
+        ("To", row.to.as_given().to_owned()),
+        ("Stream", row.stream.to_string()),
+        ("Size", octets(row.size_octets.into())),
+        ("Attempts", transfer.attempts.to_string()),
+    ];
+    let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    tell("Destination server", last.mx_host.clone());
+    tell("Relay", last.relay.clone());
+    tell("TLS", last.tls.as_ref().map(tls_words));
+    tell("Unsubscribe URL", row.unsubscribe_url.clone());
+    facts
+}
+
+async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
+    let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
+    Ok(visit.api.engine.content(record, move |signed| parts_of(&signed, list_fields)).await?)
+}
+
+async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, Fault> {
+    Ok(match query.text("tab") {
+        "source" => match visit.api.engine.content(record, |signed| signed).await? {
+            Some(signed) => {
+                let text = String::from_utf8_lossy(&signed);
+                let shown: String = text.chars().take(SOURCE_CHARACTERS).collect();
+                Tab::Source { is_cut: shown.len() < text.len(), text: shown }
+            }
+            None => Tab::Gone,
+        },
+        "json" => {
+            let json = record_json(visit.api, visit.account_id(), record).await?;
+            let value: Value = serde_json::from_slice(&json).unwrap_or_default();
+            Tab::Json(serde_json::to_string_pretty(&value).unwrap_or_default())
+        }
+        _ => match parts(visit, record).await? {
+            Some(parts) => Tab::Preview {
+                has_html: parts.html.is_some(),
+                has_remote_images: parts.html.as_deref().is_some_and(has_remote_images),
+                wants_images: query.text("images") == "remote",
+                text: parts.text,
+                headers: parts.headers.into_iter().collect(),
+                files: parts.attachments.iter().map(file).collect(),
+            },
+            None => Tab::Gone,
+        },
+    })
+}
+
+/// A file in words: its name, type and size.
+fn file(file: &AttachedFile) -> String {
+    let name = file.filename.as_deref().unwrap_or("no name");
+    format!("{name} ({}, {})", file.content_type, octets(file.size as u64))
+}
+
+/// Whether the HTML names something to be fetched from elsewhere. A guess, for a button: the policy does not guess.
+fn has_remote_images(html: &str) -> bool {
+    let html = html.to_ascii_lowercase();
+    ["src=\"http", "src='http", "src=http", "url(http", "url('http", "url(\"http"]
+        .iter()
+        .any(|sign| html.contains(sign))
+}
+
+/// `GET /messages/{id}/preview`: the HTML, for the sandboxed frame alone.
+pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let record = find(&visit)?;
+    let parts = parts(&visit, &record).await?.ok_or(ApiError::ContentGone)?;
+    let html = parts.html.ok_or(ApiError::NotFound)?;
+    let remote = match Form::of_query(&visit.call).text("images") {
+        "remote" => Remote::Images,
+        _ => Remote::Blocked,
+    };
+    Ok(html::preview(html, remote))
+}
+
+/// `GET /messages/{id}/source`: the signed message, as text that no browser takes for more.
+pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let record = find(&visit)?;
+    let signed = visit.api.engine.content(&record, |signed| signed).await?.ok_or(ApiError::ContentGone)?;
+    Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", signed))
+}
+
+/// `GET /messages/{id}/json`: the very bytes of the API.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let record = find(&visit)?;
+    Ok(Answer::json_bytes(StatusCode::OK, record_json(visit.api, visit.account_id(), &record).await?))
+}
+
+/// `POST /messages/{id}/cancel`.
+pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: MessageId = visit.id()?;
+    visit.api.engine.cancel(visit.account_id(), id).await.map_err(|stop| match stop {
+        Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
+            "The message has ended or is being sent at this moment; it can't be withdrawn any more.".to_owned(),
+        ),
+        Stop::Failed(error) => error.into(),
+    })?;
+    Ok(html::redirect(&format!("/messages/{id}?done=canceled")))
+}

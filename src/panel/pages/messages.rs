@@ -1,0 +1,152 @@
+//! The list of messages: found by address, subject, Message-ID or operators, newest first.
+
+use askama::Template;
+use hyper::StatusCode;
+use jiff::tz::TimeZone;
+use url::form_urlencoded;
+
+use crate::base::id::MessageId;
+use crate::domain::stream::Stream;
+use crate::domain::violation::Violations;
+use crate::engine::listing::{Page, PageRequest};
+use crate::engine::messages::MessageRecord;
+use crate::http::answer::Answer;
+use crate::http::handlers::messages::filter_of;
+use crate::machine::transfer::Status;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::Badge;
+use crate::panel::search::{Search, Term};
+
+/// Rows of a page.
+const ROWS: usize = 50;
+/// Characters of an answer that a line shows.
+const ANSWER_CHARACTERS: usize = 60;
+
+#[derive(Template)]
+#[template(path = "messages.html")]
+struct MessagesPage {
+    frame: Frame,
+    search: Search,
+    faults: Vec<String>,
+    statuses: [Status; 8],
+    streams: [Stream; 2],
+    lines: Vec<MessageLine>,
+    newer: Option<String>,
+    older: Option<String>,
+    is_filtered: bool,
+    without: Vec<(String, String)>,
+}
+
+/// A message in a list.
+pub(in crate::panel) struct MessageLine {
+    pub(in crate::panel) path: String,
+    pub(in crate::panel) at: Moment,
+    pub(in crate::panel) badge: Badge,
+    pub(in crate::panel) to: String,
+    pub(in crate::panel) subject: Option<String>,
+    pub(in crate::panel) stream: Stream,
+    pub(in crate::panel) answer: String,
+}
+
+impl MessageLine {
+    /// The line of a message.
+    pub(in crate::panel) fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
+        let MessageRecord { id, row, transfer } = record;
+        let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
+        Self {
+            path: format!("/messages/{id}"),
+            at: Moment::new(row.created_at, zone.clone()),
+            badge: Badge::of_status(transfer.state.status()),
+            to: row.to.as_given().to_owned(),
+            subject: row.subject.clone(),
+            stream: row.stream,
+            answer: shortened(answer),
+        }
+    }
+}
+
+fn shortened(answer: &str) -> String {
+    let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(ANSWER_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// `GET /messages`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
+    let query = Form::of_query(&visit.call);
+    let search = Search::read(query.text("q"), query.text("status"), query.text("stream"), &zone);
+    if let [Term::Id(id)] = search.terms.as_slice()
+        && engine.message(account, *id)?.is_some()
+    {
+        return Ok(html::redirect(&format!("/messages/{id}")));
+    }
+    let mut violations = Violations::new();
+    let filter = filter_of(|name| search.value(name), &mut violations);
+    let mut faults = search.faults.clone();
+    faults.extend(violations.by_field().iter().map(|(name, said)| format!("{name}: {}", said.join("; "))));
+    let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
+    let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
+    let found = match newer {
+        // What can't be understood, or names a message that is none of ours, finds nothing.
+        _ if !faults.is_empty() || search.is_foreign() => Page { rows: Vec::new(), next: None },
+        Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
+        None => {
+            let page = PageRequest { before: older.map(|id| id.0), limit: ROWS };
+            engine.messages(account, filter, page).await?
+        }
+    };
+    let (newer, older) = links(&search, &found, newer.is_some(), older);
+    let page = MessagesPage {
+        frame: Frame::new(&visit, "Messages", "/messages")?.with_search(search.text.as_str()),
+        faults,
+        statuses: Status::ALL,
+        streams: Stream::ALL,
+        lines: found.rows.iter().map(|record| MessageLine::new(record, &zone)).collect(),
+        newer,
+        older,
+        is_filtered: !search.is_empty(),
+        without: search.without_each().map(|(word, rest)| (word, address(&rest, None))).collect(),
+        search,
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// Where the pages before and after this one are.
+fn links(
+    search: &Search,
+    found: &Page<MessageRecord>,
+    goes_newer: bool,
+    older: Option<MessageId>,
+) -> (Option<String>, Option<String>) {
+    let (first, last) = (found.rows.first().map(|row| row.id), found.rows.last().map(|row| row.id));
+    let to = |name: &'static str, id: MessageId| address(&search.params(), Some((name, id)));
+    if goes_newer {
+        let newer = first.filter(|_| found.next.is_some()).map(|id| to("newer", id));
+        return (newer, Some(last.map_or_else(|| address(&search.params(), None), |id| to("older", id))));
+    }
+    let newer = older.map(|from| to("newer", first.unwrap_or(from)));
+    (newer, found.next.map(|before| to("older", MessageId(before))))
+}
+
+/// The address of the list with these parameters.
+fn address(params: &[(&'static str, String)], place: Option<(&'static str, MessageId)>) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for (name, value) in params.iter().filter(|(_, value)| !value.is_empty()) {
+        query.append_pair(name, value);
+    }
+    if let Some((name, id)) = place {
+        query.append_pair(name, &id.to_string());
+    }
+    match query.finish() {
+        query if query.is_empty() => "/messages".to_owned(),
+        query => format!("/messages?{query}"),
+    }
+}

@@ -1,0 +1,108 @@
+//! Setting up the second factor: a secret as a square and as text, and a code that proves that the telephone has it.
+
+use std::fmt::Write as _;
+
+use askama::Template;
+use hyper::StatusCode;
+use qrcode::{Color, QrCode};
+use url::form_urlencoded;
+
+use super::settings::change_own_user;
+use crate::base::entropy;
+use crate::base::secret::Secret;
+use crate::base::totp::{self, SECRET_OCTETS};
+use crate::engine::ports::Clock as _;
+use crate::engine::users::UserChange;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::net::clock::SystemClock;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+
+/// Light modules around the square (ISO 18004 5.3.8).
+const QUIET: usize = 4;
+
+#[derive(Template)]
+#[template(path = "second_factor.html")]
+struct SecondFactorPage {
+    frame: Frame,
+    uri: String,
+    text: String,
+    hidden: String,
+    square: String,
+    side: usize,
+    refused: Option<&'static str>,
+}
+
+/// `GET /settings/totp`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let octets = entropy::bytes::<SECRET_OCTETS>(&*visit.api.engine.entropy);
+    written(&visit, StatusCode::OK, &octets, None)
+}
+
+fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    octets: &[u8; SECRET_OCTETS],
+    refused: Option<&'static str>,
+) -> Result<Answer, Fault> {
+    let text = totp::base32(octets);
+    let uri = uri(visit, &text);
+    let code = QrCode::new(&uri).map_err(|error| {
+        tracing::error!(%error, "a square can't be made");
+        ApiError::Internal
+    })?;
+    let page = SecondFactorPage {
+        frame: Frame::new(visit, "Second factor", "/settings")?,
+        square: path_of(&code),
+        side: code.width() + 2 * QUIET,
+        uri,
+        text,
+        hidden: hex::encode(octets),
+        refused,
+    };
+    html::page(status, &page)
+}
+
+/// The address that authenticator apps read.
+fn uri(visit: &Visit<'_>, secret: &str) -> String {
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>().replace('+', "%20");
+    let (host, email) = (encoded(&visit.api.engine.settings.hostname), encoded(visit.user().email.as_given()));
+    format!("otpauth://totp/{host}:{email}?secret={secret}&issuer={host}")
+}
+
+/// The dark modules as the path of an SVG.
+fn path_of(code: &QrCode) -> String {
+    let (width, mut path) = (code.width(), String::new());
+    for (place, color) in code.to_colors().into_iter().enumerate() {
+        if color == Color::Dark {
+            let _written = write!(path, "M{} {}h1v1h-1z", place % width + QUIET, place / width + QUIET);
+        }
+    }
+    path
+}
+
+/// `POST /settings/totp`.
+pub(in crate::panel) async fn set_up(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let mut octets = [0; SECRET_OCTETS];
+    if hex::decode_to_slice(form.text("secret"), &mut octets).is_err() {
+        return Ok(html::redirect("/settings/totp"));
+    }
+    let secret = Secret::new(octets);
+    let Some(step) = totp::accepted_step(&secret, form.text("code"), SystemClock::new().now(), 0) else {
+        let refused = Some("That is not the code that this secret gives now. Check the telephone's clock.");
+        return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &octets, refused);
+    };
+    change_own_user(&visit, UserChange { totp: Some(Some((secret, step))), ..UserChange::default() }).await?;
+    Ok(html::redirect("/settings?done=totp"))
+}
+
+/// `POST /settings/totp/remove`.
+pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+    change_own_user(&visit, UserChange { totp: Some(None), ..UserChange::default() }).await?;
+    Ok(html::redirect("/settings?done=totp-removed"))
+}

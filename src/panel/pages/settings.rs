@@ -1,0 +1,202 @@
+//! The account's settings, and the visitor's own: password, second factor, sessions.
+
+use askama::Template;
+use hyper::StatusCode;
+use serde_json::{Map, Value};
+
+use crate::domain::account::Account;
+use crate::engine::users::UserChange;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::settings::change_of;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::FormFaults;
+use crate::store::error::Stop;
+use crate::store::op::NotThere;
+
+/// Zones that are offered; any other of the database may be typed.
+const ZONES: [&str; 32] = [
+    "UTC",
+    "Europe/London",
+    "Europe/Lisbon",
+    "Europe/Paris",
+    "Europe/Berlin",
+    "Europe/Vienna",
+    "Europe/Zurich",
+    "Europe/Madrid",
+    "Europe/Rome",
+    "Europe/Warsaw",
+    "Europe/Stockholm",
+    "Europe/Helsinki",
+    "Europe/Athens",
+    "Europe/Kyiv",
+    "Europe/Istanbul",
+    "Africa/Cairo",
+    "Africa/Lagos",
+    "Africa/Johannesburg",
+    "America/New_York",
+    "America/Chicago",
+    "America/Denver",
+    "America/Los_Angeles",
+    "America/Sao_Paulo",
+    "America/Mexico_City",
+    "Asia/Dubai",
+    "Asia/Kolkata",
+    "Asia/Singapore",
+    "Asia/Shanghai",
+    "Asia/Tokyo",
+    "Australia/Sydney",
+    "Pacific/Auckland",
+    "America/Toronto",
+];
+
+#[derive(Template)]
+#[template(path = "settings.html")]
+struct SettingsPage {
+    frame: Frame,
+    account_id: String,
+    values: Values,
+    faults: FormFaults,
+    password_fault: Option<String>,
+    local_now: Moment,
+    zones: &'static [&'static str],
+    has_totp: bool,
+    sessions: Vec<SessionLine>,
+}
+
+/// What the form's fields hold: what is set, or what was typed and refused.
+struct Values {
+    name: String,
+    time_zone: String,
+    content_retention_days: String,
+    hosted_unsubscribe: bool,
+}
+
+/// A session in the list.
+struct SessionLine {
+    key: String,
+    began: Moment,
+    seen: Moment,
+    address: String,
+    agent: String,
+    is_this: bool,
+}
+
+impl Values {
+    fn of(account: &Account) -> Self {
+        Self {
+            name: account.name.as_str().to_owned(),
+            time_zone: account.time_zone.as_str().to_owned(),
+            content_retention_days: account.content_retention_days.to_string(),
+            hosted_unsubscribe: account.hosted_unsubscribe,
+        }
+    }
+
+    fn typed(form: &Form) -> Self {
+        Self {
+            name: form.text("name").to_owned(),
+            time_zone: form.text("time_zone").to_owned(),
+            content_retention_days: form.text("content_retention_days").to_owned(),
+            hosted_unsubscribe: form.is_ticked("hosted_unsubscribe"),
+        }
+    }
+
+    /// The body that would ask the API for the same. Fields that a form does not have stay as they are.
+    fn as_body(form: &Form) -> Map<String, Value> {
+        let mut body = Map::new();
+        for name in ["name", "time_zone"] {
+            body.extend(form.field(name).map(|text| (name.to_owned(), Value::from(text))));
+        }
+        if let Some(text) = form.field("content_retention_days") {
+            let days = text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
+            body.insert("content_retention_days".to_owned(), days);
+        }
+        // A box that is not ticked sends nothing, so the form says that it has one.
+        if form.is_ticked("has_hosted_unsubscribe") {
+            body.insert("hosted_unsubscribe".to_owned(), Value::from(form.is_ticked("hosted_unsubscribe")));
+        }
+        body
+    }
+}
+
+/// `GET /settings`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let done = match Form::of_query(&visit.call).text("done") {
+        "saved" => Some("The settings are saved."),
+        "password" => Some("Your password is changed, and every other session is signed out."),
+        "sessions" => Some("Signed out."),
+        "totp" => Some("The second factor is set up. It is asked for from the next sign-in on."),
+        "totp-removed" => Some("The second factor is removed."),
+        _ => None,
+    };
+    written(&visit, StatusCode::OK, Values::of(&visit.account), FormFaults::none(), None, done)
+}
+
+/// The page, with what was typed where it was refused.
+fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    values: Values,
+    faults: FormFaults,
+    password_fault: Option<String>,
+    done: Option<&'static str>,
+) -> Result<Answer, Fault> {
+    let zone = visit.account.time_zone.zone();
+    let moment = |at| Moment::new(at, zone.clone());
+    let sessions = visit.api.engine.sessions(visit.account_id(), visit.user().id)?;
+    let sessions = sessions.into_iter().map(|(key, session)| SessionLine {
+        key: hex::encode(key),
+        began: moment(session.created_at),
+        seen: moment(session.seen_at),
+        address: session.address,
+        agent: session.agent,
+        is_this: key == visit.visitor.key,
+    });
+    let page = SettingsPage {
+        frame: Frame::new(visit, "Settings", "/settings")?.with_done(done),
+        account_id: visit.account_id().to_string(),
+        values,
+        faults,
+        password_fault,
+        local_now: moment(visit.now),
+        zones: &ZONES,
+        has_totp: visit.user().totp.is_some(),
+        sessions: sessions.collect(),
+    };
+    html::page(status, &page)
+}
+
+/// The page that says why a password was not changed.
+pub(in crate::panel) fn with_password_fault(visit: &Visit<'_>, sentence: String) -> Result<Answer, Fault> {
+    let values = Values::of(&visit.account);
+    written(visit, StatusCode::UNPROCESSABLE_ENTITY, values, FormFaults::none(), Some(sentence), None)
+}
+
+/// `POST /settings`: checked as the API checks the same change.
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let change = match change_of(Values::as_body(&form)) {
+        Ok(change) => change,
+        Err(ApiError::Invalid(violations)) => {
+            let (values, faults) = (Values::typed(&form), violations.into());
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, values, faults, None, None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    visit.api.engine.change_account(visit.account_id(), change).await.map_err(|stop| match stop {
+        Stop::Refused(NotThere) => ApiError::NotFound,
+        Stop::Failed(error) => error.into(),
+    })?;
+    Ok(html::redirect("/settings?done=saved"))
+}
+
+/// Changes the visitor's own user.
+pub(in crate::panel) async fn change_own_user(visit: &Visit<'_>, change: UserChange) -> Result<(), Fault> {
+    let changed = visit.api.engine.change_user(visit.account_id(), visit.user().id, change).await;
+    changed.map(drop).map_err(super::users::refused)
+}

@@ -1,0 +1,174 @@
+//! Small parts that many pages show. Each writes its own markup and escapes what it did not make itself, so templates
+//! can put it anywhere.
+
+use std::fmt;
+
+use askama::filters::HtmlSafe;
+
+use crate::domain::event::EventType;
+use crate::domain::violation::Violations;
+use crate::machine::transfer::Status;
+
+/// A sign, drawn in the colour of its text. It says nothing that stands beside it in words too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Icon(pub(super) &'static str);
+
+impl Icon {
+    const fn path(self) -> &'static str {
+        match self.0.as_bytes() {
+            b"gauge" => "M3 13a9 9 0 1 1 18 0M12 13l4-4M5 19h14",
+            b"mail" => "M3 6h18v12H3zM3 7l9 7 9-7",
+            b"sliders" => "M4 7h9M17 7h3M4 17h3M11 17h9M13 5v4M7 15v4",
+            b"people" => "M9 11a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM3 20c0-8 12-8 12 0M16 5a3 3 0 0 1 0 6M18 14l3 6",
+            b"globe" => "M12 3a9 9 0 1 0 0 18 9 9 0 0 0 0-18zM3 12h18M12 3c3 3 3 15 0 18M12 3c-3 3-3 15 0 18",
+            b"hook" => "M12 4a3 3 0 1 1 2 5l3 6M6 12a4 4 0 1 0 4 5h7M10 9l-4 7",
+            b"key" => "M8 15a4 4 0 1 1 3.5-6H21v3h-2v3h-3v-3h-4.500A4 4 0 0 1 8 15z",
+            b"list" => "M8 6h12M8 12h12M8 18h12M4 6h.01M4 12h.01M4 18h.01",
+            b"shield" => "M12 3l8 3v6c0 5-3.500 8-8 9-4.500-1-8-4-8-9V6z",
+            b"queue" => "M4 6h16M4 12h10M4 18h6M18 12v7M15 16l3 3 3-3",
+            b"search" => "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
+            b"check" => "M5 12.500l4.500 4.500L19 7.500",
+            b"cross" => "M6 6l12 12M18 6L6 18",
+            b"clock" => "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM12 8v4.500l3 2",
+            b"again" => "M19 8a8 8 0 1 0 1 6M19 3v5h-5",
+            b"flag" => "M6 21V4M6 5h11l-2 4 2 4H6",
+            b"stop" => "M12 4a8 8 0 1 0 0 16 8 8 0 0 0 0-16zM6.500 6.500l11 11",
+            b"leave" => "M10 5H5v14h5M14 8l4 4-4 4M18 12H9",
+            b"warn" => "M12 4l9 16H3zM12 10v4M12 17h.01",
+            b"lock" => "M6 11h12v9H6zM8.500 11V8a3.500 3.500 0 0 1 7 0v3",
+            _ => "M12 12h.01",
+        }
+    }
+}
+
+impl fmt::Display for Icon {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "<svg class=\"icon\" viewBox=\"0 0 24 24\" width=\"18\" height=\"18\" aria-hidden=\"true\" \
+             focusable=\"false\"><path d=\"{}\"/></svg>",
+            self.path()
+        )
+    }
+}
+
+impl HtmlSafe for Icon {}
+
+/// A status or an event's type: sign, word and colour, never the colour alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Badge {
+    word: &'static str,
+    tone: &'static str,
+    icon: Icon,
+}
+
+impl Badge {
+    /// A badge of this word, tone (`good`, `wait`, `bad`, `calm`) and sign.
+    pub(super) const fn new(word: &'static str, tone: &'static str, icon: &'static str) -> Self {
+        Self { word, tone, icon: Icon(icon) }
+    }
+
+    /// The badge of a message's status.
+    pub(super) const fn of_status(status: Status) -> Self {
+        let word = status.as_str();
+        match status {
+            Status::Queued => Self::new(word, "calm", "clock"),
+            Status::Deferred => Self::new(word, "wait", "again"),
+            Status::Delivered => Self::new(word, "good", "check"),
+            Status::Bounced => Self::new(word, "bad", "cross"),
+            Status::Failed => Self::new(word, "bad", "stop"),
+            Status::Complained => Self::new(word, "bad", "flag"),
+            Status::Suppressed => Self::new(word, "wait", "shield"),
+            Status::Canceled => Self::new(word, "calm", "stop"),
+        }
+    }
+
+    /// The badge of an event.
+    pub(super) const fn of_event(kind: EventType) -> Self {
+        let word = kind.as_str();
+        match kind {
+            EventType::Queued => Self::new(word, "calm", "clock"),
+            EventType::Deferred => Self::new(word, "wait", "again"),
+            EventType::Delivered => Self::new(word, "good", "check"),
+            EventType::Bounced => Self::new(word, "bad", "cross"),
+            EventType::Failed => Self::new(word, "bad", "stop"),
+            EventType::Complained => Self::new(word, "bad", "flag"),
+            EventType::Suppressed => Self::new(word, "wait", "shield"),
+            EventType::Unsubscribed => Self::new(word, "wait", "leave"),
+            EventType::Canceled => Self::new(word, "calm", "stop"),
+        }
+    }
+}
+
+impl fmt::Display for Badge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<span class=\"badge {}\">{}{}</span>", self.tone, self.icon, self.word)
+    }
+}
+
+impl HtmlSafe for Badge {}
+
+/// What is wrong with a form.
+#[derive(Debug, Clone, Default)]
+pub(super) struct FormFaults(Violations);
+
+impl FormFaults {
+    /// Nothing.
+    pub(super) fn none() -> Self {
+        Self::default()
+    }
+
+    /// The faults of one field, in one sentence; empty where it has none.
+    pub(super) fn of(&self, field: &str) -> String {
+        self.0.by_field().get(field).map(|sentences| sentences.join("; ")).unwrap_or_default()
+    }
+}
+
+impl From<Violations> for FormFaults {
+    fn from(violations: Violations) -> Self {
+        Self(violations)
+    }
+}
+
+/// Octets as people read them.
+pub(super) fn octets(count: u64) -> String {
+    match count {
+        0..1_024 => format!("{count} B"),
+        1_024..1_048_576 => format!("{}.{} KiB", count / 1_024, count % 1_024 * 10 / 1_024),
+        _ => format!("{}.{} MiB", count / 1_048_576, count % 1_048_576 * 10 / 1_048_576),
+    }
+}
+
+/// A number with a thin space at its thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_badge_tells_in_words_what_it_tells_in_colour() {
+        for status in Status::ALL {
+            assert!(Badge::of_status(status).to_string().contains(status.as_str()), "{status}");
+        }
+        for kind in EventType::ALL {
+            assert!(Badge::of_event(kind).to_string().contains(kind.as_str()), "{kind}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!([0, 1_536, 5 << 20].map(octets), ["0 B", "1.5 KiB", "5.0 MiB"]);
+    }
+}

@@ -1,0 +1,238 @@
+//! What somebody types into the search box: words of the subject, operators, or something pasted whose kind shows what
+//! it is. The result has the names of the API's filters, and is checked by the same function.
+
+use jiff::tz::TimeZone;
+
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+use crate::http::handlers::messages::named_id;
+
+/// Characters of a search that are read.
+const CHARACTERS_MAX: usize = 500;
+/// The operators, each with the filter of the API that it sets.
+const OPERATORS: [(&str, &str); 8] = [
+    ("to", "to"),
+    ("from", "from"),
+    ("subject", "subject"),
+    ("msgid", "message_id_header"),
+    ("status", "status"),
+    ("stream", "stream"),
+    ("after", "after"),
+    ("before", "before"),
+];
+
+/// One part of a search.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Term {
+    /// A message's own identifier.
+    Id(MessageId),
+    /// A filter of the API, its value, and the text that it was typed as.
+    Filter(&'static str, String, String),
+    /// A word of the subject.
+    Word(String),
+}
+
+/// A search as it was understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Search {
+    /// What was typed.
+    pub(super) text: String,
+    /// The status that was chosen beside it.
+    pub(super) status: String,
+    /// The stream that was chosen beside it.
+    pub(super) stream: String,
+    /// Its parts.
+    pub(super) terms: Vec<Term>,
+    /// What was not understood.
+    pub(super) faults: Vec<String>,
+    values: Vec<(&'static str, String)>,
+}
+
+impl Search {
+    /// Reads what was typed and chosen; days without a time are those of `zone`.
+    pub(super) fn read(text: &str, status: &str, stream: &str, zone: &TimeZone) -> Self {
+        let text: String = text.chars().take(CHARACTERS_MAX).collect();
+        let mut search = Self {
+            text: text.trim().to_owned(),
+            status: status.to_owned(),
+            stream: stream.to_owned(),
+            terms: Vec::new(),
+            faults: Vec::new(),
+            values: Vec::new(),
+        };
+        for part in parts(&text) {
+            search.take(&part, zone);
+        }
+        search.gather();
+        search
+    }
+
+    fn take(&mut self, part: &str, zone: &TimeZone) {
+        let operator = part.split_once(':').and_then(|(name, value)| {
+            let known = OPERATORS.iter().find(|(operator, _)| name.eq_ignore_ascii_case(operator))?;
+            Some((known.1, value))
+        });
+        let filter = |name, value: String| Term::Filter(name, value, part.to_owned());
+        let term = match operator {
+            Some((_, "")) => return self.faults.push(format!("{part} wants a value right behind the colon")),
+            Some((name @ ("after" | "before"), value)) => filter(name, moment(value, zone)),
+            Some((name, value)) => filter(name, value.to_owned()),
+            None => match part.strip_prefix("id:").unwrap_or(part).parse() {
+                Ok(id) => Term::Id(id),
+                Err(_) if part.starts_with('<') && part.ends_with('>') && part.contains('@') => {
+                    filter("message_id_header", part.to_owned())
+                }
+                // Our own Message-ID without its brackets, as some tools copy it.
+                Err(_) if named_id(part).is_some() => filter("message_id_header", part.to_owned()),
+                Err(_) if part.contains('@') => filter("to", part.to_owned()),
+                Err(_) => Term::Word(part.to_lowercase()),
+            },
+        };
+        self.terms.push(term);
+    }
+
+    /// The terms as the values of filters; a chosen status or stream stands beside what was typed.
+    fn gather(&mut self) {
+        let mut words = Vec::new();
+        for term in &self.terms {
+            match term {
+                Term::Id(id) => self.values.push(("message_id_header", format!("<{id}@any>"))),
+                Term::Word(word) => words.push(word.clone()),
+                Term::Filter("subject", value, _) => words.push(value.to_lowercase()),
+                Term::Filter(name, value, typed) => {
+                    if self.values.iter().any(|(known, _)| known == name) {
+                        self.faults.push(format!("{typed} asks for a second value of the same kind"));
+                    }
+                    self.values.push((name, value.clone()));
+                }
+            }
+        }
+        if !words.is_empty() {
+            self.values.push(("subject", words.join(" ")));
+        }
+        for (name, value) in [("status", &self.status), ("stream", &self.stream)] {
+            if !value.is_empty() && self.value(name).is_none() {
+                self.values.push((name, value.clone()));
+            }
+        }
+    }
+
+    /// The value of a filter of the API.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether nothing is asked for, so that everything is shown.
+    pub(super) fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.faults.is_empty()
+    }
+
+    /// Whether a Message-ID is asked for that no message of ours has.
+    pub(super) fn is_foreign(&self) -> bool {
+        self.value("message_id_header").is_some_and(|header| named_id(header).is_none())
+    }
+
+    /// What an address of this search carries.
+    pub(super) fn params(&self) -> Vec<(&'static str, String)> {
+        vec![("q", self.text.clone()), ("status", self.status.clone()), ("stream", self.stream.clone())]
+    }
+
+    /// The search without one of its parts, for each: the part, and the parameters without it.
+    pub(super) fn without_each(&self) -> impl Iterator<Item = (String, Vec<(&'static str, String)>)> {
+        let parts: Vec<String> = parts(&self.text).collect();
+        let chosen = [("status", &self.status), ("stream", &self.stream)];
+        let typed = (0..parts.len()).map(move |place| {
+            let rest = parts.iter().enumerate().filter(|(other, _)| *other != place).map(|(_, part)| quoted(part));
+            let rest = rest.collect::<Vec<_>>().join(" ");
+            let params = vec![("q", rest), ("status", self.status.clone()), ("stream", self.stream.clone())];
+            (parts[place].clone(), params)
+        });
+        let chosen = chosen.into_iter().filter(|(_, value)| !value.is_empty()).map(|(name, value)| {
+            let params = self.params().into_iter().filter(|(other, _)| *other != name).collect();
+            (format!("{name}: {value}"), params)
+        });
+        typed.chain(chosen)
+    }
+}
+
+/// The parts of a search: divided by white space, held together by double quotes.
+fn parts(text: &str) -> impl Iterator<Item = String> {
+    let mut parts = vec![String::new()];
+    let mut is_quoted = false;
+    for character in text.chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            other if other.is_whitespace() && !is_quoted => parts.push(String::new()),
+            other => parts.last_mut().unwrap_or_else(|| unreachable!("it begins with one")).push(other),
+        }
+    }
+    parts.into_iter().filter(|part| !part.trim().is_empty())
+}
+
+fn quoted(part: &str) -> String {
+    if !part.contains(char::is_whitespace) {
+        return part.to_owned();
+    }
+    match part.split_once(':') {
+        Some((operator, value)) if !operator.contains(' ') => format!("{operator}:\"{value}\""),
+        Some(_) | None => format!("\"{part}\""),
+    }
+}
+
+/// A day, such as `2026-11-20`, as its first moment in the zone; anything else as it is, for the API's own check.
+fn moment(text: &str, zone: &TimeZone) -> String {
+    let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == 10);
+    let start = day.and_then(|day| day.to_zoned(zone.clone()).ok());
+    let millis = start.and_then(|start| u64::try_from(start.timestamp().as_millisecond()).ok());
+    millis.map_or_else(|| text.to_owned(), |millis| Timestamp::from_millis(millis).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Search {
+        Search::read(text, "", "", &TimeZone::get("Europe/Vienna").unwrap())
+    }
+
+    #[test]
+    fn operators_set_filters_and_words_are_of_the_subject() {
+        let search = read("to:ann@example.com status:bounced Your \"big order\" after:2026-11-20");
+        assert_eq!(search.value("to"), Some("ann@example.com"));
+        assert_eq!(search.value("status"), Some("bounced"));
+        assert_eq!(search.value("subject"), Some("your big order"));
+        assert_eq!(search.value("after"), Some("2026-11-19T23:00:00.000+00:00"));
+        assert!(search.faults.is_empty() && !search.is_empty() && read("  ").is_empty());
+    }
+
+    #[test]
+    fn what_is_pasted_shows_its_kind() {
+        let id = MessageId::default();
+        assert_eq!(read(&id.to_string()).terms, [Term::Id(id)]);
+        assert_eq!(
+            read(&format!(" <{id}@example.com> ")).value("message_id_header").unwrap(),
+            format!("<{id}@example.com>")
+        );
+        assert!(read(&format!("{id}@example.com")).value("message_id_header").is_some());
+        assert!(read("<abc@gmail.com>").is_foreign());
+        assert_eq!(read("ann@example.com").value("to"), Some("ann@example.com"));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_told() {
+        assert_eq!(read("to:").faults, ["to: wants a value right behind the colon"]);
+        assert_eq!(read("to:a@b.c to:d@e.f").faults, ["to:d@e.f asks for a second value of the same kind"]);
+        // No operator: a word like any other.
+        assert_eq!(read("re: order").value("subject"), Some("re: order"));
+    }
+
+    #[test]
+    fn each_part_can_be_left_out() {
+        let search = Search::read("big \"my order\" to:a@b.c", "queued", "", &TimeZone::UTC);
+        let without: Vec<_> = search.without_each().map(|(part, params)| (part, params[0].1.clone())).collect();
+        assert_eq!(without[0], ("big".to_owned(), "\"my order\" to:a@b.c".to_owned()));
+        assert_eq!(without[1], ("my order".to_owned(), "big to:a@b.c".to_owned()));
+        assert_eq!(without.len(), 4);
+        assert_eq!(without[3].0, "status: queued");
+    }
+}

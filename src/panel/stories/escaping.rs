@@ -1,0 +1,119 @@
+//! What others write is shown and never done: subjects, names, addresses, answers and searches full of markup.
+
+use super::*;
+use crate::domain::event::{Bounce, BounceKind, BounceSource};
+
+/// Each would do something if a page took it for its own.
+const PAYLOADS: [&str; 20] = [
+    "<script>alert(1)</script>",
+    "\"><script>alert(1)</script>",
+    "'><img src=x onerror=alert(1)>",
+    "<img src=x onerror=alert(1)>",
+    "<svg onload=alert(1)>",
+    "</title><script>alert(1)</script>",
+    "</textarea><script>alert(1)</script>",
+    "</pre><script>alert(1)</script>",
+    "<iframe srcdoc=\"<script>alert(1)</script>\">",
+    "<a href=\"javascript:alert(1)\">x</a>",
+    "\" autofocus onfocus=alert(1) x=\"",
+    "' onmouseover='alert(1)",
+    "{{ frame.email }}",
+    "{% include \"login.html\" %}",
+    "<!--<script>alert(1)//-->",
+    "<math><mtext></p><script>alert(1)</script>",
+    "&lt;script&gt;alert(1)&lt;/script&gt;",
+    "<body onload=alert(1)>",
+    "<base href=//evil.test>",
+    "<meta http-equiv=refresh content=0;url=//evil.test>",
+];
+
+/// How a page shows a text.
+fn escaped(text: &str) -> String {
+    let mut out = String::new();
+    for character in text.chars() {
+        match character {
+            '<' => out.push_str("&#60;"),
+            '>' => out.push_str("&#62;"),
+            '&' => out.push_str("&#38;"),
+            '"' => out.push_str("&#34;"),
+            '\'' => out.push_str("&#39;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Whether a page holds the payload as it is, where that would do something: without markup it is shown as it is.
+fn does(page: &Reply, payload: &str) -> bool {
+    escaped(payload) != payload && page.shows(payload)
+}
+
+#[tokio::test]
+async fn markup_in_a_message_is_shown_as_text_everywhere() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for payload in PAYLOADS {
+        let message = world
+            .send(serde_json::json!({
+                "subject": payload, "from_name": payload, "text": payload, "metadata": { "note": payload },
+                "headers": { "X-Story": payload }
+            }))
+            .await;
+        let bounce = Bounce {
+            kind: BounceKind::Block,
+            category: payload.to_owned(),
+            status: Some(payload.to_owned()),
+            source: BounceSource::Smtp,
+            rule: payload.to_owned(),
+            advice: payload.to_owned(),
+            suppressed: false,
+        };
+        let text = || Some(payload.to_owned());
+        let facts = AttemptFacts {
+            attempt: Some(1),
+            smtp_code: Some(550),
+            smtp_response: text(),
+            mx_host: text(),
+            mx_ip: text(),
+            relay: text(),
+            ..AttemptFacts::default()
+        };
+        world.settle(message, TransferEnd::Bounced(bounce), facts).await;
+        let own = format!("/messages/{message}");
+        for path in ["/", "/messages", &own, &format!("{own}?tab=source"), &format!("{own}?tab=json")] {
+            let page = browser.get(path).await;
+            assert_eq!(page.status, 200);
+            assert!(!does(&page, payload), "{payload} at {path}");
+            // In source and JSON it is written in their own ways first.
+            assert!(page.shows(&escaped(payload)) || path.contains("tab="), "{payload} at {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn markup_in_what_is_typed_is_shown_as_text() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for payload in PAYLOADS {
+        let encoded: String = form_urlencoded::byte_serialize(payload.as_bytes()).collect();
+        for path in [
+            format!("/messages?q={encoded}"),
+            format!("/messages?status={encoded}&stream={encoded}"),
+            format!("/login/confirm?next={encoded}"),
+            format!("/messages/{encoded}"),
+        ] {
+            let page = browser.get(&path).await;
+            assert!(!does(&page, payload), "{payload} at {path}");
+        }
+        let page = world.browser().get(&format!("/login?email={encoded}&next={encoded}")).await;
+        assert!(!does(&page, payload) && page.shows(&escaped(payload)), "{payload}");
+        let reply = browser.post("/settings", &[("name", ""), ("time_zone", payload)]).await;
+        assert_eq!(reply.status, 422);
+        assert!(!does(&reply, payload) && reply.shows(&escaped(payload)), "{payload}");
+        let reply = browser.post("/users", &[("email", payload), ("role", payload)]).await;
+        assert!(reply.status == 422 && !does(&reply, payload), "{payload}");
+        let reply = browser.post("/settings", &[("name", payload)]).await;
+        assert_eq!(reply.status, 303);
+        assert!(!does(&browser.get("/settings").await, payload), "{payload}");
+    }
+}

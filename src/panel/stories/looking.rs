@@ -1,0 +1,221 @@
+//! What the pages show, and the addresses that are pages.
+
+use super::*;
+use crate::domain::event::{Authenticated, Bounce, BounceKind, BounceSource, TlsFacts, TlsPolicy};
+
+fn facts(code: u16, response: &str) -> AttemptFacts {
+    AttemptFacts {
+        attempt: Some(1),
+        smtp_code: Some(code),
+        smtp_enhanced_code: Some(if code == 250 { "2.0.0" } else { "5.1.1" }.to_owned()),
+        smtp_response: Some(response.to_owned()),
+        mx_host: Some("mx1.example.com".to_owned()),
+        mx_ip: Some("192.0.2.25".to_owned()),
+        relay: Some("direct".to_owned()),
+        tls: Some(TlsFacts {
+            version: "TLSv1.3".to_owned(),
+            cipher: "TLS_AES_256_GCM_SHA384".to_owned(),
+            authenticated: Authenticated::Pkix,
+            policy: TlsPolicy::MtaSts,
+        }),
+        duration_ms: Some(184),
+    }
+}
+
+fn bounce() -> TransferEnd {
+    TransferEnd::Bounced(Bounce {
+        kind: BounceKind::Hard,
+        category: "invalid_recipient".to_owned(),
+        status: Some("5.1.1".to_owned()),
+        source: BounceSource::Smtp,
+        rule: "user-unknown".to_owned(),
+        advice: "Remove the address.".to_owned(),
+        suppressed: true,
+    })
+}
+
+#[tokio::test]
+async fn a_message_tells_its_whole_story() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    browser.post("/settings", &[("time_zone", "Europe/Vienna")]).await;
+    let message = world.send(serde_json::json!({})).await;
+    world.advance(Duration::from_millis(1_840));
+    world.settle(message, bounce(), facts(550, "550-5.1.1 <bob@example.com>\r\n550 5.1.1 unknown here")).await;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    for told in [
+        "Your order",
+        "2023-11-14 <span>23:13:20 CET</span>",
+        "mx1.example.com [192.0.2.25]",
+        "direct",
+        "550 5.1.1",
+        "550-5.1.1 &#60;bob@example.com&#62;\r\n550 5.1.1 unknown here",
+        "TLSv1.3 TLS_AES_256_GCM_SHA384 (server proved by its certificate, as its MTA-STS policy asks)",
+        "+1.8 s",
+        "Remove the address.",
+        "refused the message for good",
+        &format!("&#60;{message}@example.test&#62;"),
+    ] {
+        assert!(page.shows(told), "{told} in {}", page.body);
+    }
+    assert_eq!(browser.get(&format!("/messages/{}", MessageId::default())).await.status, 404);
+    assert_eq!(browser.get("/messages/nonsense").await.status, 404);
+}
+
+#[tokio::test]
+async fn the_record_is_the_very_bytes_of_the_api_and_the_source_is_text() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
+    let json = browser.get(&format!("/messages/{message}/json")).await;
+    assert_eq!(json.header("content-type"), "application/json");
+    assert!(json.body.starts_with(&format!("{{\"id\":\"{message}\"")));
+    let source = browser.get(&format!("/messages/{message}/source")).await;
+    assert_eq!(source.header("content-type"), "text/plain; charset=utf-8");
+    assert!(source.shows("DKIM-Signature:"));
+    let preview = browser.get(&format!("/messages/{message}/preview")).await;
+    let policy = preview.header("content-security-policy");
+    assert!(policy.starts_with("sandbox; default-src 'none'") && policy.contains("img-src data:;"), "{policy}");
+    let images = browser.get(&format!("/messages/{message}/preview?images=remote")).await;
+    assert!(images.header("content-security-policy").contains("img-src data: https: http:;"));
+    let page = browser.get(&format!("/messages/{message}")).await;
+    assert!(page.shows("sandbox=\"\"") && page.shows("Load them for this view"));
+}
+
+#[tokio::test]
+async fn content_that_is_gone_says_since_when_and_the_timeline_stays() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    browser.post("/settings", &[("content_retention_days", "7")]).await;
+    let message = world.send(serde_json::json!({})).await;
+    world.settle(message, TransferEnd::Delivered, facts(250, "250 2.0.0 Ok")).await;
+    world.advance(7 * DAY);
+    let mut browser = world.owner().await;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    assert!(page.shows("Body deleted") && page.shows("under the rule of 7 days") && page.shows("250 2.0.0 Ok"));
+    assert_eq!(browser.get(&format!("/messages/{message}/source")).await.status, 410);
+}
+
+#[tokio::test]
+async fn a_waiting_message_is_withdrawn_once() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = world.send(serde_json::json!({})).await;
+    let path = format!("/messages/{message}/cancel");
+    assert_eq!(browser.post(&path, &[]).await.location(), format!("/messages/{message}?done=canceled"));
+    assert_eq!(browser.post(&path, &[]).await.status, 409);
+    assert!(browser.get(&format!("/messages/{message}?done=canceled")).await.shows("withdrawn"));
+}
+
+#[tokio::test]
+async fn messages_are_found_by_what_is_typed_pasted_or_chosen() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let mut ids = Vec::new();
+    for (to, subject) in [("ann@a.test", "Red order"), ("bob@b.test", "Blue order"), ("cy@c.test", "Invoice")] {
+        ids.push(world.send(serde_json::json!({ "to": to, "subject": subject })).await);
+        world.advance(Duration::from_secs(1));
+    }
+    world.settle(ids[0], TransferEnd::Delivered, facts(250, "250 2.0.0 Ok")).await;
+    let header = format!("%3C{}@example.test%3E", ids[1]);
+    for (query, found) in [
+        ("", &[true, true, true]),
+        ("?q=order", &[true, true, false]),
+        ("?q=blue+order", &[false, true, false]),
+        ("?q=ann@a.test", &[true, false, false]),
+        ("?q=to:cy@c.test", &[false, false, true]),
+        ("?q=status:delivered", &[true, false, false]),
+        ("?status=delivered&q=order", &[true, false, false]),
+        (&format!("?q={header}"), &[false, true, false]),
+        ("?q=%3Cforeign@gmail.com%3E", &[false, false, false]),
+        ("?q=status:nonsense", &[false, false, false]),
+        ("?q=before:2023-11-14", &[false, false, false]),
+        ("?q=after:2023-11-14", &[true, true, true]),
+    ] {
+        let page = browser.get(&format!("/messages{query}")).await;
+        assert_eq!(page.status, 200, "{query}");
+        let shown: Vec<_> = ids.iter().map(|id| page.shows(&format!("href=\"/messages/{id}\""))).collect();
+        assert_eq!(shown, found, "{query}");
+    }
+    let page = browser.get("/messages?q=red+zebra").await;
+    assert!(page.shows("href=\"/messages?q=red\">without zebra"));
+    let direct = browser.get(&format!("/messages?q={}", ids[2])).await;
+    assert_eq!((direct.status, direct.location()), (303, format!("/messages/{}", ids[2]).as_str()));
+}
+
+#[tokio::test]
+async fn pages_of_messages_lead_back_and_forth_without_a_gap() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for number in 0..120 {
+        world.send(serde_json::json!({ "subject": format!("n{number}") })).await;
+    }
+    let shown = |page: &Reply| -> Vec<String> {
+        page.body.split("<a href=\"/messages/msg_").skip(1).map(|rest| rest[..26].to_owned()).collect()
+    };
+    let link = |page: &Reply, rel: &str| -> Option<String> {
+        let rest = page.body.split(&format!("<a rel=\"{rel}\" class=\"button\" href=\"")).nth(1)?;
+        Some(rest.split('"').next()?.replace("&#38;", "&"))
+    };
+    let first = browser.get("/messages").await;
+    assert_eq!((shown(&first).len(), link(&first, "prev")), (50, None));
+    let second = browser.get(&link(&first, "next").unwrap()).await;
+    let third = browser.get(&link(&second, "next").unwrap()).await;
+    assert_eq!((shown(&second).len(), shown(&third).len(), link(&third, "next")), (50, 20, None));
+    let back = browser.get(&link(&third, "prev").unwrap()).await;
+    assert_eq!(shown(&back), shown(&second));
+    let newest = browser.get(&link(&back, "prev").unwrap()).await;
+    assert_eq!((shown(&newest), link(&newest, "prev")), (shown(&first), None));
+}
+
+#[tokio::test]
+async fn the_overview_counts_today_and_shows_how_to_begin() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let empty = browser.get("/").await;
+    assert!(empty.shows("Waiting for your first message") && empty.shows("http://panel.test/v1/messages"));
+    assert!(empty.shows("hello@example.test"));
+    let message = world.send(serde_json::json!({})).await;
+    world.settle(message, TransferEnd::Delivered, facts(250, "250 2.0.0 Ok")).await;
+    let page = browser.get("/").await;
+    assert!(page.shows("<a href=\"/messages?status=delivered\"><strong>1</strong>") && !page.shows("Waiting for your"));
+    world.advance(2 * Duration::from_secs(3600));
+    assert!(browser.get("/").await.shows("<a href=\"/messages?status=delivered\"><strong>0</strong>"));
+}
+
+#[tokio::test]
+async fn pages_have_their_headers_and_programs_their_json() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for path in ["/", "/login", "/nowhere", "/messages/nonsense"] {
+        let page = browser.get(path).await;
+        let policy = page.header("content-security-policy");
+        if page.status != 303 {
+            assert!(policy.contains("default-src 'none'; script-src 'self'; style-src 'self'"), "{path}: {policy}");
+            assert!(!page.shows(" style=") && !page.shows("<style") && !page.shows(" onclick="), "{path}");
+        }
+        assert_eq!((page.header("cache-control"), page.header("x-content-type-options")), ("no-store", "nosniff"));
+        assert_eq!(page.header("cross-origin-opener-policy"), "same-origin");
+    }
+    let page = browser.get("/login?next=/users").await;
+    assert_eq!(page.location(), "/users", "who is signed in goes on");
+    let style =
+        browser.get("/").await.body.split("href=\"/assets/").nth(1).unwrap().split('"').next().unwrap().to_owned();
+    let asset = browser.get(&format!("/assets/{style}")).await;
+    assert_eq!((asset.status, asset.header("cache-control")), (200, "public, max-age=31536000, immutable"));
+    assert_eq!(browser.get("/assets/panel-0.css").await.status, 404);
+
+    for (path, status) in [("/v1/nowhere", 401), ("/dev/nowhere", 401), ("/healthz", 200)] {
+        let reply = browser.get(path).await;
+        assert_eq!((reply.status, reply.shows("<html")), (status, false), "{path}");
+    }
+    let program = browser.ask("GET", "/nowhere", "Accept: application/json\r\n", "").await;
+    // The header is given twice here, and html is named once: a page all the same.
+    assert_eq!(program.status, 404);
+    let reply = browser.ask("DELETE", "/messages", "", "").await;
+    assert_eq!((reply.status, reply.header("allow")), (405, "GET, HEAD"));
+    assert!(reply.shows("Not this way"));
+    let reply =
+        browser.ask("POST", "/settings", "Content-Type: application/json\r\nSec-Fetch-Site: none\r\n", "{}").await;
+    assert_eq!((reply.status, reply.shows("<html")), (415, true));
+}

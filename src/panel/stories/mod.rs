@@ -1,0 +1,254 @@
+//! Stories over the real table, pages, engine and store, on a real loopback connection: a browser of few words, which
+//! keeps its cookies and says where its forms come from.
+
+mod escaping;
+mod looking;
+mod settings;
+mod signing_in;
+mod users;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use url::form_urlencoded;
+
+use crate::base::entropy::SeededEntropy;
+use crate::base::id::{AccountId, MessageId};
+use crate::base::time::Timestamp;
+use crate::domain::account::QuotaLimits;
+use crate::domain::event::AttemptFacts;
+use crate::domain::hostname::DomainName;
+use crate::domain::stream::Stream;
+use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::user::Role;
+use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::settings::Settings;
+use crate::engine::{Caller, Engine};
+use crate::http::router::Router;
+use crate::http::service::{HttpService, ServiceLimits};
+use crate::http::state::Api;
+use crate::http::{api, dev};
+use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::smtp::tlsa::TlsaRecord;
+use crate::store::Store;
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::open::Surroundings;
+
+/// 2023-11-14T22:13:20Z.
+const START_MS: u64 = 1_700_000_000_000;
+const DAY: Duration = Duration::from_secs(24 * 3600);
+const EMAIL: &str = "ann@example.test";
+
+#[derive(Clone)]
+struct SetClock(Arc<AtomicU64>);
+
+impl Clock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Relaxed))
+    }
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.0.load(Relaxed))
+    }
+}
+
+/// Nothing is known under any name.
+struct NoNames;
+
+impl Resolve for NoNames {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+}
+
+/// A service with one account, its owner, and a verified domain.
+struct World {
+    engine: Arc<Engine>,
+    clock: SetClock,
+    account: AccountId,
+    password: String,
+    address: SocketAddr,
+    _server: HttpServer<HttpService<Api>>,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::at("http://panel.test").await
+    }
+
+    /// The same, reached under this address.
+    async fn at(public_url: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
+        let entropy = Arc::new(SeededEntropy::new(7));
+        let wall = clock.clone();
+        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
+        let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::of_a_story() };
+        let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);
+        let engine = Arc::new(engine);
+        let state = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
+        let rows = api::routes().into_iter().chain(dev::routes()).chain(super::routes());
+        let router = Router::new(rows).unwrap();
+        let service = HttpService::new(state, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
+        let service = service.with_error_page(super::error_page);
+        let mut server = HttpServer::new(Arc::new(service), HttpLimits::default());
+        let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
+        let account = engine.create_account("Acme".parse().unwrap(), None, engine.settings.quota).await.unwrap().id;
+        engine.create_verified_domain(account, "example.test".parse().unwrap(), Stream::Transactional).await.unwrap();
+        let made = engine.create_user(account, EMAIL.parse().unwrap(), Role::Owner).await.unwrap();
+        let password = made.1.expose().to_owned();
+        Self { engine, clock, account, password, address, _server: server, _directory: directory }
+    }
+
+    fn advance(&self, by: Duration) {
+        self.clock.0.fetch_add(u64::try_from(by.as_millis()).unwrap(), Relaxed);
+    }
+
+    fn browser(&self) -> Browser {
+        Browser { address: self.address, cookies: BTreeMap::new(), origin: Origin::Own }
+    }
+
+    /// A browser whose owner is signed in.
+    async fn owner(&self) -> Browser {
+        let mut browser = self.browser();
+        let reply = browser.sign_in(EMAIL, &self.password).await;
+        assert_eq!((reply.status, reply.location()), (303, "/"), "{}", reply.body);
+        browser
+    }
+
+    /// A browser of somebody who may only look.
+    async fn viewer(&self) -> Browser {
+        let made = self.engine.create_user(self.account, "val@example.test".parse().unwrap(), Role::Viewer).await;
+        let mut browser = self.browser();
+        assert_eq!(browser.sign_in("val@example.test", made.unwrap().1.expose()).await.status, 303);
+        browser
+    }
+
+    /// Sends a message of these members over the usual ones.
+    async fn send(&self, members: serde_json::Value) -> MessageId {
+        let mut body = serde_json::json!({
+            "from": "shop@example.test", "to": "bob@example.com", "subject": "Your order", "text": "Thank you."
+        });
+        for (name, value) in members.as_object().unwrap() {
+            body[name] = value.clone();
+        }
+        let limits = SubmissionLimits { queue_lifetime: 2 * DAY };
+        let object = body.as_object().unwrap().clone();
+        let submission = Submission::lift(object, self.clock.now(), limits).unwrap();
+        let caller = Caller { account: self.account, key: None };
+        let accepted = self.engine.submit(&caller, submission, None).await.unwrap();
+        let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
+        answer["id"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Records how the attempt of a message ended.
+    async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
+        let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
+        let op = SettleTransfer { account: self.account, message, due, end, facts, chance: [0; 4], others: vec![] };
+        self.engine.store.commit(op).await.unwrap();
+    }
+}
+
+/// Where a browser says that its forms come from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// A page of the panel, by `Sec-Fetch-Site`.
+    Own,
+    /// These header lines instead.
+    Lines(&'static str),
+}
+
+/// A browser of few words.
+struct Browser {
+    address: SocketAddr,
+    cookies: BTreeMap<String, String>,
+    origin: Origin,
+}
+
+/// What came back.
+#[derive(Debug)]
+struct Reply {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: String,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> &str {
+        self.headers.iter().find(|(known, _)| known == name).map_or("", |(_, value)| value)
+    }
+
+    fn location(&self) -> &str {
+        self.header("location")
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.body.contains(text)
+    }
+}
+
+impl Browser {
+    async fn get(&mut self, path: &str) -> Reply {
+        self.ask("GET", path, "", "").await
+    }
+
+    async fn post(&mut self, path: &str, form: &[(&str, &str)]) -> Reply {
+        let body: String = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
+        let origin = match self.origin {
+            Origin::Own => "Sec-Fetch-Site: same-origin\r\n",
+            Origin::Lines(lines) => lines,
+        };
+        let headers = format!("Content-Type: application/x-www-form-urlencoded\r\n{origin}");
+        self.ask("POST", path, &headers, &body).await
+    }
+
+    async fn sign_in(&mut self, email: &str, password: &str) -> Reply {
+        self.post("/login", &[("email", email), ("password", password)]).await
+    }
+
+    async fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Reply {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: panel.test\r\nAccept: text/html,*/*;q=0.8\r\nUser-Agent: Story/1\r\n\
+             Cookie: {}\r\nContent-Length: {}\r\nConnection: close\r\n{headers}\r\n{body}",
+            cookies.join("; "),
+            body.len()
+        );
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes).await.unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let mut lines = head.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let headers = lines.filter_map(|line| line.split_once(": "));
+        let headers: Vec<_> = headers.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        for (_, cookie) in headers.iter().filter(|(name, _)| name == "set-cookie") {
+            let (name, value) = cookie.split(';').next().unwrap().split_once('=').unwrap();
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+        Reply { status, headers, body: body.to_owned() }
+    }
+}

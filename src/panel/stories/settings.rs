@@ -1,0 +1,73 @@
+//! What is changed in the settings: the account's, and one's own password.
+
+use super::*;
+
+#[tokio::test]
+async fn settings_are_changed_one_or_all_and_shown_again() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let reply = browser.post("/settings", &[("content_retention_days", "7")]).await;
+    assert_eq!((reply.status, reply.location()), (303, "/settings?done=saved"));
+    let all = [("name", "Bäckerei"), ("time_zone", "Europe/Vienna"), ("content_retention_days", "90")];
+    let with_box = [&all[..], &[("has_hosted_unsubscribe", "1"), ("hosted_unsubscribe", "true")]].concat();
+    browser.post("/settings", &with_box).await;
+    let account = world.engine.account(world.account).unwrap().unwrap();
+    assert_eq!((account.name.as_str(), account.time_zone.as_str()), ("Bäckerei", "Europe/Vienna"));
+    assert!(account.content_retention_days.get() == 90 && account.hosted_unsubscribe);
+    browser.post("/settings", &[&all[..], &[("has_hosted_unsubscribe", "1")]].concat()).await;
+    assert!(!world.engine.account(world.account).unwrap().unwrap().hosted_unsubscribe);
+    let page = browser.get("/settings?done=saved").await;
+    assert!(
+        page.shows("The settings are saved.") && page.shows("value=\"Europe/Vienna\"") && page.shows("23:13:20 CET")
+    );
+}
+
+#[tokio::test]
+async fn a_refused_form_says_why_and_keeps_what_was_typed() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let form = [("name", "Acme"), ("time_zone", "Europe/Atlantis"), ("content_retention_days", "0")];
+    let reply = browser.post("/settings", &form).await;
+    assert_eq!(reply.status, 422);
+    assert!(reply.shows("value=\"Europe/Atlantis\"") && reply.shows("must be the name of an IANA time zone"));
+    assert!(reply.shows("must be a whole number of days from 1 to 3650"));
+    assert_eq!(world.engine.account(world.account).unwrap().unwrap().time_zone.as_str(), "UTC");
+    for days in ["seven", "3651", "-1", "7.5", ""] {
+        assert_eq!(browser.post("/settings", &[("content_retention_days", days)]).await.status, 422, "{days}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_password_asks_for_the_old_one_and_signs_out_everywhere_else() {
+    let world = World::new().await;
+    let (mut browser, mut other) = (world.owner().await, world.owner().await);
+    let change = |old: &str, new: &str| [("current_password", old.to_owned()), ("new_password", new.to_owned())];
+    let as_form = |pairs: [(&'static str, String); 2]| pairs;
+    for (old, new, said) in [
+        ("wrong", "correct horse battery", "The present password is wrong."),
+        (world.password.as_str(), "short", "must have at least 12 characters"),
+        (world.password.as_str(), "password12345", "too easy to guess"),
+    ] {
+        let pairs = as_form(change(old, new));
+        let form = [(pairs[0].0, pairs[0].1.as_str()), (pairs[1].0, pairs[1].1.as_str())];
+        let reply = browser.post("/settings/password", &form).await;
+        assert_eq!(reply.status, 422);
+        assert!(reply.shows(said), "{said}");
+    }
+    let form = [("current_password", world.password.as_str()), ("new_password", "correct horse battery")];
+    assert_eq!(browser.post("/settings/password", &form).await.location(), "/settings?done=password");
+    assert_eq!((browser.get("/").await.status, other.get("/").await.status), (200, 303));
+    assert_eq!(other.sign_in(EMAIL, &world.password).await.status, 401);
+    assert_eq!(other.sign_in(EMAIL, "correct horse battery").await.status, 303);
+}
+
+#[tokio::test]
+async fn the_theme_is_kept_and_written_into_every_page() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(browser.get("/").await.shows("data-theme=\"system\""));
+    let reply = browser.post("/appearance", &[("theme", "dark")]).await;
+    assert_eq!((reply.status, reply.location()), (303, "/"));
+    assert!(browser.get("/messages").await.shows("data-theme=\"dark\""));
+    assert!(browser.get("/nowhere").await.shows("data-theme=\"dark\""));
+}

@@ -1,0 +1,148 @@
+//! A message's timeline as its page tells it: every event with the receiver's answer as received, and a sentence of our
+//! own beside it.
+
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+
+use super::moment::{Moment, gap};
+use super::parts::Badge;
+use crate::base::time::Timestamp;
+use crate::domain::event::{Authenticated, Bounce, Complaint, EventType, TlsFacts, TlsPolicy};
+use crate::engine::messages::MessageRecord;
+
+/// An event, of the bytes that were written once.
+#[derive(Debug, Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: EventType,
+    created_at: String,
+    attempt: Option<u32>,
+    smtp_code: Option<u16>,
+    smtp_enhanced_code: Option<String>,
+    smtp_response: Option<String>,
+    mx_host: Option<String>,
+    mx_ip: Option<String>,
+    relay: Option<String>,
+    tls: Option<TlsFacts>,
+    duration_ms: Option<u64>,
+    next_attempt_at: Option<String>,
+    bounce: Option<Bounce>,
+    complaint: Option<Complaint>,
+}
+
+/// One step, ready to be shown.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// When.
+    pub(super) at: Moment,
+    /// How long after the step before; empty for the first.
+    pub(super) gap: String,
+    /// What happened.
+    pub(super) badge: Badge,
+    /// The same in a sentence of ours.
+    pub(super) sentence: String,
+    /// Facts, name and value.
+    pub(super) facts: Vec<(&'static str, String)>,
+    /// The receiver's answer as received.
+    pub(super) answer: Option<String>,
+    /// What we make of it, and what to do.
+    pub(super) advice: Option<String>,
+    /// When it goes on.
+    pub(super) next: Option<Moment>,
+}
+
+/// The steps of a timeline, oldest first.
+pub(super) fn steps(record: &MessageRecord, events: &[Vec<u8>], zone: &TimeZone) -> Vec<Step> {
+    let mut before: Option<Timestamp> = None;
+    let mut steps = Vec::with_capacity(events.len());
+    for bytes in events {
+        let event: Event = match serde_json::from_slice(bytes) {
+            Ok(event) => event,
+            Err(error) => {
+                tracing::error!(%error, "an event can't be read");
+                continue;
+            }
+        };
+        let at = event.created_at.parse().unwrap_or(record.row.created_at);
+        let gap = before.map_or_else(String::new, |before| gap(before, at));
+        before = Some(at);
+        steps.push(step(record, event, at, gap, zone));
+    }
+    steps
+}
+
+fn step(record: &MessageRecord, event: Event, at: Timestamp, gap: String, zone: &TimeZone) -> Step {
+    let next = event.next_attempt_at.as_deref().and_then(|text| text.parse().ok());
+    Step {
+        at: Moment::new(at, zone.clone()),
+        gap,
+        badge: Badge::of_event(event.kind),
+        sentence: sentence(record, &event),
+        facts: facts(&event),
+        advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).filter(|advice| !advice.is_empty()),
+        answer: event.smtp_response,
+        next: next.map(|at| Moment::new(at, zone.clone())),
+    }
+}
+
+fn sentence(record: &MessageRecord, event: &Event) -> String {
+    let server = event.mx_host.as_deref().unwrap_or("the receiving server");
+    let attempt = event.attempt.map(|number| format!(" at attempt {number}")).unwrap_or_default();
+    match event.kind {
+        EventType::Queued => "Accepted, and on disk. Injected into the queue.".to_owned(),
+        EventType::Delivered => format!("{server} took the message{attempt}."),
+        EventType::Deferred => match event.smtp_code {
+            Some(_) => format!("{server} asked to come back later{attempt}."),
+            None => format!("{server} could not be reached{attempt}; it is tried again."),
+        },
+        EventType::Bounced => match event.smtp_code {
+            Some(_) => format!("{server} refused the message for good{attempt}."),
+            None => "The message can't be delivered.".to_owned(),
+        },
+        EventType::Failed => "Given up: no server took it in time.".to_owned(),
+        EventType::Complained => format!("{} called it spam; the address is suppressed.", record.row.to.as_given()),
+        EventType::Suppressed => "Not sent: its address became suppressed.".to_owned(),
+        EventType::Unsubscribed => format!("{} unsubscribed.", record.row.to.as_given()),
+        EventType::Canceled => "Withdrawn before it was sent.".to_owned(),
+    }
+}
+
+fn facts(event: &Event) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    let code = event.smtp_code.map(|code| match &event.smtp_enhanced_code {
+        Some(enhanced) => format!("{code} {enhanced}"),
+        None => code.to_string(),
+    });
+    tell("SMTP code", code);
+    let ip = event.mx_ip.as_ref().map(|ip| format!(" [{ip}]")).unwrap_or_default();
+    tell("Destination server", event.mx_host.as_ref().map(|host| format!("{host}{ip}")));
+    tell("Relay", event.relay.clone());
+    tell("TLS", event.tls.as_ref().map(tls_words).or_else(|| event.mx_ip.as_ref().map(|_| "none".to_owned())));
+    tell("Took", event.duration_ms.map(|millis| format!("{millis} ms")));
+    if let Some(bounce) = &event.bounce {
+        tell("Category", Some(format!("{} ({})", bounce.category.replace('_', " "), bounce.rule)));
+        tell("Status", bounce.status.clone().filter(|status| Some(status) != event.smtp_enhanced_code.as_ref()));
+        tell("Suppressed", bounce.suppressed.then(|| "the address is sent nothing more".to_owned()));
+    }
+    if let Some(complaint) = &event.complaint {
+        tell("Report", complaint.feedback_type.clone());
+        tell("Reported by", complaint.reporter.clone());
+    }
+    facts
+}
+
+/// How a connection was secured, in words.
+pub(super) fn tls_words(tls: &TlsFacts) -> String {
+    let proof = match tls.authenticated {
+        Authenticated::None => "encrypted, server not proved",
+        Authenticated::Pkix => "server proved by its certificate",
+        Authenticated::Dane => "server proved by DANE",
+    };
+    let policy = match tls.policy {
+        TlsPolicy::Opportunistic => "",
+        TlsPolicy::MtaSts => ", as its MTA-STS policy asks",
+        TlsPolicy::Dane => ", as its TLSA records ask",
+    };
+    format!("{} {} ({proof}{policy})", tls.version, tls.cipher)
+}

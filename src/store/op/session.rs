@@ -1,0 +1,199 @@
+//! Signed-in browsers: beginning and ending their sessions. Each has two rows, its own and the one that lists it under
+//! its user, written and removed here alone.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, UserId};
+use crate::base::time::Timestamp;
+use crate::domain::session::{Session, SessionKey, Stage};
+use crate::domain::user::{SecondFactor, User};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+
+/// Sessions of one user at most; the oldest ends where another begins.
+pub const SESSIONS_MAX: usize = 32;
+
+/// Begins a session for somebody who has shown who they are.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BeginSession {
+    /// What it is found by.
+    pub key: SessionKey,
+    /// The session.
+    pub session: Session,
+    /// The hash that the password was checked against: a password changed meanwhile opens nothing.
+    pub password_hash: String,
+    /// The step of the code that was shown.
+    pub totp_step: Option<u64>,
+    /// The session that this one takes the place of.
+    pub replaces: Option<SessionKey>,
+}
+
+/// Why no session begins: what was shown is not true any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outdated;
+
+impl Op for BeginSession {
+    type Reply = ();
+    type Refusal = Outdated;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Outdated>> {
+        let Session { account, user: id, .. } = self.session;
+        let user_key = schema::user(account, id);
+        let Some(user) = tables.row::<User>(&user_key)? else { return Err(Stop::Refused(Outdated)) };
+        let is_replayed = match (self.totp_step, &user.totp) {
+            (Some(step), Some(totp)) => step <= totp.last_step,
+            (Some(_), None) | (None, _) => false,
+        };
+        if user.disabled || user.password_hash != self.password_hash || is_replayed {
+            return Err(Stop::Refused(Outdated));
+        }
+        if let Some(replaced) = &self.replaces {
+            end(tables, replaced)?;
+        }
+        make_room(tables, account, id)?;
+        tables.put(&self.key, &self.session);
+        tables.put_bytes(Table::SessionsByUser, &schema::session_of_user(account, id, &self.key), Vec::new());
+        if self.session.stage == Stage::SignedIn {
+            let totp =
+                user.totp.map(|totp| SecondFactor { last_step: self.totp_step.unwrap_or(totp.last_step), ..totp });
+            tables.put(&user_key, &User { last_sign_in_at: Some(tables.now()), totp, ..user });
+        }
+        Ok(())
+    }
+}
+
+/// Ends the sessions of a user that are over anyway, and the oldest ones where there are too many.
+fn make_room(tables: &mut Tables<'_, '_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
+    let mut live: Vec<(Timestamp, SessionKey)> = Vec::new();
+    for (key, session) in sessions_of(tables, account, user)? {
+        if session.is_live(tables.now()) {
+            live.push((session.created_at, key));
+        } else {
+            end(tables, &key)?;
+        }
+    }
+    live.sort_unstable();
+    let surplus = (live.len() + 1).saturating_sub(SESSIONS_MAX);
+    for (_, key) in live.into_iter().take(surplus) {
+        end(tables, &key)?;
+    }
+    Ok(())
+}
+
+/// Ends sessions of one user.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EndSessions {
+    /// The account.
+    pub account: AccountId,
+    /// The user: nobody ends another's.
+    pub user: UserId,
+    /// Which.
+    pub which: Which,
+}
+
+/// Which sessions of a user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Which {
+    /// This one.
+    One(SessionKey),
+    /// All but this one.
+    AllBut(SessionKey),
+}
+
+impl Op for EndSessions {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        match &self.which {
+            Which::AllBut(keep) => end_sessions(tables, self.account, self.user, Some(keep))?,
+            Which::One(key) => {
+                let session = tables.row::<Session>(key)?;
+                if session.is_some_and(|session| (session.account, session.user) == (self.account, self.user)) {
+                    end(tables, key)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Notes that a session was used, or that its password was shown again.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TouchSession {
+    /// Which.
+    pub key: SessionKey,
+    /// Whether the password was shown.
+    pub touch: Touch,
+}
+
+/// What happened to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Touch {
+    /// It was used.
+    Seen,
+    /// Its password was shown again.
+    Proved,
+}
+
+impl Op for TouchSession {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        let now = tables.now();
+        if let Some(session) = tables.row::<Session>(&self.key)? {
+            let proved_at = match self.touch {
+                Touch::Seen => session.proved_at,
+                Touch::Proved => now,
+            };
+            tables.put(&self.key, &Session { seen_at: now, proved_at, ..session });
+        }
+        Ok(())
+    }
+}
+
+/// The sessions of a user, with what each is found by; there are never many.
+///
+/// # Errors
+/// Those of the store.
+pub fn sessions_of(
+    read: &impl Read,
+    account: AccountId,
+    user: UserId,
+) -> Result<Vec<(SessionKey, Session)>, StoreError> {
+    let prefix = schema::user(account, user);
+    let to = after_prefix(&prefix);
+    let keys = read.keys(Table::SessionsByUser, &prefix, &to, Order::Ascending, SESSIONS_MAX + 1)?;
+    let mut sessions = Vec::with_capacity(keys.len());
+    for key in keys.iter().filter_map(|key| key.last_chunk::<32>()) {
+        sessions.extend(read.row::<Session>(key)?.map(|session| (*key, session)));
+    }
+    Ok(sessions)
+}
+
+/// Ends all sessions of a user but `keep`.
+pub(super) fn end_sessions(
+    tables: &mut Tables<'_, '_>,
+    account: AccountId,
+    user: UserId,
+    keep: Option<&SessionKey>,
+) -> Result<(), StoreError> {
+    for (key, _) in sessions_of(tables, account, user)? {
+        if keep != Some(&key) {
+            end(tables, &key)?;
+        }
+    }
+    Ok(())
+}
+
+fn end(tables: &mut Tables<'_, '_>, key: &SessionKey) -> Result<(), StoreError> {
+    if let Some(session) = tables.row::<Session>(key)? {
+        tables.remove(Table::SessionsByUser, &schema::session_of_user(session.account, session.user, key));
+        tables.remove(Table::Sessions, key);
+    }
+    Ok(())
+}

@@ -1,0 +1,181 @@
+//! Users of the panel. Every user has two rows, their own and the one that finds them by their address; they are
+//! written and removed here alone, so they never disagree.
+
+use serde::{Deserialize, Serialize};
+
+use super::session::end_sessions;
+use super::{NotThere, Op};
+use crate::base::id::{AccountId, Ulid, UserId};
+use crate::domain::account::Account;
+use crate::domain::session::SessionKey;
+use crate::domain::user::{Role, SecondFactor, User};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+
+/// Creates a user.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CreateUser {
+    /// The account.
+    pub account: AccountId,
+    /// The user; their identifier was reserved.
+    pub user: User,
+}
+
+/// Why a user can't be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CreateUserRefusal {
+    /// There is no such account.
+    NoSuchAccount,
+    /// Somebody signs in with this address already, in this account or another.
+    EmailTaken,
+}
+
+impl Op for CreateUser {
+    type Reply = User;
+    type Refusal = CreateUserRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<CreateUserRefusal>> {
+        if tables.row::<Account>(self.account.as_bytes())?.is_none() {
+            return Err(Stop::Refused(CreateUserRefusal::NoSuchAccount));
+        }
+        let match_key = self.user.email.match_key();
+        if tables.get(Table::UsersByEmail, match_key.as_bytes())?.is_some() {
+            return Err(Stop::Refused(CreateUserRefusal::EmailTaken));
+        }
+        let user = User { created_at: tables.now(), ..self.user.clone() };
+        let key = schema::user(self.account, user.id);
+        tables.put(&key, &user);
+        tables.put_bytes(Table::UsersByEmail, match_key.as_bytes(), key.to_vec());
+        Ok(user)
+    }
+}
+
+/// Changes a user; absent members stay as they are.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UpdateUser {
+    /// The account.
+    pub account: AccountId,
+    /// The user.
+    pub user: UserId,
+    /// What they may do.
+    pub role: Option<Role>,
+    /// Whether they are kept from signing in.
+    pub disabled: Option<bool>,
+    /// The hash of a new password.
+    pub password_hash: Option<String>,
+    /// A new second factor, or none from now on.
+    pub totp: Option<Option<SecondFactor>>,
+    /// The only session that outlives a new password or being disabled.
+    pub keep: Option<SessionKey>,
+}
+
+impl UpdateUser {
+    /// A change of nothing yet.
+    pub const fn of(account: AccountId, user: UserId) -> Self {
+        Self { account, user, role: None, disabled: None, password_hash: None, totp: None, keep: None }
+    }
+}
+
+impl Op for UpdateUser {
+    type Reply = User;
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<NotThere>> {
+        let key = schema::user(self.account, self.user);
+        let Some(old) = tables.row::<User>(&key)? else { return Err(Stop::Refused(NotThere)) };
+        let user = User {
+            role: self.role.unwrap_or(old.role),
+            disabled: self.disabled.unwrap_or(old.disabled),
+            password_hash: self.password_hash.clone().unwrap_or(old.password_hash),
+            totp: self.totp.clone().unwrap_or(old.totp),
+            ..old
+        };
+        if user.disabled || self.password_hash.is_some() {
+            end_sessions(tables, self.account, self.user, self.keep.as_ref())?;
+        }
+        tables.put(&key, &user);
+        Ok(user)
+    }
+}
+
+/// Removes a user, and signs them out everywhere.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct DeleteUser {
+    /// The account.
+    pub account: AccountId,
+    /// The user.
+    pub user: UserId,
+}
+
+impl Op for DeleteUser {
+    type Reply = ();
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+        let key = schema::user(self.account, self.user);
+        let Some(user) = tables.row::<User>(&key)? else { return Err(Stop::Refused(NotThere)) };
+        end_sessions(tables, self.account, self.user, None)?;
+        tables.remove(Table::Users, &key);
+        tables.remove(Table::UsersByEmail, user.email.match_key().as_bytes());
+        Ok(())
+    }
+}
+
+/// The user who signs in with an address in this matching form, and their account.
+///
+/// # Errors
+/// Those of the store.
+pub fn user_by_email(read: &impl Read, match_key: &str) -> Result<Option<(AccountId, User)>, StoreError> {
+    let Some(key) = read.get(Table::UsersByEmail, match_key.as_bytes())? else { return Ok(None) };
+    let Some(user) = read.row::<User>(&key)? else { return Ok(None) };
+    let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
+    Ok(account.map(|account| (account, user)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Timestamp;
+    use crate::domain::account::QuotaLimits;
+    use crate::store::testing::TestStore;
+
+    fn user(email: &str, id: u8) -> User {
+        User {
+            id: UserId(Ulid([id; 16])),
+            email: email.parse().unwrap(),
+            role: Role::Owner,
+            password_hash: "$argon2id$x".to_owned(),
+            totp: None,
+            created_at: Timestamp::ZERO,
+            last_sign_in_at: None,
+            disabled: false,
+        }
+    }
+
+    #[test]
+    fn an_address_signs_in_to_one_account_however_it_is_written() {
+        let test = TestStore::new();
+        let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
+        let ann = test.done(CreateUser { account, user: user("Ann@Example.com", 1) });
+        let again = test.commit(CreateUser { account: other, user: user("ann@example.COM", 2) });
+        assert!(matches!(again, Err(Stop::Refused(CreateUserRefusal::EmailTaken))));
+        let snapshot = test.store().snapshot().unwrap();
+        let found = user_by_email(&snapshot, &ann.email.match_key()).unwrap().unwrap();
+        assert_eq!((found.0, found.1.id), (account, ann.id));
+        drop(snapshot);
+        test.done(DeleteUser { account, user: ann.id });
+        test.done(CreateUser { account: other, user: user("ann@example.com", 2) });
+    }
+
+    #[test]
+    fn a_user_of_another_account_is_not_there() {
+        let test = TestStore::new();
+        let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
+        let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) });
+        let changed = test.commit(UpdateUser { role: Some(Role::Viewer), ..UpdateUser::of(other, ann.id) });
+        assert!(matches!(changed, Err(Stop::Refused(NotThere))));
+        assert!(matches!(test.commit(DeleteUser { account: other, user: ann.id }), Err(Stop::Refused(NotThere))));
+    }
+}

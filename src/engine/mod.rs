@@ -23,6 +23,7 @@ pub mod rates;
 pub mod receive;
 pub mod redeliver;
 pub mod relay;
+pub mod reputation;
 pub mod settings;
 pub mod signing;
 pub mod submit;

@@ -17,6 +17,7 @@ use crate::engine::ports::RouteFailure;
 use crate::engine::waiting::Leased;
 use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
+use crate::store::op::outcomes;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::op::suppression;
 use crate::store::read::Read;
@@ -88,6 +89,12 @@ impl Shared {
         }
     }
 
+    /// Who runs this server, as outcomes are counted by it.
+    fn provider_of(&self, host: &str) -> String {
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        self.shaping.provider_of(&[name]).unwrap_or(outcomes::OTHER).to_owned()
+    }
+
     /// What else waits for the address, where this outcome suppresses it.
     pub(super) fn others(&self, ticket: &Ticket, to: &Address, end: &TransferEnd) -> Leased {
         if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
@@ -137,12 +144,14 @@ impl Unsettled {
     /// The same, ending `others` too: what else waits for an address that this outcome suppresses.
     pub(super) fn settle_with(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts, others: Leased) {
         let store = &shared.engine.store;
+        let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
         let op = SettleTransfer {
             account: self.ticket.account(),
             message: self.ticket.id(),
             due: self.ticket.timer.due,
             end,
             facts,
+            provider,
             chance: entropy::bytes(&*shared.engine.entropy),
             others: others.messages,
         };

@@ -6,4 +6,5 @@ pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;
 pub(super) mod queue;
+pub(super) mod reputation;
 pub(super) mod suppression;

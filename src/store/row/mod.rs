@@ -14,6 +14,7 @@ pub mod endpoint;
 pub mod event;
 pub mod idempotency;
 pub mod message;
+pub mod outcomes;
 pub mod suppression;
 pub mod tls_policy;
 pub mod warm_up;
@@ -51,6 +52,10 @@ impl Row for crate::domain::account::Account {
 
 impl Row for crate::domain::api_key::ApiKey {
     const TABLE: Table = Table::Keys;
+}
+
+impl Row for crate::machine::reputation::Reputation {
+    const TABLE: Table = Table::Reputations;
 }
 
 impl Row for crate::machine::quota::Quota {

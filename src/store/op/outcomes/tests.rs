@@ -4,6 +4,7 @@ use super::*;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, Complaint};
 use crate::machine::transfer::Wire;
+use crate::store::op::Op;
 use crate::store::op::accept::Accept;
 use crate::store::op::report::{MessageNews, News, RecordReport};
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
@@ -147,38 +148,42 @@ fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted()
     assert_eq!(test.count(Table::Outcomes, &[]), 1);
 }
 
+/// What accepting and delivering a message take, counted or past the time of counts.
+///
 /// `cargo test --release --lib what_counting_costs -- --ignored --nocapture`
 #[test]
 #[ignore = "prints a measurement"]
 fn what_counting_costs() {
-    const OPS: u32 = 20_000;
-    let test = TestStore::new();
-    let sender = test.sender_with(crate::domain::account::QuotaLimits { per_hour: u64::MAX, per_day: u64::MAX });
-    let messages: Vec<Accept> = (0..OPS).map(|_| sender.message("a@example.net")).collect();
-    let ids: Vec<MessageId> = messages.iter().map(|accept| accept.id).collect();
-    let (done, all) = std::sync::mpsc::channel();
-    let began = std::time::Instant::now();
-    for accept in messages {
-        let done = done.clone();
-        test.store().post(accept, move |answer| done.send(answer.is_ok()).unwrap());
-    }
-    assert!((0..OPS).all(|_| all.recv().unwrap()));
-    println!("accept: {:?} each", began.elapsed() / OPS);
-    let began = std::time::Instant::now();
-    for message in ids {
-        let done = done.clone();
-        let op = SettleTransfer {
+    const OPS: u32 = 10_000;
+    let quota = crate::domain::account::QuotaLimits { per_hour: u64::MAX, per_day: u64::MAX };
+    for (what, age) in [("warm-up", HOUR), ("counted", HOUR), ("not counted", KEPT + HOUR), ("counted", HOUR)] {
+        let test = TestStore::new();
+        let sender = test.sender_with(quota);
+        let mut messages: Vec<Accept> = (0..OPS).map(|_| sender.message("a@example.net")).collect();
+        messages.iter_mut().for_each(|accept| accept.message.created_at = START - age);
+        let settle = |accept: &Accept| SettleTransfer {
             account: sender.account,
-            message,
-            due: test.now(),
+            message: accept.id,
+            due: START,
             end: TransferEnd::Delivered,
             facts: AttemptFacts::default(),
             provider: Some("google".to_owned()),
             chance: [0; 4],
             others: vec![],
         };
+        let settles: Vec<_> = messages.iter().map(settle).collect();
+        println!("{what}: accept {:?}, settle {:?}", each(&test, messages), each(&test, settles));
+    }
+}
+
+/// Commits all of these, and tells how long one took.
+fn each<O: Op>(test: &TestStore, ops: Vec<O>) -> Duration {
+    let (done, all) = std::sync::mpsc::channel();
+    let (began, count) = (std::time::Instant::now(), ops.len());
+    for op in ops {
+        let done = done.clone();
         test.store().post(op, move |answer| done.send(answer.is_ok()).unwrap());
     }
-    assert!((0..OPS).all(|_| all.recv().unwrap()));
-    println!("settle: {:?} each", began.elapsed() / OPS);
+    assert!((0..count).all(|_| all.recv().unwrap()));
+    began.elapsed() / u32::try_from(count).unwrap()
 }

@@ -1,5 +1,6 @@
 //! What is measured: the real engine over a store of its own, with one account and one key.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use postrider::engine::settings::Settings;
 use postrider::engine::{Caller, Engine};
 use postrider::net::clock::SystemClock;
 use postrider::net::entropy::OsEntropy;
+use postrider::smtp::tlsa::TlsaRecord;
 use postrider::store::Store;
 use postrider::store::open::Surroundings;
 use tempfile::TempDir;
@@ -45,7 +47,7 @@ impl World {
         let account = runtime.block_on(engine.create_account(name, None, QuotaLimits::default())).expect("made").id;
         let new = NewKey { name: "bench".to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
         let operator = Caller { account, key: None };
-        let (key, secret) = runtime.block_on(engine.create_key(&operator, new)).ok().expect("made");
+        let Ok((key, secret)) = runtime.block_on(engine.create_key(&operator, new)) else { panic!("no key was made") };
         let key = (key.id, secret.expose().to_owned());
         Self { engine, account, key: key.1, key_id: key.0, runtime, _directory: directory }
     }
@@ -56,7 +58,8 @@ impl World {
         let (mut all, account) = (Vec::new(), self.account);
         for from in (0..messages).step_by(usize::try_from(MESSAGES_AT_ONCE).unwrap_or(usize::MAX)) {
             let written = self.runtime.block_on(self.engine.store.commit(Fill { account, from }));
-            all.push(written.ok().expect("written"));
+            let Ok(written) = written else { panic!("the log was not written") };
+            all.push(written);
         }
         let (message, middle) = all[all.len() / 2];
         Log { message, middle: middle.0, early: all[0].1.0 }
@@ -64,10 +67,13 @@ impl World {
 }
 
 fn settings() -> Settings {
+    let key = || ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) };
     Settings {
         hostname: "mail.example.com".to_owned(),
         bounce_host: "bounces.example.com".to_owned(),
-        return_path_key: ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) },
+        return_path_key: key(),
+        unsubscribe_key: key(),
+        public_url: Arc::default(),
         queue_lifetime: Duration::from_secs(48 * 3600),
         requests_per_minute: 600,
         quota: QuotaLimits::default(),
@@ -92,6 +98,15 @@ struct NoNames;
 impl Resolve for NoNames {
     fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
         Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
     }
     fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async { Err(LookupFailure::Absent) })

@@ -68,6 +68,11 @@ impl AdminClient {
         Self { socket: data_dir.join(SOCKET_NAME) }
     }
 
+    /// Where its socket is.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Asks, and waits for the answer.
     ///
     /// # Errors

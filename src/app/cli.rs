@@ -5,6 +5,7 @@
 
 mod admin;
 mod args;
+mod listen;
 mod mail;
 mod mail_args;
 mod session;

@@ -39,6 +39,11 @@ impl Environment {
         self.0.get(name).filter(|value| !value.is_empty()).map(PathBuf::from)
     }
 
+    /// A variable's value. An empty one counts as absent.
+    pub fn text(&self, name: &str) -> Option<String> {
+        self.0.get(name).filter(|value| !value.is_empty()).cloned()
+    }
+
     /// The directory in which systemd puts the credentials of the service (systemd.exec(5), Credentials).
     pub fn credentials(&self) -> Option<PathBuf> {
         self.path("CREDENTIALS_DIRECTORY")

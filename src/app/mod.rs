@@ -10,6 +10,7 @@ pub mod daemon;
 pub mod dev;
 pub mod environment;
 pub mod exit;
+pub mod listen;
 mod lock;
 mod logging;
 mod runtime;

@@ -33,11 +33,11 @@ pub(super) fn ways(config: &Config, in_house: Option<Arc<InHouse>>) -> Result<Wa
 /// A file of rules that can't be read, or what is wrong with it.
 pub(super) fn tables(config: &Config) -> Result<Tables, Trouble> {
     let rules = match &config.delivery.bounces_file {
-        Some(path) => laid_over(path, "delivery.bounces_file", |text| Rules::with_overlay(text))?,
+        Some(path) => laid_over(path, "delivery.bounces_file", Rules::with_overlay)?,
         None => Rules::built_in().clone(),
     };
     let shaping = match &config.delivery.shaping_file {
-        Some(path) => laid_over(path, "delivery.shaping_file", |text| Shaping::with_overlay(text))?,
+        Some(path) => laid_over(path, "delivery.shaping_file", Shaping::with_overlay)?,
         None => Shaping::built_in().clone(),
     };
     Ok(Tables { rules: Arc::new(rules), shaping: Arc::new(shaping) })

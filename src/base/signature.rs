@@ -1,15 +1,36 @@
-//! Signatures over webhook bodies (spec 6.2, contract 5): ours and the Standard Webhooks one beside it.
+//! Signatures over webhook bodies (spec 6.2, contract 5): ours and the Standard Webhooks one beside it; and how a
+//! receiver judges ours.
+
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
 
 use super::secret::Secret;
 use super::time::Timestamp;
 
 /// How a webhook secret begins: `whsec_` and base64 of 32 random bytes.
 pub const SECRET_PREFIX: &str = "whsec_";
+
+/// How old, by its `t`, a signature may be that is still believed (spec 6.2).
+pub const TOLERANCE: Duration = Duration::from_secs(300);
+
+/// Why a webhook is not to be believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unbelievable {
+    /// The header is not `t=<digits>,v1=<64 lower-case hex>`.
+    #[error("X-Service-Signature is not t=<digits>,v1=<64 lower-case hex>")]
+    Malformed,
+    /// It was made with another secret, or over another body.
+    #[error("the signature is not of this body under this secret")]
+    Forged,
+    /// Its `t` is more than 300 s ago.
+    #[error("the signature is more than 300 s old")]
+    Stale,
+}
 
 /// The webhook secret that these 32 random bytes make.
 pub fn webhook_secret(random: &[u8; 32]) -> Secret {
@@ -22,6 +43,32 @@ pub fn service_signature(secret: &Secret, at: Timestamp, body: &[u8]) -> String 
     let t = at.as_secs();
     let digest = hmac_sha256(secret.expose(), &[t.to_string().as_bytes(), b".", body]);
     format!("t={t},v1={}", hex::encode(digest))
+}
+
+/// Judges the header that [`service_signature`] makes, as a receiver has to: in constant time, and by its age last, so
+/// that nobody learns from the answer which of the two was wrong without the secret.
+///
+/// # Errors
+/// Why the body is not to be believed.
+pub fn verify_service_signature(
+    secret: &Secret,
+    header: &str,
+    body: &[u8],
+    now: Timestamp,
+) -> Result<(), Unbelievable> {
+    let (t, v1) = header.strip_prefix("t=").and_then(|rest| rest.split_once(",v1=")).ok_or(Unbelievable::Malformed)?;
+    let is_decimal = !t.is_empty() && t.len() <= 12 && t.bytes().all(|digit| digit.is_ascii_digit());
+    let seconds: u64 = t.parse().ok().filter(|_| is_decimal).ok_or(Unbelievable::Malformed)?;
+    let is_hex = v1.len() == 64 && v1.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    if !is_hex {
+        return Err(Unbelievable::Malformed);
+    }
+    let expected = hex::encode(hmac_sha256(secret.expose(), &[t.as_bytes(), b".", body]));
+    if !bool::from(expected.as_bytes().ct_eq(v1.as_bytes())) {
+        return Err(Unbelievable::Forged);
+    }
+    let is_stale = now.as_secs().saturating_sub(seconds) > TOLERANCE.as_secs();
+    if is_stale { Err(Unbelievable::Stale) } else { Ok(()) }
 }
 
 /// The value of `webhook-signature` (Standard Webhooks): `v1,<base64>`, keyed by the decoded secret,
@@ -58,5 +105,34 @@ mod tests {
             "t=1700000000,v1=0bd7d1936c1feda6866144e916fd796d06dedf89dec93ff5597b00bd4656bad3"
         );
         assert_eq!(standard_signature(&secret, "evt_1", at, body), "v1,IJlv8gazXzAfb0TRP4H4vPEiQGsm3VsVSJIjO0K7SEI=");
+    }
+    #[test]
+    fn a_signature_is_believed_for_300_seconds_and_only_with_its_body_and_secret() {
+        let secret = Secret::new("whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k=");
+        let at = |seconds: u64| Timestamp::from_millis(seconds * 1000 + 999);
+        let header = service_signature(&secret, at(1_700_000_000), b"{}");
+        let judge =
+            |secret: &Secret, header: &str, body: &[u8], now| verify_service_signature(secret, header, body, now);
+        for now in [1_700_000_000, 1_700_000_300, 1_600_000_000] {
+            assert_eq!(judge(&secret, &header, b"{}", at(now)), Ok(()), "{now}");
+        }
+        assert_eq!(judge(&secret, &header, b"{}", at(1_700_000_301)), Err(Unbelievable::Stale));
+        assert_eq!(judge(&secret, &header, b"{ }", at(1_700_000_000)), Err(Unbelievable::Forged));
+        assert_eq!(judge(&Secret::new("whsec_"), &header, b"{}", at(1_700_000_000)), Err(Unbelievable::Forged));
+        let digest = "a".repeat(64);
+        for malformed in [
+            String::new(),
+            "t=1".to_owned(),
+            format!("t=,v1={digest}"),
+            format!("t=+1,v1={digest}"),
+            format!("t=9999999999999,v1={digest}"),
+            format!("v1={digest},t=1"),
+            format!("t=1, v1={digest}"),
+            format!("t=1,v1={}", digest.to_uppercase()),
+            format!("t=1,v1={digest}a"),
+            header.replace("t=1", "t=01").replace("v1=", "v0="),
+        ] {
+            assert_eq!(judge(&secret, &malformed, b"{}", at(1)), Err(Unbelievable::Malformed), "{malformed}");
+        }
     }
 }

@@ -36,6 +36,7 @@ pub use transfer::way::{InHouse, Ways};
 pub mod unsubscribe;
 pub mod virtual_clock;
 mod waiting;
+pub mod webhook;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, Weak};

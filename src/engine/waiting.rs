@@ -32,14 +32,18 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let mut leased = Leased::default();
         for address in addresses {
-            let room = ENDED_MAX - leased.messages.len();
-            if room == 0 {
-                break;
-            }
-            for message in waiting::to_address(&snapshot, account, address, room)? {
-                if let Some(lease) = self.leases.take(message) {
-                    leased.messages.push(message);
-                    leased.leases.push(lease);
+            // Those on the wire are passed by: behind them others may wait.
+            let mut after = None;
+            while leased.messages.len() < ENDED_MAX {
+                let room = ENDED_MAX - leased.messages.len();
+                let waiting = waiting::to_address(&snapshot, account, address, after, room)?;
+                let Some(last) = waiting.last() else { break };
+                after = Some(*last);
+                for message in waiting {
+                    if let Some(lease) = self.leases.take(message) {
+                        leased.messages.push(message);
+                        leased.leases.push(lease);
+                    }
                 }
             }
         }

@@ -55,7 +55,7 @@ impl HttpsPolicyHosts {
             .retry(reqwest::retry::never())
             .no_proxy()
             .referer(false)
-            .dns_resolver(GuardedNames { names, guard })
+            .dns_resolver(GuardedNames { names, guard, patience: deadline })
             // Policies are asked for once a day at most: no connection is worth keeping.
             .pool_max_idle_per_host(0)
             .build()?;

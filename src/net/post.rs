@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::{Client, RequestBuilder, Response};
 use rustls::RootCertStore;
-use tokio::time::timeout_at;
+use tokio::time::{timeout, timeout_at};
 use url::{Host, Url};
 
-use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
+use crate::engine::ports::{BoxFuture, LookupFailure, Post, PostError, PostOutcome, WebhookRequest};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::tls;
@@ -30,6 +30,9 @@ pub(super) use self::fault::classify;
 
 /// What a whole attempt may take, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);
+/// The part of it that the name may take, so that a silent name server is told from a silent receiver. A second try,
+/// after the 5 s that the first one has, still fits.
+const LOOKUP_SHARE: f32 = 0.8;
 /// Idle connections go before common servers close them (2 s is the shortest default seen), since a request written
 /// into a closing connection fails, and is not sent again.
 const IDLE_MAX: Duration = Duration::from_millis(1500);
@@ -66,7 +69,7 @@ impl HttpPost {
             .retry(reqwest::retry::never())
             .no_proxy()
             .referer(false)
-            .dns_resolver(GuardedNames { names, guard: Arc::clone(&guard) })
+            .dns_resolver(GuardedNames { names, guard: Arc::clone(&guard), patience: deadline.mul_f32(LOOKUP_SHARE) })
             .pool_idle_timeout(IDLE_MAX)
             .pool_max_idle_per_host(IDLE_PER_HOST)
             .build()?;
@@ -126,13 +129,17 @@ impl Post for HttpPost {
 pub(super) struct GuardedNames {
     pub(super) names: Arc<dyn HostAddresses>,
     pub(super) guard: Arc<Guard>,
+    /// What a look-up may take.
+    pub(super) patience: Duration,
 }
 
 impl reqwest::dns::Resolve for GuardedNames {
     fn resolve(&self, name: Name) -> Resolving {
-        let (names, guard) = (Arc::clone(&self.names), Arc::clone(&self.guard));
+        let (names, guard, patience) = (Arc::clone(&self.names), Arc::clone(&self.guard), self.patience);
         Box::pin(async move {
-            let mut addresses = names.addresses(name.as_str()).await.map_err(Unresolved)?;
+            let found = timeout(patience, names.addresses(name.as_str())).await;
+            let silent = |_| LookupFailure::Temporary("no name server has answered in time".to_owned());
+            let mut addresses = found.map_err(silent).flatten().map_err(Unresolved)?;
             addresses.retain(|address| guard.permits(*address));
             if addresses.is_empty() {
                 return Err(Refused.into());

@@ -23,7 +23,7 @@ use super::smtp_session::{Driver, SmtpSession, Wire};
 use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
 use crate::smtp::client::{Client, Settings, StartTls, Want};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
-use crate::smtp::tls_policy::TlsRequirement;
+use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
 mod submit;
 
@@ -106,6 +106,12 @@ impl Transmitter {
         config: &Arc<ClientConfig>,
     ) -> Option<Wire> {
         let name = server_name(target);
+        if target.tls == TlsRequirement::Pkix && !matches!(name, ServerName::DnsName(_)) {
+            // The address comes out of the DNS, which such a policy does not trust.
+            let why = format!("{} is no name that a certificate could prove", target.host);
+            driver.client.untrusted(TlsFault::CertificateHostMismatch, &why);
+            return None;
+        }
         let connector = TlsConnector::from(Arc::clone(config));
         let mut stream: TlsStream<TcpStream> =
             match timeout_at(driver.due(), connector.connect(name.clone(), socket)).await {

@@ -102,7 +102,7 @@ impl StsPolicy {
     /// Whether the server `name` is one of the domain's (RFC 8461 4.1): a wildcard stands for exactly one label.
     pub fn admits(&self, name: &str) -> bool {
         let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-        let parent = name.split_once('.').filter(|(label, _)| !label.is_empty()).map(|(_, parent)| parent);
+        let parent = name.split_once('.').filter(|(label, _)| is_host_label(label)).map(|(_, parent)| parent);
         self.servers.iter().any(|pattern| match pattern.strip_prefix("*.") {
             Some(suffix) => parent == Some(suffix),
             None => *pattern == name,
@@ -120,6 +120,12 @@ impl StsPolicy {
         let head = ["version: STSv1".to_owned(), format!("mode: {mode}")];
         head.into_iter().chain(servers).chain([format!("max_age: {}", self.max_age.as_secs())]).collect()
     }
+}
+
+/// Whether a label is one that host names have (RFC 1123 2.1).
+fn is_host_label(label: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    !label.is_empty() && label.bytes().all(is_plain) && !label.starts_with('-') && !label.ends_with('-')
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -207,7 +213,15 @@ mod tests {
     fn a_wildcard_stands_for_exactly_one_label() {
         let servers = vec!["mail.example.com".to_owned(), "*.example.net".to_owned()];
         let policy = StsPolicy { mode: StsMode::Enforce, max_age: MAX_AGE_MAX, servers };
-        for name in ["mail.example.com", "MAIL.example.com.", "mx1.example.net", "mx2.Example.Net"] {
+        for name in [
+            "mail.example.com",
+            "MAIL.example.com.",
+            "mx1.example.net",
+            "mx2.Example.Net",
+            "x-.example.com",
+            "-x.example.com",
+            "x_y.example.com",
+        ] {
             assert!(policy.admits(name), "{name}");
         }
         for name in

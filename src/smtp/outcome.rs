@@ -37,8 +37,8 @@ pub enum LoopCheck {
     OwnNameIsExpected,
 }
 
-/// The phase of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The phase of a session, in the order in which they come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Phase {
     /// TCP connection.
     Connect,

@@ -149,7 +149,9 @@ impl NearTimers {
         }
         self.fired.fetch_add(timers.len() as u64, Ordering::Relaxed);
         let is_dry = state.is_dry(now);
-        let refill_at = state.horizon.due - HORIZON / 2;
+        // Where enough waits, the first that is due brings the next look.
+        let has_enough = state.waiting.len() >= WAITING_MAX / 2;
+        let refill_at = if has_enough { Timestamp::MAX } else { state.horizon.due - HORIZON / 2 };
         let alarms: Vec<_> = state.alarms.iter().take_while(|(at, _)| *at <= now).copied().collect();
         let alarm = state.alarms.iter().map(|(at, _)| *at).find(|at| *at > now);
         let next =

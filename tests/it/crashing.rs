@@ -179,5 +179,5 @@ async fn a_stream_ends_whole_when_the_service_is_told_to_end() {
     following.id().await;
     let ended = tokio::time::timeout(Duration::from_secs(20), dev.terminate()).await;
     assert_eq!(ended.unwrap().code(), Some(0));
-    following.to_the_end().await;
+    following.read_to_end().await;
 }

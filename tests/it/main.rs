@@ -6,6 +6,7 @@
 mod accepting;
 mod crashing;
 mod delivering;
+mod logging;
 mod operating;
 mod readme;
 #[expect(unreachable_pub, reason = "it stands as the README shows it")]

@@ -220,7 +220,7 @@ impl Following {
     }
 
     /// Reads on until the stream ends, which it must do whole.
-    pub(crate) async fn to_the_end(mut self) {
+    pub(crate) async fn read_to_end(mut self) {
         while self.response.chunk().await.unwrap().is_some() {}
     }
 }

@@ -3,6 +3,7 @@
 POSTRIDER_CRASH_ROUNDS sets the rounds (tests/long does many), POSTRIDER_CRASH_SEED repeats the moments of a run.
 """
 
+import json
 import os
 import random
 import threading
@@ -66,6 +67,63 @@ def test_no_answered_message_is_lost_and_none_is_doubled_without_reason(service,
         # All copies but the last must have been in flight when the process died.
         for copy in arrived[:-1]:
             assert any(0 <= kill - copy.at <= CRASH_WINDOW_SECONDS for kill in kills), f"{key} is doubled: {arrived}"
+
+
+def pages(api, path: str) -> list[dict]:
+    """Every row of a list."""
+    rows, cursor = [], ""
+    while True:
+        page = api.get(f"{path}{'&' if '?' in path else '?'}limit=100{cursor}")
+        rows += page["data"]
+        if page["next_cursor"] is None:
+            return rows
+        cursor = f"&cursor={page['next_cursor']}"
+
+
+def test_every_event_is_told_over_kill_9_and_repeats_are_the_same_delivery(service, hooks):
+    print(f"\nPOSTRIDER_CRASH_SEED={SEED}, {ROUNDS} rounds")
+    chance, ledger, kills = random.Random(SEED), Ledger(), []
+    endpoint = service.api.request("POST", "/v1/webhooks", {"url": hooks.url}).json()
+    for round_number in range(ROUNDS):
+        load = Load(service.api, ledger, f"hooks{round_number}")
+        enough = len(hooks.received) + 20
+        until("webhooks go out", lambda goal=enough: len(hooks.received) > goal)
+        threading.Event().wait(chance.uniform(0.0, 1.0))  # the moment of the crash is the experiment
+        kills.append(service.kill())
+        load.stop()
+        if chance.random() < 0.5:  # recovery must survive its own crash
+            kills.append(service.stumble(chance.uniform(0.0, 0.3)))
+        service.start()
+        ledger.settle(service.api)
+        until("what is owed is told", lambda: nothing_is_owed(service.api, endpoint), seconds=120, every=0.5)
+    for body in ledger.accepted.values():
+        service.api.settled(body["id"], "delivered", seconds=60)
+    until("what is owed is told", lambda: nothing_is_owed(service.api, endpoint), seconds=120, every=0.5)
+
+    events = {event["id"]: event for event in pages(service.api, "/v1/events")}
+    owed = pages(service.api, f"/v1/webhooks/{endpoint['id']}/deliveries")
+    assert sorted(row["event_id"] for row in owed) == sorted(events), "each event is owed, and once"
+    assert {row["status"] for row in owed} == {"delivered"}
+    told = {}
+    for hook in hooks.received:
+        told.setdefault(hook.headers["webhook-id"], []).append(hook)
+    assert set(told) == set(events), "each is told, and nothing that did not happen"
+    delivery_of = {row["event_id"]: row["id"] for row in owed}
+    repeated = {event: copies for event, copies in told.items() if len(copies) > 1}
+    print(f"{len(events)} events, {len(repeated)} told twice")
+    for event, copies in told.items():
+        assert {hook.headers["x-service-delivery"] for hook in copies} == {delivery_of[event]}
+        assert len({hook.body for hook in copies}) == 1 and json.loads(copies[0].body) == events[event]
+    for event, copies in repeated.items():
+        # All copies but the last must have been on the wire when the process died.
+        for copy in copies[:-1]:
+            assert any(0 <= kill - copy.at <= CRASH_WINDOW_SECONDS for kill in kills), f"{event}: {copies}"
+
+
+def nothing_is_owed(api, endpoint: dict) -> bool:
+    """Whether the newest deliveries have all been made; the oldest come due first."""
+    rows = api.get(f"/v1/webhooks/{endpoint['id']}/deliveries?limit=100")["data"]
+    return all(row["status"] == "delivered" for row in rows)
 
 
 def test_an_idempotent_answer_survives_kill_9_byte_for_byte(service, sink):

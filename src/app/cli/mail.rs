@@ -4,7 +4,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::OfAccount;
-use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
+use super::listen::listen;
+use super::mail_args::{EndpointCommand, EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
 use super::session::{Session, body, listed, object, print};
 use super::show::Shape;
 use super::{Console, Stop};
@@ -12,10 +13,19 @@ use crate::app::exit::Exit;
 
 /// `postrider webhook ...`.
 pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let OfAccount { daemon, account, command } = args;
+    match command {
+        WebhookCommand::Endpoint(command) => {
+            endpoint(&Session::begin(daemon, account, console)?, command, json, console)
+        }
+        WebhookCommand::Listen(args) => listen(*args, daemon, account, json, console),
+    }
+}
+
+fn endpoint(session: &Session, command: EndpointCommand, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const WEBHOOKS: &str = "/v1/webhooks";
-    let (session, command) = Session::open(args, console)?;
     let (reply, shape) = match command {
-        WebhookCommand::Add { url, events, description } => {
+        EndpointCommand::Add { url, events, description } => {
             let body = body([
                 ("url", Some(json!(url))),
                 ("events", events.map(Value::from)),
@@ -23,11 +33,11 @@ pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut
             ]);
             (session.ask(Method::POST, "add the webhook", WEBHOOKS, Some(body))?, Shape::NewWebhook)
         }
-        WebhookCommand::List(page) => {
+        EndpointCommand::List(page) => {
             (session.get("list the webhooks", listed(WEBHOOKS, &page, &[]))?, Shape::Webhooks)
         }
-        WebhookCommand::Show { id } => (session.get("show the webhook", object(WEBHOOKS, &id))?, Shape::Webhook),
-        WebhookCommand::Set { id, url, events, all_events, description, enabled } => {
+        EndpointCommand::Show { id } => (session.get("show the webhook", object(WEBHOOKS, &id))?, Shape::Webhook),
+        EndpointCommand::Set { id, url, events, all_events, description, enabled } => {
             let body = body([
                 ("url", url.map(Value::from)),
                 ("events", if all_events { Some(Value::Null) } else { events.map(Value::from) }),
@@ -36,15 +46,15 @@ pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut
             ]);
             (session.ask(Method::PATCH, "change the webhook", object(WEBHOOKS, &id), Some(body))?, Shape::Webhook)
         }
-        WebhookCommand::RotateSecret { id } => {
+        EndpointCommand::RotateSecret { id } => {
             let path = format!("{}/rotate-secret", object(WEBHOOKS, &id));
             (session.ask(Method::POST, "rotate the webhook's secret", path, None)?, Shape::NewWebhook)
         }
-        WebhookCommand::Test { id } => {
+        EndpointCommand::Test { id } => {
             let path = format!("{}/test", object(WEBHOOKS, &id));
             (session.ask(Method::POST, "test the webhook", path, None)?, Shape::Delivery)
         }
-        WebhookCommand::Remove { id } => {
+        EndpointCommand::Remove { id } => {
             let path = object(WEBHOOKS, &id);
             (session.ask(Method::DELETE, "remove the webhook", path, None)?, Shape::Nothing("Removed."))
         }

@@ -5,9 +5,18 @@
 use clap::{Args, Subcommand};
 
 use super::args::PageArgs;
+use super::listen::ListenArgs;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
+    #[command(flatten)]
+    Endpoint(EndpointCommand),
+    /// Pass each event on to a program under development, or receive and verify webhooks, until Ctrl-C.
+    Listen(Box<ListenArgs>),
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum EndpointCommand {
     /// Register an endpoint and print its secret, this once.
     Add {
         /// Its https URL.

@@ -3,7 +3,7 @@
 //! With `--json` they print exactly what the API answered, which is nothing where it answers nothing; else a form for
 //! people.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hyper::Method;
 use serde_json::{Map, Value};
@@ -29,9 +29,19 @@ pub(super) struct Session {
 impl Session {
     /// The session of a command, and the command.
     pub(super) fn open<C: clap::Subcommand>(args: OfAccount<C>, console: &Console<'_>) -> Result<(Self, C), Stop> {
-        let client = client(args.daemon, &console.environment)?;
-        let account = chosen(args.account, &client)?;
-        Ok((Self { client, account }, args.command))
+        Ok((Self::begin(args.daemon, args.account, console)?, args.command))
+    }
+
+    /// The session with the daemon and the account that are named.
+    pub(super) fn begin(daemon: DaemonArgs, account: AccountChoice, console: &Console<'_>) -> Result<Self, Stop> {
+        let client = client(daemon, &console.environment)?;
+        let account = chosen(account, &client)?;
+        Ok(Self { client, account })
+    }
+
+    /// Where the daemon's socket is.
+    pub(super) fn socket(&self) -> &Path {
+        self.client.socket()
     }
 
     /// Asks for something of the account; `purpose` follows "cannot".

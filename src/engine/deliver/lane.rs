@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use super::Job;
+use crate::machine::endpoint::IN_FLIGHT_MAX;
 use crate::store::op::settle_delivery::Unparking;
 use crate::store::timer::Timer;
 
@@ -21,7 +22,30 @@ pub(super) struct Lane {
     pub(super) waiting: VecDeque<Job>,
     pub(super) in_flight: usize,
     pub(super) is_closed: bool,
+    window: Window,
     parked: Parked,
+}
+
+/// How many attempts may be on the wire. One that has begun to fail gets them singly, so that what it does not answer
+/// costs little of what all share; each success doubles them again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Window(usize);
+
+impl Default for Window {
+    fn default() -> Self {
+        Self(IN_FLIGHT_MAX)
+    }
+}
+
+/// How a place on the wire was given back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    /// With a 2xx.
+    Acknowledged,
+    /// With anything else.
+    Failed,
+    /// Without a request.
+    Unmade,
 }
 
 /// What is known of the deliveries that did not fit.
@@ -55,6 +79,21 @@ impl Memory {
 }
 
 impl Lane {
+    /// Whether another attempt fits beside those on the wire.
+    pub(super) const fn has_window(&self) -> bool {
+        self.in_flight < self.window.0
+    }
+
+    /// An attempt has ended, and given back its place.
+    pub(super) fn ended(&mut self, ended: Ended) {
+        self.in_flight -= 1;
+        match ended {
+            Ended::Acknowledged => self.window.0 = (self.window.0 * 2).min(IN_FLIGHT_MAX),
+            Ended::Failed => self.window.0 = 1,
+            Ended::Unmade => {}
+        }
+    }
+
     /// Whether what comes due now must be parked.
     pub(super) fn is_full(&self, memory: Memory) -> bool {
         self.waiting.len() >= memory.lane_max()
@@ -137,6 +176,22 @@ mod tests {
             _held: Backlog::default().hold(),
         };
         Lane { waiting: std::iter::repeat_with(job).take(count).collect(), ..Lane::default() }
+    }
+
+    #[test]
+    fn the_window_falls_to_one_at_a_failure_and_doubles_with_each_success() {
+        let mut lane = lane_of(0);
+        let width = |lane: &mut Lane, ended| {
+            lane.in_flight = 1;
+            lane.ended(ended);
+            while lane.has_window() {
+                lane.in_flight += 1;
+            }
+            lane.in_flight
+        };
+        let steps = [Ended::Unmade, Ended::Acknowledged, Ended::Failed, Ended::Failed, Ended::Unmade];
+        assert_eq!(steps.map(|ended| width(&mut lane, ended)), [8, 8, 1, 1, 1]);
+        assert_eq!([Ended::Acknowledged; 5].map(|ended| width(&mut lane, ended)), [2, 4, 8, 8, 8]);
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! From an owed event to a settled webhook attempt (contract 5).
 //!
 //! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once; while it fails
-//! they are fewer, so that a dead endpoint sees exactly ten requests. One attempt is one request.
+//! they are made singly, and a dead endpoint sees exactly ten requests. One attempt is one request.
 
 mod lane;
+mod permits;
 mod request;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::Engine;
@@ -29,11 +29,10 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
-use lane::{Lane, Memory};
+use lane::{Ended, Lane, Memory};
+use permits::{Permits, Standing};
 use request::Attempting;
 
-/// Requests of all endpoints at once.
-const REQUESTS_MAX: usize = 512;
 /// How long stopping waits for what is on the wire: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
 type Key = (AccountId, EndpointId);
@@ -56,15 +55,15 @@ struct Shared {
     sweeper: Sweeper,
     backlog: Backlog,
     lanes: Mutex<HashMap<Key, Lane>>,
-    requests: Arc<Semaphore>,
+    permits: Permits,
     running: Mutex<JoinSet<()>>,
 }
 
 impl Deliveries {
     pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper, backlog: Backlog) -> Self {
-        let requests = Arc::new(Semaphore::new(REQUESTS_MAX));
+        let permits = Permits::new();
         let (lanes, running) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, requests, running }) }
+        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, permits, running }) }
     }
 
     /// Puts the deliveries of `timers` into their endpoints' lanes, and starts what may start.
@@ -149,14 +148,14 @@ impl Shared {
         while !lane.is_closed {
             let may_start = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.may_start(lane.in_flight));
             let is_enabled = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.is_enabled());
-            if is_enabled && !may_start {
+            if is_enabled && !(may_start && lane.has_window()) {
                 break;
             }
             let Some(job) = lane.waiting.pop_front() else { break };
             match &endpoint {
-                Some(_) if is_enabled => {
+                Some(endpoint) if is_enabled => {
                     lane.in_flight += 1;
-                    self.spawn(key, job);
+                    self.spawn(key, job, Standing::of(endpoint));
                 }
                 Some(_) => self.settle(job, DeliveryEnd::Parked, None),
                 None => self.settle(job, DeliveryEnd::Abandoned, None),
@@ -171,12 +170,12 @@ impl Shared {
         Ok(())
     }
 
-    fn spawn(self: &Arc<Self>, key: Key, job: Job) {
+    fn spawn(self: &Arc<Self>, key: Key, job: Job, standing: Standing) {
         let shared = Arc::clone(self);
         let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         while running.try_join_next().is_some() {}
         running.spawn(async move {
-            let end = match caught(shared.attempt(key, &job)).await {
+            let end = match caught(shared.attempt(key, &job, standing)).await {
                 Ok(Ok(end)) => end,
                 Ok(Err(error)) => shared.failed(&error.to_string()),
                 Err(crashed) => shared.failed(&crashed.to_string()),
@@ -199,7 +198,12 @@ impl Shared {
         DeliveryEnd::Attempted(record(now, now, outcome))
     }
 
-    async fn attempt(&self, (account, endpoint): Key, job: &Job) -> Result<DeliveryEnd, StoreError> {
+    async fn attempt(
+        &self,
+        (account, endpoint): Key,
+        job: &Job,
+        standing: Standing,
+    ) -> Result<DeliveryEnd, StoreError> {
         // What is told now could not be recorded, and would be told again.
         if let Some(failure) = self.engine.store.health().failure() {
             return Err(failure.clone());
@@ -211,7 +215,7 @@ impl Shared {
             Some(Effect::Schedule(_)) => return Ok(DeliveryEnd::Parked),
             Some(Effect::Settle) | None => return Ok(DeliveryEnd::Abandoned),
         };
-        let Ok(_permit) = self.requests.acquire().await else { return Ok(DeliveryEnd::Parked) };
+        let Some(_permit) = self.permits.take(standing).await else { return Ok(DeliveryEnd::Parked) };
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let at = self.engine.clock.now();
         let delivery = DeliveryId(job.timer.id);
@@ -222,6 +226,11 @@ impl Shared {
 
     /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back.
     fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
+        let ended = match &end {
+            DeliveryEnd::Attempted(Attempt { error: None, .. }) => Ended::Acknowledged,
+            DeliveryEnd::Attempted(_) => Ended::Failed,
+            DeliveryEnd::Overflowed(_) | DeliveryEnd::Parked | DeliveryEnd::Abandoned => Ended::Unmade,
+        };
         let op =
             SettleDelivery { account: job.timer.account, delivery: DeliveryId(job.timer.id), due: job.timer.due, end };
         let shared = Arc::clone(self);
@@ -233,7 +242,7 @@ impl Shared {
             // The writer has more to do than to start requests.
             runtime.spawn(async move {
                 if let Some(lane) = shared.lanes().get_mut(&key) {
-                    lane.in_flight -= 1;
+                    lane.ended(ended);
                 }
                 if let Err(error) = shared.start(key) {
                     tracing::error!(%error, "webhook deliveries could not be started");
@@ -245,7 +254,13 @@ impl Shared {
     fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {
         match answer {
             Ok(EndpointChange::Disabled(endpoint)) => {
-                tracing::warn!(%endpoint, "a webhook endpoint was disabled after ten failures in a row");
+                let account = job.timer.account;
+                tracing::warn!(
+                    %account, %endpoint,
+                    "a webhook endpoint was disabled after ten failures in a row: what it is owed is held, and nothing \
+                     more is sent to it; see its deliveries for why, and when it is mended enable it again, in the \
+                     panel or with `postrider webhook set {endpoint} --enabled true --account {account}`"
+                );
             }
             Ok(EndpointChange::None) | Err(Stop::Refused(_)) => {}
             Err(Stop::Failed(error)) => {

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use crate::base::id::{AccountId, DeliveryId, EndpointId};
-use crate::base::signature::{service_signature, standard_signature};
 use crate::base::time::Timestamp;
 use crate::engine::ports::WebhookRequest;
+use crate::engine::webhook::Telling;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::read::Read;
@@ -13,8 +13,6 @@ use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
-
-const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 
 /// What one attempt is about.
 pub(super) struct Attempting<'a> {
@@ -42,17 +40,15 @@ impl Attempting<'_> {
         let url = url::Url::parse(&endpoint.url).map_err(|error| damaged(error.to_string()))?;
         let body = self.body(&snapshot)?;
         let event = self.row.event.to_string();
-        let headers = vec![
-            ("content-type", "application/json".to_owned()),
-            ("user-agent", USER_AGENT.to_owned()),
-            ("x-service-signature", service_signature(&secret, self.at, &body)),
-            ("x-service-event", self.row.owed.event_type().to_owned()),
-            ("x-service-delivery", self.delivery.to_string()),
-            ("x-service-attempt", self.number.to_string()),
-            ("webhook-signature", standard_signature(&secret, &event, self.at, &body)),
-            ("webhook-timestamp", self.at.as_secs().to_string()),
-            ("webhook-id", event),
-        ];
+        let telling = Telling {
+            event: &event,
+            kind: self.row.owed.event_type(),
+            delivery: self.delivery,
+            number: self.number,
+            at: self.at,
+            body: &body,
+        };
+        let headers = telling.headers(&secret);
         Ok(WebhookRequest { url, headers, body: Bytes::from(body) })
     }
 

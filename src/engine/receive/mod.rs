@@ -118,12 +118,14 @@ impl Receiver {
         }
         let Record { messages, leases, crowded } = record;
         let heard = self.engine.commit_leased(RecordReport { messages }, leases).await;
-        for (account, addresses) in crowded {
-            self.engine.end_waiting(account, &addresses).await?;
-        }
         match heard {
             Ok(0) => Ok(Taken::Repeated),
-            Ok(_) => Ok(kind),
+            Ok(_) => {
+                for (account, addresses) in crowded {
+                    self.engine.end_waiting(account, &addresses).await?;
+                }
+                Ok(kind)
+            }
             Err(Stop::Failed(error)) => Err(error),
             Err(Stop::Refused(never)) => match never {},
         }

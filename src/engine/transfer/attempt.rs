@@ -77,6 +77,7 @@ pub(super) async fn attempt(
         envelope: envelope(row),
         message: Bytes::from(message),
         facts: AttemptFacts { relay: Some(relay.name.to_string()), ..AttemptFacts::default() },
+        unusable: None,
     };
     let (ended, signal) = match trial.run(began).await {
         Ok(verdict) => trial.end(verdict),
@@ -108,6 +109,8 @@ struct Trial<'a> {
     envelope: Envelope,
     message: Bytes,
     facts: AttemptFacts,
+    /// Why no address of the relay could be used, as long as none could.
+    unusable: Option<String>,
 }
 
 /// Why no server's word decides.
@@ -128,19 +131,34 @@ impl Trial<'_> {
         {
             return Ok(verdict);
         }
-        let mut last = None;
+        let mut last: Option<(LastWord, AttemptFacts)> = None;
+        let mut was_usable = false;
         for candidate in candidates.into_iter().take(TRIES) {
             let verdict = self.over_new_connection(candidate).await?;
             let Verdict::NextServer(word) = verdict else { return Ok(verdict) };
-            last = Some(match last {
-                Some(before) => LastWord::and_then(before, word),
-                None => word,
+            was_usable |= self.unusable.is_none();
+            last = Some(match last.take() {
+                Some((before, facts)) => self.weigh(before, facts, word),
+                None => (word, self.facts.clone()),
             });
             if began.elapsed() >= PATIENCE {
                 break;
             }
         }
-        Ok(last.map_or_else(nowhere, Verdict::from))
+        if let (Some(why), false) = (self.unusable.take(), was_usable) {
+            return Err(NoTry::RelayFault(why));
+        }
+        let Some((word, facts)) = last else { return Ok(nowhere()) };
+        // What is told is what the server did whose word holds.
+        self.facts = facts;
+        Ok(Verdict::from(word))
+    }
+
+    /// Which of two servers' words holds, with what was seen of that server.
+    fn weigh(&self, before: LastWord, facts: AttemptFacts, word: LastWord) -> (LastWord, AttemptFacts) {
+        let holds = LastWord::and_then(before, word.clone());
+        let facts = if holds == word { self.facts.clone() } else { facts };
+        (holds, facts)
     }
 
     /// What a kept connection makes of the message; none where it is of no more use.
@@ -160,8 +178,9 @@ impl Trial<'_> {
     }
 
     async fn over_new_connection(&mut self, Candidate { mut target, host }: Candidate) -> Result<Verdict, NoTry> {
-        self.facts.mx_host = Some(target.host.to_string());
-        self.facts.mx_ip = None;
+        let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
+        self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
+        self.unusable = None;
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
             Err(left_out) => return Ok(left_out),
@@ -185,7 +204,7 @@ impl Trial<'_> {
                 let kept = Kept { target, session, agreed, place, messages: 0, opened, idle_since: opened };
                 match self.send(kept).await? {
                     // A fresh connection that is lost before MAIL is a server that can't serve us now.
-                    Verdict::Reconnect => Ok(nowhere()),
+                    Verdict::Reconnect => Ok(Verdict::NextServer(LastWord::Deferred(no_server()))),
                     verdict => Ok(verdict),
                 }
             }
@@ -237,8 +256,16 @@ impl Trial<'_> {
         self.facts.smtp_code = reply.map(|reply| reply.code);
         self.facts.smtp_enhanced_code = reply.and_then(|reply| reply.enhanced()).map(|code| code.to_string());
         self.facts.smtp_response = reply.map(|reply| reply.text());
+        if let Ending::Unusable(why) = &outcome.ending {
+            self.unusable = Some(why.clone());
+        }
         if let Some(why) = relay_fault(&self.lane.site, outcome) {
-            return Err(NoTry::RelayFault(why));
+            // From MAIL on the same words may be meant for this one message: the second time it is charged.
+            if outcome.phase <= Phase::Auth || self.shared.relays.blames_itself_for(self.id) {
+                return Err(NoTry::RelayFault(why));
+            }
+            let why = finding::unreachable(&why);
+            return Ok(Verdict::Deferred(Deferral { scope: Scope::Message, why, is_outcome_unknown: false }));
         }
         if let Some(reply) = reply {
             let actions = self.shared.shaping.actions(self.lane.site.provider(), reply);
@@ -289,7 +316,6 @@ impl Trial<'_> {
 fn relay_fault(site: &Site, outcome: &Outcome) -> Option<String> {
     let is_smarthost = matches!(site, Site::Smarthost(_));
     match (&outcome.ending, outcome.phase) {
-        (Ending::Unusable(why), _) => Some(why.clone()),
         // 421 is the server's state, not a refusal of ours.
         (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
             Some(format!("the smarthost refused the login: {}", reply.text()))
@@ -314,9 +340,11 @@ pub(super) const fn deferred(why: Bounce) -> TransferEnd {
 }
 
 fn nowhere() -> Verdict {
-    let deferral =
-        Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false };
-    Verdict::Deferred(deferral)
+    Verdict::Deferred(no_server())
+}
+
+fn no_server() -> Deferral {
+    Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false }
 }
 
 /// What the DNS alone says (contract 6).

@@ -1,7 +1,7 @@
 //! The relays at work: which one a message takes, which are held back for a fault of their own, and how much those that
 //! warm up have handed over today.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ use crate::store::schema;
 /// How long a relay is held back after its first, second, ... fault in a row.
 const HOLD_SECS: [u64; 4] = [60, 120, 300, 600];
 
+/// Messages remembered at most that met a fault which may be theirs.
+const DOUBTFUL_MAX: usize = 4096;
+
 /// A relay's place in the configuration.
 pub(super) type Number = usize;
 
@@ -27,6 +30,8 @@ pub(super) struct Relays {
     relays: Vec<Relay>,
     faults: Mutex<Vec<Fault>>,
     counts: Mutex<HashMap<(Number, String), Count>>,
+    /// Messages that met a fault which may be theirs.
+    doubtful: Mutex<HashSet<MessageId>>,
 }
 
 /// What is wrong with a relay.
@@ -54,7 +59,7 @@ pub(super) struct Share<'a> {
 impl Relays {
     pub(super) fn new(relays: Vec<Relay>) -> Self {
         let faults = vec![Fault::default(); relays.len()];
-        Self { relays, faults: Mutex::new(faults), counts: Mutex::default() }
+        Self { relays, faults: Mutex::new(faults), counts: Mutex::default(), doubtful: Mutex::default() }
     }
 
     pub(super) fn relay(&self, number: Number) -> &Relay {
@@ -110,6 +115,15 @@ impl Relays {
             drop(faults);
             tracing::info!(relay = %self.relays[number].name, "the relay works again");
         }
+    }
+
+    /// Whether a fault that may be the message's own is put down to its relay: the first time that the message meets it.
+    pub(super) fn blames_itself_for(&self, message: MessageId) -> bool {
+        let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+        if doubtful.len() >= DOUBTFUL_MAX {
+            doubtful.clear();
+        }
+        doubtful.insert(message)
     }
 
     fn faults(&self) -> MutexGuard<'_, Vec<Fault>> {
@@ -186,7 +200,7 @@ impl Share<'_> {
         let mut counts = self.relays.counts();
         let count = counts.get_mut(&(number, site.clone())).filter(|count| count.day == self.day);
         if let Some(count) = count {
-            count.under_way -= 1;
+            count.under_way = count.under_way.saturating_sub(1);
             count.taken += 1;
         }
         Some(CountHandedOver { relay, site, day: self.day })
@@ -197,7 +211,7 @@ impl Drop for Share<'_> {
     fn drop(&mut self) {
         let Some(key) = self.key.take() else { return };
         if let Some(count) = self.relays.counts().get_mut(&key).filter(|count| count.day == self.day) {
-            count.under_way -= 1;
+            count.under_way = count.under_way.saturating_sub(1);
         }
     }
 }

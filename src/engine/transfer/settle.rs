@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
+
 use super::Shared;
 use super::attempt::route_failed;
 use super::queue::Ticket;
 use super::relays::Number;
 use crate::base::entropy;
+use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::event::AttemptFacts;
@@ -40,7 +43,7 @@ pub(super) enum Ready {
 /// A message in hand, whose outcome is yet to be recorded.
 pub(super) struct Unsettled {
     pub(super) ticket: Ticket,
-    pub(super) held: Held,
+    pub(super) _held: Held,
     pub(super) lease: Option<Lease>,
 }
 
@@ -75,7 +78,7 @@ impl Shared {
     /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
     pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
         let Some(lease) = self.leases.take(ticket.id()) else { return self.near().give_back(ticket.timer) };
-        let unsettled = Unsettled { ticket, held: self.backlog.hold(), lease: Some(lease) };
+        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: Some(lease) };
         match (self.look(&ticket), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
             (Ok(Ready::Send(_)), Unsent::Late) => unsettled.expired(self),
@@ -100,23 +103,16 @@ impl Shared {
         if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
             return Leased::default();
         }
-        let (account, address) = (ticket.account(), to.clone());
-        let leased = self.engine.lease_waiting(account, [&address]).unwrap_or_else(|error| {
+        self.engine.lease_waiting(ticket.account(), [to]).unwrap_or_else(|error| {
             // They end all the same, each before its next attempt.
             tracing::error!(%error, "what else waits for a suppressed address could not be looked up");
             Leased::default()
-        });
-        if leased.is_full {
-            let engine = Arc::clone(&self.engine);
-            // Its operations come to the writer behind the one that suppresses.
-            tokio::spawn(async move { engine.end_waiting(account, &[address]).await });
-        }
-        leased
+        })
     }
 
     /// Has a message looked at again at `until`, without an attempt: a row says so.
     pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: Timestamp) {
-        let unsettled = Unsettled { ticket, held: self.backlog.hold(), lease: None };
+        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: None };
         unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
     }
 
@@ -138,32 +134,67 @@ pub(super) enum Unsent {
 impl Unsettled {
     /// Commits the outcome without waiting for it; the lease lasts until it is committed.
     pub(super) fn settle(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts) {
-        self.settle_with(shared, end, facts, Leased::default());
+        let op = self.operation(shared, end, facts, Vec::new());
+        self.post(shared, op, || {});
     }
 
-    /// The same, ending `others` too: what else waits for an address that this outcome suppresses.
-    pub(super) fn settle_with(self, shared: &Shared, end: TransferEnd, facts: AttemptFacts, others: Leased) {
-        let store = &shared.engine.store;
-        let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
-        let op = SettleTransfer {
-            account: self.ticket.account(),
-            message: self.ticket.id(),
-            due: self.ticket.timer.due,
-            end,
-            facts,
-            provider,
-            chance: entropy::bytes(&*shared.engine.entropy),
-            others: others.messages,
-        };
-        let leases = (self.lease, others.leases);
-        let (timer, held) = (self.ticket.timer, self.held);
-        let engine = Arc::clone(&shared.engine);
-        store.post(op, move |answer| {
-            if let Err(Stop::Failed(error)) = answer {
-                tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
-                engine.store.near().forget(&timer);
+    /// The same, ending `others` too: what else waits for the address `to`, which this outcome suppresses.
+    pub(super) fn settle_with(
+        self,
+        shared: &Shared,
+        end: TransferEnd,
+        facts: AttemptFacts,
+        others: Leased,
+        to: Address,
+    ) {
+        let account = self.ticket.account();
+        let Leased { messages, leases, is_full } = others;
+        let op = self.operation(shared, end, facts, messages);
+        let (engine, runtime) = (Arc::clone(&shared.engine), Handle::current());
+        self.post(shared, op, move || {
+            drop(leases);
+            if is_full {
+                runtime.spawn(async move { engine.end_waiting(account, &[to]).await });
             }
-            drop((held, leases));
+        });
+    }
+
+    fn operation(
+        &self,
+        shared: &Shared,
+        end: TransferEnd,
+        facts: AttemptFacts,
+        others: Vec<MessageId>,
+    ) -> SettleTransfer {
+        let (account, message, due) = (self.ticket.account(), self.ticket.id(), self.ticket.timer.due);
+        let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
+        let chance = entropy::bytes(&*shared.engine.entropy);
+        SettleTransfer { account, message, due, end, facts, provider, chance, others }
+    }
+
+    /// Posts the outcome. Where it fails by itself it is posted once more with nothing but its end, so that a message
+    /// which was taken is not sent again for a damaged row beside it.
+    fn post(self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
+        let (facts, others) = (AttemptFacts::default(), Vec::new());
+        let bare = SettleTransfer { end: op.end.clone(), facts, provider: None, others, ..op };
+        let store = Arc::clone(&shared.engine.store);
+        shared.engine.store.post(op, move |answer| match answer {
+            Ok(_) => {
+                drop(self);
+                then();
+            }
+            Err(Stop::Refused(never)) => match never {},
+            Err(Stop::Failed(error)) => {
+                tracing::error!(%error, "an outcome could not be recorded whole");
+                let again = Arc::clone(&store);
+                store.post(bare, move |answer| {
+                    if let Err(Stop::Failed(error)) = answer {
+                        tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
+                        again.near().forget(&self.ticket.timer);
+                    }
+                    drop(self);
+                });
+            }
         });
     }
 

@@ -86,7 +86,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
         shared.near().give_back(ticket.timer);
         return;
     };
-    let unsettled = Unsettled { ticket, held, lease: Some(lease) };
+    let unsettled = Unsettled { ticket, _held: held, lease: Some(lease) };
     let row = match caught(async { shared.look(&ticket) }).await.unwrap_or(Err(StoreError::Panicked)) {
         Ok(Ready::Send(row)) => row,
         Ok(Ready::Settle(end)) => return unsettled.settle(shared, end, AttemptFacts::default()),
@@ -130,7 +130,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
             }
             obey(shared, lane, signal);
             let others = shared.others(&ticket, &row.to, &end);
-            unsettled.settle_with(shared, end, facts, others);
+            unsettled.settle_with(shared, end, facts, others, row.to);
         }
         Ended::RelayFault(why) => {
             let until = shared.relays.failed(lane.relay, shared.now(), &why);
@@ -147,7 +147,9 @@ fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
     let near = shared.near();
     match signal {
         Signal::Took => lane.took(near),
-        Signal::Answered | Signal::Silent => lane.answered(near),
+        Signal::Answered => lane.answered(near),
+        // Whoever probes goes on with the next message.
+        Signal::Silent => {}
         Signal::Slowed => lane.slowed(near),
         Signal::PushedBack => shared.put_off_until_their_end(lane.pushed_back(shared.now(), near)),
     }

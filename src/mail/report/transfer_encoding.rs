@@ -35,11 +35,11 @@ pub(super) fn with_crlf(octets: &[u8]) -> Cow<'_, [u8]> {
         return Cow::Borrowed(octets);
     }
     let mut out = Vec::with_capacity(octets.len() + octets.len() / 16);
-    for place in 0..octets.len() {
+    for (place, octet) in octets.iter().enumerate() {
         if is_lone(place) {
             out.push(b'\r');
         }
-        out.push(octets[place]);
+        out.push(*octet);
     }
     Cow::Owned(out)
 }

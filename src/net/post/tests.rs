@@ -51,14 +51,19 @@ struct World {
     post: HttpPost,
 }
 
-/// The receiver's name, at whatever addresses it has at the moment.
+/// The receiver's name, at whatever addresses it has at the moment; where it has none, nobody answers.
 struct Names(Mutex<Result<Vec<IpAddr>, LookupFailure>>);
 
 impl HostAddresses for Names {
     fn addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
         assert_eq!(host, "hook.example");
         let addresses = self.0.lock().unwrap().clone();
-        Box::pin(async { addresses })
+        Box::pin(async {
+            match addresses {
+                Ok(none) if none.is_empty() => std::future::pending().await,
+                answer => answer,
+            }
+        })
     }
 }
 
@@ -297,6 +302,8 @@ async fn no_connection_and_no_name_have_words_of_their_own() {
         *world.names.0.lock().unwrap() = Err(failure);
         assert_eq!(world.post().await.error, Some(PostError::Dns));
     }
+    *world.names.0.lock().unwrap() = Ok(Vec::new());
+    assert_eq!(world.post().await.error, Some(PostError::Dns), "a silent name server");
 }
 
 #[tokio::test]

@@ -86,17 +86,25 @@ fn place(
     (stream, domain, provider): (Stream, DomainId, &str),
 ) -> Result<(Vec<u8>, OutcomeCounts), StoreError> {
     let key = schema::outcomes(account, hour, stream, domain, provider);
-    if let Some(counts) = tables.row(&key)? {
+    if let Some(counts) = counted(tables, &key)? {
         return Ok((key, counts));
     }
     let rest = schema::outcomes(account, hour, stream, DomainId::default(), OTHER);
     // Where the rest is counted already, the hour is full, and nobody has to look how full.
-    if let Some(counts) = tables.row(&rest)? {
+    if let Some(counts) = counted(tables, &rest)? {
         return Ok((rest, counts));
     }
     let prefix = schema::outcomes_of_hour(account, hour);
     let rows = tables.keys(Table::Outcomes, &prefix, &after_prefix(&prefix), Order::Ascending, ROWS_MAX)?;
     Ok((if rows.len() < ROWS_MAX { key } else { rest }, OutcomeCounts::default()))
+}
+
+/// What a row counts. A damaged one begins anew: no outcome is left unrecorded for the sake of its count.
+fn counted(tables: &Tables<'_, '_>, key: &[u8]) -> Result<Option<OutcomeCounts>, StoreError> {
+    match tables.row(key) {
+        Err(StoreError::Row { .. }) => Ok(Some(OutcomeCounts::default())),
+        counts => counts,
+    }
 }
 
 /// What one row counts, as a scan shows it.

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::event::{self, Happening, Subject};
-use super::{Never, Op};
+use super::{Never, Op, suppression};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::address::Address;
 use crate::machine::transfer::{Effect, Input, Wire};
@@ -39,7 +39,7 @@ pub(super) fn end(
     tables.remove(Table::Waiting, &schema::waiting(account, &to.match_key(), message));
 }
 
-/// The messages to an address that wait, oldest first, `limit` at most.
+/// The messages to an address that wait, oldest first, those behind `after`, `limit` at most.
 ///
 /// # Errors
 /// Those of the store.
@@ -47,10 +47,16 @@ pub fn to_address(
     read: &impl Read,
     account: AccountId,
     address: &Address,
+    after: Option<MessageId>,
     limit: usize,
 ) -> Result<Vec<MessageId>, StoreError> {
-    let prefix = schema::waiting_for(account, &address.match_key());
-    let keys = read.keys(Table::Waiting, &prefix, &after_prefix(&prefix), Order::Ascending, limit)?;
+    let match_key = address.match_key();
+    let prefix = schema::waiting_for(account, &match_key);
+    let from = match after {
+        Some(message) => [schema::waiting(account, &match_key, message).as_slice(), &[0]].concat(),
+        None => prefix.clone(),
+    };
+    let keys = read.keys(Table::Waiting, &from, &after_prefix(&prefix), Order::Ascending, limit)?;
     Ok(keys.iter().filter_map(|key| key.last_chunk::<16>()).map(|id| MessageId(Ulid(*id))).collect())
 }
 
@@ -71,7 +77,7 @@ pub(super) fn suppress(
     Ok(())
 }
 
-/// Ends messages whose address is suppressed already.
+/// Ends messages where their address is suppressed.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndWaiting {
     /// The account.
@@ -85,7 +91,16 @@ impl Op for EndWaiting {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
-        Ok(suppress(tables, self.account, &self.messages)?)
+        let mut suppressed = Vec::new();
+        for id in &self.messages {
+            let row: Option<MessageRow> = tables.row(&schema::message(self.account, *id))?;
+            if let Some(row) = row
+                && suppression::is_suppressed(tables, self.account, &row.to)?
+            {
+                suppressed.push(*id);
+            }
+        }
+        Ok(suppress(tables, self.account, &suppressed)?)
     }
 }
 
@@ -135,13 +150,15 @@ mod tests {
         let sender = test.sender();
         let messages =
             ["Ann@example.net", "ann@EXAMPLE.net", "ann@example.net.example.org"].map(|to| sender.accept(to));
-        let waiting = to_address(&test.snapshot(), sender.account, &"ann@example.net".parse().unwrap(), 9).unwrap();
+        let waiting =
+            to_address(&test.snapshot(), sender.account, &"ann@example.net".parse().unwrap(), None, 9).unwrap();
         assert_eq!(waiting, messages[..2]);
         test.done(suppress(&sender, "ann@example.net", waiting));
         let status = |id: MessageId| test.row::<TransferRow>(&sender.key(id)).state.status();
         assert_eq!(messages.map(status), [Status::Suppressed, Status::Suppressed, Status::Queued]);
         assert_eq!((test.timers(TimerKind::Transfer).len(), test.count(Table::Waiting, &[])), (1, 1));
-        test.done(EndWaiting { account: sender.account, messages: messages[..2].to_vec() });
+        test.done(EndWaiting { account: sender.account, messages: messages.to_vec() });
+        assert_eq!(status(messages[2]), Status::Queued, "nobody has suppressed it");
         assert_eq!(test.count(Table::Timeline, &sender.key(messages[0])), 2);
     }
 

@@ -28,12 +28,12 @@ class Authority:
         self.root = folder / "root.pem"
         self.root.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, *names: str) -> Path:
-        """One PEM file, key first and certificate behind it, for host names and addresses."""
+    def issue(self, *names: str, days: tuple[int, int] = (-1, 90)) -> Path:
+        """One PEM file, key first and certificate behind it, for host names and addresses; valid between `days`."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
         certificate = (
-            self._unsigned(subject, key.public_key())
+            self._unsigned(subject, key.public_key(), days)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -57,7 +57,7 @@ class Authority:
         stranger = Authority(self.folder / f"stranger-{names[0]}")
         return stranger.issue(*names)
 
-    def _unsigned(self, subject: x509.Name, public_key) -> x509.CertificateBuilder:
+    def _unsigned(self, subject: x509.Name, public_key, days=(-1, 90)) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.timezone.utc)
         return (
             x509.CertificateBuilder()
@@ -65,8 +65,8 @@ class Authority:
             .issuer_name(self.name)
             .public_key(public_key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=90))
+            .not_valid_before(now + datetime.timedelta(days=days[0]))
+            .not_valid_after(now + datetime.timedelta(days=days[1]))
         )
 
 

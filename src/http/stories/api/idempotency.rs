@@ -180,7 +180,7 @@ async fn of_many_that_ask_at_once_with_one_key_one_is_served_and_nothing_is_sent
         answers.push(asked.await.unwrap());
     }
     let new: Vec<_> =
-        answers.iter().filter(|reply| reply.status == 202 && reply.header("idempotent-replay") == "").collect();
+        answers.iter().filter(|reply| reply.status == 202 && reply.header("idempotent-replay").is_empty()).collect();
     assert_eq!(new.len(), 1);
     for reply in &answers {
         match reply.status {

@@ -155,7 +155,7 @@ async fn what_is_ones_own_is_served_to_every_key_and_to_the_operator() {
         let Own { whole, limited } = fixture.own;
         let account = matrix.world.account;
         let is_operators = matches!(route.access, Access::Operator(_));
-        let by_key = [(Door::Key(&*keys.whole), whole), (Door::Key(&*keys.limited), limited)];
+        let by_key = [(Door::Key(&keys.whole), whole), (Door::Key(&keys.limited), limited)];
         let asked = by_key.into_iter().filter(|_| !is_operators).chain([(Door::Operator(account), whole)]);
         for (door, status) in asked.collect::<Vec<_>>() {
             let id = match fixture.of {

@@ -1,0 +1,176 @@
+//! The instance under measurement: `postrider dev` as a child, which captures mail, so that an event needs no receiver
+//! of mail, and can be killed and started again on its data directory.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::measure::Gauge;
+use crate::receiver::ROOTS;
+use crate::{Options, Outcome};
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Below this share of a processor the instance has nothing left to do.
+const IDLE_SHARE: f64 = 0.05;
+
+/// A running instance.
+pub(crate) struct Instance {
+    child: Child,
+    bin: PathBuf,
+    folder: PathBuf,
+    client: reqwest::Client,
+    url: String,
+    key: String,
+}
+
+/// Whose key a request is made with.
+pub(crate) struct Account {
+    pub(crate) key: String,
+}
+
+impl Instance {
+    /// Starts it on `folder/data`, with the receivers' authority in `folder`.
+    pub(crate) fn start(options: &Options, folder: &Path) -> Outcome<Self> {
+        let config = format!(
+            "[network]\nallow = [\"127.0.0.0/8\"]\n[webhooks]\nextra_roots = {:?}\n[log]\nlevel = \"error\"\n\
+             [limits]\nrequests_per_minute = 100000000\n[quota]\nper_hour = 1000000000\nper_day = 1000000000\n",
+            folder.join(ROOTS)
+        );
+        std::fs::write(folder.join("postrider.toml"), config)?;
+        let (child, announcement) = spawn(&options.bin, folder)?;
+        let text = |name: &str| announcement[name].as_str().unwrap_or_default().to_owned();
+        Ok(Self {
+            child,
+            bin: options.bin.clone(),
+            folder: folder.to_owned(),
+            client: reqwest::Client::builder().no_proxy().build()?,
+            url: text("url"),
+            key: text("api_key"),
+        })
+    }
+
+    /// kill -9, and a new process; gives how long it took to accept connections.
+    pub(crate) fn crash(&mut self) -> Outcome<Duration> {
+        self.child.kill()?;
+        self.child.wait()?;
+        let start = Instant::now();
+        let (child, announcement) = spawn(&self.bin, &self.folder)?;
+        self.child = child;
+        self.url = announcement["url"].as_str().unwrap_or_default().to_owned();
+        Ok(start.elapsed())
+    }
+
+    /// Reads what it costs.
+    pub(crate) fn gauge(&self) -> Outcome<Gauge> {
+        Gauge::new(self.child.id(), &self.folder)
+    }
+
+    /// The account that `dev` furnishes.
+    pub(crate) fn own(&self) -> Account {
+        Account { key: self.key.clone() }
+    }
+
+    /// Another account.
+    pub(crate) fn account(&self) -> Outcome<Account> {
+        let account = self.command(&["account", "add", "bench"])?;
+        let id = account["id"].as_str().ok_or("the account has no id")?;
+        let key = self.command(&["key", "add", "--account", id, "--name", "bench"])?;
+        Ok(Account { key: key["key"].as_str().ok_or("the key is not shown")?.to_owned() })
+    }
+
+    fn command(&self, words: &[&str]) -> Outcome<Value> {
+        let data = self.folder.join("data");
+        let output = Command::new(&self.bin).args(words).arg("--data-dir").arg(data).arg("--json").output()?;
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// A request that must succeed.
+    pub(crate) async fn ask(&self, account: &Account, method: Method, path: &str, body: Value) -> Outcome<Value> {
+        let request = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(&account.key);
+        let request = request.header("content-type", "application/json").body(body.to_string());
+        let answer = request.send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        if !status.is_success() {
+            return Err(format!("{path} answered {status}: {text}").into());
+        }
+        Ok(serde_json::from_str(&text).unwrap_or_default())
+    }
+
+    /// An endpoint's identifier.
+    pub(crate) async fn endpoint(&self, account: &Account, url: &str, events: &[&str]) -> Outcome<String> {
+        let body = json!({ "url": url, "events": events });
+        let made = self.ask(account, Method::POST, "/v1/webhooks", body).await?;
+        Ok(made["id"].as_str().ok_or("the endpoint has no id")?.to_owned())
+    }
+
+    /// Lets an endpoint be sent to, or not.
+    pub(crate) async fn enable(&self, endpoint: &str, enabled: bool) -> Outcome<()> {
+        let path = format!("/v1/webhooks/{endpoint}");
+        self.ask(&self.own(), Method::PATCH, &path, json!({ "enabled": enabled })).await?;
+        Ok(())
+    }
+
+    /// Has a message accepted.
+    pub(crate) async fn send(&self, number: usize) -> Outcome<()> {
+        let message = json!({
+            "from": "hello@example.test",
+            "to": format!("customer{number}@example.org"),
+            "subject": "Your order",
+            "text": "It is on its way.",
+        });
+        self.ask(&self.own(), Method::POST, "/v1/messages", message).await?;
+        Ok(())
+    }
+
+    /// Owes an endpoint every event once more; gives how many there are.
+    pub(crate) async fn replay(&self, endpoint: &str) -> Outcome<usize> {
+        let body = json!({ "since": "2020-01-01T00:00:00Z", "only_failed": false });
+        let made = self.ask(&self.own(), Method::POST, &format!("/v1/webhooks/{endpoint}/replay"), body).await?;
+        Ok(usize::try_from(made["created"].as_u64().ok_or("the replay tells no count")?)?)
+    }
+
+    /// Waits until it uses next to no processor time.
+    pub(crate) async fn settle(&self) -> Outcome<()> {
+        let gauge = self.gauge()?;
+        loop {
+            let before = gauge.read()?;
+            tokio::time::sleep(LOOK_EVERY).await;
+            if before.until(&gauge.read()?).server_seconds < IDLE_SHARE * LOOK_EVERY.as_secs_f64() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn spawn(bin: &Path, folder: &Path) -> Outcome<(Child, Value)> {
+    let log = File::options().create(true).append(true).open(folder.join("log"))?;
+    let mut child = Command::new(bin)
+        .args(["dev", "--json", "--listen", "127.0.0.1:0", "--config"])
+        .arg(folder.join("postrider.toml"))
+        .arg("--data-dir")
+        .arg(folder.join("data"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(|error| format!("{}: {error}", bin.display()))?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().ok_or("no pipe to announce on")?).read_line(&mut line)?;
+    let announcement =
+        serde_json::from_str(&line).map_err(|_| format!("dev did not start; see {}", folder.display()))?;
+    Ok((child, announcement))
+}

@@ -1,0 +1,104 @@
+//! Webhooks, measured from outside: the real binary tells events to https receivers on loopback.
+//!
+//! `cargo bench --bench webhooks -- [options]` starts `postrider dev` as a child on a fresh data directory for every
+//! row, and the receivers as another, so that the CPU of one is not on the bill of the other. It prints a JSON line for
+//! each row. Nothing is asserted about speed: a rate belongs to its machine and its minute. What is checked is the work
+//! itself: every delivery that was owed arrived.
+
+mod instance;
+#[path = "../main_job/measure.rs"]
+#[expect(dead_code, reason = "the main job's rows have columns that these have not")]
+mod measure;
+mod receiver;
+mod rows;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+
+/// Any failure of the benchmark itself; it ends the run.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, Fault>;
+
+/// Load the real binary with webhooks and report what a delivery costs.
+#[derive(Parser, Clone)]
+#[command(name = "webhooks")]
+struct Options {
+    /// The binary to measure
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
+    bin: PathBuf,
+    /// Where data directories are made, and so the disk that is measured
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    data_root: PathBuf,
+    /// Only these rows
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<RowName>,
+    /// A tenth of the work: does it still run, roughly what does it cost
+    #[arg(long)]
+    quick: bool,
+    /// Be the receivers, for a parent that asks on standard input
+    #[arg(long, hide = true, value_name = "DIR")]
+    receive: Option<PathBuf>,
+    /// Passed by `cargo bench`; means nothing here
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum RowName {
+    /// A backlog told to ten endpoints as fast as they take it
+    Throughput,
+    /// The time from an event to its webhook, beside fifty endpoints that hang
+    Fairness,
+    /// A million owed deliveries: memory, and the time to find them again after kill -9
+    Backlog,
+}
+
+impl Options {
+    fn share(&self, full: usize) -> usize {
+        if self.quick { full / 10 } else { full }
+    }
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let done = match &options.receive {
+        Some(folder) => receiver::run(folder),
+        None => measure_all(&options),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            note(&format!("webhooks: {fault}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(options: &Options) -> Outcome<()> {
+    std::fs::create_dir_all(&options.data_root)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    for row in RowName::value_variants() {
+        if !options.only.is_empty() && !options.only.contains(row) {
+            continue;
+        }
+        note(&format!("{row:?}"));
+        let figures = runtime.block_on(async {
+            match row {
+                RowName::Throughput => rows::throughput(options).await,
+                RowName::Fairness => rows::fairness(options).await,
+                RowName::Backlog => rows::backlog(options).await,
+            }
+        })?;
+        writeln!(std::io::stdout().lock(), "{figures}")?;
+    }
+    Ok(())
+}
+
+/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,128 @@
+//! `postrider webhook listen`: which service or address is meant, and what the options must not mean together.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use clap::Args;
+use url::Url;
+
+use super::args::{AccountChoice, DaemonArgs};
+use super::session::Session;
+use super::{Console, Stop};
+use crate::app::exit::Exit;
+use crate::app::listen::{self, End, Form, Forwarding, Program, Receiving, Told};
+use crate::app::trouble::Trouble;
+use crate::base::id::EventId;
+use crate::base::secret::Secret;
+use crate::domain::event::EventType;
+use crate::net::event_source::Door;
+use crate::net::forward::Forward;
+
+/// Holds the API key where no option does: an option is seen by whoever lists processes.
+const KEY_VARIABLE: &str = "POSTRIDER_API_KEY";
+/// The same for the secret.
+const SECRET_VARIABLE: &str = "POSTRIDER_WEBHOOK_SECRET";
+
+/// Options of `webhook listen`.
+#[derive(Debug, Args)]
+pub(super) struct ListenArgs {
+    /// POST each event to this program, signed, as an endpoint gets it; otherwise events are only shown.
+    #[arg(long, value_name = "URL")]
+    forward_to: Option<Url>,
+    /// Only events of these types.
+    #[arg(long, value_delimiter = ',', value_name = "TYPES", value_parser = EventType::from_str)]
+    events: Option<Vec<EventType>>,
+    /// Follow the service at this address by its API, with a key; otherwise the one on this machine.
+    #[arg(long, value_name = "BASE")]
+    url: Option<Url>,
+    /// The API key for --url (or POSTRIDER_API_KEY).
+    #[arg(long, requires = "url")]
+    key: Option<String>,
+    /// Begin behind this event; otherwise with what happens from now on.
+    #[arg(long, value_name = "EVENT_ID", value_parser = EventId::from_str)]
+    after: Option<EventId>,
+    /// The webhook secret to sign or verify with (or POSTRIDER_WEBHOOK_SECRET); a new one is made for --forward-to.
+    #[arg(long)]
+    secret: Option<String>,
+    /// Be a receiver at this address: verify what comes, refuse what is forged or older than 300 seconds.
+    #[arg(long, value_name = "ADDR", conflicts_with_all = ["forward_to", "events", "url", "key", "after"])]
+    receive: Option<SocketAddr>,
+}
+
+/// Listens until it is told to end.
+pub(super) fn listen(
+    args: ListenArgs,
+    daemon: DaemonArgs,
+    account: AccountChoice,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, Stop> {
+    let form = if json { Form::Json } else { Form::Text };
+    let secret = args.secret.clone().or_else(|| console.environment.text(SECRET_VARIABLE));
+    let secret = secret.map(|text| listen::secret(&text)).transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = match args.receive {
+        Some(address) => {
+            let secret = secret.ok_or_else(|| {
+                usage("no secret proves what comes", "Give the endpoint's with --secret or POSTRIDER_WEBHOOK_SECRET.")
+            })?;
+            let mut told = Told { out: console.out, err: console.err, form };
+            runtime.block_on(Receiving { address, secret }.run(&mut told))
+        }
+        None => {
+            let forwarding = forwarding(args, secret, daemon, account, console)?;
+            let mut told = Told { out: console.out, err: console.err, form };
+            runtime.block_on(forwarding.run(&mut told))
+        }
+    };
+    ended.map_err(|end| match end {
+        End::Trouble(trouble) => Stop::Trouble(trouble),
+        End::Output(error) => Stop::Output(error),
+    })
+}
+
+fn forwarding(
+    args: ListenArgs,
+    secret: Option<Secret>,
+    daemon: DaemonArgs,
+    account: AccountChoice,
+    console: &Console<'_>,
+) -> Result<Forwarding, Stop> {
+    let door = match args.url {
+        Some(base) => {
+            let key = args.key.or_else(|| console.environment.text(KEY_VARIABLE));
+            let key = key.ok_or_else(|| {
+                usage(
+                    "no key opens the service's API",
+                    "Give one with --key or POSTRIDER_API_KEY; it needs the scope read.",
+                )
+            })?;
+            Door::Api { base: web(base, "--url")?, key: Secret::new(key) }
+        }
+        None => {
+            let session = Session::begin(daemon, account, console)?;
+            Door::Socket { path: session.socket().to_owned(), account: session.account.to_string() }
+        }
+    };
+    let program = match args.forward_to {
+        Some(url) => {
+            let forward = Forward::to(web(url, "--forward-to")?);
+            Some(Program { forward: forward.map_err(|why| usage(&why, ""))?, secret })
+        }
+        None => None,
+    };
+    let events = args.events.map(BTreeSet::from_iter);
+    Ok(Forwarding { door, events, after: args.after, program })
+}
+
+fn web(url: Url, option: &str) -> Result<Url, Stop> {
+    if matches!(url.scheme(), "http" | "https") && url.has_host() {
+        return Ok(url);
+    }
+    Err(usage(&format!("{option} is no http or https address"), "Give one such as http://127.0.0.1:3000/hook.").into())
+}
+
+fn usage(why: &str, remedy: &str) -> Trouble {
+    Trouble::new(Exit::Usage, "cannot listen for webhooks", why, remedy)
+}

@@ -1,0 +1,195 @@
+//! `postrider webhook listen`: webhooks for whoever develops a receiver.
+//!
+//! Either it follows a service's event log and passes each event on to a local program, as an endpoint would get it but
+//! without public https; or it is a receiver itself, and believes what an endpoint's secret proves. Results are lines
+//! on the output, a line for each event; what goes on meanwhile is told beside it.
+
+mod forwarding;
+mod receiving;
+
+use std::io::{self, Write};
+
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::base::secret::Secret;
+use crate::base::signature::SECRET_PREFIX;
+
+pub(in crate::app) use self::forwarding::End;
+pub use self::forwarding::{Forwarding, Program};
+pub use self::receiving::Receiving;
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// For people.
+    Text,
+    /// An object of JSON in each line.
+    Json,
+}
+
+/// Where results and remarks go.
+pub struct Told<'t> {
+    /// Results.
+    pub out: &'t mut dyn Write,
+    /// Remarks, for people.
+    pub err: &'t mut dyn Write,
+    /// The results' form.
+    pub form: Form,
+}
+
+impl Told<'_> {
+    fn secret(&mut self, secret: &Secret) -> io::Result<()> {
+        let secret = secret.expose_text();
+        match self.form {
+            Form::Text => writeln!(self.out, "secret: {secret}")?,
+            Form::Json => writeln!(self.out, "{}", json!({ "secret": secret }))?,
+        }
+        self.out.flush()
+    }
+
+    fn heard(&mut self, heard: &Heard) -> io::Result<()> {
+        match self.form {
+            Form::Text => writeln!(self.out, "{}", heard.line())?,
+            Form::Json => writeln!(self.out, "{}", heard.object())?,
+        }
+        self.out.flush()
+    }
+
+    /// Where even standard error is gone, the results still tell.
+    fn remark(&mut self, text: &str) {
+        let _ = writeln!(self.err, "{text}");
+    }
+}
+
+/// What became of one event.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Heard {
+    event: String,
+    kind: String,
+    message: Option<String>,
+    created_at: Option<String>,
+    /// The program's last answer, where it was asked; of a receiver, its own.
+    status: Option<u16>,
+    /// Why it is not acknowledged.
+    error: Option<String>,
+    /// How often the program was asked.
+    attempts: u8,
+}
+
+impl Heard {
+    /// An event by its record.
+    fn of(event: &str, kind: &str, record: &[u8]) -> Self {
+        let record: Value = serde_json::from_slice(record).unwrap_or_default();
+        let member = |name: &str| record[name].as_str().map(str::to_owned);
+        Self {
+            event: printable(event),
+            kind: printable(kind),
+            message: member("message_id").as_deref().map(printable),
+            created_at: member("created_at").as_deref().map(printable),
+            ..Self::default()
+        }
+    }
+
+    fn object(&self) -> Value {
+        json!({
+            "event_id": self.event,
+            "type": self.kind,
+            "message_id": self.message,
+            "created_at": self.created_at,
+            "status": self.status,
+            "error": self.error,
+            "attempts": self.attempts,
+        })
+    }
+
+    fn line(&self) -> String {
+        let or_dash = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+        let mut line = format!(
+            "{}  {:<12}  {}  {}",
+            or_dash(&self.created_at),
+            self.kind,
+            or_dash(&self.message),
+            or_dash(&Some(self.event.clone()))
+        );
+        if let Some(status) = self.status {
+            line.push_str(&format!("  {status}"));
+        }
+        if let Some(error) = &self.error {
+            line.push_str(&format!("  {error}"));
+        }
+        if self.attempts > 1 {
+            line.push_str(&format!("  ({} attempts)", self.attempts));
+        }
+        line
+    }
+}
+
+/// What others chose can't move the cursor or recolour the terminal.
+fn printable(text: &str) -> String {
+    if text.chars().any(char::is_control) { text.escape_debug().to_string() } else { text.to_owned() }
+}
+
+/// A webhook secret that somebody typed.
+///
+/// # Errors
+/// It is none.
+pub fn secret(text: &str) -> Result<Secret, Trouble> {
+    if text.len() > SECRET_PREFIX.len() && text.starts_with(SECRET_PREFIX) {
+        return Ok(Secret::new(text));
+    }
+    Err(Trouble::new(
+        Exit::Usage,
+        "cannot listen for webhooks",
+        format!("a webhook's secret begins with {SECRET_PREFIX}"),
+        "Give the secret whole, as it was shown when the endpoint was registered or its secret rotated.",
+    ))
+}
+
+/// Resolves at SIGINT or SIGTERM, which are the ways to end it.
+async fn told_to_end() {
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        // Without handlers the signals end the process by themselves.
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+fn cannot(exit: Exit, why: impl Into<String>, remedy: &str) -> Trouble {
+    Trouble::new(exit, "cannot listen for webhooks", why, remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_one_line_whatever_its_record_holds() {
+        let record = br#"{"message_id": "msg_1\n\u001b[31m", "created_at": "2026-11-20T15:04:05.123+00:00"}"#;
+        let mut heard = Heard::of("evt_1", "delivered", record);
+        assert_eq!(heard.line(), "2026-11-20T15:04:05.123+00:00  delivered     msg_1\\n\\u{1b}[31m  evt_1");
+        heard.status = Some(500);
+        heard.attempts = 3;
+        assert!(heard.line().ends_with("  evt_1  500  (3 attempts)"), "{}", heard.line());
+        let object = heard.object();
+        assert_eq!(
+            (&object["event_id"], &object["status"], &object["attempts"]),
+            (&json!("evt_1"), &json!(500), &json!(3))
+        );
+        assert_eq!(Heard::of("evt_2", "test", b"no JSON").line(), "-  test          -  evt_2");
+    }
+
+    #[test]
+    fn what_is_no_secret_is_refused() {
+        assert_eq!(secret("whsec_abc").unwrap().expose(), b"whsec_abc");
+        for text in ["", "whsec_", "abc"] {
+            assert_eq!(secret(text).unwrap_err().exit(), Exit::Usage, "{text}");
+        }
+    }
+}

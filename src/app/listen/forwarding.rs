@@ -1,0 +1,192 @@
+//! Following a service's event log, and passing each event on to a program, one after the other.
+//!
+//! It goes on over restarts of either: the service is asked again behind the last event that was dealt with, the
+//! program gets each event a few times.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Heard, Told, cannot, told_to_end};
+use crate::app::exit::Exit;
+use crate::app::trouble::Trouble;
+use crate::base::entropy;
+use crate::base::id::{DeliveryId, EventId, Ulid};
+use crate::base::secret::Secret;
+use crate::base::signature::webhook_secret;
+use crate::domain::event::EventType;
+use crate::engine::ports::Clock as _;
+use crate::engine::webhook::Telling;
+use crate::net::clock::SystemClock;
+use crate::net::entropy::OsEntropy;
+use crate::net::event_source::{Door, EventSource, OpenStream, SourceEvent, SourceFault};
+use crate::net::forward::Forward;
+
+/// The waits between attempts: the developer is there, and a program that restarts is back in seconds.
+const WAITS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
+/// The wait before the service is asked again, as its streams advise.
+const COMES_AGAIN: Duration = Duration::from_secs(3);
+
+/// What is to be followed, and for whom.
+pub struct Forwarding {
+    /// The service.
+    pub door: Door,
+    /// Only events of these types; all where absent.
+    pub events: Option<BTreeSet<EventType>>,
+    /// Behind this event; otherwise what happens from now on.
+    pub after: Option<EventId>,
+    /// The program, where the events are not only to be shown.
+    pub program: Option<Program>,
+}
+
+/// A program under development.
+pub struct Program {
+    /// The way to it.
+    pub forward: Forward,
+    /// What its webhooks are signed with; a new one is made and shown where absent.
+    pub secret: Option<Secret>,
+}
+
+/// How the following ends early.
+pub(in crate::app) enum End {
+    /// With something to tell.
+    Trouble(Trouble),
+    /// Nobody reads any more.
+    Output(std::io::Error),
+}
+
+impl From<std::io::Error> for End {
+    fn from(error: std::io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+impl Forwarding {
+    /// Follows until it is told to end.
+    ///
+    /// # Errors
+    /// The service can't be followed from the start, or refuses later; or nobody reads the output.
+    pub(in crate::app) async fn run(self, told: &mut Told<'_>) -> Result<Exit, End> {
+        tokio::select! {
+            ended = self.follow(told) => ended,
+            () = told_to_end() => Ok(Exit::Done),
+        }
+    }
+
+    async fn follow(self, told: &mut Told<'_>) -> Result<Exit, End> {
+        let source = EventSource::new(self.door.clone()).map_err(|fault| End::Trouble(refused(&fault)))?;
+        let mut place = self.after.map(|event| event.to_string());
+        let mut stream = source.open(place.as_deref()).await.map_err(|fault| End::Trouble(refused(&fault)))?;
+        let signer = match &self.program {
+            Some(program) => Some(signer(program, told)?),
+            None => None,
+        };
+        told.remark("listening; end it with Ctrl-C");
+        loop {
+            place = stream.place().map(str::to_owned).or(place);
+            let fault = self.pass_on(&mut stream, &mut place, signer.as_ref(), told).await?;
+            told.remark(&format!("the events' stream was lost ({fault}); it is followed again"));
+            stream = again(&source, place.as_deref()).await?;
+        }
+    }
+
+    /// Deals with one event after the other until the stream is lost, which is what it gives.
+    async fn pass_on(
+        &self,
+        stream: &mut OpenStream,
+        place: &mut Option<String>,
+        signer: Option<&Secret>,
+        told: &mut Told<'_>,
+    ) -> Result<SourceFault, End> {
+        loop {
+            let event = match stream.next().await {
+                Ok(event) => event,
+                Err(fault) => return Ok(fault),
+            };
+            if self.takes(&event) {
+                let heard = match (&self.program, signer) {
+                    (Some(program), Some(secret)) => tell(&program.forward, secret, &event).await,
+                    (Some(_) | None, _) => Heard::of(&event.id, &event.kind, &event.record),
+                };
+                told.heard(&heard)?;
+            }
+            *place = Some(event.id);
+        }
+    }
+
+    fn takes(&self, event: &SourceEvent) -> bool {
+        let wanted = |kinds: &BTreeSet<EventType>| kinds.iter().any(|kind| kind.as_str() == event.kind);
+        self.events.as_ref().is_none_or(wanted)
+    }
+}
+
+/// The secret to sign with: one that is made here is shown, since nobody knows it yet.
+fn signer(program: &Program, told: &mut Told<'_>) -> Result<Secret, End> {
+    if let Some(secret) = &program.secret {
+        return Ok(secret.clone());
+    }
+    let made = webhook_secret(&entropy::bytes(&OsEntropy));
+    told.secret(&made)?;
+    Ok(made)
+}
+
+/// The stream once the service is back. Only what a restart does not mend ends it.
+async fn again(source: &EventSource, place: Option<&str>) -> Result<OpenStream, End> {
+    loop {
+        sleep(COMES_AGAIN).await;
+        match source.open(place).await {
+            Ok(stream) => return Ok(stream),
+            Err(SourceFault::Refused { status: 500.., .. } | SourceFault::Lost(_)) => {}
+            Err(fault @ SourceFault::Refused { .. }) => return Err(End::Trouble(refused(&fault))),
+        }
+    }
+}
+
+/// Tells the program an event, a few times if need be, each time signed anew.
+async fn tell(forward: &Forward, secret: &Secret, event: &SourceEvent) -> Heard {
+    let mut heard = Heard::of(&event.id, &event.kind, &event.record);
+    let clock = SystemClock::new();
+    let delivery = DeliveryId(Ulid::new(clock.now(), entropy::bytes(&OsEntropy)));
+    let mut waits = WAITS.into_iter();
+    loop {
+        heard.attempts += 1;
+        let telling = Telling {
+            event: &event.id,
+            kind: &event.kind,
+            delivery,
+            number: heard.attempts,
+            at: clock.now(),
+            body: &event.record,
+        };
+        match forward.post(&telling.headers(secret), event.record.clone()).await {
+            Ok(status) => (heard.status, heard.error) = (Some(status), None),
+            Err(error) => (heard.status, heard.error) = (None, Some(error)),
+        }
+        if heard.status.is_some_and(|status| (200..300).contains(&status)) {
+            return heard;
+        }
+        let Some(wait) = waits.next() else { return heard };
+        sleep(wait).await;
+    }
+}
+
+fn refused(fault: &SourceFault) -> Trouble {
+    match fault {
+        SourceFault::Lost(why) => cannot(
+            Exit::Unreachable,
+            format!("the service does not answer: {why}"),
+            "Start the service, or name it with --data-dir, --config, or --url and --key.",
+        ),
+        SourceFault::Refused { status, body } => {
+            let error: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+            let code = error["code"].as_str().unwrap_or_default();
+            let why = error["message"].as_str().map_or_else(|| fault.to_string(), str::to_owned);
+            let exit = match Exit::of_answer(*status, code) {
+                Exit::Done => Exit::Failed,
+                other => other,
+            };
+            cannot(exit, why, "Give a key with the scope read, and an event identifier as `event list` shows it.")
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Being the receiver: webhooks that come to this machine are believed or refused by their signature and its age
+//! (contract 5), and shown.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::HeaderMap;
+use tokio::sync::mpsc;
+
+use super::forwarding::End;
+use super::{Heard, Told, cannot, told_to_end};
+use crate::app::exit::Exit;
+use crate::base::secret::Secret;
+use crate::base::signature::verify_service_signature;
+use crate::engine::ports::Clock as _;
+use crate::net::clock::SystemClock;
+use crate::net::hook_listener::{HookListener, Judge, Verdict};
+
+/// Lines that wait to be printed; what comes beyond that is refused, and comes again.
+const LINES_MAX: usize = 1024;
+
+/// Where webhooks come in, and what proves them.
+pub struct Receiving {
+    /// The address to listen at.
+    pub address: SocketAddr,
+    /// The endpoint's secret.
+    pub secret: Secret,
+}
+
+impl Receiving {
+    /// Receives until it is told to end.
+    ///
+    /// # Errors
+    /// Nothing can listen at the address, or nobody reads the output.
+    pub(in crate::app) async fn run(self, told: &mut Told<'_>) -> Result<Exit, End> {
+        let in_use = |error: std::io::Error| {
+            let why = format!("nothing can listen at {}: {error}", self.address);
+            End::Trouble(cannot(Exit::Failed, why, "Choose another address; port 0 takes any free one."))
+        };
+        let listener = HookListener::bind(self.address).await.map_err(in_use)?;
+        told.remark(&format!("receiving at http://{}; end it with Ctrl-C", listener.address()?));
+        let (sender, mut lines) = mpsc::channel(LINES_MAX);
+        let secret = self.secret;
+        let judge: Arc<Judge> = Arc::new(move |headers: &HeaderMap, body: Bytes| {
+            let heard = judged(&secret, headers, &body);
+            let verdict = if heard.error.is_none() { Verdict::Believed } else { Verdict::Refused };
+            if sender.try_send(heard).is_ok() { verdict } else { Verdict::Refused }
+        });
+        let serving = listener.serve(judge);
+        let ending = told_to_end();
+        tokio::pin!(serving, ending);
+        loop {
+            tokio::select! {
+                line = lines.recv() => match line {
+                    Some(heard) => told.heard(&heard)?,
+                    None => return Ok(Exit::Done),
+                },
+                () = &mut serving => return Ok(Exit::Done),
+                () = &mut ending => return Ok(Exit::Done),
+            }
+        }
+    }
+}
+
+/// The request as a line shows it, with why it is not believed where it is not.
+fn judged(secret: &Secret, headers: &HeaderMap, body: &[u8]) -> Heard {
+    let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
+    let verdict = verify_service_signature(secret, header("x-service-signature"), body, SystemClock::new().now());
+    let mut heard = Heard::of(header("webhook-id"), header("x-service-event"), body);
+    heard.attempts = header("x-service-attempt").parse().unwrap_or(0);
+    (heard.status, heard.error) = match verdict {
+        Ok(()) => (Some(204), None),
+        Err(why) => (Some(401), Some(why.to_string())),
+    };
+    heard
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::DeliveryId;
+    use crate::base::time::Timestamp;
+    use crate::engine::webhook::Telling;
+
+    fn headers(at: Timestamp, secret: &Secret, body: &[u8]) -> HeaderMap {
+        let telling = Telling { event: "evt_1", kind: "queued", delivery: DeliveryId::default(), number: 2, at, body };
+        telling
+            .headers(secret)
+            .into_iter()
+            .map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap()))
+            .collect()
+    }
+
+    #[test]
+    fn only_what_is_genuine_and_fresh_is_believed() {
+        let (now, secret, body) = (SystemClock::new().now(), Secret::new("whsec_a"), b"{\"message_id\":\"msg_1\"}");
+        let heard = judged(&secret, &headers(now, &secret, body), body);
+        assert_eq!((heard.status, heard.error, heard.attempts), (Some(204), None, 2));
+        assert_eq!(
+            (heard.event.as_str(), heard.kind.as_str(), heard.message.as_deref()),
+            ("evt_1", "queued", Some("msg_1"))
+        );
+        let old = Timestamp::from_millis(now.as_millis() - 302_000);
+        for (headers, why) in [
+            (headers(old, &secret, body), "300 s old"),
+            (headers(now, &Secret::new("whsec_b"), body), "not of this body"),
+            (HeaderMap::new(), "is not t="),
+        ] {
+            let heard = judged(&secret, &headers, body);
+            assert_eq!(heard.status, Some(401));
+            assert!(heard.error.as_deref().unwrap_or("").contains(why), "{heard:?}");
+        }
+    }
+}

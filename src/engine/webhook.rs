@@ -1,0 +1,43 @@
+//! The headers of a webhook (spec 6.2, contract 5): the same for an endpoint's request ([`super::deliver`]) and for
+//! what `postrider webhook listen` passes on to a program under development.
+
+use crate::base::id::DeliveryId;
+use crate::base::secret::Secret;
+use crate::base::signature::{service_signature, standard_signature};
+use crate::base::time::Timestamp;
+
+const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
+
+/// One attempt to tell an event.
+#[derive(Debug, Clone, Copy)]
+pub struct Telling<'a> {
+    /// The event's identifier.
+    pub event: &'a str,
+    /// Its type.
+    pub kind: &'a str,
+    /// What stays the same over the attempts.
+    pub delivery: DeliveryId,
+    /// The attempt, from 1.
+    pub number: u8,
+    /// The attempt's own time, which its signatures bear.
+    pub at: Timestamp,
+    /// The event's bytes.
+    pub body: &'a [u8],
+}
+
+impl Telling<'_> {
+    /// The headers, signed with `secret`; names in lower case.
+    pub fn headers(&self, secret: &Secret) -> Vec<(&'static str, String)> {
+        vec![
+            ("content-type", "application/json".to_owned()),
+            ("user-agent", USER_AGENT.to_owned()),
+            ("x-service-signature", service_signature(secret, self.at, self.body)),
+            ("x-service-event", self.kind.to_owned()),
+            ("x-service-delivery", self.delivery.to_string()),
+            ("x-service-attempt", self.number.to_string()),
+            ("webhook-signature", standard_signature(secret, self.event, self.at, self.body)),
+            ("webhook-timestamp", self.at.as_secs().to_string()),
+            ("webhook-id", self.event.to_owned()),
+        ]
+    }
+}

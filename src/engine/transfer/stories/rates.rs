@@ -75,9 +75,9 @@ async fn a_threshold_that_is_crossed_is_told_once_with_account_stream_and_rate_a
         world.send(&format!("u{n}@hosted.test")).await;
     }
     world.pass(0).await;
-    world.net.behave("mx.gone.test", Behaviour::Says("550 5.1.1 No such user"));
+    world.net.behave("mx.full.test", Behaviour::Says("550 5.1.1 No such user"));
     for n in 0..6 {
-        world.send(&format!("u{n}@gone.test")).await;
+        world.send(&format!("u{n}@full.test")).await;
     }
     world.pass(0).await;
     assert_eq!(lines.taken(), [""; 0], "what happens gathers for a minute");
@@ -88,7 +88,7 @@ async fn a_threshold_that_is_crossed_is_told_once_with_account_stream_and_rate_a
     for part in ["ERROR", &account, "transactional", "bounces", "5.82 % (6 of 103)", "stop writing to them"] {
         assert!(told[0].contains(part), "{part}: {told:?}");
     }
-    assert!(!told[0].contains("gone.test"), "no address: {told:?}");
+    assert!(!told[0].contains("full.test"), "no address: {told:?}");
     let by_provider = outcomes(&world, world::START + std::time::Duration::from_secs(3600)).by_provider;
     let counts = by_provider.iter().map(|(name, c)| (name.as_str(), c.accepted, c.delivered, c.bounced_hard));
     assert_eq!(counts.collect::<Vec<_>>(), [("", 103, 0, 0), ("google", 0, 97, 0), ("other", 0, 0, 6)]);

@@ -9,6 +9,8 @@ mod listen;
 mod mail;
 mod mail_args;
 mod session;
+mod setup;
+mod setup_args;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -123,6 +125,10 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Init(args) => setup::init(args, json, console),
+        Command::Doctor(args) => setup::doctor(args, json, console),
+        Command::Completions(args) => setup::completions(&args, console),
+        Command::Man(args) => setup::man(&args, console),
         Command::Webhook(args) => mail::webhook(args, json, console),
         Command::Suppression(args) => mail::suppression(args, json, console),
         Command::Message(args) => mail::message(args, json, console),

@@ -3,7 +3,6 @@
 //! It starts from the inside out (store, engine, listeners), so that nothing is accepted that could not be served, and
 //! stops from the outside in.
 
-use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,11 +12,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use super::addresses;
 use super::admin_client::SOCKET_NAME;
 use super::bounces::Bounces;
 use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::metrics::Metrics;
+use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
 use crate::base::entropy::Entropy;
@@ -30,6 +32,7 @@ use crate::engine::{Engine, InHouse, Tables};
 use crate::http::api;
 use crate::http::body::BodyLimits;
 use crate::http::dev::{self, Dev};
+use crate::http::metrics::Process;
 use crate::http::pages;
 use crate::http::router::Router;
 use crate::http::service::{HttpService, ServiceLimits};
@@ -52,8 +55,6 @@ use crate::store::open::{OpenError, Surroundings};
 const GRACE: Duration = Duration::from_secs(30);
 /// How long callers have to hear that the store has failed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
-/// Where the bound addresses are told.
-const ADDRESSES: &str = "addresses.json";
 
 /// What `dev` adds to the service.
 pub struct DevParts {
@@ -73,6 +74,7 @@ pub struct Daemon {
     /// Where HTTP is served.
     pub http_addresses: Vec<SocketAddr>,
     http: HttpServer<HttpService<Api>>,
+    metrics: Metrics,
     bounces: Bounces,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
@@ -107,6 +109,18 @@ impl Ground {
         let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
         let store = Store::open(directory, surroundings).map_err(|error| cannot_open(directory, &error))?;
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
+    }
+
+    /// The engine alone, for a command that works on the store while no daemon runs.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
+        let guard = Arc::new(Guard::new(config.network.allow.clone()));
+        let resolver = resolver(config, &guard, &self.clock, &self.entropy)?;
+        let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
+        let settings = settings(config, &self.store);
+        Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
     }
 }
 
@@ -158,7 +172,8 @@ impl Daemon {
         }
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
-        let service = HttpService::new(Arc::clone(&api), router, clock, entropy, service_limits(config));
+        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, service_limits(config));
+        let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), http_limits(config));
         let certificate = certificate(config)?;
         let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
@@ -167,11 +182,13 @@ impl Daemon {
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let http_tls = certificate.as_ref().map(|certificate| &*certificate.settings);
         let bounces = Bounces::start(config, &receiver, http_tls, reporter.as_deref()).await?;
-        write_addresses(store.directory(), &http_addresses, &bounces.addresses)
-            .map_err(|error| broken(ADDRESSES, &error))?;
+        let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
+        let metrics = Metrics::start(config, &engine, requests, process).await?;
+        addresses::write(store.directory(), &http_addresses, metrics.address, &bounces.addresses)
+            .map_err(|error| broken(addresses::FILE, &error))?;
         // Last, so that nothing is on the wire when something above is in the way.
         let pump = tokio::spawn(pump.run(stopped));
-        Ok(Self { engine, api, http_addresses, http, bounces, pump, stop, certificate, _lock: lock })
+        Ok(Self { engine, api, http_addresses, http, metrics, bounces, pump, stop, certificate, _lock: lock })
     }
 
     /// Whether HTTP is served over TLS.
@@ -190,6 +207,7 @@ impl Daemon {
                 Exit::Failed
             }
         };
+        supervisor::stopping();
         self.stop().await;
         exit
     }
@@ -225,13 +243,15 @@ impl Daemon {
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, bounces, pump, stop, .. } = self;
+        let Self { engine, api, http, metrics, bounces, pump, stop, .. } = self;
         api.shut_down();
         stop.send_replace(true);
         let wire = async {
             // A pump that has ended is not asked again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
             let (finished, pumped, ()) = tokio::join!(http.shutdown(GRACE), pumped, bounces.shut_down(GRACE));
+            // Last, so that the end can still be watched.
+            metrics.shut_down().await;
             if !finished {
                 tracing::warn!("connections were cut off after the grace period");
             }
@@ -367,13 +387,4 @@ fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
     let loaded = tls::server_config(certificate, key).map_err(|fault| broken("TLS", &fault))?;
     let settings = Arc::new(TlsSettings::new(Arc::unwrap_or_clone(loaded)));
     Ok(Some(Certificate { settings, certificate: certificate.clone(), key: key.clone() }))
-}
-
-/// Tells the bound addresses, the ports that the system chose among them.
-fn write_addresses(directory: &Path, http: &[SocketAddr], bounces: &[SocketAddr]) -> io::Result<()> {
-    let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
-    let addresses = serde_json::json!({ "http": texts(http), "metrics": null, "bounces": texts(bounces) });
-    let half_made = directory.join(ADDRESSES).with_extension("new");
-    std::fs::write(&half_made, addresses.to_string())?;
-    std::fs::rename(half_made, directory.join(ADDRESSES))
 }

@@ -114,12 +114,25 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         in_house: Arc::new(move |to| routes.route(to.local(), to.domain().as_str())),
         reporter,
     };
+    let captured = Arc::clone(&parts.routes.capture);
     let daemon = Daemon::start(&options.config, ground, Some(parts)).await?;
+    forget_with_content(&daemon.engine, captured);
     let credentials = credentials(&daemon.engine, directory).await?;
     announce(options, &daemon, &credentials, directory).map_err(|error| cannot("write to stdout", &error))?;
     let exit = daemon.run().await;
     receiver.shut_down(GRACE).await;
     Ok(exit)
+}
+
+/// Has captured mail go when its message's content does (contract 7).
+fn forget_with_content(engine: &Arc<Engine>, captured: Arc<Capture>) {
+    let (weak, stopped) = (Arc::downgrade(engine), || io::Error::other("the service has stopped"));
+    engine.on_content_destroyed.get_or_init(|| {
+        Box::new(move || {
+            let engine = weak.upgrade().ok_or_else(stopped)?;
+            captured.remove_where(|message| engine.is_content_over(message).map_err(io::Error::other))
+        })
+    });
 }
 
 fn cannot(what: &str, why: &dyn std::fmt::Display) -> Trouble {

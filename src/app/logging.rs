@@ -1,5 +1,5 @@
-//! The log: lines on stderr, for the journal or a person. Addresses, subjects and bodies never stand in it above
-//! `debug`.
+//! The log: lines on stderr, for the journal or a person, or a JSON object each for a collector. A request's identifier
+//! and a message's are members of their own. Addresses, subjects and bodies never stand in it above `debug`.
 
 use std::io;
 
@@ -16,7 +16,7 @@ pub(super) fn start(log: &Log) {
     let level = LevelFilter::from_level(log.level);
     let lines = match log.format {
         LogFormat::Text => fmt::layer().with_writer(io::stderr).with_ansi(false).boxed(),
-        LogFormat::Json => fmt::layer().json().with_writer(io::stderr).boxed(),
+        LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(io::stderr).boxed(),
     };
     // Other crates' chatter below warnings is theirs, and may name what we do not.
     let filter = tracing_subscriber::filter::Targets::new()

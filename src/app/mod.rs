@@ -1,5 +1,6 @@
 //! Floor 8: the program. Configuration, command line, and the wiring of everything below; nothing imports it.
 
+mod addresses;
 pub mod admin_client;
 mod bounces;
 #[cfg(test)]
@@ -8,12 +9,16 @@ pub mod cli;
 pub mod config;
 pub mod daemon;
 pub mod dev;
+pub mod doctor;
 pub mod environment;
 pub mod exit;
+pub mod init;
 pub mod listen;
 mod lock;
 mod logging;
+mod metrics;
 mod runtime;
 pub mod serve;
+mod supervisor;
 pub mod trouble;
 mod ways;

@@ -9,7 +9,7 @@ use super::daemon::{Daemon, Ground};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::trouble::Trouble;
-use super::{logging, runtime};
+use super::{logging, runtime, supervisor};
 use crate::net::clock::SystemClock;
 
 /// Runs the service of `config` until it is told to stop. Once it accepts connections, a newline is written to the
@@ -30,14 +30,17 @@ pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
         let daemon = Daemon::start(config, ground, None).await?;
         tracing::info!(listen = ?daemon.http_addresses, "serving");
         tell_ready(ready_fd)?;
-        Ok(daemon.run().await)
+        let keeping_alive = supervisor::keep_alive(&daemon.engine.store);
+        let exit = daemon.run().await;
+        if let Some(task) = keeping_alive {
+            task.abort();
+        }
+        Ok(exit)
     })
 }
 
 fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {
-    if let Err(error) = sd_notify::notify(&[sd_notify::NotifyState::Ready]) {
-        tracing::warn!(%error, "systemd could not be told that the service is ready");
-    }
+    supervisor::ready();
     let Some(descriptor) = ready_fd else { return Ok(()) };
     write_newline(descriptor).map_err(|error| {
         let what = format!("cannot write to descriptor {descriptor}");

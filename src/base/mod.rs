@@ -4,6 +4,7 @@
 pub mod cursor;
 pub mod entropy;
 pub mod id;
+pub mod meter;
 pub mod secret;
 pub mod signature;
 pub mod time;

@@ -145,6 +145,21 @@ pub enum BounceKind {
     Undetermined,
 }
 
+impl BounceKind {
+    /// All of them, in the contract's order.
+    pub const ALL: [Self; 4] = [Self::Hard, Self::Soft, Self::Block, Self::Undetermined];
+
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hard => "hard",
+            Self::Soft => "soft",
+            Self::Block => "block",
+            Self::Undetermined => "undetermined",
+        }
+    }
+}
+
 /// Who told of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

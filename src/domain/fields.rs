@@ -50,6 +50,15 @@ impl<'a> Fields<'a> {
         self.violations
     }
 
+    /// Notes a fault for each of these that is null: a change to nothing would pass for no change.
+    pub fn refuse_null(&mut self, names: &[&'static str]) {
+        for name in names {
+            if self.members.get(*name).is_some_and(Value::is_null) {
+                self.fault(name, "must not be null; leave it out to keep what is there");
+            }
+        }
+    }
+
     /// Takes a member of any type.
     pub fn value(&mut self, name: &'static str) -> Option<Value> {
         self.known.push(name);

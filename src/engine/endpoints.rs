@@ -49,8 +49,25 @@ pub struct DeliveryRecord {
     pub id: DeliveryId,
     /// Its row.
     pub row: DeliveryRow,
-    /// Whether its endpoint is enabled: while it isn't, what waits is held.
-    pub endpoint_enabled: bool,
+    /// How its endpoint stands.
+    pub endpoint: EndpointStanding,
+}
+
+/// Whether an endpoint may be attempted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointStanding {
+    /// It may.
+    Enabled,
+    /// Not now: what waits for it is held.
+    Disabled,
+    /// It was deleted: what waited for it is over.
+    Gone,
+}
+
+impl EndpointStanding {
+    const fn of(row: &EndpointRow) -> Self {
+        if row.state.is_enabled() { Self::Enabled } else { Self::Disabled }
+    }
 }
 
 /// The attempts of a delivery, each with its number.
@@ -163,8 +180,9 @@ impl Engine {
         let Some(row) = snapshot.row::<DeliveryRow>(&key)? else { return Ok(None) };
         let attempts = snapshot.rows::<AttemptRow>(&key, usize::from(ATTEMPTS_MAX))?;
         let attempts = attempts.into_iter().filter_map(|(key, row)| Some((*key.last()?, row))).collect();
-        let endpoint_enabled = is_enabled(&snapshot, account, row.endpoint)?;
-        Ok(Some((DeliveryRecord { id, row, endpoint_enabled }, attempts)))
+        let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(account, row.endpoint))?;
+        let endpoint = endpoint.as_ref().map_or(EndpointStanding::Gone, EndpointStanding::of);
+        Ok(Some((DeliveryRecord { id, row, endpoint }, attempts)))
     }
 
     /// A page of the deliveries of an endpoint; none where there is no such endpoint.
@@ -180,20 +198,14 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let prefix = schema::endpoint(account, endpoint);
         let Some(of) = snapshot.row::<EndpointRow>(&prefix)? else { return Ok(None) };
-        let endpoint_enabled = of.state.is_enabled();
+        let endpoint = EndpointStanding::of(&of);
         let Page { rows: ids, next } = listing::ids(&snapshot, Table::DeliveriesByEndpoint, &prefix, page)?;
         let mut rows = Vec::with_capacity(ids.len());
         for id in ids.into_iter().map(DeliveryId) {
             if let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, id))? {
-                rows.push(DeliveryRecord { id, row, endpoint_enabled });
+                rows.push(DeliveryRecord { id, row, endpoint });
             }
         }
         Ok(Some(Page { rows, next }))
     }
-}
-
-/// Whether the endpoint is there and enabled.
-fn is_enabled(read: &impl Read, account: AccountId, id: EndpointId) -> Result<bool, StoreError> {
-    let row = read.row::<EndpointRow>(&schema::endpoint(account, id))?;
-    Ok(row.is_some_and(|row| row.state.is_enabled()))
 }

@@ -67,6 +67,20 @@ impl Engine {
         Ok(Some(MessageRecord { id, row, transfer: transfer(&snapshot, &key)? }))
     }
 
+    /// Whether a message of any account is past its content's deadline; what is no message never is.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn is_content_over(&self, id: MessageId) -> Result<bool, StoreError> {
+        let all = PageRequest { before: None, limit: usize::MAX };
+        for account in self.accounts(all)?.rows {
+            if let Some(message) = self.message(account.id, id)? {
+                return Ok(self.clock.now() >= message.row.content_expires_at);
+            }
+        }
+        Ok(false)
+    }
+
     /// Withdraws a message that still waits and is not on the wire.
     ///
     /// # Errors

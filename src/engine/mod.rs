@@ -16,6 +16,7 @@ mod hot_keys;
 pub mod lease;
 pub mod listing;
 pub mod messages;
+pub mod meters;
 pub mod ports;
 pub mod pump;
 pub mod queue;
@@ -48,6 +49,7 @@ use crate::store::Store;
 use follow::Streams;
 use hot_keys::HotKeys;
 use lease::Leases;
+use meters::EngineMeters;
 use ports::{Clock, Resolve};
 use queue::QueueView;
 use rates::Rates;
@@ -77,8 +79,12 @@ pub struct Engine {
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
+    /// What is counted for monitoring.
+    pub meters: Arc<EngineMeters>,
     /// Who may decide over which message.
     pub leases: Leases,
+    /// What else is to forget content that is past its deadline: the captured mail of `dev`. May block.
+    pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
     /// Who follows the event logs.
     pub streams: Streams,
     signing: SigningPool,
@@ -100,7 +106,8 @@ impl Engine {
         resolver: Arc<dyn Resolve>,
         settings: Settings,
     ) -> Self {
-        let signing = SigningPool::new(settings.signing_threads);
+        let meters = Arc::new(EngineMeters::default());
+        let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
         Self {
             store,
             clock,
@@ -108,7 +115,9 @@ impl Engine {
             resolver,
             settings,
             rates: Rates::default(),
+            meters,
             leases: Leases::default(),
+            on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),
             signing,
             hot_keys: HotKeys::default(),

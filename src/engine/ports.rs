@@ -238,6 +238,10 @@ pub enum PostError {
 }
 
 impl PostError {
+    /// All of them.
+    pub const ALL: [Self; 8] =
+        [Self::Dns, Self::Connect, Self::Tls, Self::Timeout, Self::Reset, Self::Protocol, Self::Blocked, Self::Status];
+
     /// The name in the attempt log.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -5,10 +5,12 @@ use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Instant;
 
 use tokio::sync::oneshot;
 
 use super::crash::Crashed;
+use super::meters::EngineMeters;
 use crate::base::id::DomainId;
 use crate::base::secret::MasterKey;
 use crate::domain::sending_domain::DkimState;
@@ -26,11 +28,12 @@ type Work = Box<dyn FnOnce() + Send>;
 pub(super) struct SigningPool {
     work: SyncSender<Work>,
     keys: Arc<KeyCache>,
+    meters: Arc<EngineMeters>,
 }
 
 impl SigningPool {
     /// Starts the threads. They end when the pool is dropped.
-    pub(super) fn new(threads: usize) -> Self {
+    pub(super) fn new(threads: usize, meters: Arc<EngineMeters>) -> Self {
         let (work, inbox) = sync_channel::<Work>(QUEUE);
         let inbox = Arc::new(Mutex::new(inbox));
         for number in 0..threads.max(1) {
@@ -40,7 +43,7 @@ impl SigningPool {
                 tracing::error!(%error, "a signing thread could not be started");
             }
         }
-        Self { work, keys: Arc::default() }
+        Self { work, keys: Arc::default(), meters }
     }
 
     /// Runs `job` on one of the threads.
@@ -51,7 +54,13 @@ impl SigningPool {
         let (sender, receiver) = oneshot::channel();
         // A send blocks only while a thousand jobs wait: then the whole process has more than it can do, and waiting is
         // right.
-        let queued = self.work.send(Box::new(move || drop(sender.send(job()))));
+        let meters = Arc::clone(&self.meters);
+        let queued = self.work.send(Box::new(move || {
+            let began = Instant::now();
+            let done = job();
+            meters.signing_duration.observe_duration(began.elapsed());
+            drop(sender.send(done));
+        }));
         if queued.is_err() {
             return Err(Crashed);
         }

@@ -89,13 +89,16 @@ fn told<T, R>(answer: Result<T, Stop<R>>) -> Result<(), String> {
 
 /// The bytes first, then the timer: a crash in between repeats the destruction, which is then empty.
 async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
-    let content = Arc::clone(engine.store.content());
+    let sweeping = Arc::clone(engine);
     let bucket = timer.due;
     let destroyed = tokio::task::spawn_blocking(move || {
-        content.buckets_until(bucket)?.into_iter().try_for_each(|over| content.destroy(over))
+        let content = sweeping.store.content();
+        let over = content.buckets_until(bucket).map_err(|error| error.to_string())?;
+        over.into_iter().try_for_each(|over| content.destroy(over)).map_err(|error| error.to_string())?;
+        sweeping.on_content_destroyed.get().map_or(Ok(()), |also| also()).map_err(|error| error.to_string())
     })
     .await;
-    destroyed.map_err(|error| error.to_string())?.map_err(|error| error.to_string())?;
+    destroyed.map_err(|error| error.to_string())??;
     told(engine.store.commit(ContentDestroyed { bucket }).await)
 }
 

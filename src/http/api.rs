@@ -6,7 +6,7 @@ use super::handlers::{
     accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
 };
 use super::openapi;
-use super::route::BodyRule::Ignored;
+use super::route::BodyRule::Nothing;
 use super::route::{Access, BodyRule, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
@@ -46,20 +46,20 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
-        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Ignored),
+        scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Nothing),
         scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
         scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
-        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Ignored),
+        scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Nothing),
         scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
         scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
         scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
-            .with_body(Ignored),
+            .with_body(Nothing),
         scoped(&delete, "/v1/webhooks/{id}", "webhooks.delete", Manage, run!(endpoints::delete)),
         scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", Manage, run!(endpoints::rotate_secret))
-            .with_body(Ignored),
-        scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", Manage, run!(endpoints::test)).with_body(Ignored),
+            .with_body(Nothing),
+        scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", Manage, run!(endpoints::test)).with_body(Nothing),
         scoped(&post, "/v1/webhooks/{id}/replay", "webhooks.replay", Manage, run!(endpoints::replay)),
         scoped(
             &post,
@@ -68,7 +68,7 @@ pub fn routes() -> Vec<Route<Api>> {
             Manage,
             run!(endpoints::redeliver),
         )
-        .with_body(Ignored),
+        .with_body(Nothing),
         scoped(&get, "/v1/webhooks/{id}/deliveries", "webhooks.deliveries", Read, run!(endpoints::deliveries)),
         scoped(&get, "/v1/webhook-deliveries/{id}", "deliveries.show", Read, run!(endpoints::delivery)),
         scoped(&post, "/v1/suppressions", "suppressions.create", Manage, run!(suppressions::create)),

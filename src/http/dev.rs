@@ -76,6 +76,10 @@ async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let id: MessageId = call.param("id").parse().map_err(|_| ApiError::NotFound)?;
     let capture = Arc::clone(&dev(api)?.capture);
+    // From its content's deadline on a message is refused everywhere (contract 7).
+    if api.engine.is_content_over(id)? {
+        return Err(ApiError::NotFound);
+    }
     let found = blocking(move || capture.get(id)).await?;
     let (mail, raw) = found.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &Mail { mail, raw: STANDARD.encode(raw) }))

@@ -11,6 +11,8 @@ mod event_stream;
 mod handlers;
 mod html;
 pub mod json;
+pub mod meters;
+pub mod metrics;
 mod openapi;
 pub mod pages;
 pub mod query;

@@ -16,6 +16,7 @@ use super::json;
 use super::query::Query;
 use super::service::Gate;
 use crate::domain::api_key::Scope;
+use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::ports::BoxFuture;
 use crate::net::http_client::Client;
@@ -44,6 +45,8 @@ pub enum Access<S: Gate> {
 pub enum BodyRule {
     /// Not at all.
     Ignored,
+    /// Read to be held to nothing: it is empty, or an object without members ([`Call::no_members`]).
+    Nothing,
     /// With one of these types, or none.
     Of(&'static [&'static str]),
 }
@@ -51,6 +54,15 @@ pub enum BodyRule {
 impl BodyRule {
     /// `application/json`.
     pub const JSON: Self = Self::Of(&["application/json"]);
+
+    /// The types that are read; none where nothing is.
+    pub const fn types(self) -> Option<&'static [&'static str]> {
+        match self {
+            Self::Ignored => None,
+            Self::Nothing => Some(&["application/json"]),
+            Self::Of(types) => Some(types),
+        }
+    }
 }
 
 /// The parameters of a path, by name, decoded.
@@ -151,6 +163,20 @@ impl<C> Call<C> {
     pub fn json(&self) -> Result<serde_json::Map<String, serde_json::Value>, ApiError> {
         self.no_query()?;
         json::parse_object(self.body())
+    }
+
+    /// Refuses a query, and a body that says anything.
+    ///
+    /// # Errors
+    /// A fault for each parameter or member; [`ApiError::InvalidJson`].
+    pub fn no_members(&self) -> Result<(), ApiError> {
+        self.no_query()?;
+        if self.body().is_empty() {
+            return Ok(());
+        }
+        let mut violations = Violations::new();
+        Fields::new(self.json()?, &mut violations).finish();
+        Ok(violations.or(|| Some(()))?)
     }
 
     /// Refuses a query.

@@ -15,7 +15,8 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::body::{self, BodyBudget, BodyLimits, ReadBody};
 use super::error::{ApiError, Unauthenticated};
-use super::route::{Access, BodyRule, Call, Handler, Params, Route};
+use super::meters::{self, RequestMeters};
+use super::route::{Access, Call, Handler, Params, Route};
 use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
@@ -97,6 +98,7 @@ pub struct HttpService<S: Gate> {
     limits: ServiceLimits,
     budget: Arc<BodyBudget>,
     policy: HeaderValue,
+    meters: Arc<RequestMeters>,
 }
 
 /// A request on its way, and what was learnt of it.
@@ -122,7 +124,13 @@ impl<S: Gate> HttpService<S> {
         let policy = format!("\"key\";q={};w=60", limits.requests_per_minute);
         let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| unreachable!("digits and ASCII"));
         let budget = Arc::new(BodyBudget::new(limits.bodies_bytes));
-        Self { state, router, clock, entropy, limits, budget, policy }
+        let meters = Arc::new(RequestMeters::new(router.routes().map(|route| route.name)));
+        Self { state, router, clock, entropy, limits, budget, policy, meters }
+    }
+
+    /// What is counted of requests.
+    pub const fn meters(&self) -> &Arc<RequestMeters> {
+        &self.meters
     }
 
     /// The handlers' state.
@@ -214,9 +222,9 @@ impl<S: Gate> HttpService<S> {
         params: Params,
         journey: &mut Journey<'_>,
     ) -> Result<Answer, ApiError> {
-        let body = match route.body {
-            BodyRule::Ignored => ReadBody::none(&self.budget),
-            BodyRule::Of(types) => {
+        let body = match route.body.types() {
+            None => ReadBody::none(&self.budget),
+            Some(types) => {
                 body::check_type(&journey.head.headers, types)?;
                 body::read(&mut journey.body, &self.limits.body, &self.budget).await?
             }
@@ -274,7 +282,7 @@ impl<S: Gate> Serve for HttpService<S> {
         let found = self.router.find(&method, &path);
         let route = match &found {
             Found::Row(route, _) | Found::OtherMethod(route, _) => route.name,
-            Found::Nothing => "unknown",
+            Found::Nothing => meters::UNKNOWN,
         };
         let client = connection.client(&head.headers);
         let journey = Journey { head, body, connection, client, request_id: &request_id, admission: &admission };
@@ -282,14 +290,19 @@ impl<S: Gate> Serve for HttpService<S> {
             tracing::error!(request_id = &*request_id, route, "a handler panicked");
             Err(ApiError::Internal)
         });
+        if let Err(error) = &outcome {
+            self.meters.refused(error.code());
+        }
         let answer = outcome.unwrap_or_else(|error| error.answer_for(&request_id));
+        let took = started.elapsed();
+        self.meters.answered(route, answer.status(), took);
         // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since
         // a line for every message would cost more than routing it.
         tracing::debug!(
             method = method.as_str(),
             route,
             status = answer.status().as_u16(),
-            duration_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
             request_id = &*request_id,
             client = client.address.map(tracing::field::display),
             "request"

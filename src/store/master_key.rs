@@ -12,7 +12,8 @@ use super::open::OpenError;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 
-const FILE: &str = "master.key";
+/// Its name.
+pub(super) const FILE: &str = "master.key";
 const PROOF_CONTEXT: &[u8] = b"master key proof";
 
 /// Reads the master key of `directory`, or makes it for a new store, which has no `proof` yet.

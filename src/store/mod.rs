@@ -10,9 +10,11 @@ pub mod health;
 mod job;
 pub mod key_changes;
 pub mod master_key;
+pub mod meters;
 pub mod near;
 pub mod op;
 pub mod open;
+pub mod queue;
 pub mod read;
 pub mod row;
 pub mod schema;
@@ -37,6 +39,7 @@ use gather::{Announced, Announcement};
 use health::Health;
 use job::{Answer, Job, Pending, Urgency};
 use key_changes::KeyChanges;
+use meters::StoreMeters;
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
@@ -54,6 +57,7 @@ pub struct Store {
     near: Arc<NearTimers>,
     bells: Arc<Bells>,
     health: Arc<Health>,
+    meters: Arc<StoreMeters>,
     key_changes: Arc<KeyChanges>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
@@ -62,6 +66,15 @@ pub struct Store {
     /// Gone once the store is closed.
     doors: Mutex<Option<Doors>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What a store takes on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeOctets {
+    /// The database.
+    pub database: u64,
+    /// Message bodies and their keys.
+    pub content: u64,
 }
 
 #[derive(Clone)]
@@ -89,6 +102,12 @@ impl Store {
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
+    /// What the store takes on disk; 0 for what the file system does not tell.
+    pub fn size_octets(&self) -> SizeOctets {
+        let database = std::fs::metadata(self.directory.join(open::FILE)).map_or(0, |file| file.len());
+        SizeOctets { database, content: self.content.size_octets() }
+    }
+
     /// The data directory.
     pub fn directory(&self) -> &std::path::Path {
         &self.directory
@@ -112,6 +131,11 @@ impl Store {
     /// Whether the store can still be trusted.
     pub const fn health(&self) -> &Arc<Health> {
         &self.health
+    }
+
+    /// What the store counts.
+    pub const fn meters(&self) -> &Arc<StoreMeters> {
+        &self.meters
     }
 
     /// Which API keys have changed.

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError, Durability};
+use redb::{Database, DatabaseError, Durability, ReadableDatabase};
 
 use super::bells::Bells;
 use super::content::{Appender, Content};
@@ -16,8 +16,10 @@ use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
 use super::key_changes::KeyChanges;
+use super::meters::StoreMeters;
 use super::near::NearTimers;
 use super::schema::{FORMAT, Table, meta};
+use super::snapshot::Snapshot;
 use super::tables::Batch;
 use super::writer::{Writer, last_id};
 use super::{Doors, Store, master_key};
@@ -27,7 +29,7 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
 /// The database's file in the data directory.
-const FILE: &str = "postrider.redb";
+pub(super) const FILE: &str = "postrider.redb";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
@@ -82,6 +84,22 @@ impl Store {
         Self::open_within(directory, surroundings, LOCK_PATIENCE)
     }
 
+    /// Whether there is a store in `directory`.
+    pub fn exists(directory: &Path) -> bool {
+        directory.join(FILE).exists()
+    }
+
+    /// Removes a store in `directory` that nothing was kept in yet, and its master key; answers what failed.
+    pub fn remove_unfinished(directory: &Path) -> Vec<std::io::Error> {
+        let removed = [
+            fs::remove_file(directory.join(FILE)),
+            fs::remove_dir_all(directory.join("content")),
+            fs::remove_file(directory.join(master_key::FILE)),
+        ];
+        let failures = removed.into_iter().filter_map(Result::err);
+        failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
+    }
+
     /// The same, with its own patience for another process's lock.
     pub(super) fn open_within(
         directory: &Path,
@@ -101,6 +119,7 @@ impl Store {
         let near = Arc::new(NearTimers::new());
         let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
+        let meters = Arc::new(StoreMeters::default());
         let key_changes = Arc::new(KeyChanges::default());
 
         let announced = Announced::default();
@@ -111,16 +130,21 @@ impl Store {
             near: Arc::clone(&near),
             bells: Arc::clone(&bells),
             health: Arc::clone(&health),
+            meters: Arc::clone(&meters),
             key_changes: Arc::clone(&key_changes),
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
         };
-        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), announced.clone());
+        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
+        // Before the first commit: what waits now, and every change from here on.
+        let waiting = Snapshot::new(database.begin_read().map_err(StoreError::from)?);
+        let counting = Arc::clone(&meters);
         let after_append = to_writer.clone();
         let threads = vec![
             spawn("appender", move || appender.run(&appender_inbox, &after_append))?,
             spawn("writer", move || writer.run(&writer_inbox))?,
+            spawn("count", move || count_waiting(&counting, &waiting))?,
         ];
         Ok(Self {
             directory: directory.to_owned(),
@@ -129,6 +153,7 @@ impl Store {
             near,
             bells,
             health,
+            meters,
             key_changes,
             master,
             entropy,
@@ -143,6 +168,12 @@ impl Store {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
+}
+
+fn count_waiting(meters: &StoreMeters, snapshot: &Snapshot) {
+    if let Err(error) = meters.count_waiting(snapshot) {
+        tracing::error!(%error, "what waits could not be counted; its metric stays away");
+    }
 }
 
 fn make_directory(directory: &Path) -> Result<(), OpenError> {

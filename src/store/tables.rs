@@ -11,6 +11,7 @@ use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
 use super::key_changes;
+use super::meters::{Noted, WaitingChange};
 use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
@@ -27,6 +28,8 @@ pub(super) struct Batch<'txn> {
     opened: [RefCell<Option<Opened<'txn>>>; Table::ALL.len()],
     /// Whether anything was flushed, so that a batch of refusals costs no sync.
     pub(super) dirty: bool,
+    /// How many timers of a kind it made more or fewer.
+    pub(super) waiting: WaitingChange,
     /// The API keys that were written, for [`key_changes`].
     pub(super) changed_keys: Vec<usize>,
 }
@@ -37,6 +40,7 @@ impl<'txn> Batch<'txn> {
             transaction,
             opened: std::array::from_fn(|_| RefCell::new(None)),
             dirty: false,
+            waiting: WaitingChange::default(),
             changed_keys: Vec::new(),
         }
     }
@@ -68,13 +72,16 @@ impl<'txn> Batch<'txn> {
     pub(super) fn put(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         self.dirty = true;
         self.changed_keys.extend(key_changes::changed(table, key));
-        self.with(table, |opened| {
-            match value {
-                Some(value) => drop(opened.insert(key, value)?),
-                None => drop(opened.remove(key)?),
-            }
-            Ok(())
-        })
+        let was_there = self.with(table, |opened| {
+            Ok(match value {
+                Some(value) => opened.insert(key, value)?.is_some(),
+                None => opened.remove(key)?.is_some(),
+            })
+        })?;
+        if table == Table::Timers {
+            self.waiting.note(key, was_there, value.is_some());
+        }
+        Ok(())
     }
 }
 
@@ -95,6 +102,7 @@ pub struct Tables<'batch, 'txn> {
     last_id: Ulid,
     armed: Vec<Timer>,
     disarmed: Vec<Timer>,
+    noted: Vec<Noted>,
     told: Vec<AccountId>,
 }
 
@@ -103,6 +111,7 @@ pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,
     pub(super) disarmed: Vec<Timer>,
+    pub(super) noted: Vec<Noted>,
     pub(super) told: Vec<AccountId>,
 }
 
@@ -116,6 +125,7 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
             armed: Vec::new(),
             disarmed: Vec::new(),
             told: Vec::new(),
+            noted: Vec::new(),
         }
     }
 
@@ -159,6 +169,11 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         self.disarmed.push(timer);
     }
 
+    /// Has an event counted, once it is committed.
+    pub(super) fn note(&mut self, noted: Noted) {
+        self.noted.push(noted);
+    }
+
     /// Has the followers of `account` look again after the commit.
     pub fn tell(&mut self, account: AccountId) {
         self.told.push(account);
@@ -169,7 +184,8 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         for ((table, key), value) in &self.changes {
             self.batch.put(*table, key, value.as_deref())?;
         }
-        Ok(Applied { last_id: self.last_id, armed: self.armed, disarmed: self.disarmed, told: self.told })
+        let Self { last_id, armed, disarmed, told, noted, .. } = self;
+        Ok(Applied { last_id, armed, disarmed, told, noted })
     }
 }
 

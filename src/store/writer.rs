@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
@@ -15,6 +15,7 @@ use super::gather::gather;
 use super::health::Health;
 use super::job::{Job, Urgency};
 use super::key_changes::KeyChanges;
+use super::meters::{Noted, StoreMeters};
 use super::near::NearTimers;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
@@ -39,6 +40,7 @@ pub(super) struct Writer {
     pub(super) near: Arc<NearTimers>,
     pub(super) bells: Arc<Bells>,
     pub(super) health: Arc<Health>,
+    pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
@@ -51,6 +53,7 @@ struct Effects {
     /// Without what a later operation of the batch disarmed.
     armed: BTreeSet<Timer>,
     disarmed: Vec<Timer>,
+    noted: Vec<Noted>,
     changed_keys: Vec<usize>,
     told: BTreeSet<AccountId>,
 }
@@ -79,6 +82,7 @@ impl Writer {
         let transaction = self.database.begin_write()?;
         let mut batch = Batch::new(&transaction);
         let mut effects = Effects::default();
+        let operations = jobs.len();
         for job in jobs {
             self.apply(&mut **job, &mut batch, &mut effects)?;
         }
@@ -88,9 +92,12 @@ impl Writer {
             return Ok(effects);
         }
         batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
+        let waiting = batch.waiting;
         effects.changed_keys = std::mem::take(&mut batch.changed_keys);
         drop(batch);
+        let began = Instant::now();
         transaction.commit()?;
+        self.meters.committed(operations, began.elapsed(), &effects.noted, waiting);
         Ok(effects)
     }
 
@@ -109,6 +116,7 @@ impl Writer {
             }
             effects.armed.extend(applied.armed);
             effects.disarmed.append(&mut applied.disarmed);
+            effects.noted.append(&mut applied.noted);
             effects.told.extend(applied.told);
         }
         Ok(())

@@ -7,12 +7,14 @@ mod accepting;
 mod crashing;
 mod delivering;
 mod logging;
+mod observing;
 mod operating;
 mod readme;
 #[expect(unreachable_pub, reason = "it stands as the README shows it")]
 mod readme_verify;
 mod returning;
 mod smtp;
+mod supervised;
 mod support;
 mod suppressing;
 mod telling;

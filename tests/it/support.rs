@@ -26,7 +26,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    async fn of(response: Response) -> Self {
+    pub(crate) async fn of(response: Response) -> Self {
         Self::try_of(response).await.unwrap()
     }
 

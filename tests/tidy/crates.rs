@@ -61,6 +61,8 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("toml", Only(&["smtp", "net", "app"]), "rules and configuration"),
     ("jiff", Only(&["base", "domain", "panel", "app"]), "calendars and time zones, bundled"),
     ("clap", Only(&["app"]), "the command line"),
+    ("clap_complete", Only(&["app"]), "completions that follow the grammar by themselves"),
+    ("clap_mangen", Only(&["app"]), "manual pages that follow the grammar by themselves"),
     ("thiserror", Anywhere, "derives"),
     ("tracing", Only(&["store", "engine", "net", "http", "panel", "app"]), "the log; machines are silent"),
     ("tracing-subscriber", Only(&["app"]), "writes the log"),

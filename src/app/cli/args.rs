@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
+use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
 use crate::domain::stream::Stream;
 
 /// The whole command line.
@@ -49,9 +50,17 @@ pub(super) enum Command {
     /// What waits to be mailed.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Queue(QueueArgs),
+    /// Write a configuration, make the store with an account and a key, and print the DNS records to publish.
+    Init(InitArgs),
+    /// Check what stands in the way of mail: ports, DNS, certificates, disk.
+    Doctor(DoctorArgs),
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Print a shell's completions.
+    Completions(CompletionsArgs),
+    /// Print the manual.
+    Man(ManArgs),
     /// Print the version.
     Version,
 }

@@ -157,7 +157,7 @@ fn page(value: &Value, members: &[&str]) -> String {
 }
 
 /// A row for each value, each column as wide as its widest cell, the last as it is: DNS values are long.
-fn table(rows: &[Value], members: &[&str]) -> String {
+pub(super) fn table(rows: &[Value], members: &[&str]) -> String {
     let heads = members.iter().map(|member| member[1..].to_ascii_uppercase()).collect();
     let rows = rows.iter().map(|row| members.iter().map(|member| cell(row.pointer(member))).collect());
     let rows: Vec<Vec<String>> = std::iter::once(heads).chain(rows).collect();

@@ -6,16 +6,10 @@ use super::{Config, Tls};
 impl Config {
     /// A sentence for each key whose value asks for what is not built yet.
     pub fn unbuilt(&self) -> Vec<&'static str> {
-        let table = [
-            (
-                matches!(self.http.tls, Tls::Acme(_)),
-                "http.tls.mode = \"acme\" is not built yet: `serve` refuses to start with it.",
-            ),
-            (
-                self.set.contains("metrics.listen") && self.metrics.listen.is_some(),
-                "metrics.listen has no effect yet: the metrics endpoint is not built.",
-            ),
-        ];
+        let table = [(
+            matches!(self.http.tls, Tls::Acme(_)),
+            "http.tls.mode = \"acme\" is not built yet: `serve` refuses to start with it.",
+        )];
         table.into_iter().filter(|(is_set, _)| *is_set).map(|(_, sentence)| sentence).collect()
     }
 }

@@ -221,6 +221,7 @@ impl Shared {
         let delivery = DeliveryId(job.timer.id);
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
         let outcome = self.post.post(attempting.request(&self.engine.store)?).await;
+        self.engine.meters.posted(&outcome);
         Ok(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome)))
     }
 
@@ -254,6 +255,7 @@ impl Shared {
     fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {
         match answer {
             Ok(EndpointChange::Disabled(endpoint)) => {
+                self.engine.meters.endpoints_disabled.count();
                 let account = job.timer.account;
                 tracing::warn!(
                     %account, %endpoint,

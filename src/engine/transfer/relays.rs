@@ -117,7 +117,8 @@ impl Relays {
         }
     }
 
-    /// Whether a fault that may be the message's own is put down to its relay: the first time that the message meets it.
+    /// Whether a fault that may be the message's own is put down to its relay: the first time that the message meets
+    /// it.
     pub(super) fn blames_itself_for(&self, message: MessageId) -> bool {
         let mut doubtful = self.doubtful.lock().unwrap_or_else(PoisonError::into_inner);
         if doubtful.len() >= DOUBTFUL_MAX {

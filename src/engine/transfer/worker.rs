@@ -11,6 +11,7 @@ use super::lane::{Lane, Leave, Next};
 use super::pool::IDLE;
 use super::queue::Ticket;
 use super::settle::{Ready, Unsettled};
+use super::site::Site;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::engine::crash::caught;
@@ -123,6 +124,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
             if signal != Signal::Silent {
                 shared.relays.works(lane.relay);
             }
+            shared.engine.meters.attempted(&end, facts.duration_ms.unwrap_or_default());
             if matches!(end, TransferEnd::Delivered)
                 && let Some(count) = share.used()
             {
@@ -145,6 +147,11 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
 /// Tells the lane what the site made of the message.
 fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
     let near = shared.near();
+    // Mail that stays in the house is sent message by message, whatever the one before met: `dev` simulates failures.
+    let signal = match (&lane.site, signal) {
+        (Site::InHouse(_), Signal::PushedBack | Signal::Slowed) => Signal::Answered,
+        (_, signal) => signal,
+    };
     match signal {
         Signal::Took => lane.took(near),
         Signal::Answered => lane.answered(near),

@@ -62,6 +62,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
+    fields.refuse_null(&["name", "time_zone", "quota_per_hour", "quota_per_day"]);
     let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
     let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
     let quota_per_hour = count(&mut fields, "quota_per_hour");

@@ -48,8 +48,9 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `POST /v1/domains/{id}/verify`.
 pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
     let id: DomainId = id(&call)?;
+    api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    call.no_members()?;
     let row = api.engine.check_domain(call.caller.account, id).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
 }
@@ -62,6 +63,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
+    fields.refuse_null(&["stream"]);
     let stream = stream(&mut fields);
     fields.finish();
     violations.or(|| Some(()))?;
@@ -78,8 +80,9 @@ pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Ans
 
 /// `POST /v1/domains/{id}/rotate-dkim`.
 pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
     let id: DomainId = id(&call)?;
+    api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    call.no_members()?;
     let row = api.engine.rotate_dkim(call.caller.account, id).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
 }

@@ -4,7 +4,7 @@ use hyper::StatusCode;
 
 use super::listing::Listing;
 use super::{id, label, texts};
-use crate::base::id::EndpointId;
+use crate::base::id::{DeliveryId, EndpointId};
 use crate::domain::event::EventType;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
@@ -48,6 +48,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     let (sets_events, sets_description) = (is_given("events"), is_given("description"));
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
+    fields.refuse_null(&["url", "enabled"]);
     let text = fields.text("url");
     let url = url(&mut fields, text, &api.guard);
     let events = event_types(&mut fields);
@@ -135,23 +136,28 @@ pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Ans
 
 /// `POST /v1/webhooks/{id}/rotate-secret`.
 pub(in crate::http) async fn rotate_secret(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
     let id: EndpointId = id(&call)?;
+    api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    call.no_members()?;
     let (row, secret) = api.engine.rotate_secret(call.caller.account, id).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &EndpointView::with_secret(id, &row, secret.expose_text())))
 }
 
 /// `POST /v1/webhooks/{id}/test`.
 pub(in crate::http) async fn test(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
-    let made = api.engine.test_endpoint(call.caller.account, id(&call)?).await.map_err(not_redelivered)?;
+    let id: EndpointId = id(&call)?;
+    api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    call.no_members()?;
+    let made = api.engine.test_endpoint(call.caller.account, id).await.map_err(not_redelivered)?;
     Ok(created(&made))
 }
 
 /// `POST /v1/webhook-deliveries/{id}/redeliver`.
 pub(in crate::http) async fn redeliver(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
-    let made = api.engine.redeliver(call.caller.account, id(&call)?).await.map_err(not_redelivered)?;
+    let id: DeliveryId = id(&call)?;
+    api.engine.delivery(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
+    call.no_members()?;
+    let made = api.engine.redeliver(call.caller.account, id).await.map_err(not_redelivered)?;
     Ok(created(&made))
 }
 

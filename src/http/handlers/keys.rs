@@ -86,6 +86,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
+    fields.refuse_null(&["name"]);
     let name = fields.text("name");
     let name = label(&mut fields, "name", name);
     fields.finish();

@@ -185,7 +185,8 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 
 /// `POST /v1/messages/{id}/cancel`.
 pub(in crate::http) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    call.no_query()?;
+    find(api, &call)?;
+    call.no_members()?;
     api.engine.cancel(call.caller.account, id(&call)?).await.map_err(|stop| match stop {
         Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(

@@ -30,6 +30,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
 fn read(call: &Call<Caller>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
+    fields.refuse_null(&["name", "time_zone", "content_retention_days", "hosted_unsubscribe"]);
     let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
     let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
     let content_retention_days = fields.value("content_retention_days").and_then(|value| {

@@ -69,11 +69,11 @@ fn brought(route: &Route<Api>) -> Vec<ApiError> {
         errors.push(ApiError::StorageFull);
     }
     match route.body {
-        BodyRule::Of(types) => {
+        BodyRule::Of(_) | BodyRule::Nothing => {
             errors.extend([ApiError::RequestTimeout, ApiError::Overloaded]);
             errors.push(ApiError::PayloadTooLarge(BodyLimits::default().bytes));
-            errors.extend(check_type(&text_plain(), types).err());
-            if route.body == BodyRule::JSON {
+            errors.extend(check_type(&text_plain(), route.body.types().unwrap_or_default()).err());
+            if route.body == BodyRule::JSON || route.body == BodyRule::Nothing {
                 errors.extend(parse_object(br#"{"to": "a@example.org", "to": "b@example.org"}"#).err());
                 errors.push(Violations::of("colour", "unknown field").into());
             } else {

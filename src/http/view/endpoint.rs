@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId, MessageId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::event::EventType;
-use crate::engine::endpoints::DeliveryRecord;
+use crate::engine::endpoints::{DeliveryRecord, EndpointStanding};
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::{Shape as _, describe};
 use crate::http::openapi::words::{attempt_error, delivered_type};
@@ -104,8 +104,14 @@ struct AttemptView<'a> {
 
 impl<'a> DeliveryView<'a> {
     pub(in crate::http) fn new(record: &DeliveryRecord) -> Self {
-        let DeliveryRecord { id, row, endpoint_enabled } = record;
-        let status = row.state.status(*endpoint_enabled);
+        let DeliveryRecord { id, row, endpoint } = record;
+        let status = match endpoint {
+            EndpointStanding::Enabled => row.state.status(true),
+            EndpointStanding::Disabled => row.state.status(false),
+            // What it was still owed ends by timer, and is over from now on.
+            EndpointStanding::Gone if row.state.stage == Stage::Delivered => Status::Delivered,
+            EndpointStanding::Gone => Status::Failed,
+        };
         // What is held waits for its endpoint, not for a time.
         let next_attempt_at = match (status, row.state.stage) {
             (Status::Pending, Stage::Pending { due }) => Some(due),

@@ -129,6 +129,27 @@ impl Capture {
         Ok(Some((mail, message)))
     }
 
+    /// Removes the messages that `is_over` says so of. Blocks on the file system.
+    ///
+    /// # Errors
+    /// Those of the file system, and of `is_over`; what was not removed is still listed.
+    pub fn remove_where(&self, is_over: impl Fn(MessageId) -> io::Result<bool>) -> io::Result<()> {
+        for mail in self.list() {
+            if !is_over(mail.message_id)? {
+                continue;
+            }
+            let mut index = self.index();
+            match fs::remove_file(self.path_of(mail.message_id)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+            if let Some(arrival) = index.arrivals.remove(&mail.message_id) {
+                index.by_arrival.remove(&(arrival, mail.message_id));
+            }
+        }
+        Ok(())
+    }
+
     /// Removes all captured mail. Blocks on the file system.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::segment::Segment;
 use super::{Content, Place, SealedBody, failed};
@@ -14,6 +14,7 @@ use crate::store::error::StoreError;
 use crate::store::gather::{Announced, gather};
 use crate::store::health::Health;
 use crate::store::job::Job;
+use crate::store::meters::StoreMeters;
 
 /// How many bodies are synced together at most.
 const BATCH_MAX: usize = 256;
@@ -34,14 +35,20 @@ pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Place, StoreError>) 
 pub(in crate::store) struct Appender {
     content: Arc<Content>,
     health: Arc<Health>,
+    meters: Arc<StoreMeters>,
     announced: Announced,
     /// Where the next body of a segment goes.
     ends: HashMap<(u64, u32), u64>,
 }
 
 impl Appender {
-    pub(in crate::store) fn new(content: Arc<Content>, health: Arc<Health>, announced: Announced) -> Self {
-        Self { content, health, announced, ends: HashMap::new() }
+    pub(in crate::store) fn new(
+        content: Arc<Content>,
+        health: Arc<Health>,
+        meters: Arc<StoreMeters>,
+        announced: Announced,
+    ) -> Self {
+        Self { content, health, meters, announced, ends: HashMap::new() }
     }
 
     /// Runs until every sender is gone.
@@ -58,9 +65,11 @@ impl Appender {
     }
 
     fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
+        let (began, bodies) = (Instant::now(), batch.len());
         let (written, jobs): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
         let synced = self.sync(&jobs);
+        self.meters.appended(bodies, began.elapsed());
         written
             .into_iter()
             .zip(jobs)

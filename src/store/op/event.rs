@@ -7,6 +7,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventType};
 use crate::machine::delivery;
 use crate::store::error::StoreError;
+use crate::store::meters::Noted;
 use crate::store::read::Read;
 use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
@@ -76,6 +77,7 @@ pub fn record(
     tables.put_bytes(Table::Timeline, &schema::timeline(account, message, id), bytes);
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
+    tables.note(Noted { kind, stream: row.stream, bounce: happening.bounce.map(|bounce| bounce.kind) });
     tables.tell(account);
     outcomes::count(tables, subject, kind, happening)?;
     fan_out(tables, subject, kind, id)?;

@@ -1,0 +1,27 @@
+//! `addresses.json` in the data directory: where the service listens, the ports that the system chose among them
+//! (contract 8).
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// Its name.
+pub(super) const FILE: &str = "addresses.json";
+
+/// Writes the bound addresses, whole or not at all.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn write(
+    directory: &Path,
+    http: &[SocketAddr],
+    metrics: Option<SocketAddr>,
+    bounces: &[SocketAddr],
+) -> io::Result<()> {
+    let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
+    let metrics = metrics.map(|address| address.to_string());
+    let addresses = serde_json::json!({ "http": texts(http), "metrics": metrics, "bounces": texts(bounces) });
+    let half_made = directory.join(FILE).with_extension("new");
+    std::fs::write(&half_made, addresses.to_string())?;
+    std::fs::rename(half_made, directory.join(FILE))
+}

@@ -1,0 +1,232 @@
+//! The commands that set the service up and look after it: `init`, `doctor`, `completions` and `man`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::CommandFactory as _;
+use serde::Serialize;
+use serde_json::json;
+
+use super::args::CommandLine;
+use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
+use super::show;
+use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
+use crate::app::config::Config;
+use crate::app::doctor::{self, Check};
+use crate::app::exit::Exit;
+use crate::app::init::{self, InitOptions, Made};
+use crate::app::trouble::Trouble;
+
+/// Where packages put the configuration.
+const CONFIG: &str = "/etc/postrider/postrider.toml";
+
+/// `postrider init`.
+pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let environment = &console.environment;
+    let options = InitOptions {
+        hostname: args.hostname,
+        config: whole(args.config.or_else(|| environment.path(CONFIG_VARIABLE)).unwrap_or_else(|| CONFIG.into())),
+        data_dir: args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)).map(whole),
+    };
+    let made = init::run(&options, environment)?;
+    if json {
+        writeln!(console.out, "{}", one_line(&made))?;
+    } else {
+        write!(console.out, "{}", told(&made))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What is written down must mean the same from wherever the service is started.
+fn whole(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+fn told(made: &Made) -> String {
+    let config = made.config.display();
+    let records: Vec<_> = made.records.iter().map(|record| json!(record)).collect();
+    format!(
+        "{} the configuration {config}\n\
+         Made the store {} with the account {}\n\
+         \n\
+         API key, which is shown this once: {}\n\
+         \n\
+         DNS records of this server to publish:\n\
+         \n\
+         {}\n\
+         Next:\n\
+         \x20 postrider config check --config {config}     what still stands in the way of serving\n\
+         \x20 postrider doctor --config {config}           what stands in the way of mail\n\
+         \x20 systemctl enable --now postrider, or: postrider serve --config {config}\n\
+         \x20 postrider domain add DOMAIN --stream transactional --config {config}\n\
+         \x20                                              prints the records of a domain to send from\n",
+        if made.config_is_new { "Wrote" } else { "Kept" },
+        made.data_dir.display(),
+        made.account_id,
+        made.api_key,
+        show::table(&records, &["/purpose", "/type", "/name", "/value"]),
+    )
+}
+
+/// `postrider doctor`.
+pub(super) fn doctor(args: DoctorArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let environment = &console.environment;
+    let file = args.config.or_else(|| environment.path(CONFIG_VARIABLE)).or_else(packaged);
+    let mut config = match file {
+        Some(file) => Config::load(&file, environment),
+        None => Config::parse("", "of the environment", environment),
+    }
+    .map_err(Trouble::from)?;
+    if let Some(directory) = args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)) {
+        config.data_dir = directory;
+    }
+    let checks = doctor::run(&config)?;
+    if json {
+        writeln!(console.out, "{}", one_line(&Report { checks: &checks }))?;
+    } else {
+        for check in &checks {
+            write!(console.out, "{}", line(check))?;
+        }
+    }
+    Ok(if checks.iter().any(Check::is_failure) { Exit::ChecksFailed } else { Exit::Done })
+}
+
+/// What `--json` prints of the checks.
+#[derive(Serialize)]
+struct Report<'a> {
+    checks: &'a [Check],
+}
+
+fn one_line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| unreachable!("texts and numbers are JSON: {error}"))
+}
+
+fn packaged() -> Option<PathBuf> {
+    Some(PathBuf::from(CONFIG)).filter(|file| file.exists())
+}
+
+/// A check as a person reads it: what was seen, and what to do about it.
+fn line(check: &Check) -> String {
+    let (seen, remedy) = (printable(&check.seen), printable(&check.remedy));
+    let arrow = if remedy.is_empty() { "" } else { " -> " };
+    format!("{:4} {}: {seen}{arrow}{remedy}\n", check.verdict.as_str(), check.name)
+}
+
+/// What others' servers said can't move the cursor or recolour the terminal.
+fn printable(text: &str) -> String {
+    let mut printable = String::new();
+    for c in text.chars() {
+        match c.is_control() {
+            true => printable.extend(c.escape_default()),
+            false => printable.push(c),
+        }
+    }
+    printable
+}
+
+/// `postrider completions`.
+pub(super) fn completions(args: &CompletionsArgs, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut CommandLine::command(), "postrider", &mut text);
+    console.out.write_all(&text)?;
+    Ok(Exit::Done)
+}
+
+/// `postrider man`.
+pub(super) fn man(args: &ManArgs, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let command = CommandLine::command();
+    let Some(directory) = &args.out else {
+        clap_mangen::Man::new(command).render(&mut console.out)?;
+        return Ok(Exit::Done);
+    };
+    let written = fs::create_dir_all(directory).and_then(|()| clap_mangen::generate_to(command, directory));
+    written.map_err(|error| unwritten(directory, &error))?;
+    Ok(Exit::Done)
+}
+
+fn unwritten(directory: &Path, error: &std::io::Error) -> Trouble {
+    let what = format!("cannot write the manual to {}", directory.display());
+    Trouble::new(Exit::Failed, what, error.to_string(), "Name a directory that this user may write to.")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::app::cli::{Services, run};
+    use crate::app::doctor::Verdict;
+    use crate::app::environment::Environment;
+
+    /// Runs a command line, words parted by spaces; gives how it ended, and what it printed on both streams.
+    fn typed(line: &str) -> (Exit, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let environment = Environment::of([("POSTRIDER_DNS__SERVERS".to_owned(), "127.0.0.1:1".to_owned())]);
+        let mut console = Console { environment, out: &mut out, err: &mut err };
+        let services = Services { serve: &|_, _| panic!("serves"), dev: &|_| panic!("runs dev") };
+        let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
+        let exit = run(words, &mut console, &services);
+        (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn a_place_is_written_down_whole() {
+        let folder = std::env::current_dir().unwrap();
+        assert_eq!(whole("data".into()), folder.join("data"));
+        assert_eq!(whole("/data".into()), PathBuf::from("/data"));
+    }
+
+    #[test]
+    fn what_init_prints_leads_to_the_first_message() {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, data) = (folder.path().join("p.toml"), folder.path().join("data"));
+        let line =
+            format!("init --hostname mail.example.com --config {} --data-dir {}", config.display(), data.display());
+        let (exit, out, err) = typed(&line);
+        assert_eq!((exit, err.as_str()), (Exit::Done, ""));
+        for expected in ["pr_live_", "PTR", "v=spf1 a -all", "postrider doctor --config", "postrider domain add"] {
+            assert!(out.contains(expected), "{expected} is not in {out}");
+        }
+        let (exit, out, err) = typed(&line);
+        assert_eq!((exit, out.as_str(), err.lines().count()), (Exit::Conflict, "", 3), "{err}");
+    }
+
+    #[test]
+    fn the_doctor_ends_by_what_it_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = folder.path().join("p.toml");
+        fs::write(&config, "hostname = \"mail.example.com\"\n").unwrap();
+        let line = format!("doctor --json --config {} --data-dir {}", config.display(), folder.path().display());
+        let (exit, out, _) = typed(&line);
+        assert_eq!(exit, Exit::ChecksFailed);
+        let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let checks = found["checks"].as_array().unwrap();
+        assert!(checks.iter().any(|check| check["name"] == "resolver" && check["verdict"] == "FAIL"), "{out}");
+        assert!(out.starts_with("{\"checks\":[{\"name\":\"configuration\",\"verdict\":\"FAIL\",\"seen\":\""), "{out}");
+        assert!(checks.iter().all(|check| check["remedy"].is_string()), "{out}");
+        assert_eq!(out.lines().count(), 1);
+    }
+
+    #[test]
+    fn completions_and_manual_follow_the_grammar() {
+        for shell in ["bash", "zsh", "fish"] {
+            let (exit, out, _) = typed(&format!("completions {shell}"));
+            assert!(exit == Exit::Done && out.contains("doctor") && out.contains("ready-fd"), "{shell}");
+        }
+        assert_eq!(typed("completions tcsh").0, Exit::Usage);
+        let (exit, page, _) = typed("man");
+        assert!(exit == Exit::Done && page.starts_with(".ie") && page.contains("doctor"), "{page}");
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(typed(&format!("man --out {}", folder.path().display())).0, Exit::Done);
+        for page in ["postrider.1", "postrider-serve.1", "postrider-key-add.1"] {
+            assert!(folder.path().join(page).exists(), "{page}");
+        }
+    }
+
+    #[test]
+    fn a_check_is_one_line_and_what_others_said_stays_harmless() {
+        let check = Check::new("egress", Verdict::Fail, "it said \u{1b}[31mno\r\n", "Use a smarthost.");
+        assert_eq!(line(&check), "FAIL egress: it said \\u{1b}[31mno\\r\\n -> Use a smarthost.\n");
+        assert_eq!(line(&Check::new("disk", Verdict::Ok, "12 GiB free", "")), "OK   disk: 12 GiB free\n");
+    }
+}

@@ -1,0 +1,43 @@
+//! The grammar of the commands that set the service up and look after it.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::domain::hostname::DomainName;
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct InitArgs {
+    /// This server's name in DNS; the system's unless given.
+    #[arg(long, value_name = "NAME")]
+    pub(in crate::app::cli) hostname: Option<DomainName>,
+    /// The configuration file to write, or to use where it is there (or POSTRIDER_CONFIG).
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::app::cli) config: Option<PathBuf>,
+    /// Where everything is to be kept (or POSTRIDER_DATA_DIR).
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::app::cli) data_dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct DoctorArgs {
+    /// The data directory of the service (or POSTRIDER_DATA_DIR).
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::app::cli) data_dir: Option<PathBuf>,
+    /// The configuration file of the service (or POSTRIDER_CONFIG).
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::app::cli) config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct CompletionsArgs {
+    /// The shell.
+    pub(in crate::app::cli) shell: clap_complete::Shell,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct ManArgs {
+    /// Write a page for each command into this directory; the program's own page to standard output unless given.
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::app::cli) out: Option<PathBuf>,
+}

@@ -1,0 +1,44 @@
+//! Whether bounces find their way back: the host of return paths has to lead to this server.
+
+use super::{Check, Patient, Verdict};
+use crate::net::probe::dns::{Asked, NotTold};
+
+const NAME: &str = "bounces";
+
+pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+    let config = &patient.config;
+    if config.bounces.is_none() {
+        let seen = "there is no [bounces], so what receivers report later than in their answer is not heard";
+        return vec![Check::new(
+            NAME,
+            Verdict::Warn,
+            seen,
+            "Add [bounces] with a host, and publish an MX record of it.",
+        )];
+    }
+    let (host, own) = (config.bounce_host().as_str(), config.hostname.as_str());
+    let publish = format!("Publish an MX record of {host}: 10 {own}.");
+    let servers = match patient.ask(host, Asked::Mx).await {
+        Ok(told) => told.records,
+        // Without an MX record the host itself is the server (RFC 5321 5.1).
+        Err(NotTold::Absent) => vec![host.to_owned()],
+        Err(NotTold::Failed(why)) => {
+            let seen = format!("{host} could not be looked up: {why}");
+            return vec![Check::new(NAME, Verdict::Warn, seen, "Try again.")];
+        }
+    };
+    let (here, mut there) = (patient.addresses(own).await.unwrap_or_default(), Vec::new());
+    for server in &servers {
+        there.extend(patient.addresses(server).await.unwrap_or_default());
+    }
+    let shown = servers.join(", ");
+    let leads_here = servers.iter().any(|server| server == own) || there.iter().any(|address| here.contains(address));
+    vec![match (leads_here, there.is_empty()) {
+        (_, true) => Check::new(NAME, Verdict::Fail, format!("{shown}, where they go, has no address"), publish),
+        (true, _) => Check::new(NAME, Verdict::Ok, format!("{host} is served by {shown}"), ""),
+        (false, _) => {
+            let seen = format!("{host} is served by {shown}, which does not lead to {own}");
+            Check::new(NAME, Verdict::Warn, seen, publish)
+        }
+    }]
+}

@@ -1,0 +1,177 @@
+//! The records of every sending domain, looked for now by the running service: it alone knows the domains.
+
+use serde_json::Value;
+
+use super::{Check, Patient, Verdict};
+use crate::app::admin_client::{AdminClient, Ask};
+use crate::app::exit::Exit;
+use crate::app::trouble::Trouble;
+use crate::base::id::AccountId;
+
+/// Domains that are looked at; each is several look-ups.
+const DOMAINS_MAX: usize = 50;
+/// Domains looked at at once.
+const AT_ONCE: usize = 10;
+const PURPOSE: &str = "look at the domains";
+
+pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+    let client = AdminClient::new(&patient.config.data_dir);
+    // The client blocks.
+    tokio::task::spawn_blocking(move || asked(&client)).await.unwrap_or_default()
+}
+
+fn asked(client: &AdminClient) -> Vec<Check> {
+    let domains = match all_domains(client) {
+        Ok(domains) => domains,
+        Err(trouble) => return vec![untold(&trouble)],
+    };
+    let mut checks = vec![Check::new("service", Verdict::Ok, "it runs and answers", "")];
+    if domains.is_empty() {
+        let remedy = "Add one: postrider domain add NAME --stream transactional";
+        checks.push(Check::new("domains", Verdict::Warn, "there is no sending domain yet", remedy));
+    }
+    if domains.len() > DOMAINS_MAX {
+        let seen = format!("only the newest {DOMAINS_MAX} were looked at");
+        checks.push(Check::new("domains", Verdict::Warn, seen, "See the others with `postrider domain list`."));
+    }
+    let looked: Vec<_> = domains.iter().take(DOMAINS_MAX).collect();
+    for some in looked.chunks(AT_ONCE) {
+        let found: Vec<Vec<Check>> = std::thread::scope(|scope| {
+            let looks: Vec<_> = some.iter().map(|domain| scope.spawn(|| look(client, domain))).collect();
+            looks.into_iter().map(|look| look.join().unwrap_or_default()).collect()
+        });
+        checks.extend(found.into_iter().flatten());
+    }
+    checks
+}
+
+fn untold(trouble: &Trouble) -> Check {
+    let text = trouble.to_string();
+    let why = text.lines().nth(1).unwrap_or_default().trim().to_owned();
+    match trouble.exit() {
+        Exit::Unreachable => {
+            let seen = format!("{why}; which domains there are is known to the running service alone");
+            Check::new("service", Verdict::Warn, seen, "Start it, and run doctor again for DKIM, SPF and DMARC.")
+        }
+        _ => Check::new("service", Verdict::Warn, why, "Run doctor as the service's user, or see its log."),
+    }
+}
+
+struct Domain {
+    account: AccountId,
+    id: String,
+    name: String,
+}
+
+fn all_domains(client: &AdminClient) -> Result<Vec<Domain>, Trouble> {
+    let mut domains = Vec::new();
+    for account in rows(client, "/v1/accounts?limit=100", None)? {
+        let Some(account) = account["id"].as_str().and_then(|id| id.parse::<AccountId>().ok()) else { continue };
+        for domain in rows(client, "/v1/domains?limit=100", Some(account))? {
+            let text = |member: &str| domain[member].as_str().unwrap_or_default().to_owned();
+            domains.push(Domain { account, id: text("id"), name: text("name") });
+        }
+        if domains.len() > DOMAINS_MAX {
+            break;
+        }
+    }
+    Ok(domains)
+}
+
+fn rows(client: &AdminClient, path: &str, account: Option<AccountId>) -> Result<Vec<Value>, Trouble> {
+    let mut page = client.ask(Ask::get(PURPOSE, path, account))?.value;
+    Ok(page["data"].as_array_mut().map(std::mem::take).unwrap_or_default())
+}
+
+fn look(client: &AdminClient, domain: &Domain) -> Vec<Check> {
+    let path = format!("/v1/domains/{}/verify", domain.id);
+    match client.ask(Ask::post(PURPOSE, path, Some(domain.account), None)) {
+        Ok(reply) => {
+            let records = reply.value["records"].as_array().map_or(&[][..], Vec::as_slice);
+            records.iter().map(|record| judge(&domain.name, record)).collect()
+        }
+        Err(trouble) => {
+            let why = trouble.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
+            vec![Check::new(format!("domain {}", domain.name), Verdict::Warn, why, "See the service's log.")]
+        }
+    }
+}
+
+/// What the service found at a record's name.
+fn judge(domain: &str, record: &Value) -> Check {
+    let text = |member: &str| record[member].as_str().unwrap_or_default();
+    let purpose = match text("purpose") {
+        "dkim" => "DKIM",
+        "spf" => "SPF",
+        "dmarc" => "DMARC",
+        "return_path" => "return path",
+        other => other,
+    };
+    let name = format!("{purpose} of {domain}");
+    let found: Vec<_> = record["found"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let (at, value) = (text("name"), text("value"));
+    let publish = format!("Publish at {at} a {} record: {value}", text("type"));
+    let bad = if record["required"] == true { Verdict::Fail } else { Verdict::Warn };
+    match text("status") {
+        // Two records of one kind are none (RFC 7208 4.5, RFC 7489 6.6.3).
+        "ok" | "mismatch" if found.len() > 1 && ["SPF", "DMARC"].contains(&purpose) => Check::new(
+            name,
+            Verdict::Fail,
+            format!("{at} has {} of them, which is an error", found.len()),
+            "Leave one.",
+        ),
+        "ok" => Check::new(name, Verdict::Ok, format!("{at} has it"), ""),
+        "missing" => Check::new(name, bad, format!("{at} has none"), publish),
+        "mismatch" => Check::new(name, bad, format!("{at} has {}", found.join(" and ")), publish),
+        _ => Check::new(name, Verdict::Warn, format!("{at} could not be looked up"), "Try again."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::app::canned::Canned;
+
+    fn record(purpose: &str, required: bool, status: &str, found: &[&str]) -> Value {
+        json!({"purpose": purpose, "type": "TXT", "name": "x.example.com", "value": "v", "required": required,
+            "status": status, "found": found})
+    }
+
+    #[test]
+    fn a_record_that_nothing_can_be_sent_without_fails_and_the_others_warn() {
+        for (purpose, required, status, found, verdict) in [
+            ("dkim", true, "ok", &["k"][..], Verdict::Ok),
+            ("dkim", true, "missing", &[], Verdict::Fail),
+            ("dkim", true, "mismatch", &["p=x"], Verdict::Fail),
+            ("dkim", false, "missing", &[], Verdict::Warn),
+            ("spf", false, "missing", &[], Verdict::Warn),
+            ("spf", false, "ok", &["v=spf1 a", "v=spf1 b"], Verdict::Fail),
+            ("dmarc", false, "unchecked", &[], Verdict::Warn),
+        ] {
+            let check = judge("example.com", &record(purpose, required, status, found));
+            assert_eq!(check.verdict, verdict, "{check:?}");
+            assert!(check.name.ends_with(" of example.com"), "{check:?}");
+            assert_eq!(check.remedy.is_empty(), verdict == Verdict::Ok, "{check:?}");
+        }
+    }
+
+    #[test]
+    fn the_service_is_asked_to_look_at_each_domain_now() {
+        let account = json!({"data": [{"id": "acc_00000000000000000000000001"}]}).to_string();
+        let domains = json!({"data": [{"id": "dom_1", "name": "example.com"}]}).to_string();
+        let looked = json!({"records": [record("dkim", true, "missing", &[])]}).to_string();
+        let daemon = Canned::answering(&[(200, &account), (200, &domains), (200, &looked)]);
+        let checks = asked(&AdminClient::new(daemon.data_dir()));
+        assert_eq!(checks.iter().map(|check| check.verdict).collect::<Vec<_>>(), [Verdict::Ok, Verdict::Fail]);
+        assert!(daemon.requests()[2].starts_with("POST /v1/domains/dom_1/verify "));
+    }
+
+    #[test]
+    fn a_service_that_does_not_run_is_told_with_what_it_costs() {
+        let folder = tempfile::tempdir().unwrap();
+        let checks = asked(&AdminClient::new(folder.path()));
+        assert!(checks[0].verdict == Verdict::Warn && checks[0].remedy.contains("Start it"), "{checks:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! What this machine says of itself: the configuration, the data directory, the master key, the disk, the certificate.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{Check, Patient, Verdict};
+use crate::app::config::{Config, Tls};
+use crate::engine::ports::Clock as _;
+use crate::net::clock::SystemClock;
+use crate::net::probe::certificate::Certificate;
+
+/// When an expiry begins to worry: authorities renew a month ahead.
+const EXPIRY_WORRIES: Duration = Duration::from_secs(14 * 24 * 3600);
+/// Free space worries below so many times the least that is needed.
+const ROOM: u64 = 16;
+
+pub(super) fn checks(patient: &Patient) -> Vec<Check> {
+    let config = &patient.config;
+    let mut checks = configuration(config);
+    checks.push(directory(&config.data_dir));
+    checks.push(master_key(&config.data_dir));
+    checks.push(disk(&config.data_dir, config.limits.min_free_bytes));
+    checks.push(certificate(config));
+    checks
+}
+
+fn configuration(config: &Config) -> Vec<Check> {
+    const NAME: &str = "configuration";
+    let mut checks = Vec::new();
+    if let Err(trouble) = config.fit_to_serve() {
+        let text = trouble.to_string();
+        let mut lines = text.lines().skip(1).map(str::trim);
+        let (seen, remedy) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
+        checks.push(Check::new(NAME, Verdict::Fail, seen, remedy));
+    } else {
+        let unbuilt = config.unbuilt();
+        checks.extend(unbuilt.into_iter().map(|warning| Check::new(NAME, Verdict::Warn, warning, "Leave it out.")));
+    }
+    if checks.is_empty() {
+        checks.push(Check::new(NAME, Verdict::Ok, "every value is usable", ""));
+    }
+    checks
+}
+
+fn directory(directory: &Path) -> Check {
+    const NAME: &str = "data directory";
+    let shown = directory.display();
+    let Ok(found) = fs::metadata(directory) else {
+        let remedy = "Make it with `postrider init`, or run doctor as the service's user.";
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is not there, or not for this user to see"), remedy);
+    };
+    let mode = found.permissions().mode() & 0o777;
+    let seen = format!("{shown} has mode {mode:04o}");
+    match mode & 0o077 {
+        0 => Check::new(NAME, Verdict::Ok, seen, ""),
+        _ => Check::new(NAME, Verdict::Warn, seen, format!("Keep others out: chmod 0700 {shown}")),
+    }
+}
+
+fn master_key(directory: &Path) -> Check {
+    const NAME: &str = "master key";
+    let path = directory.join("master.key");
+    let shown = path.display();
+    let Ok(found) = fs::metadata(&path) else {
+        let seen = format!("{shown} is not there; the service may have it as a credential of systemd's");
+        let remedy = "Look for it in the unit's LoadCredential, or put back the one that the store was made with.";
+        return Check::new(NAME, Verdict::Warn, seen, remedy);
+    };
+    let mode = found.permissions().mode() & 0o777;
+    let seen = format!("{shown} has mode {mode:04o}");
+    match mode & 0o077 {
+        0 => Check::new(NAME, Verdict::Ok, seen, "Keep a copy apart from the backups."),
+        _ => Check::new(
+            NAME,
+            Verdict::Fail,
+            format!("{seen}: others can read what opens every secret"),
+            format!("chmod 0600 {shown}, and rotate keys and secrets where others may have looked."),
+        ),
+    }
+}
+
+fn disk(directory: &Path, least: u64) -> Check {
+    const NAME: &str = "disk";
+    const MIB: u64 = 1 << 20;
+    // Of what exists: the disk is the same.
+    let existing = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+    let space = match rustix::fs::statvfs(existing) {
+        Ok(space) => space,
+        Err(error) => {
+            let seen = format!("{}: {error}", existing.display());
+            return Check::new(NAME, Verdict::Warn, seen, "Run doctor as the service's user.");
+        }
+    };
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    let seen = format!("{} MiB are free, and messages are accepted from {} MiB on", free / MIB, least / MIB);
+    let verdict = match free {
+        free if free < least => Verdict::Fail,
+        free if free < least.saturating_mul(ROOM) => Verdict::Warn,
+        _ => return Check::new(NAME, Verdict::Ok, seen, ""),
+    };
+    Check::new(NAME, verdict, seen, "Make room, or move data_dir to a larger disk.")
+}
+
+fn certificate(config: &Config) -> Check {
+    const NAME: &str = "certificate";
+    let path = match &config.http.tls {
+        Tls::Files { certificate, .. } => certificate,
+        Tls::Off => {
+            let seen = "http.tls.mode is \"off\": a proxy in front of the service has the certificate";
+            return Check::new(NAME, Verdict::Ok, seen, "");
+        }
+        Tls::Acme(acme) => {
+            let seen = format!("the service asks {} for it by itself", acme.directory);
+            return Check::new(NAME, Verdict::Ok, seen, "");
+        }
+    };
+    let certificate = match Certificate::read(path) {
+        Ok(certificate) => certificate,
+        Err(why) => {
+            let remedy = "Name a PEM file with the server's certificate first in http.tls.certificate.";
+            return Check::new(NAME, Verdict::Fail, why, remedy);
+        }
+    };
+    let shown = path.display();
+    let url = config.public_url();
+    let host = url.host_str().unwrap_or_default();
+    let Some(end) = certificate.not_after() else {
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is no X.509 certificate"), "Name another file.");
+    };
+    let now = SystemClock::new().now();
+    let renew = "Renew it; the service takes up the new files when they change or at SIGHUP.";
+    if end <= now {
+        return Check::new(NAME, Verdict::Fail, format!("{shown} expired at {end}"), renew);
+    }
+    if !certificate.is_for(host) {
+        let remedy = format!("Have one issued for {host}, or correct http.public_url.");
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is not for {host}"), remedy);
+    }
+    let seen = format!("{shown} is for {host} and holds until {end}");
+    match end.since(now) < EXPIRY_WORRIES {
+        true => Check::new(NAME, Verdict::Warn, seen, renew),
+        false => Check::new(NAME, Verdict::Ok, seen, ""),
+    }
+}

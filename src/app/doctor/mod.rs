@@ -1,0 +1,168 @@
+//! `postrider doctor`: what stands in the way of mail, seen from this machine (contract 8). Each check says what it saw
+//! and what to do; all run at once, each within some seconds.
+//!
+//! It reaches what the configuration says: `dns.servers`, `delivery.port`, `network.allow`. It changes nothing but what
+//! looking for a domain's records now changes.
+
+mod bounces;
+mod clock;
+mod domains;
+mod egress;
+mod local;
+mod names;
+mod policy;
+mod together;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use self::together::join_in_order;
+use super::config::{Config, Relay, RelayKind};
+use super::runtime;
+use super::trouble::Trouble;
+use crate::domain::hostname::DomainName;
+use crate::engine::ports::BoxFuture;
+use crate::net::guard::Guard;
+use crate::net::probe::dns::{Asked, DnsProbe, NotTold, Told};
+use crate::net::source;
+
+/// How long one check may take.
+const PATIENCE: Duration = Duration::from_secs(12);
+/// How long one connection may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Mail goes, but some of it will be refused or lost sooner or later; or it could not be told.
+    Warn,
+    /// Mail does not go, or is in danger.
+    Fail,
+}
+
+impl Verdict {
+    /// The word that is printed.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Warn => "WARN",
+            Self::Fail => "FAIL",
+        }
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Check {
+    /// What was checked.
+    pub name: String,
+    /// How it ended.
+    pub verdict: Verdict,
+    /// What was seen.
+    pub seen: String,
+    /// What to do; empty where nothing is.
+    pub remedy: String,
+}
+
+impl Check {
+    /// A check that ended so.
+    pub fn new(name: impl Into<String>, verdict: Verdict, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { name: name.into(), verdict, seen: seen.into(), remedy: remedy.into() }
+    }
+
+    /// Whether it is a failure.
+    pub const fn is_failure(&self) -> bool {
+        matches!(self.verdict, Verdict::Fail)
+    }
+}
+
+/// What is examined, and with what.
+struct Patient {
+    config: Config,
+    dns: Result<DnsProbe, String>,
+    guard: Guard,
+}
+
+impl Patient {
+    async fn ask(&self, name: &str, asked: Asked) -> Result<Told, NotTold> {
+        match &self.dns {
+            Ok(dns) => dns.ask(name, asked).await,
+            Err(why) => Err(NotTold::Failed(why.clone())),
+        }
+    }
+
+    /// The addresses of a name, IPv4 first. A family that is not told is an error only where the other has none.
+    async fn addresses(&self, name: &str) -> Result<Vec<IpAddr>, NotTold> {
+        let (v4, v6) = tokio::join!(self.ask(name, Asked::A), self.ask(name, Asked::Aaaa));
+        let of = |told: &Result<Told, NotTold>| -> Vec<IpAddr> {
+            told.iter().flat_map(|told| &told.records).filter_map(|text| text.parse().ok()).collect()
+        };
+        let addresses = [of(&v4), of(&v6)].concat();
+        match (addresses.is_empty(), v4, v6) {
+            (false, _, _) => Ok(addresses),
+            (true, Err(failed @ NotTold::Failed(_)), _) | (true, _, Err(failed @ NotTold::Failed(_))) => Err(failed),
+            (true, _, _) => Err(NotTold::Absent),
+        }
+    }
+
+    /// The relays that go straight to receivers' servers.
+    fn direct(&self) -> impl Iterator<Item = &Relay> {
+        self.config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx)
+    }
+
+    /// The addresses that mail leaves from: the relay's own, or what the system chooses.
+    fn sources(&self, relay: &Relay) -> Vec<IpAddr> {
+        if relay.source.is_empty() { source::sources() } else { relay.source.clone() }
+    }
+
+    fn ehlo<'a>(&'a self, relay: &'a Relay) -> &'a DomainName {
+        relay.ehlo.as_ref().unwrap_or(&self.config.hostname)
+    }
+}
+
+/// Runs every check of `config`, in an order that goes from here to the receivers.
+///
+/// # Errors
+/// Where nothing can be run at all.
+pub fn run(config: &Config) -> Result<Vec<Check>, Trouble> {
+    let patient = Arc::new(Patient {
+        config: config.clone(),
+        dns: DnsProbe::new(&config.dns.servers),
+        guard: Guard::new(config.network.allow.clone()),
+    });
+    let runtime = runtime::build()?;
+    let checks = runtime.block_on(examine(&patient));
+    // A look-up by the system that hangs must not hold the answer back.
+    runtime.shutdown_background();
+    Ok(checks)
+}
+
+async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
+    let checks: Vec<(&str, BoxFuture<'_, Vec<Check>>)> = vec![
+        ("configuration", Box::pin(async { local::checks(patient) })),
+        ("clock", Box::pin(clock::checks(patient))),
+        ("resolver", Box::pin(names::resolver(patient))),
+        ("forward DNS", Box::pin(names::forward(patient))),
+        ("reverse DNS", Box::pin(names::reverse(patient))),
+        ("port 25", Box::pin(egress::checks(patient))),
+        ("bounces", Box::pin(bounces::checks(patient))),
+        ("MTA-STS", Box::pin(policy::checks(patient))),
+        ("domains", Box::pin(domains::checks(patient))),
+    ];
+    let bounded = checks.into_iter().map(|(name, check)| async move {
+        tokio::time::timeout(PATIENCE, check).await.unwrap_or_else(|_| {
+            let seen = format!("nothing was learnt within {} s", PATIENCE.as_secs());
+            vec![Check::new(name, Verdict::Warn, seen, "Look whether the network drops packets, and try again.")]
+        })
+    });
+    join_in_order(bounded).await.concat()
+}
+
+#[cfg(test)]
+mod tests;

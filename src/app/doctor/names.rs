@@ -1,0 +1,177 @@
+//! Names: whether the resolver answers and validates, whether this server's name leads here, and whether its addresses
+//! lead back to the name. Large receivers refuse a server for which they do not.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::{Check, Patient, Verdict};
+use crate::app::init::reverse_name;
+use crate::net::probe::dns::{Asked, NotTold, Told};
+
+/// Whether names can be looked up, and whether the answers are validated.
+pub(super) async fn resolver(patient: &Patient) -> Vec<Check> {
+    const NAME: &str = "resolver";
+    match patient.ask(".", Asked::Soa).await {
+        Ok(told) => {
+            let server = told.server;
+            let validation = validation(patient, &told);
+            vec![Check::new(NAME, Verdict::Ok, format!("{server} answers"), ""), validation]
+        }
+        // An answer all the same: a server of a few zones knows no root.
+        Err(NotTold::Absent) => {
+            let seen = "the name servers answer, but do not know the root of the DNS";
+            vec![Check::new(NAME, Verdict::Warn, seen, "Name servers that resolve every name in dns.servers.")]
+        }
+        Err(NotTold::Failed(why)) => {
+            vec![Check::new(NAME, Verdict::Fail, why, "Name servers that answer in dns.servers, as \"ip:port\".")]
+        }
+    }
+}
+
+/// Whether answers are validated: by the service itself, from its trust anchor, which the servers must not hinder.
+fn validation(patient: &Patient, told: &Told) -> Check {
+    const NAME: &str = "DNSSEC";
+    let server = told.server;
+    let Some(anchor) = &patient.config.dns.trust_anchor else {
+        let theirs = if told.is_validated { "validates (AD)" } else { "does not say that it validates (no AD)" };
+        let seen = format!("dns.trust_anchor is not set, so DANE is not used; {server} {theirs}");
+        let remedy = "Name the root's keys in dns.trust_anchor, such as /usr/share/dns/root.key (dns-root-data).";
+        return Check::new(NAME, Verdict::Warn, seen, remedy);
+    };
+    let anchor = anchor.display();
+    match told.signed {
+        Some(_) => {
+            let seen = format!("{server} passes signatures on, and the service validates them from {anchor}");
+            Check::new(NAME, Verdict::Ok, seen, "")
+        }
+        None => {
+            let seen = format!("{server} gives the root without signatures, so nothing validates from {anchor}");
+            Check::new(NAME, Verdict::Warn, seen, "Name servers that pass DNSSEC on in dns.servers.")
+        }
+    }
+}
+
+/// Whether this server's names lead to it.
+pub(super) async fn forward(patient: &Patient) -> Vec<Check> {
+    let config = &patient.config;
+    let mut checks = vec![leads_here(patient, "forward DNS", config.hostname.as_str(), None).await];
+    let mut names = BTreeSet::new();
+    for relay in patient.direct() {
+        let ehlo = patient.ehlo(relay).as_str();
+        if names.insert(ehlo) {
+            checks.push(leads_here(patient, "EHLO name", ehlo, Some(&patient.sources(relay))).await);
+        }
+    }
+    checks.push(own_spf(patient).await);
+    checks
+}
+
+async fn leads_here(patient: &Patient, check: &str, name: &str, sources: Option<&[IpAddr]>) -> Check {
+    let publish = format!("Publish an A record of {name} with this server's public address.");
+    let addresses = match patient.addresses(name).await {
+        Ok(addresses) => addresses,
+        Err(NotTold::Absent) => return Check::new(check, Verdict::Fail, format!("{name} has no address"), publish),
+        Err(NotTold::Failed(why)) => {
+            return Check::new(check, Verdict::Warn, format!("{name} could not be looked up: {why}"), "Try again.");
+        }
+    };
+    let shown = list(&addresses);
+    if let Some(inside) = addresses.iter().find(|address| !patient.guard.permits(**address)) {
+        let seen = format!("{name} leads to {inside}, which nobody outside can reach");
+        return Check::new(check, Verdict::Fail, seen, publish);
+    }
+    // From behind NAT the address that receivers see is not known here.
+    let public: Vec<_> =
+        sources.unwrap_or_default().iter().copied().filter(|address| patient.guard.permits(*address)).collect();
+    let strangers: Vec<_> = public.iter().copied().filter(|address| !addresses.contains(address)).collect();
+    if strangers.is_empty() {
+        return Check::new(check, Verdict::Ok, format!("{name} leads to {shown}"), "");
+    }
+    let seen = format!("{name} leads to {shown}, but mail leaves from {}", list(&strangers));
+    let remedy = format!("Publish an address record of {name} for {}, or set source of the relay.", list(&strangers));
+    Check::new(check, Verdict::Warn, seen, remedy)
+}
+
+/// Bounces have no sender: receivers ask for the SPF record of the EHLO name (RFC 7208 2.4).
+async fn own_spf(patient: &Patient) -> Check {
+    let host = patient.config.hostname.as_str();
+    let name = format!("SPF of {host}");
+    let publish = format!("Publish a TXT record of {host}: v=spf1 a -all");
+    match patient.ask(host, Asked::Txt).await {
+        Ok(told) => {
+            let found: Vec<_> = told.records.into_iter().filter(|text| text.starts_with("v=spf1")).collect();
+            match found.as_slice() {
+                [] => Check::new(name, Verdict::Warn, "there is none", publish),
+                [one] => Check::new(name, Verdict::Ok, one, ""),
+                several => {
+                    let seen = format!("there are {}, which is an error (RFC 7208 4.5)", several.len());
+                    Check::new(name, Verdict::Fail, seen, "Leave one.")
+                }
+            }
+        }
+        Err(NotTold::Absent) => Check::new(name, Verdict::Warn, "there is none", publish),
+        Err(NotTold::Failed(why)) => Check::new(name, Verdict::Warn, why, "Try again."),
+    }
+}
+
+/// Whether each address that mail leaves from leads back to the name that is said in EHLO.
+pub(super) async fn reverse(patient: &Patient) -> Vec<Check> {
+    let mut seen = BTreeSet::new();
+    let mut checks = Vec::new();
+    for relay in patient.direct() {
+        let ehlo = patient.ehlo(relay).as_str();
+        let (mut addresses, inside): (Vec<_>, Vec<_>) =
+            patient.sources(relay).into_iter().partition(|address| patient.guard.permits(*address));
+        if addresses.is_empty() {
+            // Behind NAT, receivers see what the name leads to, if all is well.
+            addresses = patient.addresses(ehlo).await.unwrap_or_default();
+            addresses.retain(|address| patient.guard.permits(*address));
+        }
+        if addresses.is_empty() {
+            let from = if inside.is_empty() { "an unknown address".to_owned() } else { list(&inside) };
+            let what = format!("mail leaves from {from}, and the address that receivers see is not known here");
+            checks.push(Check::new("reverse DNS", Verdict::Warn, what, "Name this server's public address in source."));
+        }
+        for address in addresses {
+            if seen.insert(address) {
+                checks.push(leads_back(patient, address, ehlo).await);
+            }
+        }
+    }
+    checks
+}
+
+async fn leads_back(patient: &Patient, address: IpAddr, ehlo: &str) -> Check {
+    const NAME: &str = "reverse DNS";
+    let hoster = format!("Have whoever gave you {address} set its reverse name (PTR) to {ehlo}.");
+    let names = match patient.ask(&reverse_name(address), Asked::Ptr).await {
+        Ok(told) => told.records,
+        Err(NotTold::Absent) => return Check::new(NAME, Verdict::Fail, format!("{address} has no name (PTR)"), hoster),
+        Err(NotTold::Failed(why)) => {
+            return Check::new(NAME, Verdict::Warn, format!("{address} could not be looked up: {why}"), "Try again.");
+        }
+    };
+    let shown = names.join(", ");
+    let mut confirmed = Vec::new();
+    for name in &names {
+        match patient.addresses(name).await {
+            Ok(addresses) if addresses.contains(&address) => confirmed.push(name.as_str()),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    if confirmed.is_empty() {
+        let seen = format!("{address} is called {shown}, which does not lead back to it");
+        return Check::new(NAME, Verdict::Fail, seen, hoster);
+    }
+    match confirmed.contains(&ehlo) {
+        true => Check::new(NAME, Verdict::Ok, format!("{address} is called {ehlo}, which leads back to it"), ""),
+        false => {
+            let seen = format!("{address} is called {shown}, and says {ehlo} in EHLO");
+            Check::new(NAME, Verdict::Warn, seen, hoster)
+        }
+    }
+}
+
+fn list(addresses: &[IpAddr]) -> String {
+    addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,66 @@
+//! The MTA-STS policy of the domain that bounces come back to, where one is published: a policy that can't be fetched,
+//! or that leaves this server out, loses bounces.
+
+use super::{CONNECTING, Check, Patient, Verdict};
+use crate::net::probe::dns::{Asked, NotTold};
+use crate::net::probe::policy::{PolicyHost, fetch};
+use crate::net::tls;
+
+pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+    let domain = patient.config.bounce_host().as_str();
+    let name = format!("MTA-STS of {domain}");
+    let published = match patient.ask(&format!("_mta-sts.{domain}"), Asked::Txt).await {
+        Ok(told) => told.records.iter().any(|text| text.starts_with("v=STSv1")),
+        Err(NotTold::Absent) => false,
+        Err(NotTold::Failed(why)) => return vec![Check::new(name, Verdict::Warn, why, "Try again.")],
+    };
+    if !published {
+        return vec![Check::new(name, Verdict::Ok, "none is published, and none is needed", "")];
+    }
+    vec![match policy(patient, domain).await {
+        Ok(policy) => judge(name, &policy, patient.config.hostname.as_str()),
+        Err(why) => {
+            let remedy = format!("Serve the policy at mta-sts.{domain}, or take the record _mta-sts.{domain} away.");
+            Check::new(name, Verdict::Fail, format!("its policy can't be fetched: {why}"), remedy)
+        }
+    }]
+}
+
+async fn policy(patient: &Patient, domain: &str) -> Result<String, String> {
+    let addresses = patient.addresses(&format!("mta-sts.{domain}")).await.map_err(|why| why.to_string())?;
+    let addresses: Vec<_> = addresses.into_iter().filter(|address| patient.guard.permits(*address)).collect();
+    let delivery = &patient.config.delivery;
+    let roots = tls::trusted_roots(delivery.extra_roots.as_deref()).map_err(|fault| fault.to_string())?;
+    fetch(&PolicyHost { domain, addresses: &addresses, port: delivery.mta_sts_port }, roots, CONNECTING).await
+}
+
+fn judge(name: String, policy: &str, host: &str) -> Check {
+    let servers: Vec<_> =
+        policy.lines().filter_map(|line| line.split_once(':')).filter(|(key, _)| key.trim() == "mx").collect();
+    // `*.` stands for exactly one label (RFC 8461 4.1).
+    let names = |pattern: &str| match pattern.strip_prefix("*.") {
+        Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
+        None => pattern.eq_ignore_ascii_case(host),
+    };
+    match servers.iter().any(|(_, pattern)| names(pattern.trim())) {
+        true => Check::new(name, Verdict::Ok, format!("its policy names {host}"), ""),
+        false => {
+            let seen = format!("its policy does not name {host}, so servers that heed it do not bring bounces");
+            Check::new(name, Verdict::Fail, seen, format!("Add mx: {host} to the policy, and change its id."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_names_this_server_itself_or_by_its_parent() {
+        let judged = |policy: &str| judge("x".to_owned(), policy, "mail.example.com").verdict;
+        assert_eq!(judged("version: STSv1\nmode: enforce\nmx: mail.example.com\n"), Verdict::Ok);
+        assert_eq!(judged("version: STSv1\r\nmx: *.Example.com\r\n"), Verdict::Ok);
+        assert_eq!(judged("version: STSv1\nmx: *.com\n"), Verdict::Fail);
+        assert_eq!(judged("mode: none"), Verdict::Fail);
+    }
+}

@@ -1,0 +1,39 @@
+//! Checks that run at once and are answered in their order.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+/// Runs them all at once on this task; the answers stand in the order of the futures.
+pub(super) async fn join_in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
+    let mut running: Vec<(Pin<Box<F>>, Option<F::Output>)> =
+        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    poll_fn(move |context| {
+        for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let Poll::Ready(ready) = future.as_mut().poll(context) {
+                *output = Some(ready);
+            }
+        }
+        match running.iter().all(|(_, output)| output.is_some()) {
+            true => Poll::Ready(running.drain(..).filter_map(|(_, output)| output).collect()),
+            false => Poll::Pending,
+        }
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn futures_answer_in_their_order_whichever_is_first() {
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let waits: Pin<Box<dyn Future<Output = u8>>> = Box::pin(async { receiver.await.unwrap() });
+        let sends: Pin<Box<dyn Future<Output = u8>>> = Box::pin(async {
+            sender.send(1).unwrap();
+            2
+        });
+        assert_eq!(join_in_order([waits, sends]).await, [1, 2]);
+    }
+}

@@ -1,0 +1,223 @@
+//! `postrider init`: from nothing to a configuration, a store with an account and a key, and the DNS records to publish
+//! (contract 8). The daemon does not run yet, so the store is opened here, under the daemon's own lock.
+//!
+//! A configuration that is there is kept and used; a store that is there is never touched.
+
+mod records;
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, chown};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+pub use self::records::Record;
+pub(in crate::app) use self::records::reverse_name;
+use super::config::{Config, EXAMPLE};
+use super::daemon::Ground;
+use super::environment::Environment;
+use super::exit::Exit;
+use super::lock::DirectoryLock;
+use super::runtime;
+use super::trouble::Trouble;
+use crate::base::id::AccountId;
+use crate::domain::account::AccountName;
+use crate::domain::api_key::Scopes;
+use crate::domain::hostname::DomainName;
+use crate::engine::accounts::NewKey;
+use crate::engine::{Caller, Engine};
+use crate::net::clock::SystemClock;
+use crate::net::source;
+use crate::store::Store;
+
+/// The account's name until somebody gives it another.
+const ACCOUNT: &str = "Main";
+/// The key's name in lists.
+const KEY: &str = "first key";
+const PURPOSE: &str = "cannot set up";
+
+/// What `init` is asked for.
+#[derive(Debug, Clone)]
+pub struct InitOptions {
+    /// This server's name in DNS; the system's where absent.
+    pub hostname: Option<DomainName>,
+    /// Where the configuration stands or is written to.
+    pub config: PathBuf,
+    /// The data directory to write into a new configuration; its default where absent.
+    pub data_dir: Option<PathBuf>,
+}
+
+/// What `init` has made.
+#[derive(Debug, Clone, Serialize)]
+pub struct Made {
+    /// The configuration.
+    pub config: PathBuf,
+    /// Whether it is new.
+    pub config_is_new: bool,
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// This server's name.
+    pub hostname: String,
+    /// The account.
+    pub account_id: String,
+    /// Its key's secret, which is shown this once.
+    pub api_key: String,
+    /// What to publish for this server; each sending domain has records of its own.
+    pub records: Vec<Record>,
+}
+
+/// Sets up.
+///
+/// # Errors
+/// What is in the way, for the operator; exit 6 where a store exists.
+pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Trouble> {
+    let (config, new_text) = configuration(options, environment)?;
+    let directory = &config.data_dir;
+    if Store::exists(directory) {
+        return Err(Trouble::new(
+            Exit::Conflict,
+            PURPOSE,
+            format!("there is a store in {} already, and it is left as it is", directory.display()),
+            "Add to it with `postrider account add`, or name another directory with --data-dir.",
+        ));
+    }
+    if let Some(text) = &new_text {
+        write_new(&options.config, text).map_err(|error| unwritable(&options.config, &error))?;
+    }
+    let lock = DirectoryLock::take(directory)?;
+    let furnished = runtime::build()?.block_on(furnish(&config, lock));
+    let Furnished { account, key } = furnished.inspect_err(|_| clear(directory))?;
+    hand_over(directory).map_err(|error| unwritable(directory, &error))?;
+    Ok(Made {
+        config: options.config.clone(),
+        config_is_new: new_text.is_some(),
+        data_dir: directory.clone(),
+        hostname: config.hostname.to_string(),
+        account_id: account.to_string(),
+        api_key: key,
+        records: records::of_server(&config, &source::sources()),
+    })
+}
+
+/// The configuration that is there, or the text of a new one.
+fn configuration(options: &InitOptions, environment: &Environment) -> Result<(Config, Option<String>), Trouble> {
+    if options.config.exists() {
+        let mut config = Config::load(&options.config, environment)?;
+        config.fit_to_mail()?;
+        if let Some(hostname) = options.hostname.as_ref().filter(|hostname| **hostname != config.hostname) {
+            let why = format!("{} says hostname = \"{}\", not {hostname}", options.config.display(), config.hostname);
+            let remedy = "Correct hostname in the file, or leave --hostname out.";
+            return Err(Trouble::new(Exit::Conflict, PURPOSE, why, remedy));
+        }
+        if let Some(directory) = &options.data_dir {
+            config.data_dir.clone_from(directory);
+        }
+        return Ok((config, None));
+    }
+    let hostname = match &options.hostname {
+        Some(hostname) => hostname.clone(),
+        None => system_hostname()?,
+    };
+    let directory = options.data_dir.clone().unwrap_or_else(|| Config::default().data_dir);
+    let text = new_text(&hostname, &directory);
+    let config = Config::parse(&text, &options.config.display().to_string(), environment)?;
+    Ok((config, Some(text)))
+}
+
+/// The commented example with this server's name and directory.
+fn new_text(hostname: &DomainName, directory: &Path) -> String {
+    let lines = EXAMPLE.lines().map(|line| match line.split_once(" = ") {
+        Some(("hostname", _)) => format!("hostname = \"{hostname}\"\n"),
+        Some(("data_dir", _)) => format!("data_dir = {:?}\n", directory.display().to_string()),
+        Some(_) | None => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// The system's own name, where it is one that others can look up.
+fn system_hostname() -> Result<DomainName, Trouble> {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    name.parse().ok().filter(|_| name.contains('.')).ok_or_else(|| {
+        let why = format!("the system calls itself {name:?}, which is no name that receivers can look up");
+        Trouble::new(Exit::Usage, PURPOSE, why, "Name this server with --hostname, such as mail.example.com.")
+    })
+}
+
+/// Writes a file that is not there, whole or not at all.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(folder)?;
+    let half_made = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(0o644).open(&half_made)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
+    // A link is made only where nothing is; a rename would overwrite.
+    let linked = written.and_then(|()| fs::hard_link(&half_made, path));
+    fs::remove_file(&half_made)?;
+    linked.and_then(|()| fs::File::open(folder)?.sync_all())
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> Trouble {
+    let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
+    let why = format!("{}: {error}", path.display());
+    Trouble::new(exit, PURPOSE, why, "Run it as root, or name places of your own with --config and --data-dir.")
+}
+
+struct Furnished {
+    account: AccountId,
+    key: String,
+}
+
+/// Makes the store, an account and its key. What a person signs in with belongs here too.
+async fn furnish(config: &Config, lock: DirectoryLock) -> Result<Furnished, Trouble> {
+    let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()))?;
+    let engine = ground.engine(config)?;
+    let furnished = first_account(&engine).await;
+    let store = Arc::clone(&engine.store);
+    drop(engine);
+    let closed = tokio::task::spawn_blocking(move || store.close()).await;
+    closed.map_err(|error| failed(&error))?;
+    furnished
+}
+
+async fn first_account(engine: &Arc<Engine>) -> Result<Furnished, Trouble> {
+    let name: AccountName = ACCOUNT.parse().map_err(|error| failed(&error))?;
+    let account = engine.create_account(name, None, engine.settings.quota).await.map_err(|error| failed(&error))?.id;
+    let new = NewKey { name: KEY.to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
+    let made = engine.create_key(&Caller { account, key: None }, new).await;
+    let (_, secret) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
+    Ok(Furnished { account, key: secret.expose().to_owned() })
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Trouble {
+    Trouble::new(Exit::Failed, PURPOSE, error.to_string(), "Correct it and run init again.")
+}
+
+/// Takes away a store that was begun and not finished, so that `init` may be run again.
+fn clear(directory: &Path) {
+    for what in Store::remove_unfinished(directory) {
+        tracing::warn!(error = %what, "a part of the unfinished store could not be removed");
+    }
+}
+
+/// Gives what was made to whoever owns the data directory: a package makes it for the service's own user, and `init`
+/// is run by root.
+fn hand_over(directory: &Path) -> io::Result<()> {
+    let owner = fs::metadata(directory)?;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let own = entry.metadata()?;
+        if (own.uid(), own.gid()) != (owner.uid(), owner.gid()) {
+            chown(entry.path(), Some(owner.uid()), Some(owner.gid()))?;
+        }
+        if own.is_dir() {
+            hand_over(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! The DNS records that a server needs whatever domains it sends for.
+
+use std::net::IpAddr;
+
+use serde::Serialize;
+
+use crate::app::config::Config;
+use crate::net::guard::Guard;
+
+/// A record to publish.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Record {
+    /// What it is for.
+    pub purpose: &'static str,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// Where it stands.
+    pub name: String,
+    /// What it says.
+    pub value: String,
+}
+
+/// The records of this server, which sends from `sources`. An address that the world can't reach, as behind NAT, is
+/// for the operator to fill in.
+pub(super) fn of_server(config: &Config, sources: &[IpAddr]) -> Vec<Record> {
+    let host = config.hostname.to_string();
+    let bounces = config.bounce_host().to_string();
+    let mut records = Vec::new();
+    let mut add = |purpose, kind, name: &str, value: String| {
+        records.push(Record { purpose, kind, name: name.to_owned(), value });
+    };
+    let global: Vec<_> = sources.iter().copied().filter(|address| Guard::default().permits(*address)).collect();
+    if global.is_empty() {
+        add("address", "A", &host, "(this server's public IPv4 address)".to_owned());
+        add("reverse", "PTR", "(that address)", format!("{host}."));
+    }
+    for address in &global {
+        add("address", if address.is_ipv4() { "A" } else { "AAAA" }, &host, address.to_string());
+        add("reverse", "PTR", &reverse_name(*address), format!("{host}."));
+    }
+    // Bounces have no sender, so receivers ask for the SPF record of the EHLO name (RFC 7208 2.4).
+    add("spf of the server", "TXT", &host, "v=spf1 a -all".to_owned());
+    if config.bounces.is_some() {
+        add("bounces", "MX", &bounces, format!("10 {host}."));
+    }
+    if bounces != host {
+        add("spf of bounces", "TXT", &bounces, format!("v=spf1 a:{host} ~all"));
+    }
+    records
+}
+
+/// The name at which an address's PTR record stands (RFC 1035 3.5, RFC 3596 2.5).
+pub(in crate::app) fn reverse_name(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let nibbles = v6.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
+            let nibbles: Vec<_> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", nibbles.join("."))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::environment::Environment;
+
+    fn lines(text: &str, sources: &[&str]) -> Vec<String> {
+        let config = Config::parse(text, "p.toml", &Environment::default()).unwrap();
+        let sources: Vec<_> = sources.iter().map(|source| source.parse().unwrap()).collect();
+        let records = of_server(&config, &sources);
+        records.iter().map(|record| format!("{} {} {}", record.name, record.kind, record.value)).collect()
+    }
+
+    #[test]
+    fn a_server_has_its_address_both_ways_and_its_own_spf() {
+        assert_eq!(
+            lines("hostname = \"mail.example.com\"", &["192.168.0.2", "8.8.4.4"]),
+            [
+                "mail.example.com A 8.8.4.4",
+                "4.4.8.8.in-addr.arpa PTR mail.example.com.",
+                "mail.example.com TXT v=spf1 a -all"
+            ]
+        );
+        let unknown = lines("hostname = \"mail.example.com\"", &["10.0.0.1"]);
+        assert_eq!(unknown[0], "mail.example.com A (this server's public IPv4 address)");
+    }
+
+    #[test]
+    fn bounces_come_back_to_a_host_of_their_own() {
+        let text = "hostname = \"mail.example.com\"\n[bounces]\nhost = \"bounces.example.com\"";
+        let lines = lines(text, &[]);
+        assert!(lines.contains(&"bounces.example.com MX 10 mail.example.com.".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"bounces.example.com TXT v=spf1 a:mail.example.com ~all".to_owned()), "{lines:?}");
+    }
+
+    #[test]
+    fn an_ipv6_address_is_reversed_by_nibbles() {
+        let name = reverse_name("2001:db8::567:89ab".parse().unwrap());
+        assert_eq!(name, "b.a.9.8.7.6.5.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa");
+        assert_eq!(reverse_name("192.0.2.5".parse().unwrap()), "5.2.0.192.in-addr.arpa");
+    }
+}

@@ -1,0 +1,58 @@
+//! The metrics' listener, as `[metrics]` says: started with the service, and the last to go.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::config::Config;
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::engine::Engine;
+use crate::http::meters::RequestMeters;
+use crate::http::metrics::{MetricsService, Process};
+use crate::net::http_listener::{HttpLimits, HttpServer};
+
+/// Who scrapes is one program on the operator's own network.
+const CONNECTIONS_MAX: usize = 32;
+
+/// The listener.
+pub(super) struct Metrics {
+    server: HttpServer<MetricsService>,
+    /// Where it listens, where it does.
+    pub(super) address: Option<SocketAddr>,
+}
+
+impl Metrics {
+    /// Listens where the configuration says.
+    ///
+    /// # Errors
+    /// An address that the operator named can't be had. Nobody asked for the default one, so mail goes on without it.
+    pub(super) async fn start(
+        config: &Config,
+        engine: &Arc<Engine>,
+        requests: Arc<RequestMeters>,
+        process: Process,
+    ) -> Result<Self, Trouble> {
+        let service = MetricsService::new(Arc::clone(engine), requests, process);
+        let limits = HttpLimits { connections: CONNECTIONS_MAX, ..HttpLimits::default() };
+        let mut server = HttpServer::new(Arc::new(service), limits);
+        let Some(address) = config.metrics.listen else { return Ok(Self { server, address: None }) };
+        match server.listen_tcp(address, None).await {
+            Ok(bound) => Ok(Self { server, address: Some(bound) }),
+            Err(error) if !config.is_set("metrics.listen") => {
+                tracing::warn!(%error, %address, "there are no metrics: name a free address in metrics.listen");
+                Ok(Self { server, address: None })
+            }
+            Err(error) => {
+                let what = format!("cannot listen on {address}");
+                let remedy = "Free the port, or name another in metrics.listen.";
+                Err(Trouble::new(Exit::Failed, what, error.to_string(), remedy))
+            }
+        }
+    }
+
+    /// Stops listening, at once: a scrape that is cut off comes again.
+    pub(super) async fn shut_down(self) {
+        self.server.shutdown(Duration::ZERO).await;
+    }
+}

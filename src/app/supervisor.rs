@@ -1,0 +1,43 @@
+//! What the process tells its supervisor, where that is systemd (sd_notify(3)): that it is ready, that it lives, that
+//! it stops. Without one, nothing is told.
+
+use std::sync::Arc;
+
+use sd_notify::NotifyState;
+use tokio::task::JoinHandle;
+
+use crate::store::Store;
+
+/// Says that connections are accepted.
+pub(super) fn ready() {
+    tell(&[NotifyState::Ready]);
+}
+
+/// Says that the process is on its way out, and takes its time.
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+/// Says every half period that the process lives, where the supervisor asked for that: as long as this runtime gives
+/// turns and the store can be read. Ends with the handle's abort.
+pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
+    let period = sd_notify::watchdog_enabled()?;
+    let store = Arc::clone(store);
+    Some(tokio::spawn(async move {
+        let mut turns = tokio::time::interval(period / 2);
+        loop {
+            turns.tick().await;
+            // A store that has failed ends the process by itself; one that hangs is the supervisor's to end.
+            let read = Arc::clone(&store);
+            if tokio::task::spawn_blocking(move || read.snapshot().is_ok()).await.unwrap_or(false) {
+                tell(&[NotifyState::Watchdog]);
+            }
+        }
+    }))
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
+}

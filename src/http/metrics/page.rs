@@ -1,0 +1,163 @@
+//! Which metrics there are: their names, help texts and labels, from the meters of every floor.
+//!
+//! Labels are route names, status classes, outcomes, streams and kinds: never an address, an account or a domain.
+
+use super::exposition::{Exposition, Unit};
+use super::process::Process;
+use crate::base::meter::Distribution;
+use crate::base::time::Timestamp;
+use crate::domain::event::{BounceKind, EventType};
+use crate::domain::stream::Stream;
+use crate::engine::Engine;
+use crate::engine::meters::EngineMeters;
+use crate::http::meters::RequestMeters;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::meters::StoreMeters;
+
+/// The page as of `now`. Blocks while it asks the store and the file system.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn page(
+    engine: &Engine,
+    requests: &RequestMeters,
+    process: &Process,
+    now: Timestamp,
+) -> Result<String, StoreError> {
+    let mut text = Exposition::default();
+    of_requests(&mut text, requests);
+    of_messages(&mut text, engine.store.meters());
+    of_attempts(&mut text, &engine.meters);
+    of_queue(&mut text, &engine.store, now)?;
+    of_store(&mut text, &engine.store)?;
+    process.write(&mut text);
+    Ok(text.finish())
+}
+
+fn of_requests(text: &mut Exposition, requests: &RequestMeters) {
+    let routes = requests.routes();
+    let counts = routes.iter().flat_map(|route| {
+        let classes = route.classes.iter().filter(|(_, count)| *count > 0);
+        classes.map(|(class, count)| (vec![("route", route.route), ("status", *class)], *count))
+    });
+    text.counters("postrider_http_requests", "Requests answered, by route and status class.", counts);
+    text.histograms(
+        "postrider_http_request_duration_seconds",
+        "Time from a request's head to its answer, by route.",
+        Unit::Microseconds,
+        routes.iter().map(|route| (vec![("route", route.route)], route.duration.clone())),
+    );
+    text.counters(
+        "postrider_http_refusals",
+        "Requests refused for a reason that an operator should know of, by the error's code.",
+        requests.refusals().map(|(code, count)| (vec![("code", code)], count)),
+    );
+}
+
+fn of_messages(text: &mut Exposition, meters: &StoreMeters) {
+    let events = EventType::ALL.into_iter().flat_map(|kind| {
+        Stream::ALL
+            .map(|stream| (vec![("type", kind.as_str()), ("stream", stream.as_str())], meters.events(kind, stream)))
+    });
+    text.counters(
+        "postrider_message_events",
+        "What happened to messages, by event type and stream; queued is a message accepted.",
+        events,
+    );
+    let bounces = BounceKind::ALL.into_iter().flat_map(|kind| {
+        let labels = |stream: Stream| vec![("kind", kind.as_str()), ("stream", stream.as_str())];
+        Stream::ALL.map(|stream| (labels(stream), meters.bounces(kind, stream)))
+    });
+    text.counters("postrider_bounces", "Bounces by kind and stream; block means that the sender is refused.", bounces);
+}
+
+fn of_attempts(text: &mut Exposition, meters: &EngineMeters) {
+    text.histograms(
+        "postrider_attempt_duration_seconds",
+        "Attempts to hand a message to a mail server, by outcome.",
+        Unit::Microseconds,
+        meters.attempts().map(|(outcome, read)| (vec![("outcome", outcome)], read)),
+    );
+    text.histograms(
+        "postrider_webhook_duration_seconds",
+        "Requests to webhook receivers, by outcome: ok, or the failure's name in the attempt log.",
+        Unit::Microseconds,
+        meters.posts().map(|(outcome, read)| (vec![("outcome", outcome)], read)),
+    );
+    text.counters(
+        "postrider_webhook_endpoints_disabled",
+        "Webhook endpoints disabled after repeated failures.",
+        [(vec![], meters.endpoints_disabled.read())],
+    );
+    text.histograms(
+        "postrider_signing_duration_seconds",
+        "Composing, signing and sealing a message.",
+        Unit::Microseconds,
+        [(vec![], meters.signing_duration.read())],
+    );
+}
+
+fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    const KIND: &str = "kind";
+    let waiting = store.meters().waiting();
+    text.gauges(
+        "postrider_queue_waiting",
+        "What is not settled yet, due or not: messages, and webhook deliveries of enabled endpoints.",
+        waiting.into_iter().flat_map(|waiting| {
+            [(vec![(KIND, "message")], waiting.transfers), (vec![(KIND, "webhook")], waiting.deliveries)]
+        }),
+    );
+    let due = store.due_now(now)?;
+    text.gauges(
+        "postrider_queue_due",
+        "What is due now and not settled yet, on the wire or waiting for its turn; counted to 10000 in all.",
+        [(vec![(KIND, "message")], due.transfers), (vec![(KIND, "webhook")], due.deliveries)],
+    );
+    let age = due.oldest_transfer.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
+    text.gauges(
+        "postrider_queue_oldest_due_seconds",
+        "How long the message has been due that is due longest; 0 where none is.",
+        [(vec![], age)],
+    );
+    Ok(())
+}
+
+fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
+    let meters = store.meters();
+    let mut times = |name: &str, help: &str, read: Distribution| {
+        text.histograms(name, help, Unit::Microseconds, [(vec![], read)]);
+    };
+    times(
+        "postrider_store_commit_duration_seconds",
+        "Commits of the database with their sync to disk.",
+        meters.commit_duration.read(),
+    );
+    times(
+        "postrider_store_append_duration_seconds",
+        "Writing message bodies and syncing them to disk, by batch.",
+        meters.append_duration.read(),
+    );
+    let mut sizes = |name: &str, help: &str, read: Distribution| {
+        text.histograms(name, help, Unit::Things, [(vec![], read)]);
+    };
+    sizes("postrider_store_commit_operations", "How many operations shared a commit.", meters.commit_operations.read());
+    sizes("postrider_store_append_bodies", "How many message bodies shared a sync.", meters.append_bodies.read());
+    let octets = store.size_octets();
+    text.gauges(
+        "postrider_store_size_bytes",
+        "What the store takes on disk: the database, and message bodies.",
+        [(vec![("part", "database")], octets.database), (vec![("part", "content")], octets.content)],
+    );
+    text.gauges(
+        "postrider_store_free_bytes",
+        "What is free on the store's disk; below limits.min_free_bytes no message is accepted.",
+        [(vec![], store.free_octets()?)],
+    );
+    text.gauges(
+        "postrider_store_failed",
+        "1 where the store has failed and the process is about to end.",
+        [(vec![], u8::from(store.health().failure().is_some()))],
+    );
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! What the process says of itself, as far as the system tells.
+
+use std::fs;
+
+use super::exposition::Exposition;
+use crate::base::time::Timestamp;
+
+/// The process and its program.
+#[derive(Debug, Clone)]
+pub struct Process {
+    /// When it started.
+    pub started_at: Timestamp,
+    /// The program's version.
+    pub version: &'static str,
+}
+
+impl Process {
+    pub(super) fn write(&self, text: &mut Exposition) {
+        text.info("postrider_build", "The program that runs.", &[("version", self.version)]);
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds since 1970 fit 53 bits")]
+        let started_at = self.started_at.as_millis() as f64 / 1e3;
+        text.gauges(
+            "process_start_time_seconds",
+            "When the process started, in seconds since 1970.",
+            [(vec![], started_at)],
+        );
+        text.gauges(
+            "process_resident_memory_bytes",
+            "Memory that the process holds.",
+            resident_octets().map(|octets| (vec![], octets)),
+        );
+        text.gauges(
+            "process_open_fds",
+            "Files and sockets that the process has open.",
+            open_files().map(|open| (vec![], open)),
+        );
+    }
+}
+
+/// `VmRSS` of proc(5), where there is one.
+fn resident_octets() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
+}
+
+fn open_files() -> Option<usize> {
+    // Reading the directory opens one more.
+    fs::read_dir("/proc/self/fd").ok().map(|open| open.count().saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_system_tells_memory_and_files_of_this_process() {
+        assert!(resident_octets().is_some_and(|octets| octets > 1 << 20));
+        assert!(open_files().is_some_and(|open| open > 2));
+    }
+}

@@ -1,0 +1,124 @@
+//! What a certificate says of itself: until when it holds, and whether it is for a name. Whether anybody should trust
+//! it is not asked here.
+
+use std::path::Path;
+
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
+
+use crate::base::time::Timestamp;
+
+/// The leaf of a chain in PEM.
+pub struct Certificate(CertificateDer<'static>);
+
+impl Certificate {
+    /// The first certificate in a file.
+    ///
+    /// # Errors
+    /// A sentence, where there is none.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        CertificateDer::from_pem_file(path).map(Self).map_err(|error| format!("{}: {error:?}", path.display()))
+    }
+
+    /// Until when it holds.
+    pub fn not_after(&self) -> Option<Timestamp> {
+        not_after(self.0.as_ref())
+    }
+
+    /// Whether it is for `name`.
+    pub fn is_for(&self, name: &str) -> bool {
+        let (Ok(parsed), Ok(name)) = (ParsedCertificate::try_from(&self.0), ServerName::try_from(name)) else {
+            return false;
+        };
+        rustls::client::verify_server_name(&parsed, &name).is_ok()
+    }
+}
+
+/// The end of `Certificate.tbsCertificate.validity` (RFC 5280 4.1).
+fn not_after(der: &[u8]) -> Option<Timestamp> {
+    let (_, certificate, _) = element(der)?;
+    let (_, mut rest, _) = element(certificate)?;
+    if let (0xa0, _, after_version) = element(rest)? {
+        rest = after_version;
+    }
+    // Serial number, signature algorithm, issuer.
+    for _ in 0..3 {
+        rest = element(rest)?.2;
+    }
+    let (_, validity, _) = element(rest)?;
+    let (_, _, end) = element(validity)?;
+    let (tag, time, _) = element(end)?;
+    let digits = std::str::from_utf8(time).ok()?.strip_suffix('Z')?;
+    let digits = match tag {
+        // UTCTime: years from 50 on are of the last century.
+        0x17 => format!("{}{digits}", if *time.first()? >= b'5' { "19" } else { "20" }),
+        0x18 => digits.to_owned(),
+        _ => return None,
+    };
+    let part = |from: usize, to: usize| digits.get(from..to);
+    let text = format!(
+        "{}-{}-{}T{}:{}:{}Z",
+        part(0, 4)?,
+        part(4, 6)?,
+        part(6, 8)?,
+        part(8, 10)?,
+        part(10, 12)?,
+        part(12, 14)?
+    );
+    text.parse().ok()
+}
+
+/// The first DER element: its tag, its content, and what follows it.
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&tag, rest) = der.split_first()?;
+    let (&first, rest) = rest.split_first()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (octets, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (octets.iter().fold(0, |length, octet| length << 8 | usize::from(*octet)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((tag, content, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(year: i32) -> Certificate {
+        let mut params = rcgen::CertificateParams::new(vec!["mail.example.com".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 2, 3);
+        let key = rcgen::KeyPair::generate().unwrap();
+        Certificate(params.self_signed(&key).unwrap().der().clone())
+    }
+
+    #[test]
+    fn a_certificate_holds_until_its_end_in_either_form_of_time() {
+        for year in [2031, 2049, 2050, 2077] {
+            let end: Timestamp = format!("{year}-02-03T00:00:00Z").parse().unwrap();
+            assert_eq!(made(year).not_after(), Some(end));
+        }
+    }
+
+    #[test]
+    fn a_certificate_is_for_its_names() {
+        assert!(made(2031).is_for("mail.example.com"));
+        assert!(!made(2031).is_for("example.com"));
+        assert!(!made(2031).is_for("not a name"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_certificate_tell_nothing() {
+        let whole = made(2031).0;
+        for length in 0..whole.len() {
+            assert_eq!(not_after(&whole[..length]), None);
+        }
+        for octet in 0..=u8::MAX {
+            let _ = not_after(&[octet; 64]);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! One question to one name server at a time, and its answer with everything that an operator asks about: who said it,
+//! whether it was validated there (AD), and how long its signatures hold.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use hickory_resolver::proto::dnssec::rdata::DNSSECRData;
+use hickory_resolver::proto::op::{Edns, Message, Query, ResponseCode};
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::timeout;
+
+/// What fits one packet on every path (the DNS flag day of 2020).
+const PAYLOAD_OCTETS: u16 = 1232;
+/// How long one server may take for one try.
+const TRY: Duration = Duration::from_secs(2);
+/// Name servers asked at most, as in resolv.conf(5).
+const SERVERS_MAX: usize = 3;
+
+/// What can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// IPv4 addresses.
+    A,
+    /// IPv6 addresses.
+    Aaaa,
+    /// The names of an address.
+    Ptr,
+    /// Texts.
+    Txt,
+    /// Mail servers, best first.
+    Mx,
+    /// The start of a zone.
+    Soa,
+}
+
+impl Asked {
+    const fn record_type(self) -> RecordType {
+        match self {
+            Self::A => RecordType::A,
+            Self::Aaaa => RecordType::AAAA,
+            Self::Ptr => RecordType::PTR,
+            Self::Txt => RecordType::TXT,
+            Self::Mx => RecordType::MX,
+            Self::Soa => RecordType::SOA,
+        }
+    }
+}
+
+/// What a server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// The records as text: addresses, names in lower case without trailing dot, texts joined.
+    pub records: Vec<String>,
+    /// Whether the server says that it has validated them (RFC 4035 3.2.3).
+    pub is_validated: bool,
+    /// From when until when the signatures hold that came along, in seconds since 1970.
+    pub signed: Option<(u32, u32)>,
+    /// Who answered.
+    pub server: SocketAddr,
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotTold {
+    /// The name, or such a record at it, does not exist.
+    #[error("there is none")]
+    Absent,
+    /// Nobody says.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// The name servers to ask.
+#[derive(Debug, Clone)]
+pub struct DnsProbe {
+    servers: Vec<SocketAddr>,
+}
+
+impl DnsProbe {
+    /// Asks `servers`, or the system's where there are none.
+    ///
+    /// # Errors
+    /// A sentence, where the system names none either.
+    pub fn new(servers: &[SocketAddr]) -> Result<Self, String> {
+        let mut servers = servers.to_vec();
+        if servers.is_empty() {
+            let system = read_system_conf().map_err(|error| format!("/etc/resolv.conf: {error}"))?;
+            servers = system.0.name_servers.iter().map(|server| SocketAddr::new(server.ip, 53)).collect();
+        }
+        servers.dedup();
+        servers.truncate(SERVERS_MAX);
+        if servers.is_empty() { Err("/etc/resolv.conf names no server".to_owned()) } else { Ok(Self { servers }) }
+    }
+
+    /// The records of this type at `name`; the servers are asked in turn until one answers.
+    ///
+    /// # Errors
+    /// [`NotTold`].
+    pub async fn ask(&self, name: &str, asked: Asked) -> Result<Told, NotTold> {
+        let mut name = Name::from_ascii(name).map_err(|error| NotTold::Failed(error.to_string()))?;
+        name.set_fqdn(true);
+        let mut why = String::new();
+        for server in &self.servers {
+            match timeout(TRY, exchange(*server, &name, asked)).await {
+                Ok(Ok(message)) => match read(&message, asked, *server) {
+                    Err(NotTold::Failed(fault)) => why = format!("{server} answers {fault}"),
+                    settled => return settled,
+                },
+                Ok(Err(fault)) => why = format!("{server} does not answer: {fault}"),
+                Err(_) => why = format!("{server} does not answer within {} s", TRY.as_secs()),
+            }
+        }
+        Err(NotTold::Failed(why))
+    }
+}
+
+async fn exchange(server: SocketAddr, name: &Name, asked: Asked) -> Result<Message, String> {
+    let mut question = Message::query();
+    let mut edns = Edns::new();
+    edns.set_max_payload(PAYLOAD_OCTETS).set_dnssec_ok(true);
+    question.metadata.recursion_desired = true;
+    question.metadata.authentic_data = true;
+    question.add_query(Query::query(name.clone(), asked.record_type())).set_edns(edns);
+    let bytes = question.to_vec().map_err(|error| error.to_string())?;
+    let by_datagram = datagram(server, &bytes).await.map_err(|error| error.to_string())?;
+    let mut answer = Message::from_vec(&by_datagram).map_err(|error| error.to_string())?;
+    if answer.metadata.truncation {
+        let by_stream = stream(server, &bytes).await.map_err(|error| error.to_string())?;
+        answer = Message::from_vec(&by_stream).map_err(|error| error.to_string())?;
+    }
+    match answer.metadata.id == question.metadata.id {
+        true => Ok(answer),
+        false => Err("with an answer to another question".to_owned()),
+    }
+}
+
+async fn datagram(server: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>> {
+    let any: SocketAddr = if server.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+    let socket = UdpSocket::bind(any).await?;
+    socket.connect(server).await?;
+    socket.send(question).await?;
+    let mut answer = vec![0; usize::from(u16::MAX)];
+    let length = socket.recv(&mut answer).await?;
+    answer.truncate(length);
+    Ok(answer)
+}
+
+async fn stream(server: SocketAddr, question: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut stream = TcpStream::connect(server).await?;
+    let length = u16::try_from(question.len()).unwrap_or(u16::MAX);
+    stream.write_all(&[&length.to_be_bytes()[..], question].concat()).await?;
+    let mut answer = vec![0; usize::from(stream.read_u16().await?)];
+    stream.read_exact(&mut answer).await?;
+    Ok(answer)
+}
+
+fn read(message: &Message, asked: Asked, server: SocketAddr) -> Result<Told, NotTold> {
+    match message.metadata.response_code {
+        ResponseCode::NoError => {}
+        ResponseCode::NXDomain => return Err(NotTold::Absent),
+        other => return Err(NotTold::Failed(other.to_string())),
+    }
+    let mut records: Vec<(u16, String)> =
+        message.answers.iter().filter_map(|record| text(&record.data, asked)).collect();
+    records.sort_by_key(|(preference, _)| *preference);
+    let records: Vec<_> = records.into_iter().map(|(_, text)| text).collect();
+    if records.is_empty() {
+        return Err(NotTold::Absent);
+    }
+    let signed = message.answers.iter().find_map(|record| signed(&record.data));
+    Ok(Told { records, is_validated: message.metadata.authentic_data, signed, server })
+}
+
+/// A record of the type that was asked for, with its preference among its like.
+fn text(data: &RData, asked: Asked) -> Option<(u16, String)> {
+    let name = |name: &Name| name.to_ascii().trim_end_matches('.').to_ascii_lowercase();
+    match (asked, data) {
+        (Asked::A, RData::A(a)) => Some((0, a.0.to_string())),
+        (Asked::Aaaa, RData::AAAA(aaaa)) => Some((0, aaaa.0.to_string())),
+        (Asked::Ptr, RData::PTR(pointed)) => Some((0, name(&pointed.0))),
+        (Asked::Txt, RData::TXT(txt)) => Some((0, String::from_utf8_lossy(&txt.txt_data.concat()).into_owned())),
+        (Asked::Mx, RData::MX(mx)) => Some((mx.preference, name(&mx.exchange))),
+        (Asked::Soa, RData::SOA(soa)) => Some((0, name(&soa.mname))),
+        (_, _) => None,
+    }
+}
+
+fn signed(data: &RData) -> Option<(u32, u32)> {
+    let RData::DNSSEC(DNSSECRData::RRSIG(signature)) = data else { return None };
+    let input = signature.input();
+    Some((input.sig_inception.get(), input.sig_expiration.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use hickory_resolver::proto::rr::Record;
+    use hickory_resolver::proto::rr::rdata::{A, TXT};
+
+    use super::*;
+
+    /// A server that gives every question this answer, with the question's identifier.
+    async fn server(answer: impl Fn(&mut Message) + Send + 'static) -> DnsProbe {
+        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        tokio::spawn(async move {
+            let mut bytes = [0; 512];
+            while let Ok((length, peer)) = socket.recv_from(&mut bytes).await {
+                let mut message = Message::from_vec(&bytes[..length]).unwrap().into_response();
+                answer(&mut message);
+                socket.send_to(&message.to_vec().unwrap(), peer).await.unwrap();
+            }
+        });
+        DnsProbe::new(&[address]).unwrap()
+    }
+
+    fn record(data: RData) -> Record {
+        Record::from_rdata(Name::from_ascii("a.test.").unwrap(), 60, data)
+    }
+
+    #[tokio::test]
+    async fn an_answer_tells_its_records_and_whether_it_was_validated() {
+        let probe = server(|message| {
+            message.metadata.authentic_data = true;
+            message.add_answer(record(RData::A(A::new(192, 0, 2, 7))));
+            message.add_answer(record(RData::TXT(TXT::new(vec!["not asked for".to_owned()]))));
+        });
+        let told = probe.await.ask("a.test", Asked::A).await.unwrap();
+        assert_eq!((told.records, told.is_validated, told.signed), (vec!["192.0.2.7".to_owned()], true, None));
+        assert_eq!(told.server.ip(), IpAddr::from([127, 0, 0, 1]));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_not_what_nobody_says() {
+        let absent = server(|message| message.metadata.response_code = ResponseCode::NXDomain).await;
+        assert_eq!(absent.ask("a.test", Asked::Txt).await, Err(NotTold::Absent));
+        let empty = server(|_| ()).await;
+        assert_eq!(empty.ask("a.test", Asked::Txt).await, Err(NotTold::Absent));
+        let broken = server(|message| message.metadata.response_code = ResponseCode::ServFail).await;
+        let Err(NotTold::Failed(why)) = broken.ask("a.test", Asked::Txt).await else { panic!("it told") };
+        assert!(why.contains("127.0.0.1") && why.contains("answers"), "{why}");
+    }
+}

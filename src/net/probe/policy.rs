@@ -1,0 +1,65 @@
+//! Fetches a domain's MTA-STS policy (RFC 8461 3.3) as any sender would: over HTTPS, without redirects.
+
+use std::net::IpAddr;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use reqwest::Client;
+use reqwest::redirect::Policy;
+use rustls::RootCertStore;
+
+use crate::net::tls;
+
+/// How much of a policy is read (RFC 8461 3.3).
+const POLICY_OCTETS: usize = 64 << 10;
+
+/// Where a policy is fetched from.
+#[derive(Debug)]
+pub struct PolicyHost<'a> {
+    /// The domain that the policy is about.
+    pub domain: &'a str,
+    /// The addresses of its policy host.
+    pub addresses: &'a [IpAddr],
+    /// The policy host's port; 443 but in tests.
+    pub port: u16,
+}
+
+/// The policy's text.
+///
+/// # Errors
+/// A sentence that says why there is none.
+pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Duration) -> Result<String, String> {
+    let name = format!("mta-sts.{}", host.domain);
+    let addresses: Vec<_> = host.addresses.iter().map(|address| SocketAddr::new(*address, host.port)).collect();
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
+        .https_only(true)
+        .redirect(Policy::none())
+        .no_proxy()
+        .timeout(patience)
+        .resolve_to_addrs(&name, &addresses)
+        .build()
+        .map_err(|error| told(&error))?;
+    let url = format!("https://{name}:{}/.well-known/mta-sts.txt", host.port);
+    let mut answer = client.get(&url).send().await.map_err(|error| told(&error))?;
+    if answer.status() != reqwest::StatusCode::OK {
+        return Err(format!("{url} answers {}", answer.status()));
+    }
+    let mut policy = Vec::new();
+    while let Some(chunk) = answer.chunk().await.map_err(|error| told(&error))? {
+        policy.extend_from_slice(&chunk);
+        if policy.len() > POLICY_OCTETS {
+            return Err(format!("{url} is longer than {POLICY_OCTETS} octets"));
+        }
+    }
+    String::from_utf8(policy).map_err(|_| format!("{url} is not UTF-8"))
+}
+
+/// The innermost reason: the outer ones only say that sending failed.
+fn told(error: &reqwest::Error) -> String {
+    let mut inner: &dyn std::error::Error = error;
+    while let Some(source) = inner.source() {
+        inner = source;
+    }
+    inner.to_string()
+}

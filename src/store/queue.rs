@@ -1,0 +1,68 @@
+//! What is due and not yet served, for monitoring: the first rows of the timers table, and never more than a bounded
+//! number of them.
+
+use std::ops::ControlFlow;
+
+use super::Store;
+use super::error::StoreError;
+use super::read::{Order, Read};
+use super::schema::Table;
+use super::timer::{Timer, TimerKind};
+use crate::base::time::Timestamp;
+
+/// How many due timers are looked at: some milliseconds' work.
+pub const COUNTED_MAX: usize = 10_000;
+
+/// What is due: on its way, or still waiting for a worker. Of the first [`COUNTED_MAX`] timers that are due.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct DueNow {
+    /// Messages.
+    pub transfers: u64,
+    /// Webhook deliveries.
+    pub deliveries: u64,
+    /// Since when the message has been due that is due longest.
+    pub oldest_transfer: Option<Timestamp>,
+}
+
+impl Store {
+    /// What is due at `now`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn due_now(&self, now: Timestamp) -> Result<DueNow, StoreError> {
+        let (mut due, mut seen) = (DueNow::default(), 0);
+        let until = Timer::first_after(now);
+        self.snapshot()?.scan(Table::Timers, &[], &until, Order::Ascending, &mut |key, _| {
+            seen += 1;
+            match Timer::decode(key).map(|timer| (timer.kind, timer.due)) {
+                Some((TimerKind::Transfer, at)) => {
+                    due.transfers += 1;
+                    due.oldest_transfer.get_or_insert(at);
+                }
+                Some((TimerKind::Delivery, _)) => due.deliveries += 1,
+                // What the house does for itself.
+                Some(_) | None => {}
+            }
+            Ok(if seen < COUNTED_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::testing::{START, TestStore};
+    use std::time::Duration;
+
+    #[test]
+    fn a_message_is_due_from_its_acceptance_until_it_is_served() {
+        let store = TestStore::new();
+        assert_eq!(store.store().due_now(START).unwrap(), DueNow::default());
+        store.sender().accept("ann@receiver.test");
+        let later = START + Duration::from_secs(60);
+        let due = store.store().due_now(later).unwrap();
+        assert_eq!((due.transfers, due.deliveries, due.oldest_transfer), (1, 0, Some(START)));
+        assert_eq!(store.store().due_now(Timestamp::from_millis(START.as_millis() - 1)).unwrap(), DueNow::default());
+    }
+}

@@ -1,0 +1,153 @@
+"""What the doctor says of a server whose whole surroundings are knot, aiosmtpd and an https server (contract 8)."""
+
+import json
+import ssl
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from support.server import binary
+from support.wait import free_port
+
+HOST = "mail.sender.test"
+RELAY = '[[relay]]\nname = "direct"\nkind = "mx"\nsource = ["127.0.0.1"]\n'
+POLICY = f"version: STSv1\r\nmode: enforce\r\nmx: {HOST}\r\nmax_age: 86400\r\n"
+
+
+def examined(server, *, code: int) -> dict[str, dict]:
+    """The checks of `doctor --json` by name; every one says what to do where something is."""
+    text = server.config.read_text()
+    if RELAY not in text:
+        server.config.write_text(text + RELAY)
+    command = [binary(), "doctor", "--json", "--config", str(server.config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}{done.stderr}"
+    checks = json.loads(done.stdout)["checks"]
+    assert all(set(check) == {"name", "verdict", "seen", "remedy"} for check in checks)
+    assert all(check["remedy"] or check["verdict"] == "OK" for check in checks)
+    return {check["name"]: check for check in checks}
+
+
+def well_known(knot):
+    """Names as they should be: the server's own both ways, and a big receiver to greet."""
+    knot.put(HOST, "A", "127.0.0.1")
+    knot.put(HOST, "TXT", "v=spf1 a -all")
+    knot.put("1.0.0.127.in-addr.arpa", "PTR", f"{HOST}.")
+    knot.mail_server("gmail.com", "mx.gmail.com")
+    knot.publish()
+
+
+@pytest.fixture
+def policy_host(authority):
+    """An https server with the MTA-STS policy of the server's own domain."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):  # noqa: N802 (http.server's name)
+            self.send_response(200 if self.path == "/.well-known/mta-sts.txt" else 404)
+            self.send_header("Content-Length", str(len(POLICY)))
+            self.end_headers()
+            self.wfile.write(POLICY.encode())
+
+        def log_message(self, *_):
+            """Silent."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.issue(f"mta-sts.{HOST}"))
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    yield server.server_address[1]
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_server_that_is_set_up_has_no_failure(serve, knot, sink, policy_host):
+    well_known(knot)
+    knot.put(f"_mta-sts.{HOST}", "TXT", "v=STSv1; id=1")
+    knot.put(f"mta-sts.{HOST}", "A", "127.0.0.1")
+    knot.publish()
+    server = serve(sink.port, delivery={"mta_sts_port": policy_host})
+    domain = server.domain("sender.test")
+    for record in domain["records"]:
+        knot.put(record["name"], record["type"], record["value"])
+    knot.publish()
+    checks = examined(server, code=0)
+    for name in (
+        "resolver",
+        "forward DNS",
+        "EHLO name",
+        "reverse DNS",
+        f"SPF of {HOST}",
+        f"port {sink.port}",
+        f"MTA-STS of {HOST}",
+        "service",
+        "data directory",
+        "master key",
+        "disk",
+        "certificate",
+        "DKIM of sender.test",
+        "SPF of sender.test",
+        "DMARC of sender.test",
+        "return path of sender.test",
+    ):
+        assert checks[name]["verdict"] == "OK", checks[name]
+    # knot's root is not signed here, and there is no trust anchor: the doctor says so.
+    assert checks["DNSSEC"]["verdict"] == "WARN"
+
+
+def test_each_thing_in_the_way_is_named_with_its_remedy(serve, knot, sink):
+    well_known(knot)
+    server = serve(sink.port)
+    server.domain("sender.test")
+    knot.put("1.0.0.127.in-addr.arpa", "PTR", "dynamic.host.test.")
+    knot.put(HOST, "TXT", "v=spf1 a -all", "v=spf1 mx -all")
+    knot.put(f"_mta-sts.{HOST}", "TXT", "v=STSv1; id=1")
+    for name, kind in list(knot.records):
+        if "_domainkey" in name:
+            knot.remove(name, kind)
+    knot.publish()
+    (server.data_dir / "master.key").chmod(0o644)
+    checks = examined(server, code=7)
+    assert checks["reverse DNS"]["verdict"] == "FAIL" and HOST in checks["reverse DNS"]["remedy"]
+    assert checks[f"SPF of {HOST}"]["verdict"] == "FAIL"
+    assert checks[f"MTA-STS of {HOST}"]["verdict"] == "FAIL"
+    assert checks["master key"]["verdict"] == "FAIL" and "0600" in checks["master key"]["remedy"]
+    assert checks["DKIM of sender.test"]["verdict"] in ("FAIL", "WARN")
+    assert checks["SPF of sender.test"]["verdict"] == "WARN" and "v=spf1" in checks["SPF of sender.test"]["remedy"]
+
+
+def test_a_blocked_port_offers_the_smarthost_in_the_same_line(serve, knot):
+    well_known(knot)
+    port = free_port()
+    server = serve(port)
+    server.close()
+    checks = examined(server, code=7)
+    blocked = checks[f"port {port}"]
+    assert blocked["verdict"] == "FAIL" and "smarthost" in blocked["remedy"]
+    assert checks["service"]["verdict"] == "WARN"
+    command = [binary(), "doctor", "--config", str(server.config)]
+    text = subprocess.run(command, capture_output=True, text=True, timeout=60).stdout
+    line = next(line for line in text.splitlines() if f"port {port}" in line)
+    assert line.startswith("FAIL ") and "smarthost" in line
+
+
+def test_bounces_have_to_find_their_way_back(serve, knot, sink):
+    well_known(knot)
+    server = serve(sink.port, bounces={"host": "bounces.sender.test", "listen": ["127.0.0.1:0"]})
+    checks = examined(server, code=7)
+    assert checks["bounces"]["verdict"] == "FAIL" and "MX" in checks["bounces"]["remedy"]
+    knot.put("bounces.sender.test", "MX", f"10 {HOST}.")
+    knot.publish()
+    checks = examined(server, code=0)
+    assert checks["bounces"]["verdict"] == "OK", checks["bounces"]
+
+
+def test_a_name_that_leads_inside_is_a_failure(serve, knot, sink):
+    well_known(knot)
+    knot.put(HOST, "A", "10.1.2.3")
+    knot.publish()
+    server = serve(sink.port)
+    checks = examined(server, code=7)
+    assert checks["bounces"]["verdict"] == "WARN"
+    assert checks["forward DNS"]["verdict"] == "FAIL" and "10.1.2.3" in checks["forward DNS"]["seen"]

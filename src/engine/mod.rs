@@ -25,6 +25,7 @@ pub mod rates;
 pub mod receive;
 pub mod redeliver;
 pub mod relay;
+pub mod reputation;
 pub mod settings;
 pub mod sign_in;
 pub mod signing;

@@ -109,6 +109,7 @@ impl Pump {
                 | TimerKind::Deliveries
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReports
+                | TimerKind::Reputation
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())

@@ -74,6 +74,7 @@ async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
         TimerKind::DomainCheck => check_domain(engine, timer).await,
         TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
         TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
+        TimerKind::Reputation => told(engine.judge_reputation(timer).await),
         TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{Debug, Write as _};
 use std::path::Path;
 use std::time::Duration;
 
-use super::{Next, delivery, endpoint, idempotency, quota, rate, retention, retry, transfer};
+use super::{Next, delivery, endpoint, idempotency, quota, rate, reputation, retention, retry, transfer};
 use crate::base::time::Timestamp;
 use crate::domain::account::{QuotaLimits, RetentionDays};
 
@@ -203,12 +203,39 @@ fn rates(table: &mut String) {
     }
 }
 
+fn reputations(table: &mut String) {
+    use reputation::{Figures, Level, Rate, State, Windows};
+    heading(table, "Reputation: level, bounces and complaints of the day's deliveries, next, crossings");
+    let rate = |count, of| Rate { count, of };
+    for level in [Level::Ok, Level::Warn, Level::Alarm] {
+        let state = State { bounces: level, complaints: level };
+        for (bounced, complained, of) in [
+            (0, 0, 0),
+            (40, 3, 49),
+            (40, 3, 50),
+            (4, 2, 100),
+            (19, 0, 1000),
+            (20, 1, 1000),
+            (49, 2, 1000),
+            (50, 3, 1000),
+            (15, 7, 10_000),
+        ] {
+            let day = Figures { bounces: rate(bounced, of), complaints: rate(complained, of) };
+            let next = state.step(Windows { day, week: Figures::default() });
+            let input = format!("{bounced} and {complained} of {of}");
+            let show = |state: State| format!("{:?} {:?}", state.bounces, state.complaints);
+            let after = if next.state == state { "same".to_owned() } else { show(next.state) };
+            line(table, &show(state), &input, &after, &next.effects);
+        }
+    }
+}
+
 #[test]
 fn every_pair_of_every_machine_is_as_the_table_says() {
     let mut table = "Every state and every input of every machine, beside section 3 of the specification.\n\
                      Moments are seconds from now; \"same\" is a state that did not change.\n"
         .to_owned();
-    for print in [transfers, endpoints, deliveries, idempotency_keys, contents, retries, quotas, rates] {
+    for print in [transfers, endpoints, deliveries, idempotency_keys, contents, retries, quotas, rates, reputations] {
         print(&mut table);
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/machines.txt");

@@ -192,6 +192,12 @@ impl State {
         self.status
     }
 
+    /// Whether it was taken, and refused or returned too: in whichever order that was heard, it is one message.
+    pub const fn is_returned(self) -> bool {
+        const BOTH: u8 = Fact::Delivered as u8 | Fact::Bounced as u8;
+        self.heard & BOTH == BOTH
+    }
+
     /// What `input` makes of it. Time plays no part here: when to try again is `machine::retry`'s to say.
     #[must_use]
     pub fn step(self, input: Input) -> Next<Self, Effect> {

@@ -14,6 +14,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::AccountHint;
+use crate::domain::stream::Stream;
 
 use super::row::tls_policy::PolicyType;
 
@@ -107,6 +108,10 @@ tables! {
     TlsReports = "tls_reports";
     /// day → how many rows it has there.
     TlsReportDays = "tls_report_days";
+    /// account, hour, stream, sending domain, provider → what became of the messages accepted in that hour.
+    Outcomes = "outcomes";
+    /// account → how its bounces and complaints were judged last.
+    Reputations = "reputations";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
     Timers = "timers";
 }
@@ -289,6 +294,30 @@ pub fn tls_report(day: u32, policy_type: PolicyType, domain: &DomainName) -> Vec
 /// Key of [`Table::TlsReportDays`], and what the keys of its rows begin with.
 pub const fn tls_report_day(day: u32) -> [u8; 4] {
     day.to_be_bytes()
+}
+
+/// What the keys of [`Table::Outcomes`] begin with for one hour, counted from the epoch.
+pub fn outcomes_of_hour(account: AccountId, hour: u32) -> [u8; 20] {
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(account.as_bytes());
+    key[16..].copy_from_slice(&hour.to_be_bytes());
+    key
+}
+
+/// Key of [`Table::Outcomes`]. The provider is empty where no server was asked.
+pub fn outcomes(account: AccountId, hour: u32, stream: Stream, domain: DomainId, provider: &str) -> Vec<u8> {
+    let of_hour = outcomes_of_hour(account, hour);
+    [&of_hour[..], &[stream as u8], domain.as_bytes(), provider.as_bytes()].concat()
+}
+
+/// Hour, stream, sending domain and provider in a key of [`Table::Outcomes`].
+pub fn outcomes_parts(key: &[u8]) -> Option<(u32, Stream, DomainId, &str)> {
+    let (hour, rest) = key.get(16..)?.split_first_chunk::<4>()?;
+    let (&stream, rest) = rest.split_first()?;
+    let (domain, provider) = rest.split_first_chunk::<16>()?;
+    let stream = Stream::ALL.into_iter().find(|known| *known as u8 == stream)?;
+    let provider = std::str::from_utf8(provider).ok()?;
+    Some((u32::from_be_bytes(*hour), stream, DomainId(Ulid(*domain)), provider))
 }
 
 /// The due time and delivery in a key of [`Table::Parked`].

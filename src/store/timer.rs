@@ -32,6 +32,8 @@ pub enum TimerKind {
     StsPolicy = 12,
     /// Counts of TLS sessions past their 30 days.
     TlsReports = 13,
+    /// An account's bounces and complaints, to be judged.
+    Reputation = 14,
 }
 
 /// One timer. Timers sort by due time first.
@@ -89,6 +91,7 @@ impl Timer {
             9 => TimerKind::Deliveries,
             12 => TimerKind::StsPolicy,
             13 => TimerKind::TlsReports,
+            14 => TimerKind::Reputation,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

@@ -20,6 +20,7 @@ use crate::engine::ports::RouteFailure;
 use crate::engine::waiting::Leased;
 use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
+use crate::store::op::outcomes;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::op::suppression;
 use crate::store::read::Read;
@@ -91,6 +92,12 @@ impl Shared {
         }
     }
 
+    /// Who runs this server, as outcomes are counted by it.
+    fn provider_of(&self, host: &str) -> String {
+        let name = host.trim_end_matches('.').to_ascii_lowercase();
+        self.shaping.provider_of(&[name]).unwrap_or(outcomes::OTHER).to_owned()
+    }
+
     /// What else waits for the address, where this outcome suppresses it.
     pub(super) fn others(&self, ticket: &Ticket, to: &Address, end: &TransferEnd) -> Leased {
         if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
@@ -160,15 +167,16 @@ impl Unsettled {
         others: Vec<MessageId>,
     ) -> SettleTransfer {
         let (account, message, due) = (self.ticket.account(), self.ticket.id(), self.ticket.timer.due);
+        let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
         let chance = entropy::bytes(&*shared.engine.entropy);
-        SettleTransfer { account, message, due, end, facts, chance, others }
+        SettleTransfer { account, message, due, end, facts, provider, chance, others }
     }
 
     /// Posts the outcome. Where it fails by itself it is posted once more with nothing but its end, so that a message
     /// which was taken is not sent again for a damaged row beside it.
     fn post(self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
         let (facts, others) = (AttemptFacts::default(), Vec::new());
-        let bare = SettleTransfer { end: op.end.clone(), facts, others, ..op };
+        let bare = SettleTransfer { end: op.end.clone(), facts, provider: None, others, ..op };
         let store = Arc::clone(&shared.engine.store);
         shared.engine.store.post(op, move |answer| match answer {
             Ok(_) => {

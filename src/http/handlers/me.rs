@@ -16,6 +16,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     let engine = &api.engine;
     let account = api.account_of(&call.caller)?;
     let quota = engine.quota(&account)?;
+    let reputation = engine.reputation(account.id)?;
     let limit = engine.settings.requests_per_minute;
     let key = call.caller.key.as_deref();
     let rate = match key {
@@ -23,6 +24,6 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
         None => RateView { limit, remaining: limit, reset_secs: 0 },
     };
     let now = engine.clock.now();
-    let view = MeView::new(&account, key, quota, rate, now, &engine.settings, api.body_bytes);
+    let view = MeView::new(&account, key, quota, rate, &reputation, now, &engine.settings, api.body_bytes);
     Ok(Answer::json(StatusCode::OK, &view))
 }

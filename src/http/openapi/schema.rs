@@ -30,6 +30,11 @@ impl Schema {
         Self::of("integer").with("minimum", 0)
     }
 
+    /// A number from 0 on, of which 1 is the whole.
+    pub(in crate::http) fn share() -> Self {
+        Self::of("number").with("minimum", 0)
+    }
+
     pub(in crate::http) fn boolean() -> Self {
         Self::of("boolean")
     }

@@ -121,6 +121,13 @@ macro_rules! counts {
 }
 counts! { u8 u16 u32 u64 usize }
 
+/// A share of one: floating-point numbers of the interface are nothing else.
+impl Shape for f64 {
+    fn schema() -> Schema {
+        Schema::share()
+    }
+}
+
 impl Shape for bool {
     fn schema() -> Schema {
         Schema::boolean()

@@ -113,7 +113,8 @@ fn every_operation_tells_its_errors_and_the_headers_that_every_answer_carries() 
                 assert_eq!(responses.contains_key(status), keyed, "{at} and {status}");
             }
             assert_eq!(responses.contains_key("404"), path.contains('{'), "{at}");
-            assert_eq!(responses.contains_key("415"), operation.get("requestBody").is_some(), "{at}");
+            // An action takes no members, and tells so of a body of another type too.
+            assert_eq!(responses.contains_key("415"), matches!(&**method, "post" | "patch"), "{at}");
             for (status, response) in responses {
                 let response =
                     response["$ref"].as_str().map_or(response, |target| document.pointer(&target[1..]).unwrap());

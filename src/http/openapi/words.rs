@@ -13,6 +13,7 @@ use crate::domain::stream::Stream;
 use crate::engine::ports::PostError;
 use crate::engine::submit::Answer;
 use crate::machine::quota::{QuotaView, WindowView};
+use crate::machine::reputation::Level;
 use crate::machine::{delivery, transfer};
 use crate::mail::read::AttachedFile;
 use crate::store::row::suppression::SuppressionReason;
@@ -38,6 +39,9 @@ words! {
     TlsPolicy as "TlsPolicy", "The policy under which a connection was secured.": Opportunistic MtaSts Dane;
     BounceKind as "BounceKind", "How final, and whose fault, a refusal is.": Hard Soft Block Undetermined;
     BounceSource as "BounceSource", "Who told of a failure.": Smtp Dsn Dns Local;
+    Level as "ReputationLevel",
+        "How bad a rate is. Bounces: `warn` from 2 %, `alarm` from 5 %; complaints: from 0.1 % and 0.3 %.":
+        Ok Warn Alarm;
     SuppressionReason as "SuppressionReason", "Why an address is suppressed.":
         Bounce Complaint Unsubscribe Manual Import;
 }

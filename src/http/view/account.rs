@@ -8,9 +8,11 @@ use crate::domain::account::{Account, RetentionDays};
 use crate::domain::api_key::{ApiKey, Scope};
 use crate::domain::limits;
 use crate::domain::stream::Stream;
+use crate::engine::reputation::Reputation;
 use crate::engine::settings::Settings;
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
+use crate::http::view::reputation::ReputationView;
 use crate::machine::quota::QuotaView;
 use crate::machine::rate::RateView;
 use crate::store::op::event::ENDPOINTS_MAX;
@@ -116,6 +118,7 @@ pub(in crate::http) struct MeView<'a> {
     key: Option<OwnKeyView<'a>>,
     quota: QuotaView,
     rate_limit: RateLimitView,
+    reputation: ReputationView,
     limits: LimitsView,
     version: &'static str,
 }
@@ -160,6 +163,7 @@ impl<'a> MeView<'a> {
         key: Option<&'a ApiKey>,
         quota: QuotaView,
         rate: RateView,
+        reputation: &Reputation,
         now: Timestamp,
         settings: &Settings,
         request_bytes: usize,
@@ -183,6 +187,7 @@ impl<'a> MeView<'a> {
                 remaining: rate.remaining,
                 reset: now.as_millis().div_ceil(1000) + rate.reset_secs,
             },
+            reputation: ReputationView::new(reputation),
             limits: LimitsView {
                 request_bytes,
                 message_bytes: limits::MESSAGE_OCTETS,
@@ -244,6 +249,7 @@ describe! {
         key: "The key that asks.",
         quota: "The account's quota, which all of its keys share.",
         rate_limit: "The key's request rate.",
+        reputation: "How the account's bounces and complaints stand against what receivers bear.",
         limits: "What a client may want to know before it sends.",
         version: "The service's version." => |schema| schema.example(env!("CARGO_PKG_VERSION")),
     }

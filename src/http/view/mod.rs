@@ -6,5 +6,6 @@ pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;
 pub(super) mod queue;
+pub(super) mod reputation;
 pub(super) mod suppression;
 pub(super) mod user;

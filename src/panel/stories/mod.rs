@@ -165,7 +165,8 @@ impl World {
     /// Records how the attempt of a message ended.
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
-        let op = SettleTransfer { account: self.account, message, due, end, facts, chance: [0; 4], others: vec![] };
+        let (account, chance, others, provider) = (self.account, [0; 4], Vec::new(), None);
+        let op = SettleTransfer { account, message, due, end, facts, chance, others, provider };
         self.engine.store.commit(op).await.unwrap();
     }
 }

@@ -76,6 +76,7 @@ mod tests {
             due: test.now(),
             end: TransferEnd::Delivered,
             facts: Default::default(),
+            provider: None,
             chance: [0; 4],
             others: vec![],
         };

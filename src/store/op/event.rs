@@ -1,6 +1,7 @@
 //! Appending an event: its identifier and bytes are made here, once, inside the writer; every endpoint that
 //! takes it is owed a delivery from the same transaction on.
 
+use super::outcomes;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventType};
@@ -11,7 +12,7 @@ use crate::store::read::Read;
 use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
-use crate::store::row::message::MessageRow;
+use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -30,6 +31,8 @@ pub struct Happening<'a> {
     pub bounce: Option<&'a Bounce>,
     /// What a complaint says.
     pub complaint: Option<&'a Complaint>,
+    /// How far the transfer is with it, where an attempt or a report brought it about.
+    pub transfer: Option<&'a TransferRow>,
 }
 
 /// A message as its events name it.
@@ -42,7 +45,7 @@ pub struct Subject<'a> {
     pub row: &'a MessageRow,
 }
 
-/// Appends an event of `kind` to the message's timeline and the account's log, and owes it to the endpoints.
+/// Appends an event of `kind` to the message's timeline and the account's log, counts it, and owes it to the endpoints.
 ///
 /// # Errors
 /// Those of the store.
@@ -76,6 +79,7 @@ pub fn record(
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
     tables.note(Noted { kind, stream: row.stream, bounce: happening.bounce.map(|bounce| bounce.kind) });
     tables.tell(account);
+    outcomes::count(tables, subject, kind, happening)?;
     fan_out(tables, subject, kind, id)?;
     Ok(id)
 }

@@ -136,7 +136,7 @@ impl MessageNews {
         transfer.state = next.state;
         for effect in &next.effects {
             match effect {
-                Effect::Record(kind) => self.append(tables, &message, *kind)?,
+                Effect::Record(kind) => self.append(tables, &message, &transfer, *kind)?,
                 Effect::StopAttempts => self.stop_attempts(tables, &message, &mut transfer),
                 // A report never brings an attempt about or answers a cancel; whom it suppresses, it says itself.
                 Effect::ScheduleAttempt | Effect::RefuseCancel | Effect::SuppressRecipient => {}
@@ -161,9 +161,16 @@ impl MessageNews {
         }
     }
 
-    fn append(&self, tables: &mut Tables<'_, '_>, row: &MessageRow, kind: EventType) -> Result<(), StoreError> {
+    fn append(
+        &self,
+        tables: &mut Tables<'_, '_>,
+        row: &MessageRow,
+        transfer: &TransferRow,
+        kind: EventType,
+    ) -> Result<(), StoreError> {
         let subject = Subject { account: self.account, id: self.message, row };
-        event::record(tables, &subject, kind, &self.news.happening()).map(drop)
+        let happening = Happening { transfer: Some(transfer), ..self.news.happening() };
+        event::record(tables, &subject, kind, &happening).map(drop)
     }
 
     /// An attempt that is on the wire keeps its timer: its outcome takes it, and is not lost.

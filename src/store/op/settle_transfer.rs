@@ -63,6 +63,8 @@ pub struct SettleTransfer {
     pub end: TransferEnd,
     /// What was seen. The attempt's number is filled in here.
     pub facts: AttemptFacts,
+    /// Who runs the server that was asked: a known provider's name, or [`super::outcomes::OTHER`]. None where none was.
+    pub provider: Option<String>,
     /// Chance for the next delay's jitter.
     pub chance: [u8; 4],
     /// Further messages to the same address, whose leases the caller holds: they end where this outcome suppresses it.
@@ -120,6 +122,9 @@ impl Op for SettleTransfer {
             if transfer.state.status().is_waiting() {
                 transfer.last = AttemptFacts { attempt: Some(transfer.attempts), ..self.facts.clone() };
             }
+        }
+        if self.provider.is_some() {
+            transfer.provider.clone_from(&self.provider);
         }
         let next = transfer.state.step(input);
         if next.state.status() != transfer.state.status() {
@@ -237,6 +242,7 @@ impl SettleTransfer {
             next_attempt_at: transfer.due.filter(|due| *due < message.give_up_at),
             bounce,
             complaint: None,
+            transfer: Some(transfer),
         };
         let subject = Subject { account: self.account, id: self.message, row: message };
         event::record(tables, &subject, kind, &happening).map(drop)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Never, Op, outcomes};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -74,7 +74,8 @@ impl Op for ContentDestroyed {
     }
 }
 
-/// Removes a slice of the events that are past their 30 days from the log; the messages' timelines keep them.
+/// Removes a slice of the events that are past their 30 days from the log; the messages' timelines keep them. Counts of
+/// outcomes go with them, once they are past their own time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SweepEvents {
     /// The timer that was served.
@@ -92,6 +93,7 @@ impl Op for SweepEvents {
         for (account, _) in tables.rows::<Account>(&[], ACCOUNTS_MAX)? {
             let Ok(account) = <[u8; 16]>::try_from(account).map(|bytes| AccountId(Ulid(bytes))) else { continue };
             left -= self.sweep_account(tables, account, end, left)?;
+            left -= outcomes::sweep(tables, account, left)?;
             if left == 0 {
                 break;
             }

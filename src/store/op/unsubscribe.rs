@@ -41,7 +41,8 @@ impl Op for Unsubscribe {
         for effect in next.effects {
             if let Effect::Record(kind) = effect {
                 let subject = Subject { account: self.account, id: self.message, row: &row };
-                event::record(tables, &subject, kind, &Happening::default())?;
+                let happening = Happening { transfer: Some(&transfer), ..Happening::default() };
+                event::record(tables, &subject, kind, &happening)?;
             }
         }
         // Whoever was let back in and clicks again has said it again, though the timeline tells it once.

@@ -85,6 +85,8 @@ pub struct TransferRow {
     pub delivered_at: Option<Timestamp>,
     /// The facts of the last attempt.
     pub last: AttemptFacts,
+    /// Who runs the server that was asked last, as the counts by provider name it; none where none was asked.
+    pub provider: Option<String>,
     /// How many times an attempt crashed. After the third the message is set aside.
     pub crashes: u8,
 }
@@ -103,6 +105,7 @@ impl TransferRow {
             due: Some(now),
             delivered_at: None,
             last: AttemptFacts::default(),
+            provider: None,
             crashes: 0,
         }
     }

@@ -14,6 +14,7 @@ pub mod endpoint;
 pub mod event;
 pub mod idempotency;
 pub mod message;
+pub mod outcomes;
 pub mod suppression;
 pub mod tls_policy;
 pub mod warm_up;
@@ -59,6 +60,10 @@ impl Row for crate::domain::user::User {
 
 impl Row for crate::domain::session::Session {
     const TABLE: Table = Table::Sessions;
+}
+
+impl Row for crate::machine::reputation::Reputation {
+    const TABLE: Table = Table::Reputations;
 }
 
 impl Row for crate::machine::quota::Quota {

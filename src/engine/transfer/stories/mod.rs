@@ -2,6 +2,7 @@
 //! scripts.
 
 mod names;
+mod rates;
 mod relays;
 mod sites;
 mod world;

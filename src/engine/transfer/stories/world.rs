@@ -247,7 +247,7 @@ pub(super) struct World {
     pub(super) engine: Arc<Engine>,
     pub(super) net: Arc<Net>,
     pub(super) clock: Arc<VirtualClock>,
-    account: AccountId,
+    pub(super) account: AccountId,
     stop: watch::Sender<bool>,
     pump: tokio::task::JoinHandle<()>,
     tables: Tables,

@@ -11,6 +11,7 @@ mod matrix;
 mod order;
 mod records;
 mod redelivering;
+mod reputation;
 mod sending;
 mod settings;
 mod streaming;
@@ -233,7 +234,16 @@ impl World {
     /// Records how the attempt of a message ended.
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
-        let op = SettleTransfer { account: self.account, message, due, end, facts, chance: [0; 4], others: vec![] };
+        let op = SettleTransfer {
+            account: self.account,
+            message,
+            due,
+            end,
+            facts,
+            provider: None,
+            chance: [0; 4],
+            others: vec![],
+        };
         self.engine.store.commit(op).await.unwrap();
     }
 }

@@ -66,7 +66,8 @@ impl<'a> Story<'a> {
         let (account, message) = (self.sender.account, self.message);
         let due = self.transfer().due.unwrap_or_default();
         let facts = AttemptFacts { smtp_code: Some(250), relay: Some("direct".into()), ..AttemptFacts::default() };
-        self.test.done(SettleTransfer { account, message, due, end, facts, chance: [0; 4], others: vec![] })
+        let provider = Some("google".to_owned());
+        self.test.done(SettleTransfer { account, message, due, end, facts, provider, chance: [0; 4], others: vec![] })
     }
 
     fn hear_with(&self, wire: Wire, news: News) -> usize {

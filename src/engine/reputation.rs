@@ -1,0 +1,217 @@
+//! An account's bounce and complaint rates: as `GET /v1/me` tells them, as the log warns of them, and as the panel
+//! draws them. All of it comes from hourly counts ([`store::op::outcomes`](crate::store::op::outcomes)), never from
+//! messages.
+
+use std::collections::BTreeMap;
+
+use super::Engine;
+use crate::base::id::{AccountId, DomainId};
+use crate::base::time::Timestamp;
+use crate::domain::stream::Stream;
+use crate::machine::reputation::{self as machine, Crossing, Level, Measure, State, Windows};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Never;
+use crate::store::op::outcomes::{hour_of, scan, start_of};
+use crate::store::op::reputation::JudgeReputation;
+use crate::store::read::Read;
+use crate::store::row::outcomes::OutcomeCounts;
+use crate::store::timer::Timer;
+
+const DAY_HOURS: u32 = 24;
+const WEEK_HOURS: u32 = 7 * 24;
+
+/// How an account stands now.
+#[derive(Clone, Debug)]
+pub struct Reputation {
+    transactional: StreamReputation,
+    marketing: StreamReputation,
+}
+
+/// How one stream stands.
+#[derive(Clone, Debug)]
+pub struct StreamReputation {
+    /// Its levels, by all that is known now.
+    pub levels: State,
+    /// Hours and counts of its windows: the day, then the week.
+    pub windows: [(u32, OutcomeCounts); 2],
+}
+
+impl Reputation {
+    /// How a stream stands.
+    pub const fn of(&self, stream: Stream) -> &StreamReputation {
+        match stream {
+            Stream::Transactional => &self.transactional,
+            Stream::Marketing => &self.marketing,
+        }
+    }
+}
+
+/// The counts of both windows of both streams.
+#[derive(Default)]
+struct Seen {
+    transactional: [OutcomeCounts; 2],
+    marketing: [OutcomeCounts; 2],
+}
+
+impl Seen {
+    fn look(read: &impl Read, account: AccountId, now: Timestamp) -> Result<Self, StoreError> {
+        let end = hour_of(now).saturating_add(1);
+        let mut seen = Self::default();
+        scan(read, account, end.saturating_sub(WEEK_HOURS), end, &mut |row| {
+            let [day, week] = match row.stream {
+                Stream::Transactional => &mut seen.transactional,
+                Stream::Marketing => &mut seen.marketing,
+            };
+            week.add(&row.counts);
+            if row.hour >= end.saturating_sub(DAY_HOURS) {
+                day.add(&row.counts);
+            }
+        })?;
+        Ok(seen)
+    }
+}
+
+fn windows([day, week]: &[OutcomeCounts; 2]) -> Windows {
+    Windows { day: day.figures(), week: week.figures() }
+}
+
+/// Which counts a chart asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct OutcomesQuestion {
+    /// From the hour of this moment on.
+    pub from: Timestamp,
+    /// To the hour of this moment, which is not part of it.
+    pub to: Timestamp,
+    /// How long the steps of the series are.
+    pub step: Step,
+    /// Of this stream alone.
+    pub stream: Option<Stream>,
+    /// Of this sending domain alone.
+    pub domain: Option<DomainId>,
+}
+
+/// How long a step of a series is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A UTC hour.
+    Hour,
+    /// 24 hours from the question's beginning on: a day of the account's zone, where that begins one.
+    Day,
+}
+
+/// What became of the messages that were accepted in a span of time.
+#[derive(Clone, Debug, Default)]
+pub struct Outcomes {
+    /// Step by step, the first first; steps without a message are there too.
+    pub series: Vec<(Timestamp, OutcomeCounts)>,
+    /// All together.
+    pub total: OutcomeCounts,
+    /// By sending domain, which may be deleted since. The zero identifier has what its hour had no further row for.
+    pub by_domain: BTreeMap<DomainId, OutcomeCounts>,
+    /// By receiving provider; empty is what no server was asked for, such as whatever is merely accepted.
+    pub by_provider: BTreeMap<String, OutcomeCounts>,
+}
+
+impl Engine {
+    /// How the account stands now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn reputation(&self, account: AccountId) -> Result<Reputation, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let seen = Seen::look(&snapshot, account, self.clock.now())?;
+        let judged: machine::Reputation = snapshot.row(account.as_bytes())?.unwrap_or_default();
+        let stream = |stream, counts: [OutcomeCounts; 2]| StreamReputation {
+            levels: judged.of(stream).step(windows(&counts)).state,
+            windows: [(DAY_HOURS, counts[0]), (WEEK_HOURS, counts[1])],
+        };
+        Ok(Reputation {
+            transactional: stream(Stream::Transactional, seen.transactional),
+            marketing: stream(Stream::Marketing, seen.marketing),
+        })
+    }
+
+    /// What a chart shows. Its cost grows with the span: some hundred rows for a day, a few thousand for a week.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn outcomes(&self, account: AccountId, question: &OutcomesQuestion) -> Result<Outcomes, StoreError> {
+        let (from, to) = (hour_of(question.from), hour_of(question.to));
+        let hours = match question.step {
+            Step::Hour => 1,
+            Step::Day => DAY_HOURS,
+        };
+        let steps = to.saturating_sub(from).div_ceil(hours);
+        let mut told = Outcomes {
+            series: (0..steps).map(|step| (start_of(from + step * hours), OutcomeCounts::default())).collect(),
+            ..Outcomes::default()
+        };
+        scan(&self.store.snapshot()?, account, from, to, &mut |row| {
+            let is_asked = question.stream.is_none_or(|stream| stream == row.stream)
+                && question.domain.is_none_or(|domain| domain == row.domain);
+            if !is_asked {
+                return;
+            }
+            let step = usize::try_from((row.hour - from) / hours).unwrap_or(usize::MAX);
+            told.series.get_mut(step).into_iter().for_each(|(_, counts)| counts.add(&row.counts));
+            told.total.add(&row.counts);
+            told.by_domain.entry(row.domain).or_default().add(&row.counts);
+            told.by_provider.entry(row.provider.to_owned()).or_default().add(&row.counts);
+        })?;
+        Ok(told)
+    }
+
+    /// Serves the timer of an account's reputation: what crossed a threshold goes to the log.
+    pub(super) async fn judge_reputation(&self, timer: Timer) -> Result<(), Stop<Never>> {
+        let account = timer.account;
+        let seen = Seen::look(&self.store.snapshot()?, account, self.clock.now())?;
+        let (transactional, marketing) = (windows(&seen.transactional), windows(&seen.marketing));
+        for (stream, crossing) in self.store.commit(JudgeReputation { timer, transactional, marketing }).await? {
+            let windows = match stream {
+                Stream::Transactional => transactional,
+                Stream::Marketing => marketing,
+            };
+            tell(account, stream, crossing, windows);
+        }
+        Ok(())
+    }
+}
+
+/// What to do about it.
+const fn advice(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Bounces => {
+            "find where the addresses come from that bounce (GET /v1/events?type=bounced), and stop writing to them"
+        }
+        Measure::Complaints => {
+            "write to those alone who asked for it, and let them unsubscribe with one click \
+             (GET /v1/events?type=complained)"
+        }
+    }
+}
+
+fn tell(account: AccountId, stream: Stream, Crossing { measure, from, to }: Crossing, windows: Windows) {
+    let [day, week] = [windows.day, windows.week].map(|figures| percent(figures.rate(measure)));
+    let (stream, what_to_do) = (stream.as_str(), advice(measure));
+    let measure = match measure {
+        Measure::Bounces => "bounces",
+        Measure::Complaints => "complaints",
+    };
+    match to {
+        _ if to < from => tracing::info!(%account, stream, measure, ?to, day, week, "a rate has fallen again"),
+        Level::Alarm => {
+            tracing::error!(%account, stream, measure, day, week, what_to_do, "a rate makes receivers refuse mail");
+        }
+        Level::Warn | Level::Ok => {
+            tracing::warn!(%account, stream, measure, day, week, what_to_do, "a rate makes receivers mind");
+        }
+    }
+}
+
+/// A rate as the log shows it.
+fn percent(rate: machine::Rate) -> String {
+    match rate.millionths() {
+        Some(share) => format!("{}.{:02} % ({} of {})", share / 10_000, share % 10_000 / 100, rate.count, rate.of),
+        None => format!("{} of {}", rate.count, rate.of),
+    }
+}

@@ -1,0 +1,274 @@
+//! How an account's bounces and complaints stand against what receivers bear: one level each, for each stream.
+//!
+//! ```text
+//!         2 %, 0.1 %           5 %, 0.3 %            of bounces, of complaints
+//!  ok ----------------> warn ----------------> alarm
+//!   ^                   |  ^                   |
+//!   '--- below 1.6 %, --'  '---- below 4 %, ---'
+//!            0.08 %                 0.24 %
+//! ```
+//!
+//! Two windows are judged, the last day and the last week, and the worse counts: the day shows what goes wrong now,
+//! the week what complaints tell only days later. A level rises at its threshold and falls a fifth below it, so that a
+//! rate which wanders about a threshold is told once. Fewer than 100 deliveries are no rate, and a single bounce or
+//! complaint raises nothing.
+
+use serde::{Deserialize, Serialize};
+
+use super::Next;
+use crate::domain::stream::Stream;
+
+/// Deliveries that a window must have before a percentage of them means something.
+pub const DELIVERIES_MIN: u64 = 100;
+/// Bounces or complaints that raise a level: one is chance.
+const COUNT_MIN: u64 = 2;
+
+/// How bad it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// As it should be, as far as can be told.
+    #[default]
+    Ok,
+    /// Receivers begin to mind.
+    Warn,
+    /// Receivers refuse senders for this.
+    Alarm,
+}
+
+/// What is judged.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Measure {
+    /// Messages that were refused for good, or returned.
+    Bounces,
+    /// Messages that their recipients called spam.
+    Complaints,
+}
+
+/// So many of so many.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Rate {
+    /// Those that are counted.
+    pub count: u64,
+    /// Among these.
+    pub of: u64,
+}
+
+/// What one window holds of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Figures {
+    /// Bounces of what was answered for good.
+    pub bounces: Rate,
+    /// Complaints of what was delivered.
+    pub complaints: Rate,
+}
+
+/// Both windows of one stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Windows {
+    /// The last 24 hours.
+    pub day: Figures,
+    /// The last seven days.
+    pub week: Figures,
+}
+
+/// How one stream stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct State {
+    /// By its bounces.
+    pub bounces: Level,
+    /// By its complaints.
+    pub complaints: Level,
+}
+
+/// How an account stands, as it was judged last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Reputation {
+    /// Its transactional stream.
+    pub transactional: State,
+    /// Its marketing stream.
+    pub marketing: State,
+}
+
+/// A threshold was crossed, one way or the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Crossing {
+    /// What was judged.
+    pub measure: Measure,
+    /// The level before.
+    pub from: Level,
+    /// The level now.
+    pub to: Level,
+}
+
+impl Measure {
+    /// Where [`Level::Warn`] and [`Level::Alarm`] begin, in thousandths.
+    pub const fn thresholds(self) -> (u64, u64) {
+        match self {
+            Self::Bounces => (20, 50),
+            Self::Complaints => (1, 3),
+        }
+    }
+}
+
+impl Rate {
+    /// The rate in millionths, rounded down; none where there are too few to tell.
+    pub fn millionths(self) -> Option<u32> {
+        let share = u128::from(self.count) * 1_000_000 / u128::from(self.of.max(1));
+        (self.of >= DELIVERIES_MIN).then(|| u32::try_from(share).unwrap_or(u32::MAX))
+    }
+
+    /// The level that it raises to.
+    fn raises(self, measure: Measure) -> Level {
+        if self.of < DELIVERIES_MIN || self.count < COUNT_MIN { Level::Ok } else { self.level(measure, 10) }
+    }
+
+    /// The level that it holds, where that is reached already: from half the deliveries on, and a fifth lower.
+    fn holds(self, measure: Measure) -> Level {
+        if self.of < DELIVERIES_MIN / 2 { Level::Ok } else { self.level(measure, 8) }
+    }
+
+    /// The level of the rate against so many tenths of the thresholds.
+    fn level(self, measure: Measure, tenths: u64) -> Level {
+        let (warn, alarm) = measure.thresholds();
+        let reaches =
+            |threshold: u64| u128::from(self.count) * 10_000 >= u128::from(self.of) * u128::from(threshold * tenths);
+        match (reaches(warn), reaches(alarm)) {
+            (_, true) => Level::Alarm,
+            (true, false) => Level::Warn,
+            (false, false) => Level::Ok,
+        }
+    }
+}
+
+impl Figures {
+    /// The rate of one measure.
+    pub const fn rate(&self, measure: Measure) -> Rate {
+        match measure {
+            Measure::Bounces => self.bounces,
+            Measure::Complaints => self.complaints,
+        }
+    }
+}
+
+impl State {
+    /// What the windows make of it.
+    #[must_use]
+    pub fn step(self, windows: Windows) -> Next<Self, Crossing> {
+        let judged = |before, measure| judge(before, measure, windows);
+        let state = Self {
+            bounces: judged(self.bounces, Measure::Bounces),
+            complaints: judged(self.complaints, Measure::Complaints),
+        };
+        let of_bounces = Crossing { measure: Measure::Bounces, from: self.bounces, to: state.bounces };
+        let of_complaints = Crossing { measure: Measure::Complaints, from: self.complaints, to: state.complaints };
+        let crossings = [of_bounces, of_complaints].into_iter().filter(|crossing| crossing.from != crossing.to);
+        Next::new(state, crossings.collect::<Vec<_>>())
+    }
+
+    /// Whether there is nothing to recover from.
+    pub fn is_ok(self) -> bool {
+        self == Self::default()
+    }
+}
+
+fn judge(before: Level, measure: Measure, windows: Windows) -> Level {
+    let rates = [windows.day, windows.week].map(|figures| figures.rate(measure));
+    let worst = |level: fn(Rate, Measure) -> Level| rates.into_iter().map(|rate| level(rate, measure)).max();
+    let (raised, held) = (worst(Rate::raises).unwrap_or_default(), worst(Rate::holds).unwrap_or_default());
+    raised.max(before.min(held))
+}
+
+impl Reputation {
+    /// How a stream stands.
+    pub const fn of(&self, stream: Stream) -> State {
+        match stream {
+            Stream::Transactional => self.transactional,
+            Stream::Marketing => self.marketing,
+        }
+    }
+
+    /// The same for a stream, to be changed.
+    pub const fn of_mut(&mut self, stream: Stream) -> &mut State {
+        match stream {
+            Stream::Transactional => &mut self.transactional,
+            Stream::Marketing => &mut self.marketing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn day(count: u64, of: u64) -> Windows {
+        let bounces = Rate { count, of };
+        Windows { day: Figures { bounces, ..Figures::default() }, week: Figures::default() }
+    }
+
+    fn after(before: Level, windows: Windows) -> Level {
+        State { bounces: before, complaints: Level::Ok }.step(windows).state.bounces
+    }
+
+    #[test]
+    fn the_worse_of_both_windows_counts() {
+        let (bad, good) = (day(60, 1000).day, day(0, 1000).day);
+        assert_eq!(after(Level::Ok, Windows { day: good, week: bad }), Level::Alarm);
+        assert_eq!(after(Level::Ok, Windows { day: bad, week: good }), Level::Alarm);
+        assert_eq!(after(Level::Alarm, Windows { day: good, week: good }), Level::Ok);
+    }
+
+    #[test]
+    fn a_percentage_is_told_from_a_hundred_deliveries_on() {
+        let rate = |count, of| Rate { count, of }.millionths();
+        assert_eq!(
+            [rate(99, 99), rate(0, 100), rate(1, 300), rate(u64::MAX, 100)],
+            [None, Some(0), Some(3333), Some(u32::MAX)]
+        );
+    }
+
+    fn levels() -> impl Strategy<Value = Level> {
+        proptest::sample::select(vec![Level::Ok, Level::Warn, Level::Alarm])
+    }
+
+    proptest! {
+        #[test]
+        fn judging_the_same_again_changes_nothing(before in levels(), count: u64, of: u64) {
+            let once = after(before, day(count, of));
+            prop_assert_eq!(after(once, day(count, of)), once);
+        }
+
+        #[test]
+        fn more_bounces_are_never_better(
+            before in levels(), count in 0_u64..2000, more in 0_u64..2000, of in 0_u64..2000,
+        ) {
+            prop_assert!(after(before, day(count, of)) <= after(before, day(count + more, of)));
+            prop_assert!(after(Level::Ok, day(count, of)) <= after(before, day(count, of)));
+        }
+
+        #[test]
+        fn a_rate_that_wanders_between_a_threshold_and_a_fifth_below_crosses_it_once(
+            rates in proptest::collection::vec(1600_u64..5000, 1..40),
+        ) {
+            let mut level = Level::Ok;
+            let mut crossings = 0;
+            for rate in rates {
+                let next = after(level, day(rate, 100_000));
+                crossings += usize::from(next != level);
+                level = next;
+            }
+            prop_assert!(crossings <= 1);
+        }
+
+        #[test]
+        fn what_is_told_is_what_changed(bounces in levels(), complaints in levels(), count: u64, of: u64) {
+            let before = State { bounces, complaints };
+            let figures = Figures { bounces: Rate { count, of }, complaints: Rate { count: count / 9, of } };
+            let next = before.step(Windows { day: figures, week: Figures::default() });
+            let changed = usize::from(next.state.bounces != bounces) + usize::from(next.state.complaints != complaints);
+            prop_assert_eq!(next.effects.len(), changed);
+            prop_assert!(next.effects.iter().all(|crossing| crossing.from != crossing.to));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Stories of the hourly counts: what counts where, what is one message, and how many rows there can be.
+
+use super::*;
+use crate::base::id::MessageId;
+use crate::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, Complaint};
+use crate::machine::transfer::Wire;
+use crate::store::op::Op;
+use crate::store::op::accept::Accept;
+use crate::store::op::report::{MessageNews, News, RecordReport};
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::op::sweep::SweepEvents;
+use crate::store::testing::{START, Sender, TestStore};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn bounce(kind: BounceKind) -> Bounce {
+    Bounce {
+        kind,
+        category: "invalid_recipient".to_owned(),
+        status: None,
+        source: BounceSource::Smtp,
+        rule: "r".to_owned(),
+        advice: String::new(),
+        suppressed: false,
+    }
+}
+
+fn settle(test: &TestStore, sender: &Sender<'_>, message: MessageId, end: TransferEnd, provider: Option<&str>) {
+    let due = test.row::<TransferRow>(&sender.key(message)).due.unwrap_or_default();
+    let (account, provider) = (sender.account, provider.map(str::to_owned));
+    let facts = AttemptFacts::default();
+    test.done(SettleTransfer { account, message, due, end, facts, provider, chance: [0; 4], others: vec![] });
+}
+
+fn hear(test: &TestStore, sender: &Sender<'_>, message: MessageId, news: News) {
+    let (account, wire, others) = (sender.account, Wire::Idle, vec![]);
+    test.done(RecordReport { messages: vec![MessageNews { account, message, wire, news, others }] });
+}
+
+fn returned() -> News {
+    News::Bounced { facts: AttemptFacts::default(), bounce: bounce(BounceKind::Hard) }
+}
+
+fn complaint() -> News {
+    News::Complained(Complaint { feedback_type: None, reporter: None })
+}
+
+/// The counts of the hour, by provider.
+fn counted(test: &TestStore, account: AccountId, hour: u32) -> Vec<(String, OutcomeCounts)> {
+    let mut rows = Vec::new();
+    scan(&test.snapshot(), account, hour, hour + 1, &mut |row| {
+        assert_eq!((row.hour, row.stream), (hour, Stream::Transactional));
+        rows.push((row.provider.to_owned(), row.counts));
+    })
+    .unwrap();
+    rows
+}
+
+#[test]
+fn outcomes_count_for_the_hour_of_acceptance_and_for_whoever_was_asked() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let [taken, refused, unroutable] = ["a@example.net", "b@example.net", "c@example.net"].map(|to| sender.accept(to));
+    test.pass(3 * HOUR);
+    settle(&test, &sender, taken, TransferEnd::Deferred { bounce: None, not_before: None }, Some(OTHER));
+    settle(&test, &sender, taken, TransferEnd::Delivered, Some("google"));
+    settle(&test, &sender, refused, TransferEnd::Bounced(bounce(BounceKind::Block)), Some("google"));
+    settle(&test, &sender, unroutable, TransferEnd::Bounced(bounce(BounceKind::Hard)), None);
+    test.pass(30 * HOUR);
+    hear(&test, &sender, taken, complaint());
+    let none = OutcomeCounts::default();
+    let nobody = OutcomeCounts { accepted: 3, bounced_hard: 1, ..none };
+    let google = OutcomeCounts { delivered: 1, bounced_block: 1, complained: 1, ..none };
+    let expected = [("", nobody), ("google", google), (OTHER, OutcomeCounts { deferred: 1, ..none })];
+    assert_eq!(
+        counted(&test, sender.account, hour_of(START)),
+        expected.map(|(provider, counts)| (provider.to_owned(), counts))
+    );
+    assert_eq!(test.count(Table::Outcomes, &[]), 3, "no later hour counts anything");
+}
+
+#[test]
+fn a_message_that_was_delivered_and_bounced_is_one_message_in_either_order() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let [late, overtaken] = ["a@example.net", "b@example.net"].map(|to| sender.accept(to));
+    settle(&test, &sender, late, TransferEnd::Delivered, Some("google"));
+    hear(&test, &sender, late, returned());
+    hear(&test, &sender, late, returned());
+    // The report overtakes the outcome of an attempt that is on the wire.
+    let (account, wire, others) = (sender.account, Wire::Busy, vec![]);
+    let news = MessageNews { account, message: overtaken, wire, news: returned(), others };
+    test.done(RecordReport { messages: vec![news] });
+    settle(&test, &sender, overtaken, TransferEnd::Delivered, Some("google"));
+    let mut total = OutcomeCounts::default();
+    counted(&test, account, hour_of(START)).iter().for_each(|(_, counts)| total.add(counts));
+    assert_eq!((total.delivered, total.bounced(), total.returned, total.answered()), (2, 2, 2, 2));
+    assert_eq!(total.figures().bounces.count, 2);
+}
+
+#[test]
+fn bounces_and_complaints_have_the_account_judged_within_a_minute_and_deliveries_do_not() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let [taken, refused] = ["a@example.net", "b@example.net"].map(|to| sender.accept(to));
+    settle(&test, &sender, taken, TransferEnd::Delivered, Some(OTHER));
+    assert!(test.timers(TimerKind::Reputation).is_empty());
+    test.pass(Duration::from_secs(10));
+    settle(&test, &sender, refused, TransferEnd::Bounced(bounce(BounceKind::Hard)), Some(OTHER));
+    test.pass(Duration::from_secs(10));
+    hear(&test, &sender, taken, complaint());
+    assert_eq!(test.timers(TimerKind::Reputation), [judged_at(sender.account, START + Duration::from_secs(60))]);
+}
+
+#[test]
+fn an_hour_has_so_many_rows_and_what_is_beyond_still_counts_for_its_stream() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    for n in 0..ROWS_MAX + 3 {
+        let message = sender.accept("a@example.net");
+        settle(&test, &sender, message, TransferEnd::Delivered, Some(&format!("provider-{n}")));
+    }
+    let rows = counted(&test, sender.account, hour_of(START));
+    assert_eq!(rows.len(), ROWS_MAX + 1);
+    let delivered: u64 = rows.iter().map(|(_, counts)| counts.delivered).sum();
+    assert_eq!(delivered, ROWS_MAX as u64 + 3);
+    // One row is that of what is accepted.
+    let rest = schema::outcomes(sender.account, hour_of(START), Stream::Transactional, DomainId::default(), OTHER);
+    assert_eq!(test.row::<OutcomeCounts>(&rest).delivered, 4);
+}
+
+#[test]
+fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let message = sender.accept("a@example.net");
+    settle(&test, &sender, message, TransferEnd::Delivered, Some(OTHER));
+    test.pass(HOUR);
+    sender.accept("b@example.net");
+    let sweep = || test.timers(TimerKind::EventLog)[0].due;
+    test.set_now(START + KEPT);
+    test.done(SweepEvents { due: sweep() });
+    assert_eq!(test.count(Table::Outcomes, &[]), 3, "its time is not over yet");
+    test.set_now(START + KEPT + HOUR);
+    test.done(SweepEvents { due: sweep() });
+    assert_eq!(test.count(Table::Outcomes, &[]), 1);
+    hear(&test, &sender, message, complaint());
+    assert_eq!(test.count(Table::Outcomes, &[]), 1);
+}
+
+/// What accepting and delivering a message take, counted or past the time of counts.
+///
+/// `cargo test --release --lib what_counting_costs -- --ignored --nocapture`
+#[test]
+#[ignore = "prints a measurement"]
+fn what_counting_costs() {
+    const OPS: u32 = 10_000;
+    let quota = crate::domain::account::QuotaLimits { per_hour: u64::MAX, per_day: u64::MAX };
+    for (what, age) in [("warm-up", HOUR), ("counted", HOUR), ("not counted", KEPT + HOUR), ("counted", HOUR)] {
+        let test = TestStore::new();
+        let sender = test.sender_with(quota);
+        let mut messages: Vec<Accept> = (0..OPS).map(|_| sender.message("a@example.net")).collect();
+        messages.iter_mut().for_each(|accept| accept.message.created_at = START - age);
+        let settle = |accept: &Accept| SettleTransfer {
+            account: sender.account,
+            message: accept.id,
+            due: START,
+            end: TransferEnd::Delivered,
+            facts: AttemptFacts::default(),
+            provider: Some("google".to_owned()),
+            chance: [0; 4],
+            others: vec![],
+        };
+        let settles: Vec<_> = messages.iter().map(settle).collect();
+        println!("{what}: accept {:?}, settle {:?}", each(&test, messages), each(&test, settles));
+    }
+}
+
+/// Commits all of these, and tells how long one took.
+fn each<O: Op>(test: &TestStore, ops: Vec<O>) -> Duration {
+    let (done, all) = std::sync::mpsc::channel();
+    let (began, count) = (std::time::Instant::now(), ops.len());
+    for op in ops {
+        let done = done.clone();
+        test.store().post(op, move |answer| done.send(answer.is_ok()).unwrap());
+    }
+    assert!((0..count).all(|_| all.recv().unwrap()));
+    began.elapsed() / u32::try_from(count).unwrap()
+}

@@ -1,0 +1,98 @@
+//! Judging an account by its bounces and complaints: how it stands is a row, so that a threshold is told of once.
+//!
+//! Whoever makes the operation has summed the windows from a snapshot, so that the writer never waits for a scan.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op, outcomes};
+use crate::domain::stream::Stream;
+use crate::machine::reputation::{Crossing, Reputation, Windows};
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::tables::Tables;
+use crate::store::timer::Timer;
+
+/// How often an account is judged that does not stand well: its windows move on by the hour.
+const RECOVERY: Duration = Duration::from_secs(3600);
+
+/// Judges one account.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct JudgeReputation {
+    /// The timer that was served; it names the account.
+    pub timer: Timer,
+    /// What its transactional stream's windows hold.
+    pub transactional: Windows,
+    /// What its marketing stream's windows hold.
+    pub marketing: Windows,
+}
+
+impl Op for JudgeReputation {
+    /// The thresholds that were crossed.
+    type Reply = Vec<(Stream, Crossing)>;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Self::Reply, Stop<Never>> {
+        tables.disarm(self.timer);
+        let account = self.timer.account;
+        let before: Reputation = tables.row(account.as_bytes())?.unwrap_or_default();
+        let mut after = before;
+        let mut crossed = Vec::new();
+        for stream in Stream::ALL {
+            let next = before.of(stream).step(self.windows(stream));
+            *after.of_mut(stream) = next.state;
+            crossed.extend(next.effects.into_iter().map(|crossing| (stream, crossing)));
+        }
+        if after != before {
+            tables.put(account.as_bytes(), &after);
+        }
+        if Stream::ALL.into_iter().any(|stream| !after.of(stream).is_ok()) {
+            let next_hour = outcomes::start_of(outcomes::hour_of(tables.now())) + RECOVERY;
+            tables.arm(outcomes::judged_at(account, next_hour));
+        }
+        Ok(crossed)
+    }
+}
+
+impl JudgeReputation {
+    /// What a stream's windows hold.
+    pub const fn windows(&self, stream: Stream) -> Windows {
+        match stream {
+            Stream::Transactional => self.transactional,
+            Stream::Marketing => self.marketing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Timestamp;
+    use crate::machine::reputation::{Figures, Level, Measure, Rate};
+    use crate::store::testing::TestStore;
+    use crate::store::timer::TimerKind;
+
+    #[test]
+    fn a_crossing_is_told_once_and_looked_at_by_the_hour_until_it_is_over() {
+        let test = TestStore::new();
+        let account = test.account(Default::default());
+        let judge = |bounced: u64, due: Timestamp| {
+            let day = Figures { bounces: Rate { count: bounced, of: 1000 }, ..Figures::default() };
+            let windows = Windows { day, week: Figures::default() };
+            let timer = outcomes::judged_at(account, due);
+            test.done(JudgeReputation { timer, transactional: Windows::default(), marketing: windows })
+        };
+        let crossing = |from, to| vec![(Stream::Marketing, Crossing { measure: Measure::Bounces, from, to })];
+        assert_eq!(judge(50, test.now()), crossing(Level::Ok, Level::Alarm));
+        let next = test.timers(TimerKind::Reputation);
+        assert_eq!(next.iter().map(|timer| timer.due).collect::<Vec<_>>(), [test.now() + RECOVERY]);
+        test.set_now(next[0].due);
+        assert_eq!(judge(45, next[0].due), []);
+        let next = test.timers(TimerKind::Reputation);
+        assert_eq!(next.len(), 1);
+        assert_eq!(judge(0, next[0].due), crossing(Level::Alarm, Level::Ok));
+        assert!(test.timers(TimerKind::Reputation).is_empty());
+        assert_eq!(test.row::<Reputation>(account.as_bytes()), Reputation::default());
+    }
+}

@@ -213,20 +213,19 @@ mod tests {
     fn a_wildcard_stands_for_exactly_one_label() {
         let servers = vec!["mail.example.com".to_owned(), "*.example.net".to_owned()];
         let policy = StsPolicy { mode: StsMode::Enforce, max_age: MAX_AGE_MAX, servers };
-        for name in [
-            "mail.example.com",
-            "MAIL.example.com.",
-            "mx1.example.net",
-            "mx2.Example.Net",
-            "x-.example.com",
-            "-x.example.com",
-            "x_y.example.com",
-        ] {
+        for name in ["mail.example.com", "MAIL.example.com.", "mx1.example.net", "mx2.Example.Net"] {
             assert!(policy.admits(name), "{name}");
         }
-        for name in
-            ["mx.example.com", "example.net", "a.mx.example.net", ".example.net", "mail.example.com.evil.example"]
-        {
+        for name in [
+            "mx.example.com",
+            "example.net",
+            "a.mx.example.net",
+            ".example.net",
+            "mail.example.com.evil.example",
+            "x-.example.net",
+            "-x.example.net",
+            "x_y.example.net",
+        ] {
             assert!(!policy.admits(name), "{name}");
         }
     }

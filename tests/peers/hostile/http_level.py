@@ -71,7 +71,6 @@ def methods(key: str):
 def paths(key: str):
     """What only looks like an address, and identifiers that are none."""
     for path in (
-        "/",
         "//",
         "/v1",
         "/v1/",

@@ -83,6 +83,20 @@ impl Submission {
     /// # Errors
     /// Every fault of every field, under dotted names.
     pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
+        Self::lift_with(object, now, limits, |_, _| Violations::new())
+    }
+
+    /// The same. Where there are faults already, `raw_faults` adds those of `raw`, which composing would find, so that
+    /// one answer names them all (contract 1); it is given the sender where that is sound.
+    ///
+    /// # Errors
+    /// Every fault of every field, under dotted names.
+    pub fn lift_with(
+        object: Map<String, Value>,
+        now: Timestamp,
+        limits: SubmissionLimits,
+        raw_faults: impl FnOnce(&[u8], Option<&Address>) -> Violations,
+    ) -> Result<Self, Violations> {
         let mut violations = Violations::new();
         let given_beside_raw: Vec<_> = EXCLUDED_BY_RAW
             .into_iter()
@@ -110,6 +124,9 @@ impl Submission {
             }
         };
         fields.finish();
+        if let (Some(Content::Raw(raw)), false) = (&content, violations.is_empty()) {
+            violations.absorb(raw_faults(raw, from.as_ref()));
+        }
         violations.or(|| {
             let (from, to, content) = (from?, to?, content?);
             Some(Self { from, from_name, to, content, unsubscribe_url, metadata, expires_at })

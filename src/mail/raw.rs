@@ -13,6 +13,7 @@ use super::field;
 use super::mailbox;
 use super::section::{self, Field, line_length};
 use super::structure;
+use crate::domain::address::Address;
 use crate::domain::header::FEEDBACK_NAMES;
 use crate::domain::limits::{LINE_OCTETS, MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS};
 use crate::domain::submission::Submission;
@@ -35,20 +36,11 @@ type Faults = BTreeSet<&'static str>;
 /// # Errors
 /// Every fault of the message under `raw`; a From of another domain than that of `from` under `from`.
 pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>) -> Result<Composed, Violations> {
-    let mut faults = Faults::new();
-    let message = with_crlf(message, &mut faults);
-    let mut violations = Violations::new();
-    if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
-        // Not read any further: megabytes of fields would cost much memory, only to be refused.
-        violations.add("raw", "the header section must be at most 64 KiB");
+    let (message, mut faults, mut violations) = examine(message, Some(&submission.from));
+    if violations.by_field().contains_key("raw") {
         return Err(violations);
     }
     let (fields, body) = section::split(&message);
-    check_fields(&fields, &mut faults);
-    check_from(&fields, submission, &mut faults, &mut violations);
-    if structure::is_deeper_than(&message, MIME_DEPTH_COUNT) {
-        faults.insert("MIME parts must be nested at most 20 deep");
-    }
     let bytes = rewritten(&fields, body, submission, facts);
     if bytes.len() > MESSAGE_OCTETS {
         faults.insert("makes the message larger than 20 MiB");
@@ -66,6 +58,33 @@ pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>
             bytes,
         })
     })
+}
+
+/// The faults of `message` as far as it and its sender tell them, where the submission has others beside.
+pub fn faults(message: &[u8], from: Option<&Address>) -> Violations {
+    let (_, faults, mut violations) = examine(message, from);
+    for sentence in faults {
+        violations.add("raw", sentence);
+    }
+    violations
+}
+
+/// The message with CRLF line ends, its faults, and those under other names. A header section that is too long is not
+/// read any further: megabytes of fields would cost much memory, only to be refused.
+fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violations) {
+    let (mut faults, mut violations) = (Faults::new(), Violations::new());
+    let message = with_crlf(message, &mut faults);
+    if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
+        violations.add("raw", "the header section must be at most 64 KiB");
+        return (message, Faults::new(), violations);
+    }
+    let (fields, _) = section::split(&message);
+    check_fields(&fields, &mut faults);
+    check_from(&fields, from, &mut faults, &mut violations);
+    if structure::is_deeper_than(&message, MIME_DEPTH_COUNT) {
+        faults.insert("MIME parts must be nested at most 20 deep");
+    }
+    (message, faults, violations)
 }
 
 /// The message with CRLF for LF, its last line ended. What can't be mended is a fault.
@@ -114,17 +133,17 @@ fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
 }
 
 /// The one From mailbox stands at the domain that was checked to be the account's (spec 1).
-fn check_from(fields: &[Field<'_>], submission: &Submission, faults: &mut Faults, violations: &mut Violations) {
+fn check_from(fields: &[Field<'_>], sender: Option<&Address>, faults: &mut Faults, violations: &mut Violations) {
     let Some(from) = fields.iter().find(|field| field.is("From")) else {
         faults.insert("must have a From header");
         return;
     };
     let list = mailbox::list(&from.unfolded()).unwrap_or_default();
-    let [sender] = list.as_slice() else {
+    let [named] = list.as_slice() else {
         faults.insert("the From header must have exactly one mailbox");
         return;
     };
-    if sender.address.domain() != submission.from.domain() {
+    if sender.is_some_and(|sender| sender.domain() != named.address.domain()) {
         violations.add("from", "must have the same domain as the From header of raw");
     }
 }

@@ -93,7 +93,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
         return Ok(Asked::Before(accepted));
     }
     let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
-    let submission = match Submission::lift(body, engine.clock.now(), limits) {
+    let submission = match Submission::lift_with(body, engine.clock.now(), limits, crate::mail::raw::faults) {
         Ok(submission) => Some(submission),
         Err(faults) => {
             violations.absorb(faults);

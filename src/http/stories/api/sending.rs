@@ -124,3 +124,16 @@ async fn a_message_that_is_at_fault_itself_says_so_before_its_domain_is_looked_f
     reply.fails_with(422, "validation_failed");
     assert_eq!(reply.faults(), ["raw"]);
 }
+
+#[tokio::test]
+async fn faults_of_raw_are_told_together_with_all_others() {
+    let mut world = World::new().await;
+    let raw = "From: a@news.example.test\r\nno colon\r\n\r\nx";
+    let refused = world.send(serde_json::json!({ "from": "a@example.com", "to": "b", "raw": raw })).await;
+    refused.fails_with(422, "validation_failed");
+    assert_eq!(refused.faults(), ["from", "raw", "to"]);
+    let beside = serde_json::json!({ "from": "a@", "to": "b@example.net", "subject": "s", "raw": raw });
+    let refused = world.send(beside).await;
+    assert_eq!(refused.faults(), ["from", "raw"]);
+    assert_eq!(refused.json()["errors"]["raw"].as_array().unwrap().len(), 2);
+}

@@ -1,13 +1,11 @@
 //! Checks that run at once and are answered in their order.
 
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::task::Poll;
 
 /// Runs them all at once on this task; the answers stand in the order of the futures.
 pub(super) async fn join_in_order<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
-    let mut running: Vec<(Pin<Box<F>>, Option<F::Output>)> =
-        futures.into_iter().map(|future| (Box::pin(future), None)).collect();
+    let mut running: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     poll_fn(move |context| {
         for (future, output) in running.iter_mut().filter(|(_, output)| output.is_none()) {
             if let Poll::Ready(ready) = future.as_mut().poll(context) {
@@ -24,6 +22,8 @@ pub(super) async fn join_in_order<F: Future>(futures: impl IntoIterator<Item = F
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+
     use super::*;
 
     #[tokio::test]

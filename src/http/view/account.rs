@@ -158,6 +158,7 @@ struct LimitsView {
 }
 
 impl<'a> MeView<'a> {
+    #[expect(clippy::too_many_arguments, reason = "the record joins everything that is known of an account")]
     pub(in crate::http) fn new(
         account: &'a Account,
         key: Option<&'a ApiKey>,

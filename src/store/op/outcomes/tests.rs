@@ -153,6 +153,7 @@ fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted()
 /// `cargo test --release --lib what_counting_costs -- --ignored --nocapture`
 #[test]
 #[ignore = "prints a measurement"]
+#[expect(clippy::print_stdout, reason = "it is there to print")]
 fn what_counting_costs() {
     const OPS: u32 = 10_000;
     let quota = crate::domain::account::QuotaLimits { per_hour: u64::MAX, per_day: u64::MAX };

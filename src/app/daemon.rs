@@ -358,18 +358,16 @@ fn pump(
     in_house: Option<Arc<InHouse>>,
     tables: Tables,
 ) -> Result<Pump, Trouble> {
-    let extra = config.delivery.extra_roots.as_ref().map(std::fs::read).transpose();
-    let extra = extra.map_err(|error| broken("delivery.extra_roots", &error))?;
-    let transmitter = Transmitter::new(extra.as_deref()).map_err(|error| broken("delivery.extra_roots", &error))?;
+    let delivery_roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
+    let delivery_roots = delivery_roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
+    let transmitter = Transmitter::new(delivery_roots.clone()).map_err(|error| broken("TLS for delivery", &error))?;
     let roots =
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
     let names: Arc<dyn HostAddresses> = resolver;
     let post = HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE);
     let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
-    let roots = tls::trusted_roots(config.delivery.extra_roots.as_deref());
-    let roots = roots.map_err(|fault| broken("delivery.extra_roots", &fault))?;
     let port = config.delivery.mta_sts_port;
-    let policy_hosts = HttpsPolicyHosts::new(roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
+    let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
     let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);
     let ways = ways::ways(config, in_house)?;
     Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, tables))

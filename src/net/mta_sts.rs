@@ -15,16 +15,13 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, PolicyHosts, PostError, StsFetchFailure};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
-use crate::net::post::{GuardedNames, classify};
-use crate::net::tls;
+use crate::net::post::{GuardedNames, classify, guarded};
 use crate::smtp::tls_policy::TlsFault;
 
 /// What a whole fetch may take, name resolution included (RFC 8461 3.3).
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Octets of a policy (RFC 8461 3.3 proposes as much).
 const OCTETS_MAX: usize = 64 * 1024;
-/// Header lines of an answer.
-const HEADERS_MAX: usize = 100;
 
 /// The way to policy hosts.
 pub struct HttpsPolicyHosts {
@@ -46,19 +43,9 @@ impl HttpsPolicyHosts {
         port: u16,
         deadline: Duration,
     ) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
-            .https_only(true)
-            .http1_only()
-            .http1_max_headers(HEADERS_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .referer(false)
-            .dns_resolver(GuardedNames { names, guard, patience: deadline })
-            // Policies are asked for once a day at most: no connection is worth keeping.
-            .pool_max_idle_per_host(0)
-            .build()?;
+        // Policies are asked for once a day at most: no connection is worth keeping.
+        let client =
+            guarded(roots, GuardedNames { names, guard, patience: deadline }).pool_max_idle_per_host(0).build()?;
         Ok(Self { client, port, deadline })
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use reqwest::dns::{Addrs, Name, Resolving};
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
 use rustls::RootCertStore;
 use tokio::time::{timeout, timeout_at};
 use url::{Host, Url};
@@ -60,19 +60,8 @@ impl HttpPost {
         guard: Arc<Guard>,
         deadline: Duration,
     ) -> Result<Self, reqwest::Error> {
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
-            .https_only(true)
-            .http1_only()
-            .http1_max_headers(HEADERS_MAX)
-            .redirect(reqwest::redirect::Policy::none())
-            .retry(reqwest::retry::never())
-            .no_proxy()
-            .referer(false)
-            .dns_resolver(GuardedNames { names, guard: Arc::clone(&guard), patience: deadline.mul_f32(LOOKUP_SHARE) })
-            .pool_idle_timeout(IDLE_MAX)
-            .pool_max_idle_per_host(IDLE_PER_HOST)
-            .build()?;
+        let names = GuardedNames { names, guard: Arc::clone(&guard), patience: deadline.mul_f32(LOOKUP_SHARE) };
+        let client = guarded(roots, names).pool_idle_timeout(IDLE_MAX).pool_max_idle_per_host(IDLE_PER_HOST).build()?;
         Ok(Self { client, guard, deadline })
     }
 
@@ -123,6 +112,21 @@ impl Post for HttpPost {
     fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
         Box::pin(self.attempt(request))
     }
+}
+
+/// A client for hosts that strangers name: https alone, `roots` and `names` alone to trust, and one request for each
+/// that is asked for, without redirect, proxy or second try.
+pub(super) fn guarded(roots: RootCertStore, names: GuardedNames) -> ClientBuilder {
+    Client::builder()
+        .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
+        .https_only(true)
+        .http1_only()
+        .http1_max_headers(HEADERS_MAX)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .referer(false)
+        .dns_resolver(names)
 }
 
 /// The resolver inside the connector: only what the guard permits comes out of it.

@@ -4,7 +4,7 @@
 //! file, what is wrong with it, and what to do.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
@@ -81,18 +81,24 @@ fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {
         .with_no_client_auth()
 }
 
-/// The system's roots, joined by those in the PEM file `extra`.
-///
-/// # Errors
-/// Where `extra` cannot be read or holds no certificate. A system without roots is only logged: what is in `extra`
-/// may be all that is wanted.
-pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
+/// The roots that the system trusts, read once.
+static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {
     let mut roots = RootCertStore::empty();
     let system = rustls_native_certs::load_native_certs();
     let (taken, _) = roots.add_parsable_certificates(system.certs);
     if taken == 0 {
         tracing::warn!(faults = ?system.errors, "the system has no trusted root certificates; install ca-certificates");
     }
+    roots
+});
+
+/// The system's roots, joined by those in the PEM file `extra`.
+///
+/// # Errors
+/// Where `extra` cannot be read or holds no certificate. A system without roots is only logged: what is in `extra`
+/// may be all that is wanted.
+pub fn trusted_roots(extra: Option<&Path>) -> Result<RootCertStore, TlsFault> {
+    let mut roots = SYSTEM_ROOTS.clone();
     let Some(path) = extra else { return Ok(roots) };
     let what = || format!("cannot use the extra roots {}", path.display());
     for certificate in certificates(path, what, ROOTS_REMEDY)? {

@@ -9,8 +9,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -27,17 +26,6 @@ use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
 mod submit;
 
-/// The transmitter can't be made.
-#[derive(Debug, thiserror::Error)]
-pub enum InvalidRoots {
-    /// The extra roots are no PEM certificates.
-    #[error("the extra roots are not PEM certificates: {0}")]
-    Pem(String),
-    /// TLS can't be set up at all.
-    #[error("TLS can't be set up: {0}")]
-    Tls(#[from] rustls::Error),
-}
-
 /// Opens sessions with mail servers.
 #[derive(Debug)]
 pub struct Transmitter {
@@ -46,18 +34,12 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// A transmitter that judges certificates by the system's roots and those of `extra_roots_pem`.
+    /// A transmitter that judges certificates by `roots`. Where there are none certificates go unverified, which the
+    /// opportunistic policy allows.
     ///
     /// # Errors
-    /// Where the extra roots can't be read.
-    pub fn new(extra_roots_pem: Option<&[u8]>) -> Result<Self, InvalidRoots> {
-        let mut roots = RootCertStore::empty();
-        // Roots that can't be loaded leave certificates unverified, which this policy allows.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        for certificate in CertificateDer::pem_slice_iter(extra_roots_pem.unwrap_or_default()) {
-            let certificate = certificate.map_err(|fault| InvalidRoots::Pem(fault.to_string()))?;
-            roots.add(certificate).map_err(|fault| InvalidRoots::Pem(fault.to_string()))?;
-        }
+    /// Where TLS can't be set up at all.
+    pub fn new(roots: RootCertStore) -> Result<Self, rustls::Error> {
         Ok(Self { tls: MailTls::new(roots)?, broken: BrokenTls::default() })
     }
 
@@ -83,18 +65,24 @@ impl Transmitter {
     }
 
     async fn open_with(&self, target: &Target, starttls: StartTls) -> Result<Box<dyn Session>, Outcome> {
+        self.open_over(target, starttls, &self.tls.config).await
+    }
+
+    /// Opens a session in clear, and secures it by `config` as far as `starttls` asks for it.
+    async fn open_over(
+        &self,
+        target: &Target,
+        starttls: StartTls,
+        config: &Arc<ClientConfig>,
+    ) -> Result<Box<dyn Session>, Outcome> {
         let mut socket = dial(target).await.map_err(|ending| failed_to_connect(target, ending))?;
         let mut driver = Driver::new(Client::new(settings(target, starttls), Duration::ZERO));
         driver.drive(&mut socket).await;
         let wire = match driver.client.want() {
-            Want::Handshake => self.secure(&mut driver, socket, target, &self.tls.config).await,
+            Want::Handshake => self.secure(&mut driver, socket, target, config).await,
             Want::Ready | Want::Finished | Want::Read | Want::Write => Some(Wire::Clear(socket)),
         };
-        match (driver.client.take_outcome(), wire) {
-            (None, Some(wire)) => Ok(Box::new(SmtpSession { driver, wire })),
-            (Some(outcome), _) => Err(outcome),
-            (None, None) => Err(failed_to_connect(target, Ending::TlsFailed("no handshake".to_owned()))),
-        }
+        opened(driver, wire, target)
     }
 
     /// Shakes hands and goes on to the second EHLO; where that fails the machine has the outcome.
@@ -210,6 +198,15 @@ async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream
     // Each write is a whole turn of the dialogue: waiting for more only adds delay.
     stream.set_nodelay(true)?;
     Ok(stream)
+}
+
+/// The session, or the outcome that the machine has of it.
+fn opened(mut driver: Driver, wire: Option<Wire>, target: &Target) -> Result<Box<dyn Session>, Outcome> {
+    match (driver.client.take_outcome(), wire) {
+        (None, Some(wire)) => Ok(Box::new(SmtpSession { driver, wire })),
+        (Some(outcome), _) => Err(outcome),
+        (None, None) => Err(failed_to_connect(target, Ending::TlsFailed("no handshake".to_owned()))),
+    }
 }
 
 fn failed_to_connect(target: &Target, ending: Ending) -> Outcome {

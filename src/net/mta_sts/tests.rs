@@ -11,6 +11,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::*;
 use crate::engine::ports::LookupFailure;
+use crate::net::tls;
 
 const TEXT: &str = "version: STSv1\nmode: enforce\nmx: mx.example.test\nmax_age: 86400\n";
 

@@ -10,13 +10,14 @@ use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
-use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
+use crate::domain::account::{Account, AccountName, QuotaLimits, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
 use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::NotThere;
+pub use crate::store::op::account::AccountChange;
 use crate::store::op::account::{
     CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
 };
@@ -34,23 +35,6 @@ pub struct NewKey {
     pub scopes: Scopes,
     /// When it ceases to be valid.
     pub expires_at: Option<Timestamp>,
-}
-
-/// What is to change of an account; absent members stay as they are. The quota is the operator's to change.
-#[derive(Clone, Debug, Default)]
-pub struct AccountChange {
-    /// The account's name.
-    pub name: Option<AccountName>,
-    /// The zone in which the panel shows times.
-    pub time_zone: Option<TimeZoneName>,
-    /// Days for which a new message's content is kept.
-    pub content_retention_days: Option<RetentionDays>,
-    /// Whether messages without an unsubscribe URL of their own get the hosted one.
-    pub hosted_unsubscribe: Option<bool>,
-    /// Messages in an hour.
-    pub quota_per_hour: Option<u64>,
-    /// Messages in a day.
-    pub quota_per_day: Option<u64>,
 }
 
 /// Why a key is not made.
@@ -105,24 +89,7 @@ impl Engine {
     /// # Errors
     /// [`NotThere`], or the store's failure.
     pub async fn change_account(&self, account: AccountId, change: AccountChange) -> Result<Account, Stop<NotThere>> {
-        let AccountChange {
-            name,
-            time_zone,
-            content_retention_days,
-            hosted_unsubscribe,
-            quota_per_hour,
-            quota_per_day,
-        } = change;
-        let op = UpdateAccount {
-            account,
-            name,
-            time_zone,
-            content_retention_days,
-            hosted_unsubscribe,
-            quota_per_hour,
-            quota_per_day,
-        };
-        self.store.commit(op).await
+        self.store.commit(UpdateAccount { account, change }).await
     }
 
     /// How much of the account's quota is used now.

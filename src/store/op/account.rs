@@ -39,24 +39,31 @@ impl Op for CreateAccount {
     }
 }
 
-/// Changes an account's settings or quota; absent members stay as they are. No existing message is touched
-/// (contract 2).
-#[derive(Debug, Serialize, Deserialize)]
-pub struct UpdateAccount {
-    /// The account.
-    pub account: AccountId,
-    /// Its name.
+/// A change of an account's settings or quota. Absent members stay as they are, and no existing message is touched
+/// (contract 2). The quota is the operator's to change.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct AccountChange {
+    /// The account's name.
     pub name: Option<AccountName>,
     /// The zone in which the panel shows times.
     pub time_zone: Option<TimeZoneName>,
     /// Days for which a new message's content is kept.
     pub content_retention_days: Option<RetentionDays>,
-    /// Whether messages without an unsubscribe URL of their own get the hosted one.
+    /// Whether one-click unsubscribe links of ours take the place of the sender's.
     pub hosted_unsubscribe: Option<bool>,
     /// Messages in an hour.
     pub quota_per_hour: Option<u64>,
     /// Messages in a day.
     pub quota_per_day: Option<u64>,
+}
+
+/// Changes an account.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UpdateAccount {
+    /// The account.
+    pub account: AccountId,
+    /// What of it changes.
+    pub change: AccountChange,
 }
 
 impl Op for UpdateAccount {
@@ -66,15 +73,15 @@ impl Op for UpdateAccount {
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<NotThere>> {
         let Some(old) = tables.row::<Account>(self.account.as_bytes())? else { return Err(Stop::Refused(NotThere)) };
         let quota = QuotaLimits {
-            per_hour: self.quota_per_hour.unwrap_or(old.quota.per_hour),
-            per_day: self.quota_per_day.unwrap_or(old.quota.per_day),
+            per_hour: self.change.quota_per_hour.unwrap_or(old.quota.per_hour),
+            per_day: self.change.quota_per_day.unwrap_or(old.quota.per_day),
         };
         let account = Account {
             quota,
-            name: self.name.clone().unwrap_or(old.name),
-            time_zone: self.time_zone.clone().unwrap_or(old.time_zone),
-            content_retention_days: self.content_retention_days.unwrap_or(old.content_retention_days),
-            hosted_unsubscribe: self.hosted_unsubscribe.unwrap_or(old.hosted_unsubscribe),
+            name: self.change.name.clone().unwrap_or(old.name),
+            time_zone: self.change.time_zone.clone().unwrap_or(old.time_zone),
+            content_retention_days: self.change.content_retention_days.unwrap_or(old.content_retention_days),
+            hosted_unsubscribe: self.change.hosted_unsubscribe.unwrap_or(old.hosted_unsubscribe),
             ..old
         };
         tables.put(self.account.as_bytes(), &account);

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::domain::domain_by_name;
+use super::suppression;
 use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -17,7 +18,7 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::idempotency::IdempotencyRow;
-use crate::store::schema::{self, Table};
+use crate::store::schema;
 
 /// An idempotency key with the body that it comes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,7 +115,7 @@ pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Resul
         return Ok(Admission::Replay { answer, quota: quota.view(limits, now) });
     }
     let (domain_id, domain) = sending_domain(read, question)?;
-    if read.get(Table::Suppressions, &schema::named(question.account, question.to.match_key().as_bytes()))?.is_some() {
+    if suppression::is_suppressed(read, question.account, question.to)? {
         return Err(Stop::Refused(Refusal::RecipientSuppressed));
     }
     let (quota, quota_view) =

@@ -17,6 +17,8 @@ pub mod lease;
 pub mod listing;
 pub mod messages;
 pub mod meters;
+#[cfg(test)]
+pub(crate) mod no_names;
 mod passwords;
 pub mod ports;
 pub mod pump;

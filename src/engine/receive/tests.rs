@@ -1,7 +1,6 @@
 //! Stories of what comes back: which mailboxes are ours, and what each report does to its message.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
@@ -11,16 +10,15 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::AttemptFacts;
-use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{self, KeyNumber, ReturnPathKey};
 use crate::domain::sending_domain::{DkimState, DomainStatus};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::engine::Caller;
-use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::no_names::NoNames;
+use crate::engine::ports::Clock;
 use crate::engine::settings::Settings;
 use crate::machine::transfer::Status;
-use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::domain::CreateDomain;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
@@ -40,29 +38,6 @@ impl Clock for StillClock {
     }
     fn monotonic(&self) -> Duration {
         Duration::ZERO
-    }
-}
-
-struct NoNames;
-
-impl Resolve for NoNames {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
-        Box::pin(async { Err(RouteFailure::NoHost) })
-    }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
     }
 }
 

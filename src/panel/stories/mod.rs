@@ -8,7 +8,7 @@ mod signing_in;
 mod users;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,11 +22,11 @@ use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::AttemptFacts;
-use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::user::Role;
-use crate::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::engine::no_names::NoNames;
+use crate::engine::ports::Clock;
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::router::Router;
@@ -34,7 +34,6 @@ use crate::http::service::{HttpService, ServiceLimits};
 use crate::http::state::Api;
 use crate::http::{api, dev};
 use crate::net::http_listener::{HttpLimits, HttpServer};
-use crate::smtp::tlsa::TlsaRecord;
 use crate::store::Store;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
@@ -53,30 +52,6 @@ impl Clock for SetClock {
     }
     fn monotonic(&self) -> Duration {
         Duration::from_millis(self.0.load(Relaxed))
-    }
-}
-
-/// Nothing is known under any name.
-struct NoNames;
-
-impl Resolve for NoNames {
-    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
-        Box::pin(async { Err(RouteFailure::NoHost) })
-    }
-    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
     }
 }
 

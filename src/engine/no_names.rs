@@ -1,0 +1,31 @@
+//! For stories that look no name up: nothing is known under any.
+
+use std::net::IpAddr;
+
+use super::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFailure};
+use crate::domain::hostname::DomainName;
+use crate::smtp::tlsa::TlsaRecord;
+
+/// Nothing is known under any name.
+pub(crate) struct NoNames;
+
+impl Resolve for NoNames {
+    fn mail_hosts<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        Box::pin(async { Err(RouteFailure::NoHost) })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+}

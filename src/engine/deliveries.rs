@@ -1,5 +1,5 @@
-//! Looking at what is owed to webhook endpoints: deliveries, their attempts, and the failures behind a disabled endpoint
-//! (contract 5).
+//! Looking at what is owed to webhook endpoints: deliveries, their attempts, and the failures behind an endpoint that
+//! was disabled (contract 5).
 
 use super::Engine;
 use super::listing::{self, Page, PageRequest};

@@ -134,7 +134,7 @@ async fn the_log_is_paged_and_an_accounts_own() {
     let older = first.between("rel=\"next\" class=\"button\" href=\"", "\"").to_owned();
     let second = browser.get(&older).await;
     assert_eq!((count(&first), count(&second)), (50, 10));
-    assert!(first.shows("content for 60 days") && second.shows("content for 1 days"));
+    assert!(first.shows("content_retention_days 60,") && second.shows("content_retention_days 1,"));
     let other = world.engine.create_account("Other".parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id;
     assert!(world.engine.audit_log(other, PAGE).unwrap().rows.is_empty());
 }

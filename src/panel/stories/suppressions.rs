@@ -96,7 +96,7 @@ async fn a_list_is_checked_first_and_then_imported_whole() {
     let list = "email,reason\r\na@example.com,bounce\r\nb@example.com,complaint\r\n";
     let checked = browser.upload("/suppressions/import", &[("file", ""), ("list", list), ("act", "check")]).await;
     assert!(
-        checked.status == 200 && checked.shows("1 addresses are new, 1 are suppressed already"),
+        checked.status == 200 && checked.shows("New addresses: 1; suppressed already: 1."),
         "{}",
         checked.body
     );

@@ -22,9 +22,9 @@ use crate::store::row::suppression::SuppressionRow;
 impl Told for UpdateAccount {
     fn told(&self, account: &Account) -> Change {
         let days = account.content_retention_days.get();
-        let unsubscribe = if account.hosted_unsubscribe { "on" } else { "off" };
-        let (name, zone) = (account.name.as_str(), account.time_zone.as_str());
-        let values = format!("{name}, {zone}, content for {days} days, hosted unsubscribe {unsubscribe}");
+        let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
+        let values =
+            format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
         Change::new(Action::SettingsChanged, account.id, values)
     }
 }

@@ -1,5 +1,5 @@
-//! How many questions are asked of strangers at once, name servers or policy hosts: a bounded number, of which slow ones
-//! never hold up the others.
+//! How many questions are asked of strangers at once, name servers or policy hosts: a bounded number, of which slow
+//! ones never hold up the others.
 //!
 //! A question begins in a prompt place. One that takes long leaves it to the next and goes on in a slow place; where
 //! there is none, it is given up. So prompt places come free at a sure pace, however many name servers are dead, and

@@ -129,9 +129,10 @@ impl Shared {
         self.cache.get(&question, || self.asker.ask(&question)).await
     }
 
-    /// Both families at once, IPv6 for not much longer than IPv4 takes: there are name servers that keep silent about the
-    /// one, and nobody waits for their time-out with the other in hand (RFC 8305 3). An address in place of a name is its own answer: some MX records and configurations
-    /// have one (against RFC 5321 2.3.5), and it is clear what they mean.
+    /// Both families at once, IPv6 for not much longer than IPv4 takes: there are name servers that keep silent about
+    /// the one, and nobody waits for their time-out with the other in hand (RFC 8305 3). An address in place of a name
+    /// is its own answer: some MX records and configurations have one (against RFC 5321 2.3.5), and it is clear what
+    /// they mean.
     async fn host(&self, name: &str) -> HostAnswer {
         if let Ok(literal) = name.parse::<IpAddr>() {
             let found = Answer::Found([Fact::Address(literal)].into());

@@ -3,8 +3,8 @@
 //! A policy is looked at when it is used. Once a day, and whenever the domain announces another identifier, it is
 //! fetched again, which starts its `max_age` anew; so a domain that is written to keeps its policy, whatever becomes of
 //! its policy host meanwhile, and one that is not costs nobody a request. A fetch that fails leaves the policy that is
-//! kept as it is, and is not repeated for a while. One fetch a domain at once, and a bounded number in all, of which slow
-//! hosts never hold up the others.
+//! kept as it is, and is not repeated for a while. One fetch a domain at once, and a bounded number in all, of which
+//! slow hosts never hold up the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -133,8 +133,8 @@ impl StsCache {
         self.kept(domain).map(|row| self.engine.clock.now().since(row.fetched_at))
     }
 
-    /// Fetches the policy `id`, or waits for who does. A host that takes long keeps nobody: the fetch goes on, and it is
-    /// not known meanwhile what the domain asks for.
+    /// Fetches the policy `id`, or waits for who does. A host that takes long keeps nobody: the fetch goes on, and it
+    /// is not known meanwhile what the domain asks for.
     async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> Known {
         if !self.has_failed(domain, id) {
             let flight = self.begin(domain, id, What::New);

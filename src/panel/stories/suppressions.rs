@@ -95,11 +95,7 @@ async fn a_list_is_checked_first_and_then_imported_whole() {
     world.suppress("a@example.com", SuppressionReason::Manual).await;
     let list = "email,reason\r\na@example.com,bounce\r\nb@example.com,complaint\r\n";
     let checked = browser.upload("/suppressions/import", &[("file", ""), ("list", list), ("act", "check")]).await;
-    assert!(
-        checked.status == 200 && checked.shows("New addresses: 1; suppressed already: 1."),
-        "{}",
-        checked.body
-    );
+    assert!(checked.status == 200 && checked.shows("New addresses: 1; suppressed already: 1."), "{}", checked.body);
     assert!(checked.shows("b@example.com,complaint"), "the list is still there");
     assert_eq!(world.suppressed().await.len(), 1);
     let done = browser.upload("/suppressions/import", &[("file", list), ("act", "import")]).await;

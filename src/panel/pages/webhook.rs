@@ -1,8 +1,9 @@
 //! One webhook endpoint: how it stands and why, what it was sent, and the forms that change it.
 
+use std::time::Duration;
+
 use askama::Template;
 use hyper::StatusCode;
-use std::time::Duration;
 
 use super::webhooks::events_in_words;
 use crate::base::id::{DeliveryId, EndpointId};

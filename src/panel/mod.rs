@@ -36,7 +36,7 @@ use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
-    appearance, audit, delivery, domain, domains, key, keys, login, me, message, messages, overview, proof,
+    appearance, audit, delivery, docs, domain, domains, key, keys, login, me, message, messages, overview, proof,
     second_factor, settings, suppression, suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
 };
 
@@ -79,6 +79,8 @@ fn row(
 pub fn routes() -> Vec<Route<Api>> {
     vec![
         open!(GET, "/assets/{name}", "panel.assets", assets::show),
+        open!(GET, "/docs", "panel.docs", docs::front),
+        open!(GET, "/docs/{name}", "panel.docs.page", docs::page),
         open!(GET, "/login", "panel.login", login::show),
         open!(POST, "/login", "panel.login.try", login::attempt),
         open!(GET, "/login/code", "panel.code", login::ask_code),

@@ -3,6 +3,7 @@
 pub(super) mod appearance;
 pub(super) mod audit;
 pub(super) mod delivery;
+pub(super) mod docs;
 pub(super) mod domain;
 pub(super) mod domains;
 pub(super) mod error;

@@ -2,23 +2,30 @@
 //! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
 //! redb.
 
+pub mod archive;
+pub mod backup;
 pub mod bells;
+pub mod check;
 pub mod content;
 pub mod error;
 mod gather;
 pub mod health;
+mod inspect;
 mod job;
 pub mod key_changes;
 pub mod master_key;
 pub mod meters;
+mod migrate;
 pub mod near;
 pub mod op;
 pub mod open;
 pub mod queue;
 pub mod read;
+pub mod restore;
 pub mod row;
 pub mod schema;
 pub mod snapshot;
+mod standstill;
 pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -43,6 +50,7 @@ use meters::StoreMeters;
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
+pub use standstill::Standing;
 
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{MessageId, Ulid};

@@ -6,6 +6,7 @@
 mod accepting;
 mod crashing;
 mod delivering;
+mod keeping;
 mod logging;
 mod observing;
 mod operating;

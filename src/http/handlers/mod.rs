@@ -2,6 +2,7 @@
 //! here.
 
 pub(super) mod accounts;
+pub(super) mod backup;
 pub(super) mod domains;
 pub(super) mod endpoints;
 pub(super) mod events;

@@ -156,7 +156,7 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
         Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid(u128::from(number).to_be_bytes()))
     };
     let timers: BTreeSet<_> = (0..WAITING_MAX as u64 + 100).map(of).collect();
-    let near = NearTimers::new();
+    let near = NearTimers::default();
     near.refill(START, || test.store().snapshot()).unwrap();
     near.committed(&timers, &[]);
     assert_eq!(near.state().waiting.len(), WAITING_MAX);
@@ -170,7 +170,7 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
 fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
     let test = TestStore::new();
     arm(&test, 0..REFILL as u64 + 5);
-    let near = NearTimers::new();
+    let near = NearTimers::default();
     let now = START + Duration::from_secs(REFILL as u64 * 2);
     let read = near.refill(now, || {
         assert!(!near.is_settled(START), "what is being read is not settled");

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The right to be the daemon of a data directory, as long as the process lives.
 pub struct DirectoryLock {
     _file: File,
+    path: PathBuf,
 }
 
 impl DirectoryLock {
@@ -39,7 +40,14 @@ impl DirectoryLock {
         let mut file = options.open(&path).map_err(unusable)?;
         acquire(&mut file, directory, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: file, path })
+    }
+
+    /// Gives the lock back and removes its file, for whoever has made nothing in the directory after all.
+    pub fn discard(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(%error, "a lock's file could not be removed");
+        }
     }
 
     /// Keeps daemons out of `directory` for whoever only looks, and writes nothing; nothing to keep them out with where
@@ -48,7 +56,8 @@ impl DirectoryLock {
     /// # Errors
     /// A daemon lives there, or the lock can't be read.
     pub fn borrow(directory: &Path) -> Result<Option<Self>, Trouble> {
-        let mut file = match File::open(directory.join(FILE)) {
+        let path = directory.join(FILE);
+        let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
@@ -59,7 +68,7 @@ impl DirectoryLock {
             }
         };
         acquire(&mut file, directory, FlockOperation::NonBlockingLockShared)?;
-        Ok(Some(Self { _file: file }))
+        Ok(Some(Self { _file: file, path }))
     }
 }
 

@@ -21,6 +21,7 @@ pub mod op;
 pub mod open;
 pub mod queue;
 pub mod read;
+mod reserve;
 pub mod restore;
 pub mod row;
 pub mod schema;
@@ -85,6 +86,12 @@ pub struct SizeOctets {
     pub content: u64,
 }
 
+/// What the device of `directory` has left.
+fn free_octets(directory: &std::path::Path) -> rustix::io::Result<u64> {
+    let space = rustix::fs::statvfs(directory)?;
+    Ok(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
 #[derive(Clone)]
 struct Doors {
     writer: SyncSender<Box<dyn Job>>,
@@ -105,9 +112,8 @@ impl Store {
     /// # Errors
     /// Those of the file system.
     pub fn free_octets(&self) -> Result<u64, StoreError> {
-        let space = rustix::fs::statvfs(&self.directory)
-            .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))?;
-        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+        free_octets(&self.directory)
+            .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
     }
 
     /// What the store takes on disk; 0 for what the file system does not tell.

@@ -138,7 +138,8 @@ impl NearTimers {
         }
         while state.waiting.len() > WAITING_MAX {
             if let Some(last) = state.waiting.pop_last() {
-                state.horizon = last;
+                // What was let go may have drawn it nearer already.
+                state.horizon = state.horizon.min(last);
             }
         }
         drop(state);

@@ -18,13 +18,14 @@ use super::health::Health;
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
+use super::reserve::Reserve;
 use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use super::tables::Batch;
 use super::writer::{Writer, last_id};
-use super::{Doors, Store, master_key, migrate, restore};
+use super::{Doors, Store, free_octets, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
@@ -108,6 +109,7 @@ impl Store {
             fs::remove_file(directory.join(FILE)),
             fs::remove_dir_all(directory.join("content")),
             fs::remove_file(directory.join(master_key::FILE)),
+            fs::remove_file(directory.join(reserve::FILE)),
         ];
         let failures = removed.into_iter().filter_map(Result::err);
         failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
@@ -152,6 +154,10 @@ impl Store {
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
+            reserve: Reserve::open(directory, {
+                let directory = directory.to_owned();
+                move || free_octets(&directory).ok()
+            }),
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
         // Before the first commit: what waits now, and every change from here on.

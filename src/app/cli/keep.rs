@@ -63,7 +63,7 @@ fn told_of_restore(restored: &Restored) -> String {
     let Restored { data_dir, backup_at, rows, messages, deliveries, .. } = restored;
     format!(
         "Restored {rows} rows as of {backup_at} into {}.\n\
-         {messages} messages and {deliveries} webhook deliveries of then stand still, for they may have been sent since.\n\
+         {messages} messages and {deliveries} webhook deliveries of then stand still: they may have been sent since.\n\
          Next:\n\
          \x20 start the service; what it accepts from now on is sent as ever\n\
          \x20 postrider queue list        what waits\n\
@@ -119,3 +119,6 @@ fn print<T: Serialize>(
     }
     Ok(Exit::Done)
 }
+
+#[cfg(test)]
+mod tests;

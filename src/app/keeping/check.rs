@@ -1,4 +1,4 @@
-//! `postrider check`: looks at a store that is not running, or at a backup, and changes nothing on the disk. A backup is
+//! `postrider check`: looks at a store that is not running, or at a backup, and changes nothing of it. A backup is
 //! unpacked into a temporary directory for that, which is removed afterwards.
 
 use std::fs::{self, DirBuilder};

@@ -57,7 +57,8 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
         }
         Err(error) => return Err(unwritable(directory, &error)),
     }
-    let _lock = DirectoryLock::take(directory)?;
+    let is_made = !directory.exists();
+    let lock = DirectoryLock::take(directory)?;
     let mut is_expected = false;
     let restoration = restore::restore(backup, directory, given, BESIDE, &mut |head, totals| {
         if !std::mem::replace(&mut is_expected, true) {
@@ -65,7 +66,17 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
         }
         progress.done(totals);
     });
-    let restoration = restoration.map_err(|error| failed(file, directory, &error))?;
+    let restoration = match restoration {
+        Ok(restoration) => restoration,
+        Err(error) => {
+            lock.discard();
+            if is_made {
+                // Where something else stands in it by now, it stays.
+                let _ = fs::remove_dir(directory);
+            }
+            return Err(failed(file, directory, &error));
+        }
+    };
     init::hand_over(directory).map_err(|error| unwritable(directory, &error))?;
     Ok(Restored {
         data_dir: directory.to_owned(),

@@ -1,4 +1,5 @@
-//! Bodies, and the rows of a backup, under zstd. Each thread keeps its contexts, whose making costs as much as compressing a small message.
+//! Bodies, and the rows of a backup, under zstd. Each thread keeps its contexts, whose making costs as much as
+//! compressing a small message.
 
 use std::cell::RefCell;
 use std::io;

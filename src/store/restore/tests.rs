@@ -1,5 +1,5 @@
-//! Stories of a backup and what is made of it: all that was committed before, nothing of what came after, and nothing at
-//! all where something is wrong.
+//! Stories of a backup and what is made of it: all that was committed before, nothing of what came after, and nothing
+//! at all where something is wrong.
 
 use std::time::Duration;
 

@@ -42,6 +42,9 @@ impl Reserve {
 
     /// Gives the room back where the device runs short, or takes it where there is plenty.
     pub(super) fn before_commit(&mut self) {
+        if self.file.is_none() {
+            return;
+        }
         let Some(free) = (self.free)() else { return };
         if self.is_held && free < SHORT {
             self.give_back();

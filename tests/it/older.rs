@@ -26,8 +26,11 @@ fn stores() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stores")
 }
 
+/// Under which name, and as what, a file is copied; nothing where it is not.
+type Change<'a> = &'a dyn Fn(&Path) -> Option<(PathBuf, Vec<u8>)>;
+
 /// Copies a store's files, each through `change`.
-fn copy(from: &Path, to: &Path, change: &dyn Fn(&Path) -> Option<(PathBuf, Vec<u8>)>) {
+fn copy(from: &Path, to: &Path, change: Change<'_>) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();

@@ -38,7 +38,7 @@ pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble
         let remedy = "Name a directory with room for the backup's rows in TMPDIR.";
         Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy)
     })?;
-    let unpacked = restore::unpack(source, &aside.0, &mut |_, totals| progress.done(totals));
+    let unpacked = restore::unpack(source, &aside.0, &mut |head, totals| progress.read(head, totals));
     let key_place = match unpacked {
         Ok(unpacked) if unpacked.head.has_content && unpacked.head.has_master_key => KeyPlace::WithStore,
         Ok(_) => KeyPlace::Apart,

@@ -14,7 +14,7 @@ use crate::app::lock::DirectoryLock;
 use crate::app::trouble::Trouble;
 use crate::base::time::{Timestamp, iso};
 use crate::engine::keeping::BESIDE;
-use crate::store::archive::Fault;
+use crate::store::archive::{Fault, Head};
 use crate::store::master_key::{self, Raw};
 use crate::store::open::OpenError;
 use crate::store::restore::{self, RestoreError};
@@ -59,13 +59,8 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
     }
     let is_made = !directory.exists();
     let lock = DirectoryLock::take(directory)?;
-    let mut is_expected = false;
-    let restoration = restore::restore(backup, directory, given, BESIDE, &mut |head, totals| {
-        if !std::mem::replace(&mut is_expected, true) {
-            progress.expect_rows(head.rows);
-        }
-        progress.done(totals);
-    });
+    let mut hear = |head: &Head, totals| progress.read(head, totals);
+    let restoration = restore::restore(backup, directory, given, BESIDE, &mut hear);
     let restoration = match restoration {
         Ok(restoration) => restoration,
         Err(error) => {

@@ -172,6 +172,43 @@ async fn without_content_a_message_that_waited_ends_as_failed() {
     assert_eq!(check(&new).json()["failed"], 0);
 }
 
+#[tokio::test]
+async fn webhooks_that_were_owed_stand_still_too() {
+    let places = Places::new();
+    let config = places.of("config.toml");
+    fs::write(&config, "[network]\nallow = [\"127.0.0.0/8\"]\n").unwrap();
+    let options = ["--virtual-clock", "--config", text(&config)];
+    let dev = Dev::on(&places.of("old"), &options);
+    // Nobody listens there: each attempt fails at once.
+    let hook = json!({"url": "https://127.0.0.1:1/", "events": ["queued"]});
+    let hook = dev.post("/v1/webhooks", hook).await.expect(201).json();
+    let path = format!("/v1/webhooks/{}/deliveries", hook["id"].as_str().unwrap());
+    dev.send("you@example.org").await;
+    dev.advance(0).await;
+    let file = places.of("a.backup");
+    backup(&dev, &file, &["--with-key"]).json();
+    dev.kill();
+
+    let new = places.of("new");
+    assert_eq!(restore(&file, &new, &[]).json()["deliveries"], 1);
+    let dev = Dev::on(&new, &options);
+    /// How many attempts each delivery has had, oldest first.
+    async fn attempts(dev: &Dev, path: &str) -> Vec<u64> {
+        let page = dev.get(path).await.expect(200).json();
+        page["data"].as_array().unwrap().iter().rev().map(|row| row["attempt"].as_u64().unwrap()).collect()
+    }
+    dev.advance(3600).await;
+    assert_eq!(attempts(&dev, &path).await, [1], "nothing of then is told again");
+    dev.send("you@example.org").await;
+    dev.advance(0).await;
+    assert_eq!(attempts(&dev, &path).await, [1, 1], "what is new is told as ever");
+    let data_dir = dev.data_dir();
+    let released = run(&["queue", "release", "--json", "--data-dir", text(&data_dir)]).json();
+    assert_eq!((&released["messages"], &released["deliveries"]), (&json!(0), &json!(1)));
+    dev.advance(0).await;
+    assert_eq!(attempts(&dev, &path).await, [2, 1]);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_backup_among_64_clients_has_every_202_from_before_it() {
     const CLIENTS: usize = 64;

@@ -6,6 +6,7 @@ use super::*;
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::Stop;
 use crate::store::op::Op;
+use crate::store::schema::meta;
 use crate::store::tables::Tables;
 use crate::store::testing::{START, TestStore};
 
@@ -143,6 +144,28 @@ fn more_than_one_reading_holds_is_taken_whole_and_in_order() {
     arm(&test, 0..count);
     test.reopen();
     test.pass(Duration::from_secs(count));
+    assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let_go() {
+    let mut test = TestStore::new();
+    let count = REFILL as u64 * 2 + 10;
+    arm(&test, 0..count);
+    let restored = Restored {
+        backup_at: START,
+        has_content: true,
+        last_message: timer(count).id,
+        last_id: Ulid::default(),
+        stands_still: true,
+    };
+    test.write(meta::RESTORED, &restored);
+    test.reopen();
+    test.pass(Duration::from_secs(count));
+    assert_eq!(taken(&test), [0; 0]);
+    let near = test.store().near();
+    assert!(near.state().waiting.is_empty() && near.is_settled(test.now()), "as if there were none");
+    near.let_go();
     assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
 }
 

@@ -73,6 +73,7 @@ fn settings() -> Settings {
         bounce_host: "bounces.example.com".to_owned(),
         return_path_keys: keys(),
         unsubscribe_keys: keys(),
+        tls_reports_from: None,
         public_url: Arc::default(),
         queue_lifetime: Duration::from_secs(48 * 3600),
         requests_per_minute: 600,

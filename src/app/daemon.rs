@@ -323,6 +323,7 @@ fn settings(config: &Config, store: &Store) -> Settings {
         unsubscribe_keys: keys(b"unsubscribe keys"),
         public_url: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
+        tls_reports_from: config.delivery.tls_reports_from.clone(),
         requests_per_minute: config.limits.requests_per_minute,
         quota: config.quota,
         max_connections: config.delivery.max_connections,

@@ -50,7 +50,8 @@ mod tests {
     use crate::base::time::Timestamp;
 
     fn key_at(moment: Timestamp) -> (u8, Vec<u8>) {
-        let TokenKey { number, secret } = TokenKeys::new(Secret::new([1; 32])).of(MessageId(Ulid::new(moment, [0; 10])));
+        let TokenKey { number, secret } =
+            TokenKeys::new(Secret::new([1; 32])).of(MessageId(Ulid::new(moment, [0; 10])));
         (number, secret.expose().to_vec())
     }
 

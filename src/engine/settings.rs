@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::account::QuotaLimits;
+use crate::domain::address::Address;
 use crate::domain::token_key::TokenKeys;
 
 /// The engine's settings.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub public_url: Arc<OnceLock<String>>,
     /// How long a message is tried (contract 6).
     pub queue_lifetime: Duration,
+    /// Who sends TLS reports; none are sent without.
+    pub tls_reports_from: Option<Address>,
     /// Requests a minute and key.
     pub requests_per_minute: u32,
     /// The quota of new accounts.
@@ -47,6 +50,7 @@ impl Settings {
             unsubscribe_keys: keys(2),
             public_url: Arc::new("https://mail.example.com".to_owned().into()),
             queue_lifetime: Duration::from_secs(48 * 3600),
+            tls_reports_from: None,
             requests_per_minute: 600,
             quota: QuotaLimits::default(),
             max_connections: 8,

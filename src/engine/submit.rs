@@ -339,6 +339,7 @@ impl Workbench<'_> {
             return_path: format!("{local}@{host}"),
             eight_bit: composed.eight_bit,
             smtputf8: composed.smtputf8,
+            waives_tls: composed.waives_tls,
             is_raw: parts.is_none(),
             text_ends_line: ends_line(parts.and_then(|parts| parts.text.as_ref())),
             html_ends_line: ends_line(parts.and_then(|parts| parts.html.as_ref())),

@@ -4,8 +4,8 @@
 //! The count of a session arms the timer of its domain's report ([`store::op::tls_report`](crate::store::op)), some
 //! hours after the day's end; the sweeper serves it here. A report by mail is an ordinary message of whoever has the
 //! sender's domain: signed, queued, shown. Its idempotency key is made of day, domain and destination, so a crash
-//! between two steps repeats them and mails nothing twice. Sessions of reports are not counted, or two services would
-//! report to each other for ever.
+//! between two steps repeats them and mails nothing twice. Sessions of reports are not counted (RFC 8460 3), or two
+//! services would report to each other for ever.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,9 +34,9 @@ use crate::store::row::tls_policy::{FailureDetail, PolicyType, TlsReportRow};
 use crate::store::schema::{self, Table};
 use crate::store::timer::Timer;
 
-/// Over how long the reports of a day are spread (RFC 8460 3 speaks of four hours).
+/// Over how long the reports of a day are spread (RFC 8460 4.1 speaks of four hours).
 const SPREAD: Duration = Duration::from_secs(4 * 3600);
-/// How long a report that could not be handed over is tried again (RFC 8460 5.6): for as long as its idempotency key
+/// How long a report that could not be handed over is tried again (RFC 8460 5.5): for as long as its idempotency key
 /// is bound, and no longer.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The first wait; then each is as long as all before it together, up to the longest.

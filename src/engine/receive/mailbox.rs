@@ -67,7 +67,8 @@ impl Host {
 }
 
 impl Receiver {
-    /// Which mailbox an address is; one that is none of ours is counted. The bare `<Postmaster>` of RFC 5321 4.5.1 has an empty domain.
+    /// Which mailbox an address is; one that is none of ours is counted. The bare `<Postmaster>` of RFC 5321 4.5.1 has
+    /// an empty domain.
     ///
     /// # Errors
     /// Those of the store.

@@ -171,7 +171,8 @@ describe! {
         size_bytes: "The size of the signed message." => |schema| schema.example(1_874),
         status_at: "When it came to its status.",
         attempts: "Attempts so far." => |schema| schema.example(1),
-        next_attempt_at: "When the next one is due, or may be made where the receiver is held back for now." => |schema| schema.example(()),
+        next_attempt_at: "When the next one is due, or may be made where the receiver is held back for now."
+            => |schema| schema.example(()),
         delivered_at: "When the receiver's server took it.",
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),

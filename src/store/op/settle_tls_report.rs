@@ -1,5 +1,5 @@
-//! What became of a try to send a day's TLS report about one domain (RFC 8460 5): its timer goes, or waits for those who
-//! could not take it.
+//! What became of a try to send a day's TLS report about one domain (RFC 8460 5): its timer goes, or waits for those
+//! who could not take it.
 
 use serde::{Deserialize, Serialize};
 

@@ -29,7 +29,7 @@ use hyper::Method;
 use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
-use pages::{appearance, login, me, message, messages, overview, proof, second_factor, settings, users};
+use pages::{appearance, docs, login, me, message, messages, overview, proof, second_factor, settings, users};
 
 pub use pages::error::page as error_page;
 
@@ -68,6 +68,8 @@ fn row(
 pub fn routes() -> Vec<Route<Api>> {
     vec![
         open!(GET, "/assets/{name}", "panel.assets", assets::show),
+        open!(GET, "/docs", "panel.docs", docs::front),
+        open!(GET, "/docs/{name}", "panel.docs.page", docs::page),
         open!(GET, "/login", "panel.login", login::show),
         open!(POST, "/login", "panel.login.try", login::attempt),
         open!(GET, "/login/code", "panel.code", login::ask_code),

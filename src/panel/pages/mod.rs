@@ -1,6 +1,7 @@
 //! The pages: each reads what was asked, has the engine do it, and shows what came of it.
 
 pub(super) mod appearance;
+pub(super) mod docs;
 pub(super) mod error;
 pub(super) mod login;
 pub(super) mod me;

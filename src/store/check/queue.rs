@@ -143,7 +143,8 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::Deliveries
         | TimerKind::StsPolicy
         | TimerKind::TlsReports
-        | TimerKind::Reputation => true,
+        | TimerKind::Reputation
+        | TimerKind::TlsReport => true,
     };
     if !serves {
         report.fail(Rule::Queue, || format!("a timer of {:?} for {} serves nothing", timer.kind, timer.id));

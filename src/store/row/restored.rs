@@ -34,7 +34,9 @@ impl Restored {
             && match timer.kind {
                 TimerKind::Transfer => timer.id <= self.last_message,
                 TimerKind::Delivery => timer.id <= self.last_id,
-                TimerKind::Unpark
+                // A TLS report that comes again is known again by its identifier.
+                TimerKind::TlsReport
+                | TimerKind::Unpark
                 | TimerKind::DomainCheck
                 | TimerKind::Idempotency
                 | TimerKind::Content

@@ -143,6 +143,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::Deliveries
         | TimerKind::StsPolicy
         | TimerKind::TlsReports
+        | TimerKind::TlsReport
         | TimerKind::Reputation => true,
     };
     if !serves {

@@ -43,6 +43,7 @@ impl Restored {
                 | TimerKind::Deliveries
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReports
+                | TimerKind::TlsReport
                 | TimerKind::Reputation => false,
             }
     }

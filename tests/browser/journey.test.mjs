@@ -1,0 +1,131 @@
+// What people do with the panel, in a real browser against a running instance with its simulator.
+
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+
+import { missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startInstance } from "./support/instance.mjs";
+
+const DAY = 24 * 3600;
+const skip = missing();
+let chromium, instance, page, context, faults;
+
+before(async () => {
+  if (!skip) chromium = await startChromium();
+});
+after(() => chromium?.close());
+beforeEach(async () => {
+  if (skip) return;
+  instance = await startInstance();
+  ({ page, context, faults } = await visitor(chromium, instance));
+  await signIn(page, instance);
+});
+afterEach(async () => {
+  if (skip) return;
+  await context.close();
+  await instance.close();
+  assert.deepEqual(faults, []);
+});
+
+const story = (name, tell) => test(name, { skip, timeout: 60_000 }, tell);
+const shown = (text) => page.getByText(text, { exact: false }).first().waitFor();
+const steps = () => page.locator(".timeline > li .badge").allInnerTexts();
+
+story("a stranger is asked to sign in, and led on to where they wanted to go", async () => {
+  const other = await visitor(chromium, instance);
+  await other.page.goto("/settings");
+  assert.equal(new URL(other.page.url()).pathname, "/login");
+  await other.page.getByLabel("Address").fill(instance.info.panel_user);
+  await other.page.getByLabel("Password").fill("not the password");
+  await other.page.getByRole("button", { name: "Sign in" }).click();
+  await other.page.getByRole("alert").waitFor();
+  await other.page.getByLabel("Password").fill(instance.info.panel_password);
+  await other.page.getByRole("button", { name: "Sign in" }).click();
+  await other.page.waitForURL("**/settings");
+  await other.context.close();
+});
+
+story("a message's timeline fills while somebody looks", async () => {
+  const id = await instance.send({ to: "deferred@simulator.test" });
+  await instance.advance(0);
+  await page.goto(`/messages/${id}`);
+  assert.deepEqual(await steps(), ["queued", "deferred"]);
+  await shown("451 4.7.1");
+  await instance.advance(90);
+  await instance.advance(180);
+  await page.reload();
+  assert.deepEqual(await steps(), ["queued", "deferred", "deferred", "delivered"]);
+  await shown("localhost [127.0.0.1]");
+});
+
+story("a bounce is told with the answer as received, and its address is suppressed", async () => {
+  const id = await instance.send({ to: "bounced+1@simulator.test" });
+  await instance.advance(0);
+  await page.goto("/messages?status=bounced");
+  await page.locator(`a[href='/messages/${id}']`).click();
+  await shown("550 5.1.1");
+  await shown("User unknown in virtual mailbox table");
+  await shown("the address is sent nothing more");
+  await assert.rejects(instance.send({ to: "bounced+1@simulator.test" }), /recipient_suppressed/);
+});
+
+story("a change of the retention holds for messages from then on", async () => {
+  const before = await instance.send({ to: "delivered@simulator.test", subject: "Before" });
+  await page.goto("/settings");
+  await page.getByLabel("Days for which message content is kept").fill("7");
+  await page.getByRole("button", { name: "Save" }).click();
+  await shown("The settings are saved.");
+  const behind = await instance.send({ to: "delivered@simulator.test", subject: "Behind" });
+  await instance.advance(8 * DAY);
+  await signIn(page, instance);
+  await page.goto(`/messages/${behind}`);
+  await shown("under the rule of 7 days; the timeline is kept");
+  await page.goto(`/messages/${before}`);
+  await page.locator(".mail-text").waitFor();
+  await page.goto("/settings");
+  await page.getByLabel("Days for which message content is kept").fill("0");
+  await page.getByRole("button", { name: "Save" }).evaluate((button) => (button.form.noValidate = true));
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator("#days-fault").waitFor();
+});
+
+story("messages are found by address, subject, Message-ID and identifier, from any page", async () => {
+  const id = await instance.send({ to: "delivered+ann@simulator.test", subject: "Your parcel" });
+  await instance.send({ to: "delivered+bob@simulator.test", subject: "Another" });
+  await instance.advance(0);
+  const { message_id_header: header } = await instance.ask("GET", `/v1/messages/${id}`);
+  const search = async (text) => {
+    await page.goto("/settings");
+    await page.keyboard.press("/");
+    await page.keyboard.type(text);
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/messages**");
+  };
+  const typed = ["parcel", "delivered+ann@simulator.test", "to:delivered+ann@simulator.test status:delivered", header];
+  for (const text of typed) {
+    await search(text);
+    assert.deepEqual(await page.locator("td.subject a").allInnerTexts(), ["Your parcel"], text);
+  }
+  await search(id);
+  assert.equal(new URL(page.url()).pathname, `/messages/${id}`);
+  await search("nothing has these words");
+  await shown("No message matches.");
+  await page.getByRole("link", { name: "without nothing" }).waitFor();
+});
+
+story("every action works without scripts", async () => {
+  const id = await instance.send({ to: "deferred@simulator.test" });
+  await instance.advance(0);
+  const plain = await visitor(chromium, instance, { scripts: false });
+  await signIn(plain.page, instance);
+  await plain.page.goto(`/messages/${id}`);
+  await plain.page.getByRole("button", { name: "Withdraw" }).click();
+  await plain.page.getByText("The message was withdrawn").waitFor();
+  await plain.page.locator(".me summary").click();
+  await plain.page.getByRole("button", { name: "dark" }).click();
+  assert.equal(await plain.page.locator("html").getAttribute("data-theme"), "dark");
+  await plain.page.locator(".me summary").click();
+  await plain.page.getByRole("button", { name: "Sign out" }).click();
+  await plain.page.waitForURL("**/login");
+  await plain.context.close();
+});

@@ -29,9 +29,11 @@ pub(super) struct Place {
 }
 
 /// The rail, in its order. A place is listed when its page exists.
-const RAIL: [Place; 4] = [
+const RAIL: [Place; 6] = [
     Place { path: "/", name: "Overview", icon: "gauge" },
     Place { path: "/messages", name: "Messages", icon: "mail" },
+    Place { path: "/events", name: "Events", icon: "list" },
+    Place { path: "/queue", name: "Queue", icon: "queue" },
     Place { path: "/settings", name: "Settings", icon: "sliders" },
     Place { path: "/users", name: "Users", icon: "people" },
 ];

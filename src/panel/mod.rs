@@ -11,6 +11,7 @@
 mod assets;
 mod cookie;
 mod door;
+mod event;
 mod fault;
 mod form;
 mod frame;
@@ -29,7 +30,7 @@ use hyper::Method;
 use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
-use pages::{appearance, login, me, message, messages, overview, proof, second_factor, settings, users};
+use pages::{appearance, events, login, me, message, messages, overview, proof, queue, second_factor, settings, users};
 
 pub use pages::error::page as error_page;
 
@@ -83,6 +84,9 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/messages/{id}/source", "panel.message.source", Look, message::source),
         page!(GET, "/messages/{id}/json", "panel.message.json", Look, message::json),
         page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Change, message::cancel),
+        page!(GET, "/events", "panel.events", Look, events::list),
+        page!(GET, "/events/stream", "panel.events.stream", Look, events::stream),
+        page!(GET, "/queue", "panel.queue", Look, queue::show),
         page!(GET, "/settings", "panel.settings", Look, settings::show),
         page!(POST, "/settings", "panel.settings.change", Change, settings::change),
         page!(POST, "/settings/password", "panel.password", Own, me::change_password),

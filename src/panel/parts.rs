@@ -9,6 +9,9 @@ use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::machine::transfer::Status;
 
+/// Characters of an answer that a line shows.
+const ANSWER_CHARACTERS: usize = 60;
+
 /// A sign, drawn in the colour of its text. It says nothing that stands beside it in words too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Icon(pub(super) &'static str);
@@ -127,6 +130,15 @@ impl FormFaults {
 impl From<Violations> for FormFaults {
     fn from(violations: Violations) -> Self {
         Self(violations)
+    }
+}
+
+/// An answer in one line of a list: its beginning.
+pub(super) fn shortened(answer: &str) -> String {
+    let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(ANSWER_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 

@@ -2,33 +2,13 @@
 //! own beside it.
 
 use jiff::tz::TimeZone;
-use serde::Deserialize;
 
+use super::event::Event;
 use super::moment::{Moment, gap};
 use super::parts::Badge;
 use crate::base::time::Timestamp;
-use crate::domain::event::{Authenticated, Bounce, Complaint, EventType, TlsFacts, TlsPolicy};
+use crate::domain::event::{Authenticated, EventType, TlsFacts, TlsPolicy};
 use crate::engine::messages::MessageRecord;
-
-/// An event, of the bytes that were written once.
-#[derive(Debug, Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: EventType,
-    created_at: String,
-    attempt: Option<u32>,
-    smtp_code: Option<u16>,
-    smtp_enhanced_code: Option<String>,
-    smtp_response: Option<String>,
-    mx_host: Option<String>,
-    mx_ip: Option<String>,
-    relay: Option<String>,
-    tls: Option<TlsFacts>,
-    duration_ms: Option<u64>,
-    next_attempt_at: Option<String>,
-    bounce: Option<Bounce>,
-    complaint: Option<Complaint>,
-}
 
 /// One step, ready to be shown.
 #[derive(Debug)]
@@ -55,15 +35,8 @@ pub(super) struct Step {
 pub(super) fn steps(record: &MessageRecord, events: &[Vec<u8>], zone: &TimeZone) -> Vec<Step> {
     let mut before: Option<Timestamp> = None;
     let mut steps = Vec::with_capacity(events.len());
-    for bytes in events {
-        let event: Event = match serde_json::from_slice(bytes) {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::error!(%error, "an event can't be read");
-                continue;
-            }
-        };
-        let at = event.created_at.parse().unwrap_or(record.row.created_at);
+    for event in events.iter().filter_map(|bytes| Event::read(bytes)) {
+        let at = event.at();
         let gap = before.map_or_else(String::new, |before| gap(before, at));
         before = Some(at);
         steps.push(step(record, event, at, gap, zone));

@@ -51,10 +51,12 @@ story("a message's timeline fills while somebody looks", async () => {
   await page.goto(`/messages/${id}`);
   assert.deepEqual(await steps(), ["queued", "deferred"]);
   await shown("451 4.7.1");
+  await page.getByText("Following").waitFor();
   await instance.advance(90);
   await instance.advance(180);
-  await page.reload();
+  await page.locator(".timeline .badge.good").waitFor();
   assert.deepEqual(await steps(), ["queued", "deferred", "deferred", "delivered"]);
+  await page.locator("#state .badge.good").waitFor();
   await shown("localhost [127.0.0.1]");
 });
 
@@ -67,6 +69,35 @@ story("a bounce is told with the answer as received, and its address is suppress
   await shown("User unknown in virtual mailbox table");
   await shown("the address is sent nothing more");
   await assert.rejects(instance.send({ to: "bounced+1@simulator.test" }), /recipient_suppressed/);
+});
+
+story("events come as they happen, until somebody asks for a pause", async () => {
+  await page.goto("/events");
+  await shown("Nothing has happened yet.");
+  await page.getByText("Following").waitFor();
+  await instance.send({ to: "delivered+1@simulator.test", subject: "The first" });
+  await instance.advance(0);
+  await page.locator("td .badge.good").waitFor();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await shown("Paused");
+  await instance.send({ to: "bounced+2@simulator.test", subject: "The second" });
+  await instance.advance(0);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.locator("td .badge.bad").waitFor();
+  await page.getByRole("link", { name: "The second" }).first().click();
+  await page.getByRole("heading", { name: "The second" }).waitFor();
+});
+
+story("the queue shows what waits, what was said last, and what to do", async () => {
+  await instance.send({ to: "full@simulator.test" });
+  await instance.advance(0);
+  await page.goto("/queue");
+  await shown("452 4.2.2");
+  await shown("their mailbox is full");
+  await page.getByRole("link", { name: "The message that was tried last" }).click();
+  await page.getByRole("button", { name: "Withdraw" }).click();
+  await page.goto("/queue");
+  await shown("Nothing waits.");
 });
 
 story("a change of the retention holds for messages from then on", async () => {

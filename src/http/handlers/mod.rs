@@ -4,7 +4,7 @@
 pub(super) mod accounts;
 pub(super) mod domains;
 pub(super) mod endpoints;
-pub(super) mod events;
+pub(crate) mod events;
 pub(super) mod health;
 pub(super) mod keys;
 mod listing;

@@ -4,6 +4,7 @@ use askama::Template;
 use hyper::StatusCode;
 use serde_json::Value;
 
+use super::events::news_of;
 use crate::base::id::MessageId;
 use crate::engine::messages::MessageRecord;
 use crate::http::answer::Answer;
@@ -41,6 +42,7 @@ struct MessagePage {
     retention_days: u64,
     may_cancel: bool,
     steps: Vec<Step>,
+    live: String,
     tab: Tab,
     api_url: String,
 }
@@ -106,6 +108,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
         may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_change(),
         steps: steps(&record, &events, &zone),
+        live: news_of(*id, &events),
         tab,
         api_url: format!("{public_url}/v1/messages/{id}"),
     };

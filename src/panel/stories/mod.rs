@@ -2,6 +2,7 @@
 //! keeps its cookies and says where its forms come from.
 
 mod escaping;
+mod following;
 mod looking;
 mod settings;
 mod signing_in;

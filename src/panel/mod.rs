@@ -9,6 +9,7 @@
 //! form changes ends in a redirect, so that a reload repeats nothing.
 
 mod assets;
+mod chart;
 mod cookie;
 mod door;
 mod event;
@@ -21,9 +22,11 @@ mod pages;
 mod parts;
 mod same_origin;
 mod search;
+mod standing;
 #[cfg(test)]
 mod stories;
 mod timeline;
+mod trend;
 
 use hyper::Method;
 

@@ -102,14 +102,16 @@
   let at = -1;
   let goes = false;
   const step = (by) => {
-    const rows = [...document.querySelectorAll("table.messages tbody tr")];
+    const rows = [...document.querySelectorAll("table.messages tbody tr, table.rows tbody tr")];
     if (!rows.length) return;
     at = Math.max(0, Math.min(rows.length - 1, at + by));
     const link = rows[at].querySelector("a");
     if (link) link.focus();
   };
   const follow = (selector) => { const link = document.querySelector(selector); if (link) link.click(); };
-  const places = { m: "/messages", o: "/", s: "/settings", e: "/events", q: "/queue", d: "/domains", w: "/webhooks" };
+  const places = {
+    o: "/", m: "/messages", e: "/events", q: "/queue", d: "/domains", w: "/webhooks", p: "/suppressions", k: "/keys", s: "/settings",
+  };
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key === "Escape" && typing) typing.blur();

@@ -4,9 +4,11 @@
 //! through operations alone.
 
 pub mod accounts;
+pub mod audit;
 mod backlog;
 pub mod crash;
 mod deliver;
+pub mod deliveries;
 mod dkim;
 pub mod domains;
 pub mod endpoints;

@@ -29,13 +29,18 @@ pub(super) struct Place {
 }
 
 /// The rail, in its order. A place is listed when its page exists.
-const RAIL: [Place; 6] = [
+const RAIL: &[Place] = &[
     Place { path: "/", name: "Overview", icon: "gauge" },
     Place { path: "/messages", name: "Messages", icon: "mail" },
     Place { path: "/events", name: "Events", icon: "list" },
     Place { path: "/queue", name: "Queue", icon: "queue" },
+    Place { path: "/domains", name: "Domains", icon: "globe" },
+    Place { path: "/webhooks", name: "Webhooks", icon: "hook" },
+    Place { path: "/suppressions", name: "Suppressions", icon: "shield" },
+    Place { path: "/keys", name: "API keys", icon: "key" },
     Place { path: "/settings", name: "Settings", icon: "sliders" },
     Place { path: "/users", name: "Users", icon: "people" },
+    Place { path: "/audit", name: "Audit log", icon: "book" },
 ];
 
 /// A line of the rail.

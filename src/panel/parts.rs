@@ -29,6 +29,7 @@ impl Icon {
             b"list" => "M8 6h12M8 12h12M8 18h12M4 6h.01M4 12h.01M4 18h.01",
             b"shield" => "M12 3l8 3v6c0 5-3.500 8-8 9-4.500-1-8-4-8-9V6z",
             b"queue" => "M4 6h16M4 12h10M4 18h6M18 12v7M15 16l3 3 3-3",
+            b"book" => "M5 4h12a2 2 0 0 1 2 2v14H7a2 2 0 0 1-2-2zM5 18a2 2 0 0 1 2-2h12M9 8h6",
             b"search" => "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
             b"check" => "M5 12.500l4.500 4.500L19 7.500",
             b"cross" => "M6 6l12 12M18 6L6 18",
@@ -119,6 +120,14 @@ impl FormFaults {
     /// Nothing.
     pub(super) fn none() -> Self {
         Self::default()
+    }
+
+    /// The faults of a field that holds many values, and of each of them, in one sentence.
+    pub(super) fn within(&self, field: &str) -> String {
+        let is_within =
+            |path: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let faults = self.0.by_field().iter().filter(|(path, _)| is_within(path));
+        faults.flat_map(|(_, sentences)| sentences.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
     }
 
     /// The faults of one field, in one sentence; empty where it has none.

@@ -13,6 +13,7 @@ use super::tables::Tables;
 pub mod accept;
 pub mod account;
 pub mod admission;
+pub mod audit;
 pub mod cancel;
 mod dkim;
 pub mod domain;

@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::error::StoreError;
 use super::schema::Table;
 
+pub mod audit;
 pub mod delivery;
 pub mod domain;
 pub mod endpoint;

@@ -16,4 +16,5 @@ pub mod shaping;
 pub mod tls_policy;
 pub mod tlsa;
 mod transaction;
+pub mod transcript;
 pub mod verdict;

@@ -13,6 +13,7 @@ use crate::domain::event::{Authenticated, TlsPolicy};
 use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure};
 use crate::engine::settings::Settings;
 use crate::smtp::outcome::Phase;
+use crate::smtp::transcript::Transcript;
 use crate::store::Store;
 use crate::store::op::tls_report::day_of;
 use crate::store::open::Surroundings;
@@ -376,14 +377,14 @@ async fn what_would_not_do_under_a_policy_in_testing_is_delivered_and_counted() 
         &policy,
         &required,
         MX,
-        &Outcome { phase: Phase::StartTls, ending, peer: None, tls: None },
+        &Outcome { phase: Phase::StartTls, ending, peer: None, tls: None, transcript: Transcript::default() },
     );
     let ending = Ending::TimedOut;
     world.policies.count_refused(
         &policy,
         &required,
         MX,
-        &Outcome { phase: Phase::Connect, ending, peer: None, tls: None },
+        &Outcome { phase: Phase::Connect, ending, peer: None, tls: None, transcript: Transcript::default() },
     );
     let counted = world.counted(PolicyType::Sts).await;
     let faults: Vec<_> = counted.details.iter().map(|detail| detail.fault.as_str()).collect();

@@ -61,7 +61,17 @@ impl<'a> Story<'a> {
 
     fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
         let (account, message) = (self.sender.account, self.message);
-        self.test.done(SettleTransfer { account, message, due, end, facts, provider: None, chance, others: vec![] })
+        self.test.done(SettleTransfer {
+            account,
+            message,
+            due,
+            end,
+            facts,
+            provider: None,
+            chance,
+            others: vec![],
+            transcript: None,
+        })
     }
 
     fn events(&self) -> Vec<serde_json::Value> {

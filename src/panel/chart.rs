@@ -1,4 +1,4 @@
-//! Charts as SVG: stacked bars, and a rate against its thresholds. The plot is stretched to the page's width, so no text
+//! Charts as SVG: stacked bars, and a rate against its thresholds. The plot is stretched to the page, so no text
 //! stands in it: the scale beside it has a size of its own, and the labels below are the page's. Colours and dashes are
 //! classes of the style, and everything that is drawn stands in the table behind the chart too.
 
@@ -11,6 +11,8 @@ use super::parts::grouped;
 /// The plot's own measures; the width is only a scale.
 const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 160;
+/// The least distance of two words beside a plot, in tenths.
+const TICK_APART: u64 = 140;
 /// Labels below a plot at most.
 const LABELS_MAX: usize = 4;
 
@@ -106,8 +108,15 @@ impl Chart {
         if !dots.is_empty() {
             let _ = write!(drawn, "<path class=\"rate\" d=\"{line}\"/><path class=\"dots\" d=\"{dots}\"/>");
         }
-        let ticks = [0, warn, alarm].map(|value| (level(value.into(), top), percent(value)));
-        Self::new(heading, ticks.into(), drawn, labels)
+        let mut ticks: Vec<(u64, String)> = Vec::new();
+        for value in [0, alarm, warn, highest] {
+            let at = level(value.into(), top);
+            // Words that would stand on each other are left out; the thresholds are named below the chart too.
+            if ticks.iter().all(|(other, _)| other.abs_diff(at) >= TICK_APART) {
+                ticks.push((at, percent(value)));
+            }
+        }
+        Self::new(heading, ticks, drawn, labels)
     }
 
     fn new(heading: Heading, ticks: Vec<(u64, String)>, drawn: String, labels: Vec<String>) -> Self {

@@ -43,6 +43,9 @@ const RAIL: &[Place] = &[
     Place { path: "/audit", name: "Audit log", icon: "book" },
 ];
 
+/// The mail that was captured: a place in `dev` alone.
+const CAPTURED: Place = Place { path: "/captured", name: "Captured mail", icon: "inbox" };
+
 /// A line of the rail.
 #[derive(Debug)]
 pub(super) struct RailLine {
@@ -128,7 +131,7 @@ impl Frame {
             email: user.email.as_given().to_owned(),
             role: user.role.as_str(),
             may_change: user.role.may_change(),
-            rail: RAIL.iter().map(line).collect(),
+            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).map(line).collect(),
             notices: notices(visit.api, &visit.account, visit.now)?,
             search: String::new(),
             done: None,

@@ -26,6 +26,8 @@ pub(super) struct StandingLine {
 pub(super) struct Finding {
     /// What it is.
     pub(super) sentence: String,
+    /// Whether receivers refuse mail for it.
+    pub(super) is_alarm: bool,
     /// What to do.
     pub(super) advice: &'static str,
     /// Where to look.
@@ -74,8 +76,8 @@ impl Standing {
 fn verdict(worst: Level, day: &OutcomeCounts, week: &OutcomeCounts) -> String {
     let sent = format!("{} accepted in the last 24 hours", messages(day.accepted));
     match worst {
-        Level::Alarm => format!("{sent}. Receivers refuse senders for rates like yours."),
-        Level::Warn => format!("{sent}. Receivers begin to mind one of your rates."),
+        Level::Alarm => format!("{sent}. Some of it needs you:"),
+        Level::Warn => format!("{sent}. Something needs your eye:"),
         Level::Ok if week.accepted == 0 => "Nothing was sent in the last seven days.".to_owned(),
         Level::Ok => {
             let share = |counts: &OutcomeCounts| {
@@ -120,22 +122,24 @@ fn told(rate: Rate) -> String {
 fn finding(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> Option<Finding> {
     let worst = rates.into_iter().max_by_key(|rate| rate.millionths())?;
     let rate = told(worst);
-    let (what, advice, path) = match measure {
+    let (what, from, advice, path) = match measure {
         Measure::Bounces => (
-            "bounce rate",
+            "Bounces",
+            ["2 %", "5 %"],
             "Find where the addresses come from that bounce, and stop writing to them.",
             "/events?type=bounced",
         ),
         Measure::Complaints => (
-            "complaint rate",
+            "Complaints",
+            ["0.1 %", "0.3 %"],
             "Write to those alone who asked for it, and let them unsubscribe with one click.",
             "/events?type=complained",
         ),
     };
     let sentence = match level {
         Level::Ok => return None,
-        Level::Warn => format!("The {what} of the {stream} stream is {rate}: receivers begin to mind."),
-        Level::Alarm => format!("The {what} of the {stream} stream is {rate}: receivers refuse mail for less."),
+        Level::Warn => format!("{what} on the {stream} stream: {rate}. Receivers mind from {} on.", from[0]),
+        Level::Alarm => format!("{what} on the {stream} stream: {rate}. Receivers refuse senders from {} on.", from[1]),
     };
-    Some(Finding { sentence, advice, path })
+    Some(Finding { sentence, is_alarm: level == Level::Alarm, advice, path })
 }

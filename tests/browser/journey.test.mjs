@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, test } from "node:test";
 
 import { missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startHookServer } from "./support/hook_server.mjs";
 import { startInstance } from "./support/instance.mjs";
 
 const DAY = 24 * 3600;
@@ -71,6 +72,23 @@ story("a bounce is told with the answer as received, and its address is suppress
   await assert.rejects(instance.send({ to: "bounced+1@simulator.test" }), /recipient_suppressed/);
 });
 
+story("a failed attempt opens to the talk, and mail that was captured is seen as its receiver sees it", async () => {
+  const failed = await instance.send({ to: "blocked@simulator.test" });
+  const taken = await instance.send({ to: "ann@example.org", subject: "Captured", html: "<p>Hello <b>Ann</b></p>" });
+  await instance.advance(0);
+  await page.goto(`/messages/${failed}`);
+  await page.getByText("What was said").click();
+  const said = await page.locator(".transcript").innerText();
+  assert.match(said, /> RCPT TO:<blocked@simulator\.test>/);
+  assert.match(said, /< 550 5\.7\.1 See/);
+  await page.getByRole("link", { name: "Captured mail" }).click();
+  await page.getByRole("link", { name: "Captured", exact: true }).click();
+  const seen = page.frameLocator("iframe.preview");
+  await seen.getByText("Hello Ann").waitFor();
+  await page.getByRole("link", { name: "Its message and timeline" }).click();
+  await page.waitForURL(`**/messages/${taken}`);
+});
+
 story("events come as they happen, until somebody asks for a pause", async () => {
   await page.goto("/events");
   await shown("Nothing has happened yet.");
@@ -98,6 +116,32 @@ story("the queue shows what waits, what was said last, and what to do", async ()
   await page.getByRole("button", { name: "Withdraw" }).click();
   await page.goto("/queue");
   await shown("Nothing waits.");
+});
+
+story("a webhook that fails is disabled, reactivated, and given another secret", async () => {
+  let status = 500;
+  const hooks = await startHookServer(() => ({ status, body: "<b>broken</b>" }));
+  const own = await startInstance(`[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`);
+  const other = await visitor(chromium, own);
+  await signIn(other.page, own);
+  const { id } = await own.ask("POST", "/v1/webhooks", { url: hooks.url });
+  for (let number = 0; number < 6; number += 1) await own.send({ to: `delivered+${number}@simulator.test` });
+  await own.advance(0);
+  await other.page.goto("/webhooks");
+  await other.page.getByText("Disabled after repeated failures").first().waitFor();
+  await other.page.goto(`/webhooks/${id}`);
+  status = 200;
+  await other.page.getByRole("button", { name: "Reactivate" }).first().click();
+  await own.advance(0);
+  await other.page.reload();
+  assert.equal((await own.ask("GET", `/v1/webhooks/${id}`)).enabled, true);
+  assert.equal(await other.page.getByText("Disabled after repeated failures").count(), 0);
+  await other.page.getByRole("button", { name: "Rotate secret" }).click();
+  assert.match(await other.page.locator("#copy-secret").innerText(), /^whsec_/);
+  await other.context.close();
+  await own.close();
+  hooks.close();
+  assert.deepEqual(other.faults, []);
 });
 
 story("a change of the retention holds for messages from then on", async () => {

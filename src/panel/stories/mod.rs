@@ -6,6 +6,7 @@ mod following;
 mod looking;
 mod settings;
 mod signing_in;
+mod telling;
 mod users;
 
 use std::collections::BTreeMap;

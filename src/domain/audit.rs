@@ -19,7 +19,7 @@ pub struct Person {
 pub struct Change {
     /// What was done.
     pub action: Action,
-    /// The identifier of what it was done to.
+    /// The identifier of what it was done to; empty where it was no one thing.
     pub object: String,
     /// How people call that, or what it was set to.
     pub name: String,
@@ -100,7 +100,7 @@ actions! {
     /// It is gone.
     WebhookDeleted = "deleted the webhook";
     /// One delivery once more.
-    DeliverySentAgain = "sent again to the webhook";
+    DeliverySentAgain = "sent a delivery again, as";
     /// Many of them.
     EventsReplayed = "replayed events to the webhook";
     /// An address.

@@ -1,22 +1,17 @@
-//! Looking at what is owed to webhook endpoints: deliveries, their attempts, and the failures behind a disabled endpoint
-//! (contract 5).
+//! Looking at what is owed to webhook endpoints: deliveries, their attempts, and the failures that count against an
+//! endpoint (contract 5).
 
 use super::Engine;
 use super::listing::{self, Page, PageRequest};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
-use crate::machine::endpoint::FAILURES_MAX;
 use crate::store::error::StoreError;
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
-use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
-
-/// Deliveries that are looked through for the failures behind a disabled endpoint. It is attempted one by one before it
-/// is disabled, so these are among the newest of that moment, or retries of some that are at most 33 hours older.
-const LOOKED_THROUGH: usize = 1_000;
 
 /// A delivery with what its record shows beside its row.
 #[derive(Clone, Debug)]
@@ -70,15 +65,6 @@ impl DeliveryRecord {
             (Status::Pending | Status::Held | Status::Delivered | Status::Failed, _) => None,
         }
     }
-}
-
-/// An attempt that failed, and the delivery that it was of.
-#[derive(Clone, Debug)]
-pub struct FailedAttempt {
-    /// The delivery.
-    pub delivery: DeliveryId,
-    /// The attempt.
-    pub row: AttemptRow,
 }
 
 impl Engine {
@@ -153,28 +139,22 @@ impl Engine {
         Ok(Some(Page { rows, next }))
     }
 
-    /// The last failures of an endpoint until `at`, newest first: of one that was disabled then, those that did it.
+    /// The failures that count against an endpoint, newest first, each with its delivery; those whose delivery is past
+    /// its time are left out.
     ///
     /// # Errors
     /// Those of the store.
-    pub fn failures_until(
+    pub fn failures(
         &self,
         account: AccountId,
-        endpoint: EndpointId,
-        at: Timestamp,
-    ) -> Result<Vec<FailedAttempt>, StoreError> {
+        endpoint: &EndpointRow,
+    ) -> Result<Vec<(DeliveryId, AttemptRow)>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        let page = PageRequest { before: Some(Ulid::new(at, [u8::MAX; 10])), limit: LOOKED_THROUGH };
-        let prefix = schema::endpoint(account, endpoint);
-        let mut failures = Vec::new();
-        for id in listing::ids(&snapshot, Table::DeliveriesByEndpoint, &prefix, page)?.rows {
-            let delivery = DeliveryId(id);
-            let attempts = attempts_of(&snapshot, account, delivery)?.into_iter().map(|(_, row)| row);
-            let failed = attempts.filter(|row| row.error.is_some() && row.at <= at);
-            failures.extend(failed.map(|row| FailedAttempt { delivery, row }));
+        let mut failures = Vec::with_capacity(endpoint.failed.len());
+        for FailedAttempt { delivery, number } in endpoint.failed.iter().rev() {
+            let row = snapshot.row::<AttemptRow>(&schema::attempt(account, *delivery, *number))?;
+            failures.extend(row.map(|row| (*delivery, row)));
         }
-        failures.sort_by_key(|failed| std::cmp::Reverse(failed.row.at));
-        failures.truncate(FAILURES_MAX.into());
         Ok(failures)
     }
 }

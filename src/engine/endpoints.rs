@@ -60,6 +60,7 @@ impl Engine {
             description: new.description,
             secret: sealed,
             state: endpoint::State::default(),
+            failed: Vec::new(),
             last_success_at: None,
             last_failure_at: None,
             created_at: now,

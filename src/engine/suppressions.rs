@@ -108,7 +108,7 @@ impl Engine {
     ) -> Result<Imported, StoreError> {
         let on = on.into();
         let (account, count, mut imported) = (on.account, list.len(), 0);
-        self.note(&on, Change::new(Action::SuppressionsImported, account, format!("a list of {count}"))).await?;
+        self.note(&on, Change::new(Action::SuppressionsImported, "", format!("a list of {count}"))).await?;
         for slice in list.chunks(IMPORTED_MAX) {
             let addresses: Vec<_> = slice.iter().map(|suppression| suppression.address.clone()).collect();
             let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;

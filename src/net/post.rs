@@ -26,7 +26,7 @@ use crate::net::tls;
 
 use self::fault::{Refused, Unresolved};
 
-pub(super) use self::fault::classify;
+pub(super) use self::fault::{classify, was_unasked};
 
 /// What a whole attempt may take, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);

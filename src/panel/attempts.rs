@@ -53,13 +53,13 @@ impl AttemptLine {
 fn words(error: &str, status: Option<u16>) -> &'static str {
     let Some(error) = PostError::ALL.into_iter().find(|known| known.as_str() == error) else { return "" };
     match error {
-        PostError::Dns => "The host's name did not resolve.",
+        PostError::Dns => "The host's name did not resolve: look at its DNS.",
         PostError::Connect => "No connection: nothing listens there, or a firewall is in between.",
         PostError::Tls => "No TLS that can be trusted: look at the certificate, its chain and its name.",
         PostError::Timeout => "No answer within 10 seconds. Answer first, and work afterwards.",
-        PostError::Reset => "The connection was closed before an answer came.",
-        PostError::Protocol => "What came is no HTTP answer.",
-        PostError::Blocked => "The host's address is not a public one, and this server does not post there.",
+        PostError::Reset => "The connection was closed before an answer came: the receiver's log says why.",
+        PostError::Protocol => "What came is no HTTP answer: something else listens there.",
+        PostError::Blocked => "The host's address is not a public one, and this server posts to public ones alone.",
         PostError::Status => match status {
             Some(300..=399) => "Redirects are not followed: register the address that it leads to.",
             Some(401 | 403) => "The receiver refuses us: let the request in, and check its signature.",

@@ -177,6 +177,7 @@ impl TestStore {
             description: None,
             secret: Sealed(Vec::new()),
             state: endpoint::State::default(),
+            failed: Vec::new(),
             last_success_at: None,
             last_failure_at: None,
             created_at: START,

@@ -51,7 +51,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let own = format!("/webhooks/{}/deliveries/{id}", row.endpoint);
     let event = row.owed.event_type();
     let page = DeliveryPage {
-        frame: Frame::new(&visit, format!("Delivery of {event}"), "/webhooks")?,
+        frame: Frame::new(&visit, format!("Delivery of the event {event}"), "/webhooks")?,
         endpoint: row.endpoint,
         url: endpoint.url,
         id: *id,

@@ -38,7 +38,7 @@ struct WebhookPage {
     is_enabled: bool,
     failures: u8,
     disabled_at: Option<Moment>,
-    /// The failures that disabled it.
+    /// The failures that count against it.
     causes: Vec<Cause>,
     facts: Vec<(&'static str, String)>,
     last_success_at: Option<Moment>,
@@ -55,7 +55,7 @@ struct WebhookPage {
     record: Record,
 }
 
-/// A failure behind a disabled endpoint.
+/// A failure that counts against the endpoint.
 struct Cause {
     path: String,
     attempt: AttemptLine,
@@ -128,13 +128,9 @@ pub(super) fn written(
     let page = engine.deliveries(account, id, paging::request::<DeliveryId>(&query, ROWS))?;
     let page = page.ok_or(ApiError::NotFound)?;
     let own = format!("/webhooks/{id}");
-    let causes = match row.state.disabled_at() {
-        Some(at) => engine.failures_until(account, id, at)?,
-        None => Vec::new(),
-    };
-    let causes = causes.into_iter().map(|failed| Cause {
-        path: format!("{own}/deliveries/{}", failed.delivery),
-        attempt: AttemptLine::new(visit, failed.row),
+    let causes = engine.failures(account, row)?.into_iter().map(|(delivery, attempt)| Cause {
+        path: format!("{own}/deliveries/{delivery}"),
+        attempt: AttemptLine::new(visit, attempt),
     });
     let lines = page.rows.iter().map(|record| delivery_line(visit, record));
     let mut facts = vec![("Events", events_in_words(row.events.as_deref()))];

@@ -22,9 +22,8 @@ use crate::store::row::suppression::SuppressionRow;
 impl Told for UpdateAccount {
     fn told(&self, account: &Account) -> Change {
         let days = account.content_retention_days.get();
-        let unsubscribe = if account.hosted_unsubscribe { "on" } else { "off" };
-        let (name, zone) = (account.name.as_str(), account.time_zone.as_str());
-        let values = format!("{name}, {zone}, content for {days} days, hosted unsubscribe {unsubscribe}");
+        let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
+        let values = format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
         Change::new(Action::SettingsChanged, account.id, values)
     }
 }
@@ -140,14 +139,14 @@ impl Told for DeleteEndpoint {
 }
 
 impl Told for TestEndpoint {
-    fn told(&self, delivery: &Self::Reply) -> Change {
-        Change::new(Action::WebhookTested, self.endpoint, delivery.to_string())
+    fn told(&self, _: &Self::Reply) -> Change {
+        Change::new(Action::WebhookTested, self.endpoint, "")
     }
 }
 
 impl Told for Redeliver {
     fn told(&self, delivery: &Self::Reply) -> Change {
-        Change::new(Action::DeliverySentAgain, self.delivery, format!("as {delivery}"))
+        Change::new(Action::DeliverySentAgain, self.delivery, delivery.to_string())
     }
 }
 

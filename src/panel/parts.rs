@@ -9,6 +9,8 @@ use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::machine::transfer::Status;
 
+/// Octets of a text that a page shows.
+const EXCERPT_OCTETS: usize = 20_000;
 /// Characters of an answer that a line shows.
 const ANSWER_CHARACTERS: usize = 60;
 
@@ -152,6 +154,23 @@ pub(super) fn shortened(answer: &str) -> String {
     }
 }
 
+/// The beginning of a long text, so that a page weighs little whatever it shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    /// What is shown.
+    pub(super) text: String,
+    /// Whether there is more.
+    pub(super) is_cut: bool,
+}
+
+impl Excerpt {
+    /// The beginning of `text`.
+    pub(super) fn of(text: &str) -> Self {
+        let shown = &text[..text.floor_char_boundary(EXCERPT_OCTETS)];
+        Self { text: shown.to_owned(), is_cut: shown.len() < text.len() }
+    }
+}
+
 /// Octets as people read them.
 pub(super) fn octets(count: u64) -> String {
     match count {
@@ -186,6 +205,13 @@ mod tests {
         for kind in EventType::ALL {
             assert!(Badge::of_event(kind).to_string().contains(kind.as_str()), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(Excerpt::of("short"), Excerpt { text: "short".to_owned(), is_cut: false });
+        let long = Excerpt::of(&"€".repeat(10_000));
+        assert!(long.is_cut && long.text.len() == 19_998);
     }
 
     #[test]

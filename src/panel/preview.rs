@@ -4,7 +4,7 @@
 use super::fault::Fault;
 use super::form::Form;
 use super::html::{self, Remote};
-use super::parts::octets;
+use super::parts::{Excerpt, octets};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::mail::read::{AttachedFile, Parts};
@@ -22,7 +22,7 @@ pub(super) struct Preview {
     /// What that is called.
     pub(super) other_width_words: &'static str,
     /// The plain text.
-    pub(super) text: Option<String>,
+    pub(super) text: Option<Excerpt>,
     /// Own headers.
     pub(super) headers: Vec<(String, String)>,
     /// Files, in words.
@@ -46,7 +46,7 @@ impl Preview {
             with_images: (has_remote && !wants_images).then(|| address(width, true)),
             other_width: address(other, wants_images),
             other_width_words: if is_narrow { "As wide as the page" } else { "As narrow as a phone" },
-            text: parts.text,
+            text: parts.text.as_deref().map(Excerpt::of),
             headers: parts.headers.into_iter().collect(),
             files: parts.attachments.iter().map(file).collect(),
         }

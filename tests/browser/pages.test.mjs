@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { after, before, test } from "node:test";
 
 import { axeSource, missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startHookServer } from "./support/hook_server.mjs";
 import { startInstance } from "./support/instance.mjs";
 import { tellStory } from "./support/story.mjs";
 import { addresses } from "./support/walk.mjs";
@@ -16,16 +17,19 @@ const OCTETS_MAX = 60_000;
 const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
 const pictures = process.env.SCREENSHOTS;
 const skip = missing();
-let instance, chromium, empty;
+let instance, chromium, empty, hooks;
 
 before(async () => {
   if (skip) return;
-  [instance, empty, chromium] = await Promise.all([startInstance(), startInstance(), startChromium()]);
-  await tellStory(instance);
+  hooks = await startHookServer((event) => ({ status: event.type === "queued" ? 200 : 503, body: "<b>later</b>" }));
+  const config = `[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`;
+  [instance, empty, chromium] = await Promise.all([startInstance(config), startInstance(), startChromium()]);
+  await tellStory(instance, hooks.url);
 });
 after(async () => {
   await chromium?.close();
   await Promise.all([instance?.close(), empty?.close()]);
+  hooks?.close();
 });
 
 for (const theme of ["light", "dark"]) {

@@ -18,15 +18,12 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
-use crate::panel::parts::{Badge, octets};
+use crate::panel::parts::{Badge, Excerpt, octets};
 use crate::panel::preview::{self, Preview};
 use crate::panel::record::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
 use crate::store::error::Stop;
 use crate::store::op::cancel::CancelRefusal;
-
-/// Characters of the source that the page shows; the whole is a link away.
-const SOURCE_CHARACTERS: usize = 100_000;
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -55,9 +52,9 @@ enum Tab {
     /// The message as its reader sees it.
     Preview(Preview),
     /// The octets.
-    Source { text: String, is_cut: bool },
+    Source(Excerpt),
     /// The record as the API gives it.
-    Json(String),
+    Json(Excerpt),
     /// Nothing is left to see.
     Gone,
 }
@@ -66,7 +63,7 @@ impl Tab {
     const fn name(&self) -> &'static str {
         match self {
             Self::Preview(_) | Self::Gone => "preview",
-            Self::Source { .. } => "source",
+            Self::Source(_) => "source",
             Self::Json(_) => "json",
         }
     }
@@ -141,17 +138,13 @@ async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts
 async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, Fault> {
     Ok(match query.text("tab") {
         "source" => match visit.api.engine.content(record, |signed| signed).await? {
-            Some(signed) => {
-                let text = String::from_utf8_lossy(&signed);
-                let shown: String = text.chars().take(SOURCE_CHARACTERS).collect();
-                Tab::Source { is_cut: shown.len() < text.len(), text: shown }
-            }
+            Some(signed) => Tab::Source(Excerpt::of(&String::from_utf8_lossy(&signed))),
             None => Tab::Gone,
         },
         "json" => {
             let json = record_json(visit.api, visit.account_id(), record).await?;
             let value: Value = serde_json::from_slice(&json).unwrap_or_default();
-            Tab::Json(serde_json::to_string_pretty(&value).unwrap_or_default())
+            Tab::Json(Excerpt::of(&serde_json::to_string_pretty(&value).unwrap_or_default()))
         }
         _ => match parts(visit, record).await? {
             Some(parts) => Tab::Preview(Preview::new(parts, &format!("/messages/{}", record.id), query)),

@@ -1,7 +1,12 @@
 // What the messages of a shop look like after some weeks: every outcome, so that no page is empty.
 
-/** Sends mail with every outcome and lets its time pass. Gives the identifiers by the outcome's name. */
-export async function tellStory(instance) {
+/**
+ * Sends mail with every outcome, tells a webhook of it, and lets its time pass. Gives the identifiers by the outcome's
+ * name.
+ */
+export async function tellStory(instance, hook) {
+  if (hook) await instance.ask("POST", "/v1/webhooks", { url: hook, description: "Order status" });
+  await instance.ask("POST", "/v1/suppressions", { email: "gone@example.org", note: "asked by telephone" });
   const sent = {};
   const to = (name) => `${name}+story@simulator.test`;
   const write = async (name, members) => {

@@ -5,6 +5,7 @@
 const BESIDE = ["/login", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere"];
 /** Views of one record that are pages of their own. */
 const VIEWS = { "/messages/": ["?tab=source", "?tab=json"] };
+const OF_RECORD = /\/[a-z]+\/[a-z]{3}_[0-9A-Z]{26}$/;
 const RECORD = /^\/([a-z]+)\/([a-z]{3}_[0-9A-Z]{26})$/;
 
 /** The addresses of all pages, for somebody who is signed in. */
@@ -23,6 +24,10 @@ export async function addresses(page) {
   for (const [kind, link] of kinds) {
     found.add(link);
     for (const view of VIEWS[`/${kind}/`] ?? []) found.add(link + view);
+    // What belongs to a record, such as a webhook's delivery, is a page below it.
+    await page.goto(link);
+    const below = (await ownLinks(page)).find((other) => other.startsWith(`${link}/`) && OF_RECORD.test(other));
+    if (below) found.add(below);
   }
   return [...found];
 }

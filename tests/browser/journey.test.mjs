@@ -28,7 +28,7 @@ afterEach(async () => {
   assert.deepEqual(faults, []);
 });
 
-const story = (name, tell) => test(name, { skip, timeout: 60_000 }, tell);
+const story = (name, tell) => test(name, { skip, timeout: 120_000 }, tell);
 const shown = (text) => page.getByText(text, { exact: false }).first().waitFor();
 const steps = () => page.locator(".timeline > li .badge").allInnerTexts();
 

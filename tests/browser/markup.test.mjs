@@ -63,7 +63,7 @@ function send(number, payload) {
   });
 }
 
-test("two hundred pieces of markup run nothing, wherever they are shown", { skip, timeout: 150_000 }, async () => {
+test("two hundred pieces of markup run nothing, wherever they are shown", { skip, timeout: 300_000 }, async () => {
   assert.ok(PAYLOADS.length >= 200);
   const { context, page, faults } = await visitor(chromium, instance);
   await signIn(page, instance);

@@ -33,10 +33,10 @@ after(async () => {
 });
 
 for (const theme of ["light", "dark"]) {
-  test(`every page is accessible, fits and weighs little, ${theme}`, { skip, timeout: 120_000 }, async () => {
+  test(`every page is accessible, fits and weighs little, ${theme}`, { skip, timeout: 300_000 }, async () => {
     await holdEveryPage(instance, theme, "full");
   });
-  test(`so is every page that has nothing to show yet, ${theme}`, { skip, timeout: 60_000 }, async () => {
+  test(`so is every page that has nothing to show yet, ${theme}`, { skip, timeout: 300_000 }, async () => {
     await holdEveryPage(empty, theme, "empty");
   });
 }

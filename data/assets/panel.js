@@ -129,7 +129,7 @@
       "[": () => follow("a[rel=prev]"),
       "]": () => follow("a[rel=next]"),
       u: () => follow(".crumb a"),
-      c: () => follow("button.copy:not([hidden])"),
+      c: () => follow("button[data-copy='#copy-id']"),
       g: () => { goes = true; setTimeout(() => { goes = false; }, 1500); },
     };
     const act = acts[event.key];

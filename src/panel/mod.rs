@@ -41,8 +41,8 @@ use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
-    appearance, audit, captured, delivery, domain, domains, events, key, keys, login, me, message, messages, overview,
-    proof, queue, second_factor, settings, suppression, suppression_import, suppressions, users, webhook,
+    appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
+    overview, proof, queue, second_factor, settings, suppression, suppression_import, suppressions, users, webhook,
     webhook_changes, webhooks,
 };
 
@@ -85,6 +85,8 @@ fn row(
 pub fn routes() -> Vec<Route<Api>> {
     vec![
         open!(GET, "/assets/{name}", "panel.assets", assets::show),
+        open!(GET, "/docs", "panel.docs", docs::front),
+        open!(GET, "/docs/{name}", "panel.docs.page", docs::page),
         open!(GET, "/login", "panel.login", login::show),
         open!(POST, "/login", "panel.login.try", login::attempt),
         open!(GET, "/login/code", "panel.code", login::ask_code),

@@ -1,8 +1,9 @@
 //! One webhook endpoint: how it stands and why, what it was sent, and the forms that change it.
 
+use std::time::Duration;
+
 use askama::Template;
 use hyper::StatusCode;
-use std::time::Duration;
 
 use super::webhooks::events_in_words;
 use crate::base::id::{DeliveryId, EndpointId};
@@ -24,7 +25,7 @@ use crate::panel::record::Record;
 use crate::store::row::endpoint::EndpointRow;
 
 /// Deliveries of a page.
-const ROWS: usize = 25;
+const ROWS: usize = 20;
 /// How far back a replay may be asked to go, in hours and in words.
 const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "30 days")];
 

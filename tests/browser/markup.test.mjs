@@ -12,7 +12,7 @@ import { MARK, PAYLOADS } from "./support/payloads.mjs";
 import { addresses } from "./support/walk.mjs";
 
 /** Of so many messages one is seen in each further view, where its texts stand in other places. */
-const VIEWS = 4;
+const VIEWS = 12;
 const skip = missing();
 const sent = [];
 let hooks, mail, instance, chromium;

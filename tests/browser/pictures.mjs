@@ -19,10 +19,14 @@ const message = await instance.send({
 });
 for (const seconds of [0, 90, 180]) await instance.advance(seconds);
 for (const theme of ["light", "dark"]) {
-  const { context, page } = await visitor(chromium, instance, { theme, width: 1200, height: 1080 });
+  const { context, page } = await visitor(chromium, instance, { theme, width: 1200, height: 960 });
   await signIn(page, instance);
   await page.goto(`/messages/${message}`);
   await page.getByText("Following").waitFor();
+  await page.evaluate(() => {
+    document.querySelector("#timeline").scrollIntoView();
+    window.scrollBy(0, -24);
+  });
   await page.screenshot({ path: `${FOLDER}timeline-${theme}.png` });
   await context.close();
 }

@@ -137,6 +137,8 @@ pub mod meta {
     pub const LAST_ID: &[u8] = b"last_id";
     /// The greatest message identifier accepted.
     pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+    /// The backup that the store was restored from.
+    pub const RESTORED: &[u8] = b"restored";
 }
 
 /// `account` and a 16-byte identifier: the key of most rows.

@@ -2,6 +2,7 @@
 //! here.
 
 pub(super) mod accounts;
+pub(super) mod backup;
 pub(crate) mod domains;
 pub(crate) mod endpoints;
 pub(crate) mod events;

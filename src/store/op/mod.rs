@@ -23,6 +23,7 @@ pub mod endpoint_end;
 pub mod event;
 pub mod outcomes;
 pub mod redeliver;
+pub mod release_queue;
 pub mod report;
 pub mod reputation;
 pub mod session;

@@ -16,6 +16,7 @@ pub mod event;
 pub mod idempotency;
 pub mod message;
 pub mod outcomes;
+pub mod restored;
 pub mod suppression;
 pub mod tls_policy;
 pub mod warm_up;

@@ -73,7 +73,7 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("sd-notify", Only(&["app"]), "tells systemd"),
     // Tests.
     ("proptest", Tests, "laws over many inputs"),
-    ("mail-auth", Tests, "checks our DKIM signatures with another's code"),
+    ("mail-auth", Tests, "checks our DKIM signatures and reads our TLS reports with another's code"),
     ("hickory-server", Tests, "a name server for stories"),
     ("criterion", Tests, "measures the pieces of a request, with their spread"),
     ("tempfile", Tests, "data directories for stories"),

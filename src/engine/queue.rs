@@ -4,11 +4,8 @@
 use std::sync::Arc;
 
 use super::Engine;
-<<<<<<< HEAD
-use crate::base::id::{AccountId, MessageId};
-=======
 use super::messages::MessageRecord;
->>>>>>> main
+use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::store::error::StoreError;
 
@@ -67,17 +64,15 @@ pub(super) trait QueueView: Send + Sync {
     /// Those of the store.
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError>;
 
-<<<<<<< HEAD
     /// What one account has in it, as far as `most` messages tell.
     ///
     /// # Errors
     /// Those of the store.
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError>;
-=======
+
     /// Until when a message that is due waits behind a site or relay that is held back, as far as that is known. Costs
     /// a look into memory.
     fn held_until(&self, record: &MessageRecord) -> Option<Timestamp>;
->>>>>>> main
 }
 
 impl Engine {

@@ -48,7 +48,10 @@ fn the_example_has_every_key() {
         ("http.tls", "mode certificate key directory contact extra_roots"),
         ("metrics", "listen"),
         ("dns", "servers trust_anchor"),
-        ("delivery", "port lifetime_hours max_connections mta_sts_port extra_roots shaping_file bounces_file tls_reports_from"),
+        (
+            "delivery",
+            "port lifetime_hours max_connections mta_sts_port extra_roots shaping_file bounces_file tls_reports_from",
+        ),
         ("bounces", "host listen"),
         ("relay", "name kind source ehlo streams warm_up host port tls username password_file"),
         ("relay.warm_up", "per_day growth_percent since"),

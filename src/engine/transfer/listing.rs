@@ -11,13 +11,9 @@ use super::site::Site;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
-<<<<<<< HEAD
 use crate::engine::listing::last_id;
-use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
-=======
 use crate::engine::messages::MessageRecord;
-use crate::engine::queue::{QueueView, SiteQueue};
->>>>>>> main
+use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix};
@@ -62,7 +58,6 @@ impl QueueView for Transfers {
             .collect())
     }
 
-<<<<<<< HEAD
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
         let snapshot = self.shared.engine.store.snapshot()?;
         let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
@@ -87,6 +82,23 @@ impl QueueView for Transfers {
         });
         Ok(AccountQueue { sites: sites.collect(), is_cut: keys.len() > most })
     }
+
+    fn held_until(&self, record: &MessageRecord) -> Option<Timestamp> {
+        let MessageRecord { id, row, transfer, .. } = record;
+        let (relays, now) = (&self.shared.relays, self.shared.now());
+        if self.shared.in_house.as_ref().is_some_and(|route| route(&row.to).is_some()) {
+            return None;
+        }
+        let last = transfer.last.relay.as_deref().and_then(|name| relays.named(name));
+        let number = last.or_else(|| relays.order(row.stream, *id).first().copied())?;
+        let site = match &relays.relay(number).way {
+            RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
+            RelayWay::Mx => self.routes.last_seen(row.to.domain()),
+        };
+        let lane = site.and_then(|site| self.lanes().by_way.get(&(number, site)).map(Arc::clone));
+        let held_until = lane.and_then(|lane| lane.sight(now).held_until);
+        held_until.max(relays.held_until(number, now))
+    }
 }
 
 /// What an account has waiting for one site, as it is counted.
@@ -108,23 +120,6 @@ impl Part {
             self.next_at = [self.next_at, transfer.due].into_iter().flatten().min();
         }
         self.last_tried = self.last_tried.max(Some(((transfer.attempts > 0, transfer.due), id)));
-=======
-    fn held_until(&self, record: &MessageRecord) -> Option<Timestamp> {
-        let MessageRecord { id, row, transfer, .. } = record;
-        let (relays, now) = (&self.shared.relays, self.shared.now());
-        if self.shared.in_house.as_ref().is_some_and(|route| route(&row.to).is_some()) {
-            return None;
-        }
-        let last = transfer.last.relay.as_deref().and_then(|name| relays.named(name));
-        let number = last.or_else(|| relays.order(row.stream, *id).first().copied())?;
-        let site = match &relays.relay(number).way {
-            RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
-            RelayWay::Mx => self.routes.last_seen(row.to.domain()),
-        };
-        let lane = site.and_then(|site| self.lanes().by_way.get(&(number, site)).map(Arc::clone));
-        let held_until = lane.and_then(|lane| lane.sight(now).held_until);
-        held_until.max(relays.held_until(number, now))
->>>>>>> main
     }
 }
 

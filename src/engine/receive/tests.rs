@@ -115,7 +115,17 @@ impl World {
         let due = self.transfer(message).due.unwrap();
         let (account, facts) = (self.account, AttemptFacts::default());
         let end = TransferEnd::Delivered;
-        let op = SettleTransfer { account, message, due, end, facts, provider: None, chance: [0; 4], others: vec![] };
+        let op = SettleTransfer {
+            account,
+            message,
+            due,
+            end,
+            facts,
+            provider: None,
+            chance: [0; 4],
+            others: vec![],
+            transcript: None,
+        };
         self.engine.store.commit(op).await.unwrap();
     }
 

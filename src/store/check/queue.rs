@@ -142,6 +142,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::EndpointEnd
         | TimerKind::Deliveries
         | TimerKind::StsPolicy
+        | TimerKind::TlsReport
         | TimerKind::TlsReports
         | TimerKind::TlsReport
         | TimerKind::Reputation => true,

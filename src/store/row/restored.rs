@@ -42,6 +42,7 @@ impl Restored {
                 | TimerKind::EndpointEnd
                 | TimerKind::Deliveries
                 | TimerKind::StsPolicy
+                | TimerKind::TlsReport
                 | TimerKind::TlsReports
                 | TimerKind::TlsReport
                 | TimerKind::Reputation => false,

@@ -4,7 +4,7 @@
 //! stops from the outside in.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 use super::addresses;
 use super::admin_client::SOCKET_NAME;
 use super::bounces::Bounces;
+use super::certificate::{Certificate, Kept};
 use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
@@ -41,11 +42,10 @@ use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
-use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::http_listener::{HttpLimits, HttpServer, TlsDoor};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
 use crate::net::tls;
-use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
 use crate::panel;
 use crate::store::Store;
@@ -79,15 +79,8 @@ pub struct Daemon {
     bounces: Bounces,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
-    certificate: Option<Certificate>,
+    certificate: Option<Kept>,
     _lock: DirectoryLock,
-}
-
-/// Certificate files, to be read again when they change.
-struct Certificate {
-    settings: Arc<TlsSettings>,
-    certificate: PathBuf,
-    key: PathBuf,
 }
 
 /// An open store on a locked directory: the first step of starting.
@@ -165,6 +158,7 @@ impl Daemon {
         let (stop, stopped) = watch::channel(false);
         let tables = ways::tables(config)?;
         let rules = Arc::clone(&tables.rules);
+        let names: Arc<dyn HostAddresses> = Arc::clone(&resolver) as _;
         let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
         let mut table = api::routes();
         table.extend(panel::routes());
@@ -178,18 +172,21 @@ impl Daemon {
         let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), http_limits(config));
-        let certificate = certificate(config)?;
-        let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
+        let certificate = Certificate::of(config, names)?;
+        let door = certificate.as_ref().map(|certificate| certificate.door(config));
+        let http_addresses = listen(&mut http, config, door, store.directory()).await?;
         // Nobody asks for a link before this: what is served begins with the next line that waits.
         engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
-        let http_tls = certificate.as_ref().map(|certificate| &*certificate.settings);
-        let bounces = Bounces::start(config, &receiver, http_tls, reporter.as_deref()).await?;
+        let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
+        let bounces = Bounces::start(config, &receiver, mail, reporter.as_deref()).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
-        let metrics = Metrics::start(config, &engine, requests, process).await?;
+        let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
+        let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         addresses::write(store.directory(), &http_addresses, metrics.address, &bounces.addresses)
             .map_err(|error| broken(addresses::FILE, &error))?;
         // Last, so that nothing is on the wire when something above is in the way.
+        let certificate = certificate.map(Certificate::keep);
         let pump = tokio::spawn(pump.run(stopped));
         Ok(Self { engine, api, http_addresses, http, metrics, bounces, pump, stop, certificate, _lock: lock })
     }
@@ -233,20 +230,17 @@ impl Daemon {
     }
 
     fn reload(&self) {
-        let Some(Certificate { settings, certificate, key }) = &self.certificate else { return };
-        match tls::server_config(certificate, key) {
-            Ok(config) => {
-                settings.swap(Arc::unwrap_or_clone(config));
-                self.bounces.renew(settings);
-                tracing::info!("the TLS certificate was read again");
-            }
-            Err(fault) => tracing::error!(%fault, "the TLS certificate stays the one before"),
+        if let Some(certificate) = &self.certificate {
+            certificate.look();
         }
     }
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, metrics, bounces, pump, stop, .. } = self;
+        let Self { engine, api, http, metrics, bounces, pump, stop, certificate, .. } = self;
+        if let Some(certificate) = certificate {
+            certificate.stop();
+        }
         api.shut_down();
         stop.send_replace(true);
         let wire = async {
@@ -283,10 +277,9 @@ enum Reason {
 async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
-    certificate: Option<&Certificate>,
+    tls: Option<TlsDoor>,
     directory: &Path,
 ) -> Result<Vec<SocketAddr>, Trouble> {
-    let tls = certificate.map(|certificate| Arc::clone(&certificate.settings));
     let mut bound = Vec::new();
     for address in &config.http.listen {
         bound.push(http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
@@ -381,11 +374,4 @@ fn service_limits(config: &Config) -> ServiceLimits {
 
 fn http_limits(config: &Config) -> HttpLimits {
     HttpLimits { proxies: config.http.trusted_proxies.clone().into(), ..HttpLimits::default() }
-}
-
-fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
-    let Tls::Files { certificate, key } = &config.http.tls else { return Ok(None) };
-    let loaded = tls::server_config(certificate, key).map_err(|fault| broken("TLS", &fault))?;
-    let settings = Arc::new(TlsSettings::new(Arc::unwrap_or_clone(loaded)));
-    Ok(Some(Certificate { settings, certificate: certificate.clone(), key: key.clone() }))
 }

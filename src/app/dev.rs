@@ -77,7 +77,7 @@ struct Announcement<'a> {
 /// What is in the way, for the operator.
 pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
     logging::start(&options.config.log);
-    for warning in options.config.unbuilt() {
+    for warning in options.config.warnings() {
         tracing::warn!("{warning}");
     }
     let (directory, temporary) = match &options.data_dir {

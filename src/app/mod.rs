@@ -5,6 +5,7 @@ pub mod admin_client;
 mod bounces;
 #[cfg(test)]
 mod canned;
+mod certificate;
 pub mod cli;
 pub mod config;
 pub mod daemon;

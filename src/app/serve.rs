@@ -18,9 +18,9 @@ use crate::net::clock::SystemClock;
 /// # Errors
 /// What is in the way, for the operator.
 pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
-    config.fit_to_serve()?;
+    config.fit_to_mail()?;
     logging::start(&config.log);
-    for warning in config.unbuilt() {
+    for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
     // The lock first: it may be waited for, and nothing else may be touched before.

@@ -13,7 +13,7 @@ mod section;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod unbuilt;
+mod warnings;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -206,30 +206,13 @@ impl Config {
         if self.hostname != no_hostname() {
             return Ok(());
         }
-        Err(refusal(
+        Err(Trouble::new(
+            Exit::Failed,
+            "cannot serve with this configuration",
             "hostname is not set, and receivers refuse mail from a server without a name",
             "Set hostname to this server's name in DNS, such as mail.example.com.",
         ))
     }
-
-    /// Whether `serve` can run with it.
-    ///
-    /// # Errors
-    /// What has to be set first.
-    pub fn fit_to_serve(&self) -> Result<(), Trouble> {
-        self.fit_to_mail()?;
-        match self.http.tls {
-            Tls::Files { .. } | Tls::Off => Ok(()),
-            Tls::Acme(_) => Err(refusal(
-                "http.tls.mode is \"acme\" (its default), and certificates can't be asked for by ACME yet",
-                "Set http.tls.mode to \"files\" with certificate and key, or to \"off\" behind a proxy that has them.",
-            )),
-        }
-    }
-}
-
-fn refusal(why: &str, remedy: &str) -> Trouble {
-    Trouble::new(Exit::Failed, "cannot serve with this configuration", why, remedy)
 }
 
 fn no_hostname() -> DomainName {

@@ -11,6 +11,7 @@ use super::trouble::Trouble;
 use crate::engine::receive::Receiver;
 use crate::net::bounce_receiver::{listen, listener_config};
 use crate::net::dev::reporter::Reporter;
+use crate::net::handed_over::HandedOver;
 use crate::net::smtp_listener::{Gate, ListenerConfig, SmtpListener};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
@@ -34,6 +35,7 @@ impl Bounces {
         config: &Config,
         receiver: &Arc<Receiver>,
         mail: Option<Arc<TlsSettings>>,
+        sockets: &HandedOver,
         simulator: Option<&Reporter>,
     ) -> Result<Self, Trouble> {
         let tls = match mail {
@@ -49,7 +51,7 @@ impl Bounces {
         // One count of connections over all the configured listeners.
         let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
         for address in config.bounces.iter().flat_map(|bounces| &bounces.listen) {
-            let bound = bounces.listen(*address, settings.clone(), receiver).await?;
+            let bound = bounces.listen(sockets, *address, settings.clone(), receiver).await?;
             bounces.addresses.push(bound);
         }
         if let Some(reporter) = simulator {
@@ -57,18 +59,20 @@ impl Bounces {
             // The simulator is the only client, and limits itself.
             let settings = ListenerConfig { gate: Gate::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            reporter.open(bounces.listen(loopback, settings, receiver).await?);
+            reporter.open(bounces.listen(sockets, loopback, settings, receiver).await?);
         }
         Ok(bounces)
     }
 
     async fn listen(
         &mut self,
+        sockets: &HandedOver,
         address: SocketAddr,
         settings: ListenerConfig,
         receiver: &Arc<Receiver>,
     ) -> Result<SocketAddr, Trouble> {
-        let listener = listen(address, settings, Arc::clone(receiver)).await.map_err(|error| {
+        let socket = sockets.listen(address).await;
+        let listener = socket.and_then(|socket| listen(socket, settings, Arc::clone(receiver))).map_err(|error| {
             let what = format!("cannot listen on {address}");
             Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in bounces.listen.")
         })?;

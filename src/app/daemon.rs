@@ -20,6 +20,7 @@ use super::config::{Config, Tls};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
+use super::reload;
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
@@ -42,6 +43,7 @@ use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
+use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::{HttpLimits, HttpServer, TlsDoor};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
@@ -80,6 +82,7 @@ pub struct Daemon {
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
     certificate: Option<Kept>,
+    config: Config,
     _lock: DirectoryLock,
 }
 
@@ -138,11 +141,16 @@ fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
 }
 
 impl Daemon {
-    /// Starts the service of `config` over `ground`.
+    /// Starts the service of `config` over `ground`, on `sockets` where it has been given some.
     ///
     /// # Errors
     /// What is in the way, for the operator.
-    pub async fn start(config: &Config, ground: Ground, dev: Option<DevParts>) -> Result<Self, Trouble> {
+    pub async fn start(
+        config: &Config,
+        ground: Ground,
+        sockets: HandedOver,
+        dev: Option<DevParts>,
+    ) -> Result<Self, Trouble> {
         let Ground { store, clock, entropy, lock } = ground;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &clock, &entropy)?;
@@ -174,12 +182,12 @@ impl Daemon {
         let mut http = HttpServer::new(Arc::new(service), http_limits(config));
         let certificate = Certificate::of(config, names)?;
         let door = certificate.as_ref().map(|certificate| certificate.door(config));
-        let http_addresses = listen(&mut http, config, door, store.directory()).await?;
+        let http_addresses = listen(&mut http, config, door, &sockets, store.directory()).await?;
         // Nobody asks for a link before this: what is served begins with the next line that waits.
         engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
-        let bounces = Bounces::start(config, &receiver, mail, reporter.as_deref()).await?;
+        let bounces = Bounces::start(config, &receiver, mail, &sockets, reporter.as_deref()).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
         let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
@@ -188,7 +196,8 @@ impl Daemon {
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
         let pump = tokio::spawn(pump.run(stopped));
-        Ok(Self { engine, api, http_addresses, http, metrics, bounces, pump, stop, certificate, _lock: lock })
+        let config = config.clone();
+        Ok(Self { engine, api, http_addresses, http, metrics, bounces, pump, stop, certificate, config, _lock: lock })
     }
 
     /// Whether HTTP is served over TLS.
@@ -229,10 +238,13 @@ impl Daemon {
         }
     }
 
-    fn reload(&self) {
+    fn reload(&mut self) {
+        supervisor::reloading();
+        reload::reload(&mut self.config);
         if let Some(certificate) = &self.certificate {
             certificate.look();
         }
+        supervisor::ready();
     }
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
@@ -278,11 +290,13 @@ async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
     tls: Option<TlsDoor>,
+    sockets: &HandedOver,
     directory: &Path,
 ) -> Result<Vec<SocketAddr>, Trouble> {
     let mut bound = Vec::new();
     for address in &config.http.listen {
-        bound.push(http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
+        let socket = sockets.listen(*address).await;
+        bound.push(socket.and_then(|socket| http.listen_on(socket, tls.clone())).map_err(|error| {
             let what = format!("cannot listen on {address}");
             Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
         })?);

@@ -35,6 +35,7 @@ use crate::net::dev::capture::Capture;
 use crate::net::dev::receiver::DevReceiver;
 use crate::net::dev::reporter::Reporter;
 use crate::net::dev::routes::Scope;
+use crate::net::handed_over::HandedOver;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
 
@@ -123,7 +124,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let captured = Arc::clone(&parts.routes.capture);
-    let daemon = Daemon::start(&options.config, ground, Some(parts)).await?;
+    let daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts)).await?;
     forget_with_content(&daemon.engine, captured);
     let credentials = credentials(&daemon.engine, directory).await?;
     announce(options, &daemon, &credentials, directory).map_err(|error| cannot("write to stdout", &error))?;

@@ -18,6 +18,7 @@ pub mod listen;
 mod lock;
 mod logging;
 mod metrics;
+mod reload;
 mod runtime;
 pub mod serve;
 mod supervisor;

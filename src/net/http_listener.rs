@@ -148,7 +148,14 @@ impl<T: Serve> HttpServer<T> {
     /// # Errors
     /// Those of binding the socket.
     pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
-        let socket = TcpListener::bind(address).await?;
+        self.listen_on(TcpListener::bind(address).await?, tls)
+    }
+
+    /// Listens on `socket`, else as [`Self::listen_tcp`].
+    ///
+    /// # Errors
+    /// Those of asking the socket for its address.
+    pub fn listen_on(&mut self, socket: TcpListener, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
         let bound = socket.local_addr()?;
         self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), self.public.clone()));
         Ok(bound)

@@ -347,7 +347,8 @@ fn resolver(
     let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
     let settings = DnsSettings { servers: config.dns.servers.clone(), trust_anchors, ..DnsSettings::default() };
     let greeting_as = config.relays.iter().filter_map(|relay| relay.ehlo.as_ref()).map(ToString::to_string);
-    let own = OwnHosts::new(greeting_as.chain([config.hostname.to_string()]), []);
+    let receiving_as = config.bounces.iter().map(|bounces| bounces.host.to_string());
+    let own = OwnHosts::new(greeting_as.chain(receiving_as).chain([config.hostname.to_string()]), []);
     let resolver = Resolver::new(&settings, own, Arc::clone(guard), Arc::clone(clock), Arc::clone(entropy));
     resolver.map(Arc::new).map_err(|error| broken("name resolution", &error))
 }

@@ -20,6 +20,7 @@ pub mod meters;
 #[cfg(test)]
 pub(crate) mod no_names;
 mod passwords;
+pub(crate) mod places;
 pub mod ports;
 pub mod pump;
 pub mod queue;

@@ -205,10 +205,19 @@ pub struct StsFetchFailure {
     pub why: String,
 }
 
+/// Why there is no text of a policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfetched {
+    /// The domain's policy can't be had.
+    Failed(StsFetchFailure),
+    /// Nobody was asked, for too many look-ups are on their way: it says nothing about the domain.
+    Unasked,
+}
+
 /// The way to the hosts of MTA-STS policies (RFC 8461 3.3).
 pub trait PolicyHosts: Send + Sync {
     /// The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`, within a minute.
-    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, StsFetchFailure>>;
+    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>>;
 }
 
 /// One signed request to a webhook endpoint.

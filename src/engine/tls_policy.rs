@@ -11,7 +11,7 @@ pub(super) mod tests;
 
 use std::sync::Arc;
 
-use self::cache::{Known, StsCache};
+use self::cache::{Known, PATIENCE, StsCache};
 use super::Engine;
 use super::ports::{LookupFailure, MailHost, PolicyHosts};
 use crate::domain::event::TlsFacts;
@@ -60,7 +60,7 @@ pub(super) struct Unfit {
 
 impl TlsPolicies {
     pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, port: u16) -> Self {
-        let cache = Arc::new(StsCache::new(Arc::clone(&engine), hosts));
+        let cache = Arc::new(StsCache::new(Arc::clone(&engine), hosts, PATIENCE));
         Self { engine, cache, port }
     }
 

@@ -97,7 +97,7 @@ impl CertificateFiles {
     }
 
     fn look(&mut self) -> Look {
-        let now = [&self.certificate, &self.key].map(|path| print(path));
+        let now = [&self.certificate, &self.key].map(print);
         if now == self.seen {
             return Look::Same;
         }

@@ -10,7 +10,6 @@ mod answer;
 mod cache;
 #[cfg(test)]
 mod dnssec_tests;
-mod places;
 mod query;
 mod route;
 #[cfg(test)]
@@ -23,8 +22,11 @@ mod zone;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::time::timeout;
 
 use crate::base::entropy::Entropy;
 use crate::domain::hostname::DomainName;
@@ -56,6 +58,9 @@ impl Default for DnsSettings {
         Self { servers: Vec::new(), try_timeout: Duration::from_secs(5), trust_anchors: None }
     }
 }
+
+/// For how long after the IPv4 addresses of a host its IPv6 addresses are waited for.
+const GRACE: Duration = Duration::from_secs(1);
 
 /// What is ourselves: mail whose best server is one of these would go round in a circle (5.4.6).
 #[derive(Debug, Clone, Default)]
@@ -124,20 +129,48 @@ impl Shared {
         self.cache.get(&question, || self.asker.ask(&question)).await
     }
 
-    /// Both families at once. An address in place of a name is its own answer: some MX records and configurations
-    /// have one (against RFC 5321 2.3.5), and it is clear what they mean.
+    /// Both families at once, IPv6 for not much longer than IPv4 takes: there are name servers that keep silent about
+    /// the one, and nobody waits for their time-out with the other in hand (RFC 8305 3). An address in place of a name
+    /// is its own answer: some MX records and configurations have one (against RFC 5321 2.3.5), and it is clear what
+    /// they mean.
     async fn host(&self, name: &str) -> HostAnswer {
         if let Ok(literal) = name.parse::<IpAddr>() {
             let found = Answer::Found([Fact::Address(literal)].into());
             return HostAnswer { v4: Told::insecure(found), v6: Told::insecure(Answer::NoData) };
         }
-        let (v4, v6) = tokio::join!(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa));
+        let (v4, v6) = first_decides(self.ask(name, Kind::A), self.ask(name, Kind::Aaaa), GRACE).await;
         HostAnswer { v4, v6 }
     }
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[Fact]>, LookupFailure> {
         facts(self.asker.ask(&Question::new(name, kind)).await.told.answer)
     }
+}
+
+/// What both come to; once the first has found something the second has `grace`.
+async fn first_decides(
+    first: impl Future<Output = Told>,
+    second: impl Future<Output = Told>,
+    grace: Duration,
+) -> (Told, Told) {
+    let (mut first, mut second) = (pin!(first), pin!(second));
+    let mut early = None;
+    let told = loop {
+        tokio::select! {
+            told = &mut first => break told,
+            told = &mut second, if early.is_none() => early = Some(told),
+        }
+    };
+    let late = match (early, &told.answer) {
+        (Some(early), _) => early,
+        (None, Answer::Found(_)) => timeout(grace, second).await.unwrap_or_else(|_| Told::insecure(silent())),
+        (None, Answer::NoData | Answer::NoName | Answer::Unknown(_)) => second.await,
+    };
+    (told, late)
+}
+
+fn silent() -> Answer {
+    Answer::Unknown(Unknown::Failed("no name server has answered in time".into()))
 }
 
 /// What the two address look-ups of one host gave.

@@ -12,10 +12,10 @@ use rustls::RootCertStore;
 use tokio::time::timeout;
 
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{BoxFuture, PolicyHosts, PostError, StsFetchFailure};
+use crate::engine::ports::{BoxFuture, PolicyHosts, PostError, StsFetchFailure, Unfetched};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
-use crate::net::post::{GuardedNames, classify, guarded};
+use crate::net::post::{GuardedNames, classify, guarded, was_unasked};
 use crate::smtp::tls_policy::TlsFault;
 
 /// What a whole fetch may take, name resolution included (RFC 8461 3.3).
@@ -49,7 +49,7 @@ impl HttpsPolicyHosts {
         Ok(Self { client, port, deadline })
     }
 
-    async fn fetch(&self, domain: &DomainName) -> Result<String, StsFetchFailure> {
+    async fn fetch(&self, domain: &DomainName) -> Result<String, Unfetched> {
         let url = format!("https://mta-sts.{domain}:{}/.well-known/mta-sts.txt", self.port);
         let fetched = async {
             let response = self.client.get(url).send().await.map_err(|error| not_fetched(&error))?;
@@ -60,12 +60,12 @@ impl HttpsPolicyHosts {
 }
 
 impl PolicyHosts for HttpsPolicyHosts {
-    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, StsFetchFailure>> {
+    fn sts_policy<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
         Box::pin(self.fetch(domain))
     }
 }
 
-async fn read(mut response: Response) -> Result<String, StsFetchFailure> {
+async fn read(mut response: Response) -> Result<String, Unfetched> {
     if response.status() != StatusCode::OK {
         return Err(failed(&format!("the policy host answered {}", response.status().as_u16())));
     }
@@ -88,15 +88,18 @@ fn is_plain_text(response: &Response) -> bool {
     essence.trim().eq_ignore_ascii_case("text/plain")
 }
 
-fn failed(why: &str) -> StsFetchFailure {
-    StsFetchFailure { fault: TlsFault::StsPolicyFetchError, why: why.to_owned() }
+fn failed(why: &str) -> Unfetched {
+    Unfetched::Failed(StsFetchFailure { fault: TlsFault::StsPolicyFetchError, why: why.to_owned() })
 }
 
-fn not_fetched(error: &reqwest::Error) -> StsFetchFailure {
+fn not_fetched(error: &reqwest::Error) -> Unfetched {
+    if was_unasked(error) {
+        return Unfetched::Unasked;
+    }
     match classify(error) {
         PostError::Tls => {
             let why = "the policy host's certificate does not verify".to_owned();
-            StsFetchFailure { fault: TlsFault::StsWebPkiInvalid, why }
+            Unfetched::Failed(StsFetchFailure { fault: TlsFault::StsWebPkiInvalid, why })
         }
         PostError::Blocked => failed("no address of the policy host may be reached"),
         PostError::Dns => failed("the policy host's name did not resolve"),

@@ -106,7 +106,7 @@ fn the_page_of_dependencies_is_the_table() {
     let file = "docs/dependencies.md";
     let page = dependencies::page();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(root().join(file), &page).unwrap();
+        std::fs::write(root().join(file), &page).expect("the page can be written");
     }
     assert!(read(file) == page, "{file} is stale. Renew it with `UPDATE_GOLDEN=1 cargo test --test tidy`.");
 }

@@ -141,7 +141,7 @@ impl Shared {
 
     /// Starts as many attempts as the endpoint's standing allows, or settles what can't be attempted.
     fn start(self: &Arc<Self>, key: Key) -> Result<(), StoreError> {
-        // Read under the lanes' lock: an outcome is committed before its place in flight is given back.
+        // Read under the lanes' lock: a failure is committed before its place in flight is given back.
         let mut lanes = self.lanes();
         let Some(lane) = lanes.get_mut(&key) else { return Ok(()) };
         let endpoint = self.engine.store.snapshot()?.row::<EndpointRow>(&schema::endpoint(key.0, key.1))?;
@@ -225,7 +225,9 @@ impl Shared {
         Ok(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome)))
     }
 
-    /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back.
+    /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back. What failed keeps its
+    /// place until that is recorded, or a dead endpoint would see more requests than ten. What was acknowledged gives
+    /// it back at once: how fast an endpoint is served must not hang on the disk.
     fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
         let ended = match &end {
             DeliveryEnd::Attempted(Attempt { error: None, .. }) => Ended::Acknowledged,
@@ -234,22 +236,30 @@ impl Shared {
         };
         let op =
             SettleDelivery { account: job.timer.account, delivery: DeliveryId(job.timer.id), due: job.timer.due, end };
+        let (before, after) = if ended == Ended::Acknowledged { (lane, None) } else { (None, lane) };
         let shared = Arc::clone(self);
         let runtime = tokio::runtime::Handle::current();
         self.engine.store.post(op, move |answer| {
             shared.settled(&job, answer);
             drop(job);
-            let Some(key) = lane else { return };
             // The writer has more to do than to start requests.
-            runtime.spawn(async move {
-                if let Some(lane) = shared.lanes().get_mut(&key) {
-                    lane.ended(ended);
-                }
-                if let Err(error) = shared.start(key) {
-                    tracing::error!(%error, "webhook deliveries could not be started");
-                }
-            });
+            if let Some(key) = after {
+                runtime.spawn(async move { shared.give_back(key, ended) });
+            }
         });
+        if let Some(key) = before {
+            self.give_back(key, ended);
+        }
+    }
+
+    /// Gives back a place in flight, and starts what may start in it.
+    fn give_back(self: &Arc<Self>, key: Key, ended: Ended) {
+        if let Some(lane) = self.lanes().get_mut(&key) {
+            lane.ended(ended);
+        }
+        if let Err(error) = self.start(key) {
+            tracing::error!(%error, "webhook deliveries could not be started");
+        }
     }
 
     fn settled(&self, job: &Job, answer: Result<EndpointChange, Stop<crate::store::op::Never>>) {

@@ -3,18 +3,20 @@
 //! A policy is looked at when it is used. Once a day, and whenever the domain announces another identifier, it is
 //! fetched again, which starts its `max_age` anew; so a domain that is written to keeps its policy, whatever becomes of
 //! its policy host meanwhile, and one that is not costs nobody a request. A fetch that fails leaves the policy that is
-//! kept as it is, and is not repeated for a while. One fetch a domain at once, and a bounded number in all.
+//! kept as it is, and is not repeated for a while. One fetch a domain at once, and a bounded number in all, of which
+//! slow hosts never hold up the others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::engine::Engine;
-use crate::engine::ports::{LookupFailure, PolicyHosts, StsFetchFailure};
+use crate::engine::places::Places;
+use crate::engine::ports::{LookupFailure, PolicyHosts, StsFetchFailure, Unfetched};
 use crate::smtp::mta_sts::{StsMode, StsPolicy, announced_id};
 use crate::smtp::tls_policy::TlsFault;
 use crate::store::error::Stop;
@@ -27,21 +29,29 @@ const FRESH: Duration = Duration::from_secs(24 * 3600);
 const AGAIN: Duration = Duration::from_secs(300);
 /// Domains that are left alone at once; beyond that the one that is soonest asked again goes.
 const FAILED_MAX: usize = 4096;
-/// Fetches at once.
-const FETCHES_MAX: usize = 16;
+/// Fetches that are served as they come, after what time one is slow, and how many slow ones may be on their way.
+const PROMPT_MAX: usize = 16;
+const PROMPT: Duration = Duration::from_secs(5);
+const SLOW_MAX: usize = 256;
+/// How long a message waits for a policy that is being fetched, or a fetch for a place.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The cache.
 pub(super) struct StsCache {
     engine: Arc<Engine>,
     hosts: Arc<dyn PolicyHosts>,
-    fetches: Semaphore,
+    patience: Duration,
+    places: Places,
     state: Mutex<State>,
 }
 
+/// One fetch, locked while it lasts.
+type Flight = Arc<tokio::sync::Mutex<()>>;
+
 #[derive(Default)]
 struct State {
-    /// Who is being fetched from: one flight each, held by whoever fetches and awaited by the others.
-    flights: HashMap<DomainName, Arc<tokio::sync::Mutex<()>>>,
+    /// Who is being fetched from.
+    flights: HashMap<DomainName, Flight>,
     failed: HashMap<DomainName, Failed>,
 }
 
@@ -49,7 +59,7 @@ struct State {
 struct Failed {
     id: String,
     until: Timestamp,
-    /// Why, where nobody who could count it was waiting.
+    /// Why, until somebody has counted it.
     untold: Option<StsFetchFailure>,
 }
 
@@ -58,35 +68,34 @@ struct Failed {
 pub(super) struct Known {
     /// The policy that holds; none where there is none, or where the domain has withdrawn it.
     pub(super) policy: Option<Arc<StsPolicy>>,
-    /// A fetch that failed just now, to be counted.
+    /// A fetch that failed, to be counted.
     pub(super) failure: Option<StsFetchFailure>,
     /// Whether none is kept and nobody could be asked for one: it is not known that there is none.
     pub(super) is_unasked: bool,
 }
 
 impl StsCache {
-    pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>) -> Self {
-        Self { engine, hosts, fetches: Semaphore::new(FETCHES_MAX), state: Mutex::default() }
+    /// An empty cache. Messages wait for `patience` (which is [`PATIENCE`] outside tests).
+    pub(super) fn new(engine: Arc<Engine>, hosts: Arc<dyn PolicyHosts>, patience: Duration) -> Self {
+        Self { engine, hosts, patience, places: Places::new(PROMPT_MAX, SLOW_MAX, PROMPT), state: Mutex::default() }
     }
 
     /// What holds for `domain` now.
     pub(super) async fn get(self: &Arc<Self>, domain: &DomainName) -> Known {
         let announced = self.announced(domain).await;
         let kept = self.kept(domain);
-        let Ok(announced) = announced else {
-            let is_unasked = kept.is_none();
-            return Known { is_unasked, ..known(kept, None) };
-        };
+        let Ok(announced) = announced else { return unasked(kept) };
         // A record that is gone, or can't be seen, ends no policy: only its own time does (RFC 8461 3.1, 5).
         let Some(id) = announced else { return known(kept, None) };
         match kept {
             Some(row) if row.id == id => {
-                if !self.is_fresh(&row) {
-                    self.renew(domain, id);
+                // Behind the back of whoever asks: what is kept holds meanwhile.
+                if !self.is_fresh(&row) && !self.has_failed(domain, &id) {
+                    drop(self.begin(domain, &id, What::Renewed));
                 }
                 known(Some(row), self.untold(domain))
             }
-            _ => self.fetch(domain, id).await,
+            _ => self.fetch(domain, &id).await,
         }
     }
 
@@ -112,76 +121,73 @@ impl StsCache {
         self.engine.clock.now() < row.fetched_at + FRESH
     }
 
+    /// Whether a fetch of the domain's policy is under way.
+    #[cfg(test)]
+    pub(super) fn is_fetching(&self, domain: &DomainName) -> bool {
+        self.state().flights.contains_key(domain)
+    }
+
     /// How long ago the domain's policy was fetched.
     #[cfg(test)]
     pub(super) fn age_of(&self, domain: &DomainName) -> Option<Duration> {
         self.kept(domain).map(|row| self.engine.clock.now().since(row.fetched_at))
     }
 
-    /// Fetches again behind the back of whoever asks: what is kept holds meanwhile.
-    fn renew(self: &Arc<Self>, domain: &DomainName, id: String) {
-        let is_under_way = self.state().flights.get(domain).is_some_and(|flight| flight.try_lock().is_err());
-        if is_under_way || self.has_failed(domain, &id) {
+    /// Fetches the policy `id`, or waits for who does. A host that takes long keeps nobody: the fetch goes on, and it
+    /// is not known meanwhile what the domain asks for.
+    async fn fetch(self: &Arc<Self>, domain: &DomainName, id: &str) -> Known {
+        if !self.has_failed(domain, id) {
+            let flight = self.begin(domain, id, What::New);
+            let _landed = timeout(self.patience, flight.lock()).await;
+        }
+        let kept = self.kept(domain);
+        if self.has_failed(domain, id) || kept.as_ref().is_some_and(|row| row.id == id) {
+            return known(kept, self.untold(domain));
+        }
+        unasked(kept)
+    }
+
+    /// Begins a fetch that goes on whatever becomes of whoever asked; where one is under way it is that one.
+    fn begin(self: &Arc<Self>, domain: &DomainName, id: &str, what: What) -> Flight {
+        let flight = Arc::clone(self.state().flights.entry(domain.clone()).or_default());
+        if let Ok(flying) = Arc::clone(&flight).try_lock_owned() {
+            let (cache, domain, id) = (Arc::clone(self), domain.clone(), id.to_owned());
+            tokio::spawn(async move {
+                cache.ask(&domain, id, what).await;
+                cache.state().flights.remove(&domain);
+                drop(flying);
+            });
+        }
+        flight
+    }
+
+    async fn ask(&self, domain: &DomainName, id: String, what: What) {
+        let kept = self.kept(domain);
+        // The flight before may have landed while this one was being prepared.
+        let is_done = kept.is_some_and(|row| row.id == id && (what == What::New || self.is_fresh(&row)));
+        if is_done || self.has_failed(domain, &id) {
             return;
         }
-        let (cache, domain) = (Arc::clone(self), domain.clone());
-        tokio::spawn(async move { cache.fly(&domain, id, What::Renewed).await });
-    }
-
-    /// Fetches the policy `id`, or waits for who does.
-    async fn fetch(&self, domain: &DomainName, id: String) -> Known {
-        if self.has_failed(domain, &id) {
-            return known(self.kept(domain), None);
-        }
-        self.fly(domain, id, What::New).await
-    }
-
-    async fn fly(&self, domain: &DomainName, id: String, what: What) -> Known {
-        let flight = Arc::clone(self.state().flights.entry(domain.clone()).or_default());
-        let landed = {
-            let _mine = flight.lock().await;
-            let kept = self.kept(domain);
-            // Whoever waited finds what the one before has brought, or that it brought nothing.
-            let is_done = kept.as_ref().is_some_and(|row| row.id == id && (what == What::New || self.is_fresh(row)));
-            if is_done || self.has_failed(domain, &id) {
-                known(kept, None)
-            } else {
-                self.ask(domain, id, kept, what).await
-            }
-        };
-        // The others that wait have it in hand; the last one's map entry goes with it.
-        if Arc::strong_count(&flight) <= 2 {
-            self.state().flights.remove(domain);
-        }
-        landed
-    }
-
-    async fn ask(&self, domain: &DomainName, id: String, kept: Option<StsPolicyRow>, what: What) -> Known {
-        let _place = self.fetches.acquire().await;
-        let fetched = self.hosts.sts_policy(domain).await.and_then(|text| {
+        let fetched = self.places.ask(self.patience, self.hosts.sts_policy(domain)).await;
+        let read = fetched.unwrap_or(Err(Unfetched::Unasked)).and_then(|text| {
             let invalid = |why| StsFetchFailure { fault: TlsFault::StsPolicyInvalid, why: format!("{why}") };
-            StsPolicy::read(&text).map_err(invalid)
+            StsPolicy::read(&text).map_err(|why| Unfetched::Failed(invalid(why)))
         });
-        match fetched {
-            Ok(policy) => {
-                let op = KeepStsPolicy { domain: domain.clone(), id, policy: policy.clone() };
-                match self.engine.store.commit(op).await {
-                    Ok(_) => {}
-                    Err(Stop::Refused(never)) => match never {},
-                    // It holds all the same, for as long as the process lives with a store that has failed.
-                    Err(Stop::Failed(error)) => tracing::error!(%error, "an MTA-STS policy could not be kept"),
-                }
-                Known { policy: in_force(policy), failure: None, is_unasked: false }
-            }
-            Err(failure) => {
+        match read {
+            Ok(policy) => self.keep(KeepStsPolicy { domain: domain.clone(), id, policy }).await,
+            Err(Unfetched::Failed(failure)) => {
                 tracing::info!(%domain, why = %failure, "an MTA-STS policy could not be fetched");
-                let (told, untold) = match what {
-                    What::New => (Some(failure), None),
-                    What::Renewed => (None, Some(failure)),
-                };
-                self.note_failure(domain, id, untold);
-                known(kept, told)
+                self.note_failure(domain, id, failure);
             }
+            Err(Unfetched::Unasked) => tracing::debug!(%domain, "an MTA-STS policy could not be asked for"),
+        }
+    }
+
+    async fn keep(&self, op: KeepStsPolicy) {
+        match self.engine.store.commit(op).await {
+            Ok(_) => {}
+            Err(Stop::Refused(never)) => match never {},
+            Err(Stop::Failed(error)) => tracing::error!(%error, "an MTA-STS policy could not be kept"),
         }
     }
 
@@ -190,12 +196,12 @@ impl StsCache {
         self.state().failed.get(domain).is_some_and(|failed| failed.id == id && now < failed.until)
     }
 
-    /// A fetch that failed behind the back of whoever asked, once.
+    /// A fetch that failed, once.
     fn untold(&self, domain: &DomainName) -> Option<StsFetchFailure> {
         self.state().failed.get_mut(domain).and_then(|failed| failed.untold.take())
     }
 
-    fn note_failure(&self, domain: &DomainName, id: String, untold: Option<StsFetchFailure>) {
+    fn note_failure(&self, domain: &DomainName, id: String, failure: StsFetchFailure) {
         let now = self.engine.clock.now();
         let failed = &mut self.state().failed;
         if failed.len() >= FAILED_MAX {
@@ -205,7 +211,7 @@ impl StsCache {
             let soonest = failed.iter().min_by_key(|(_, failed)| failed.until).map(|(domain, _)| domain.clone());
             soonest.and_then(|domain| failed.remove(&domain));
         }
-        failed.insert(domain.clone(), Failed { id, until: now + AGAIN, untold });
+        failed.insert(domain.clone(), Failed { id, until: now + AGAIN, untold: Some(failure) });
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -228,6 +234,12 @@ enum What {
 
 fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> Known {
     Known { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
+}
+
+/// What holds while a domain can't be asked: what is kept, and where nothing is, nobody knows.
+fn unasked(kept: Option<StsPolicyRow>) -> Known {
+    let is_unasked = kept.is_none();
+    Known { is_unasked, ..known(kept, None) }
 }
 
 /// A policy of mode "none" is how a domain withdraws the one before (RFC 8461 8.3).

@@ -1,5 +1,7 @@
 //! Policies out of scripted names and policy hosts, over a real store, on a clock that is set.
 
+mod slow;
+
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Mutex;
@@ -10,7 +12,7 @@ use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::base::time::Timestamp;
 use crate::domain::event::{Authenticated, TlsPolicy};
-use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure};
+use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure, Unfetched};
 use crate::engine::settings::Settings;
 use crate::smtp::outcome::Phase;
 use crate::store::Store;
@@ -43,6 +45,8 @@ pub(in crate::engine) struct Outside {
     tlsa: Mutex<HashMap<String, Result<Vec<TlsaRecord>, LookupFailure>>>,
     policy: Mutex<Option<String>>,
     fetches: AtomicUsize,
+    /// Whether the policy host takes a request and says nothing.
+    is_silent: AtomicBool,
 }
 
 impl Resolve for Outside {
@@ -72,13 +76,17 @@ impl Resolve for Outside {
 }
 
 impl PolicyHosts for Outside {
-    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, StsFetchFailure>> {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
         let policy = self.policy.lock().unwrap().clone();
         Box::pin(async {
             tokio::task::yield_now().await;
+            while self.is_silent.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
             let why = "the policy host could not be asked".to_owned();
-            policy.ok_or(StsFetchFailure { fault: TlsFault::StsPolicyFetchError, why })
+            let failure = StsFetchFailure { fault: TlsFault::StsPolicyFetchError, why };
+            policy.ok_or(Unfetched::Failed(failure))
         })
     }
 }
@@ -372,19 +380,9 @@ async fn what_would_not_do_under_a_policy_in_testing_is_delivered_and_counted() 
         world.policies.count_opened(&policy, &required, host, tls);
     }
     let ending = Ending::TlsFailed("alert".to_owned());
-    world.policies.count_refused(
-        &policy,
-        &required,
-        MX,
-        &Outcome { phase: Phase::StartTls, ending, peer: None, tls: None },
-    );
-    let ending = Ending::TimedOut;
-    world.policies.count_refused(
-        &policy,
-        &required,
-        MX,
-        &Outcome { phase: Phase::Connect, ending, peer: None, tls: None },
-    );
+    for (phase, ending) in [(Phase::StartTls, ending), (Phase::Connect, Ending::TimedOut)] {
+        world.policies.count_refused(&policy, &required, MX, &Outcome { phase, ending, peer: None, tls: None });
+    }
     let counted = world.counted(PolicyType::Sts).await;
     let faults: Vec<_> = counted.details.iter().map(|detail| detail.fault.as_str()).collect();
     assert_eq!((counted.successes, counted.failures), (1, 4));

@@ -23,10 +23,14 @@ use tokio::time::timeout;
 
 use super::DnsSettings;
 use super::answer::{Answer, Answered, Told};
-use super::places::{NoPlace, PARALLEL_MAX, Places};
 use super::validation::{QUESTIONS, Trust, Validation, worth, worth_of_nothing};
+use crate::engine::places::{NoPlace, Places};
 use crate::smtp::tlsa::TlsaRecord;
 
+/// Questions that are on their way for a short time.
+const PROMPT_MAX: usize = 256;
+/// Questions that have been on their way for long.
+const SLOW_MAX: usize = 1024;
 /// Tries of one question: as many as there are servers, but two of a single one, and no more than resolv.conf's three.
 const TRIES_MIN: usize = 2;
 const TRIES_MAX: usize = 3;
@@ -188,7 +192,7 @@ impl Asker {
             servers: servers.map_err(unusable)?,
             preferred: AtomicUsize::new(0),
             validation: anchors.map(|anchors| Validation::new(anchors, named, settings.try_timeout)),
-            places: Places::new(settings.try_timeout * 2 / 5),
+            places: Places::new(PROMPT_MAX, SLOW_MAX, settings.try_timeout * 2 / 5),
             try_timeout: settings.try_timeout,
         })
     }
@@ -276,7 +280,7 @@ fn options(try_timeout: Duration) -> ResolverOpts {
     options.timeout = try_timeout;
     // Tries after the first, which are ours.
     options.attempts = 0;
-    options.max_active_requests = PARALLEL_MAX;
+    options.max_active_requests = PROMPT_MAX + SLOW_MAX;
     options.cache_size = 0;
     // Only DNS decides where mail and webhooks go: contract 8, `dns.servers` serve every look-up.
     options.use_hosts_file = ResolveHosts::Never;

@@ -1,6 +1,6 @@
 //! The resolver against a scripted server: the stories of contract 6 and 8 about names.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -324,4 +324,20 @@ async fn a_host_has_its_addresses_unjudged_for_who_judges_them() {
     assert_eq!(resolver.addresses("10.0.0.1").await, Ok(addresses(&["10.0.0.1"])));
     assert_eq!(resolver.addresses("gone.example").await, Err(LookupFailure::Absent));
     assert_eq!(resolver.addresses("localhost").await, Ok(addresses(&["127.0.0.1", "::1"])));
+}
+
+#[tokio::test]
+async fn name_servers_that_keep_silent_about_ipv6_keep_nobody_who_has_ipv4() {
+    let (moment, long) = (Duration::from_millis(5), Duration::from_secs(600));
+    let found = || Told::insecure(Answer::Found([Fact::Address(Ipv4Addr::LOCALHOST.into())].into()));
+    let none = || Told::insecure(Answer::NoData);
+    let late = async || {
+        tokio::task::yield_now().await;
+        found()
+    };
+    let silence = first_decides(async { found() }, std::future::pending(), moment).await;
+    assert_eq!(silence, (found(), Told::insecure(silent())));
+    assert_eq!(first_decides(async { found() }, late(), long).await, (found(), found()));
+    assert_eq!(first_decides(late(), async { none() }, moment).await, (found(), none()));
+    assert_eq!(first_decides(async { none() }, late(), moment).await, (none(), found()), "it is all there can be");
 }

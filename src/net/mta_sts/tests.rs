@@ -59,7 +59,10 @@ impl World {
         let deadline = Duration::from_millis(1000);
         let hosts = HttpsPolicyHosts::new(self.roots.clone(), names, Arc::new(guard), self.port, deadline).unwrap();
         let fetched = hosts.sts_policy(&"example.test".parse().unwrap()).await;
-        fetched.map_err(|failure| format!("{}: {}", failure.fault.as_str(), failure.why))
+        fetched.map_err(|unfetched| match unfetched {
+            Unfetched::Failed(failure) => format!("{}: {}", failure.fault.as_str(), failure.why),
+            Unfetched::Unasked => "unasked".to_owned(),
+        })
     }
 
     async fn fetch(&self) -> Result<String, String> {
@@ -138,4 +141,10 @@ async fn an_address_that_is_not_global_is_not_asked_unless_allowed() {
     assert!(world.asked.lock().unwrap().is_empty());
     let fault = world.fetch_under(Guard::default(), Err(LookupFailure::Absent)).await.unwrap_err();
     assert!(fault.contains("did not resolve"), "{fault}");
+}
+
+#[tokio::test]
+async fn where_nobody_could_be_asked_for_the_name_it_is_no_word_about_the_policy() {
+    let world = World::new("mta-sts.example.test", answer("200 OK", "text/plain", TEXT)).await;
+    assert_eq!(world.fetch_under(Guard::default(), Err(LookupFailure::Unasked)).await, Err("unasked".to_owned()));
 }

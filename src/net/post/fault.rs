@@ -2,7 +2,7 @@
 //! its error was caused by, so the chain of causes is walked, outermost first.
 
 use std::error::Error;
-use std::io;
+use std::{io, iter};
 
 use crate::engine::ports::{LookupFailure, PostError};
 
@@ -18,14 +18,20 @@ pub(super) struct Refused;
 
 /// The word for `error`, which came before a whole status line.
 pub(in crate::net) fn classify(error: &reqwest::Error) -> PostError {
-    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
-    while let Some(current) = cause {
-        if let Some(found) = meaning(current) {
-            return found;
-        }
-        cause = current.source();
-    }
-    if error.is_connect() { PostError::Connect } else { PostError::Protocol }
+    let other = if error.is_connect() { PostError::Connect } else { PostError::Protocol };
+    causes(error).find_map(meaning).unwrap_or(other)
+}
+
+/// Whether the name was not even asked for, so many look-ups were on their way.
+pub(in crate::net) fn was_unasked(error: &reqwest::Error) -> bool {
+    let is_unasked = |cause: &Unresolved| cause.0 == LookupFailure::Unasked;
+    causes(error).any(|cause| cause.downcast_ref().is_some_and(is_unasked))
+}
+
+/// `error` and what it was caused by, outermost first.
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    let outermost: &(dyn Error + 'static) = error;
+    iter::successors(Some(outermost), |current: &&(dyn Error + 'static)| (**current).source())
 }
 
 fn meaning(cause: &(dyn Error + 'static)) -> Option<PostError> {

@@ -19,7 +19,7 @@ use crate::domain::submission::{Content, Parts, Submission};
 use crate::engine::messages::MessageRecord;
 use crate::engine::ports::{
     BoxFuture, Clock, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Resolve, RouteFailure,
-    Session, StsFetchFailure, Target, Transmit, WebhookRequest,
+    Session, Target, Transmit, Unfetched, WebhookRequest,
 };
 use crate::engine::pump::Pump;
 use crate::engine::queue::SiteQueue;
@@ -224,7 +224,7 @@ impl Session for ScriptedSession {
 struct NoPost;
 
 impl PolicyHosts for NoPost {
-    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, StsFetchFailure>> {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
         unreachable!("no domain of these stories announces a policy")
     }
 }

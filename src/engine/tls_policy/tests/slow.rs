@@ -1,0 +1,50 @@
+//! Policy hosts that take long: they keep no message, and their policies hold once they are there.
+
+use super::*;
+
+/// A world in which messages wait for a moment only.
+fn impatient() -> World {
+    let mut world = World::new();
+    let (engine, hosts) = (world.engine(), world.outside.clone());
+    world.policies.cache = Arc::new(StsCache::new(engine, hosts, Duration::from_millis(5)));
+    world
+}
+
+/// Waits for what is being fetched.
+async fn lands(world: &World) {
+    while world.policies.cache.is_fetching(&domain()) {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_policy_host_that_takes_long_keeps_nobody_and_its_policy_holds_once_it_is_there() {
+    let world = impatient();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.outside.is_silent.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let policy = world.policy().await;
+        assert_eq!(world.policies.requirement(&policy, &host(&[])).await, Err(Unmet::Unasked));
+    }
+    world.outside.is_silent.store(false, Ordering::SeqCst);
+    lands(&world).await;
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    assert_eq!(world.fetches(), 1, "the fetch went on");
+}
+
+#[tokio::test]
+async fn a_policy_that_is_kept_holds_while_the_one_after_it_is_awaited() {
+    let world = impatient();
+    world.announces("1");
+    world.publishes("enforce", MX);
+    world.policy().await;
+    lands(&world).await;
+    world.announces("2");
+    world.publishes("none", MX);
+    world.outside.is_silent.store(true, Ordering::SeqCst);
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::MtaSts));
+    world.outside.is_silent.store(false, Ordering::SeqCst);
+    lands(&world).await;
+    assert_eq!(world.requires(&host(&[])).await, Ok(TlsPolicy::Opportunistic));
+}

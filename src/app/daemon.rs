@@ -8,7 +8,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -16,11 +15,12 @@ use super::addresses;
 use super::admin_client::SOCKET_NAME;
 use super::bounces::Bounces;
 use super::certificate::{Certificate, Kept};
-use super::config::{Config, Tls};
+use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::reload;
+use super::signals::{Asked, Signals};
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
@@ -83,6 +83,7 @@ pub struct Daemon {
     stop: watch::Sender<bool>,
     certificate: Option<Kept>,
     config: Config,
+    signals: Signals,
     _lock: DirectoryLock,
 }
 
@@ -152,6 +153,7 @@ impl Daemon {
         dev: Option<DevParts>,
     ) -> Result<Self, Trouble> {
         let Ground { store, clock, entropy, lock } = ground;
+        let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &clock, &entropy)?;
         let engine = Arc::new(Engine::new(
@@ -184,7 +186,7 @@ impl Daemon {
         let door = certificate.as_ref().map(|certificate| certificate.door(config));
         let http_addresses = listen(&mut http, config, door, &sockets, store.directory()).await?;
         // Nobody asks for a link before this: what is served begins with the next line that waits.
-        engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
+        engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
         let bounces = Bounces::start(config, &receiver, mail, &sockets, reporter.as_deref()).await?;
@@ -197,7 +199,20 @@ impl Daemon {
         let certificate = certificate.map(Certificate::keep);
         let pump = tokio::spawn(pump.run(stopped));
         let config = config.clone();
-        Ok(Self { engine, api, http_addresses, http, metrics, bounces, pump, stop, certificate, config, _lock: lock })
+        Ok(Self {
+            engine,
+            api,
+            http_addresses,
+            http,
+            metrics,
+            bounces,
+            pump,
+            stop,
+            certificate,
+            config,
+            signals,
+            _lock: lock,
+        })
     }
 
     /// Whether HTTP is served over TLS.
@@ -210,7 +225,7 @@ impl Daemon {
         let exit = match self.reason_to_stop().await {
             Reason::Signal => Exit::Done,
             Reason::PumpEnded => Exit::Failed,
-            Reason::StoreFailed | Reason::NoSignals => {
+            Reason::StoreFailed => {
                 // Whoever waits for an answer hears 503 before the process ends.
                 tokio::time::sleep(LAST_WORDS).await;
                 Exit::Failed
@@ -222,13 +237,12 @@ impl Daemon {
     }
 
     async fn reason_to_stop(&mut self) -> Reason {
-        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else { return Reason::NoSignals };
         loop {
             tokio::select! {
-                _ = terminate.recv() => return Reason::Signal,
-                _ = interrupt.recv() => return Reason::Signal,
-                _ = hangup.recv() => self.reload(),
+                asked = self.signals.next() => match asked {
+                    Asked::Stop => return Reason::Signal,
+                    Asked::Reload => self.reload(),
+                },
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
                 ended = &mut self.pump => {
                     tracing::error!(?ended, "the pump ended: nothing would be sent any more");
@@ -282,7 +296,6 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
-    NoSignals,
 }
 
 /// Listens for HTTP where the configuration says, and on the operator's socket.
@@ -308,17 +321,6 @@ async fn listen(
 
 fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
-}
-
-/// The address of links: what the configuration says, else what a browser on this machine would use.
-fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
-    match (&config.http.public_url, bound.first()) {
-        (Some(url), _) => url.to_string(),
-        (None, Some(address)) if matches!(config.http.tls, Tls::Off) && address.ip().is_loopback() => {
-            format!("http://{address}")
-        }
-        (None, _) => format!("https://{}", config.hostname),
-    }
 }
 
 fn settings(config: &Config, store: &Store) -> Settings {

@@ -21,6 +21,7 @@ mod metrics;
 mod reload;
 mod runtime;
 pub mod serve;
+mod signals;
 mod supervisor;
 pub mod trouble;
 mod ways;

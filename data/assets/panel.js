@@ -44,7 +44,7 @@
   });
 
   // Shortcuts: / search, j and k through rows, Enter opens, [ newer, ] older, c copies, g then m, o, s goes.
-  const rows = [...document.querySelectorAll("table.messages tbody tr")];
+  const rows = [...document.querySelectorAll("table.messages tbody tr, table.rows tbody tr")];
   let at = -1;
   let goes = false;
   const step = (by) => {
@@ -54,7 +54,7 @@
     if (link) link.focus();
   };
   const follow = (selector) => { const link = document.querySelector(selector); if (link) link.click(); };
-  const places = { m: "/messages", o: "/", s: "/settings", e: "/events", d: "/domains", w: "/webhooks" };
+  const places = { m: "/messages", o: "/", s: "/settings", e: "/events", d: "/domains", w: "/webhooks", p: "/suppressions", k: "/keys", q: "/queue" };
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key === "Escape" && typing) typing.blur();
@@ -72,7 +72,7 @@
       "[": () => follow("a[rel=prev]"),
       "]": () => follow("a[rel=next]"),
       u: () => follow(".crumb a"),
-      c: () => follow("button.copy:not([hidden])"),
+      c: () => follow("button[data-copy='#copy-id']"),
       g: () => { goes = true; setTimeout(() => { goes = false; }, 1500); },
     };
     const act = acts[event.key];

@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::exit::Exit;
 use super::trouble::Trouble;
 use crate::base::id::AccountId;
-use crate::net::admin_socket::{self, AdminReply, AdminRequest};
+use crate::net::admin_socket::{self, AdminReply, AdminRequest, Answered, Download};
 
 /// The socket's name in the data directory.
 pub const SOCKET_NAME: &str = "admin.sock";
@@ -90,6 +90,21 @@ impl AdminClient {
         understood(purpose, &reply)
     }
 
+    /// Asks for something large, to be read as it comes.
+    ///
+    /// # Errors
+    /// As [`Self::ask`].
+    pub fn download(&self, purpose: &str, path: &str) -> Result<Download, Trouble> {
+        let request = AdminRequest { method: Method::GET, path: path.to_owned(), account: None, body: None };
+        match admin_socket::download(&self.socket, request, DEADLINE).map_err(|why| self.unreached(purpose, &why))? {
+            Answered::Download(download) => Ok(download),
+            Answered::Refused(reply) => {
+                let (value, exit) = taken_apart(&text(&reply), reply.status);
+                Err(refusal(purpose, exit, reply.status, &value))
+            }
+        }
+    }
+
     fn unreached(&self, purpose: &str, why: &io::Error) -> Trouble {
         let socket = self.socket.display();
         let (exit, remedy) = match why.kind() {
@@ -110,15 +125,25 @@ impl AdminClient {
 
 /// The reply, or the trouble that its error is.
 fn understood(purpose: &str, reply: &AdminReply) -> Result<Reply, Trouble> {
-    let text = String::from_utf8_lossy(&reply.body).trim_end().to_owned();
-    let value: Value = serde_json::from_str(&text).unwrap_or_default();
-    let code = value["code"].as_str().unwrap_or_default();
-    match Exit::of_answer(reply.status, code) {
-        Exit::Done => Ok(Reply { text, value }),
-        exit => {
-            Err(Trouble::with_reasons(exit, format!("cannot {purpose}"), reasons(reply.status, &value), remedy(exit)))
-        }
+    let text = text(reply);
+    match taken_apart(&text, reply.status) {
+        (value, Exit::Done) => Ok(Reply { text, value }),
+        (value, exit) => Err(refusal(purpose, exit, reply.status, &value)),
     }
+}
+
+fn text(reply: &AdminReply) -> String {
+    String::from_utf8_lossy(&reply.body).trim_end().to_owned()
+}
+
+fn taken_apart(text: &str, status: u16) -> (Value, Exit) {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    let exit = Exit::of_answer(status, value["code"].as_str().unwrap_or_default());
+    (value, exit)
+}
+
+fn refusal(purpose: &str, exit: Exit, status: u16, value: &Value) -> Trouble {
+    Trouble::with_reasons(exit, format!("cannot {purpose}"), reasons(status, value), remedy(exit))
 }
 
 /// The API's sentence, and each field's faults.

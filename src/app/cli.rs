@@ -5,6 +5,8 @@
 
 mod admin;
 mod args;
+mod keep;
+mod keep_args;
 mod listen;
 mod mail;
 mod mail_args;
@@ -136,6 +138,9 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Message(args) => mail::message(args, json, console),
         Command::Event(args) => mail::event(args, json, console),
         Command::Queue(args) => admin::queue(args, json, console),
+        Command::Backup(args) => keep::backup(args, json, console),
+        Command::Restore(args) => keep::restore(args, json, console),
+        Command::Check(args) => keep::check(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

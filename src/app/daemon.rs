@@ -19,6 +19,7 @@ use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
+use super::opening;
 use super::reload;
 use super::signals::{Asked, Signals};
 use super::supervisor;
@@ -52,7 +53,7 @@ use crate::net::transmit::Transmitter;
 use crate::panel;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::{OpenError, Surroundings};
+use crate::store::open::Surroundings;
 
 /// How long what is on the wire may take to end (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
@@ -105,7 +106,7 @@ impl Ground {
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);
         let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
-        let store = Store::open(directory, surroundings).map_err(|error| cannot_open(directory, &error))?;
+        let store = Store::open(directory, surroundings).map_err(|error| opening::cannot_open(directory, &error))?;
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
     }
 
@@ -119,25 +120,6 @@ impl Ground {
         let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
         let settings = settings(config, &self.store);
         Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
-    }
-}
-
-fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
-    let what = format!("cannot open the store in {}", directory.display());
-    match error {
-        OpenError::Locked => {
-            Trouble::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
-        }
-        OpenError::Newer { .. } => Trouble::new(Exit::Failed, what, error.to_string(), ""),
-        OpenError::WrongMasterKey => {
-            Trouble::new(Exit::Failed, what, error.to_string(), "Put back the master.key that was made with the store.")
-        }
-        OpenError::Io { .. } | OpenError::Failed(_) => Trouble::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
-            "Check the disk and the directory's owner; without its master.key a store can't be opened.",
-        ),
     }
 }
 
@@ -195,6 +177,7 @@ impl Daemon {
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         addresses::write(store.directory(), &http_addresses, metrics.address, &bounces.addresses)
             .map_err(|error| broken(addresses::FILE, &error))?;
+        opening::tell_of_standstill(&store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
         let pump = tokio::spawn(pump.run(stopped));

@@ -239,7 +239,7 @@ fn clear(directory: &Path) {
 
 /// Gives what was made to whoever owns the data directory: a package makes it for the service's own user, and `init`
 /// is run by root.
-fn hand_over(directory: &Path) -> io::Result<()> {
+pub(in crate::app) fn hand_over(directory: &Path) -> io::Result<()> {
     let owner = fs::metadata(directory)?;
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

@@ -6,7 +6,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The right to be the daemon of a data directory, as long as the process lives.
 pub struct DirectoryLock {
     _file: File,
+    path: PathBuf,
 }
 
 impl DirectoryLock {
@@ -37,17 +38,50 @@ impl DirectoryLock {
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).mode(0o600);
         let mut file = options.open(&path).map_err(unusable)?;
-        let until = Instant::now() + PATIENCE;
-        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let holder = holder(&mut file);
-            if holder.is_some_and(is_alive) || Instant::now() >= until {
-                return Err(taken(directory, holder));
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        acquire(&mut file, directory, FlockOperation::NonBlockingLockExclusive)?;
         file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
-        Ok(Self { _file: file })
+        Ok(Self { _file: file, path })
     }
+
+    /// Gives the lock back and removes its file, for whoever has made nothing in the directory after all.
+    pub fn discard(self) {
+        if let Err(error) = fs::remove_file(&self.path) {
+            tracing::debug!(%error, "a lock's file could not be removed");
+        }
+    }
+
+    /// Keeps daemons out of `directory` for whoever only looks, and writes nothing; nothing to keep them out with where
+    /// none has ever been there.
+    ///
+    /// # Errors
+    /// A daemon lives there, or the lock can't be read.
+    pub fn borrow(directory: &Path) -> Result<Option<Self>, Trouble> {
+        let path = directory.join(FILE);
+        let mut file = match File::open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                let exit =
+                    if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
+                let what = format!("cannot look at the data directory {}", directory.display());
+                return Err(Trouble::new(exit, what, error.to_string(), "Run the command as root or its owner."));
+            }
+        };
+        acquire(&mut file, directory, FlockOperation::NonBlockingLockShared)?;
+        Ok(Some(Self { _file: file, path }))
+    }
+}
+
+fn acquire(file: &mut File, directory: &Path, operation: FlockOperation) -> Result<(), Trouble> {
+    let until = Instant::now() + PATIENCE;
+    while flock(&*file, operation).is_err() {
+        let holder = holder(file);
+        if holder.is_some_and(is_alive) || Instant::now() >= until {
+            return Err(taken(directory, holder));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }
 
 fn taken(directory: &Path, holder: Option<u32>) -> Trouble {

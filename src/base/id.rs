@@ -118,6 +118,12 @@ macro_rules! identifiers {
                 Self(ulid)
             }
         }
+
+        impl From<$name> for Ulid {
+            fn from(id: $name) -> Self {
+                id.0
+            }
+        }
     )*};
 }
 
@@ -142,6 +148,8 @@ identifiers! {
     AttemptId = "att";
     /// A suppression.
     SuppressionId = "sup";
+    /// A line of the audit log; shown nowhere but in the panel's addresses.
+    ChangeId = "chg";
 }
 
 /// Serialises an identifier as its text, for JSON that leaves the program. Rows keep the bytes.

@@ -5,6 +5,7 @@ pub mod account;
 pub mod address;
 pub mod api_key;
 pub mod attachment;
+pub mod audit;
 pub mod enhanced_code;
 pub mod event;
 pub mod fields;

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use subtle::ConstantTimeEq as _;
 
+use super::audit::Behalf;
 use super::hot_keys::HotKey;
 use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
@@ -88,8 +89,14 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn change_account(&self, account: AccountId, change: AccountChange) -> Result<Account, Stop<NotThere>> {
-        self.store.commit(UpdateAccount { account, change }).await
+    pub async fn change_account(
+        &self,
+        on: impl Into<Behalf>,
+        change: AccountChange,
+    ) -> Result<Account, Stop<NotThere>> {
+        let on = on.into();
+        let op = UpdateAccount { account: on.account, change };
+        self.commit_on(on, op).await
     }
 
     /// How much of the account's quota is used now.
@@ -109,6 +116,19 @@ impl Engine {
         if let Some(own) = &caller.key {
             check_not_more(own, &new).map_err(Stop::Refused)?;
         }
+        self.make_key(caller.account, new).await
+    }
+
+    /// Makes a key that may do what it is made for. The secret is given out this once.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn make_key(
+        &self,
+        on: impl Into<Behalf>,
+        new: NewKey,
+    ) -> Result<(ApiKey, KeySecret), Stop<NewKeyRefusal>> {
+        let on = on.into();
         let secret = KeySecret::generate(&*self.entropy);
         let key = ApiKey {
             id: KeyId::default(),
@@ -122,7 +142,8 @@ impl Engine {
             expires_at: new.expires_at,
             revoked_at: None,
         };
-        match self.store.commit(CreateKey { account: caller.account, key }).await {
+        let op = CreateKey { account: on.account, key };
+        match self.commit_on(on, op).await {
             Ok(key) => Ok((key, secret)),
             Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount)) => Err(Stop::Refused(NewKeyRefusal::NoSuchAccount)),
             Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
@@ -152,19 +173,23 @@ impl Engine {
     /// [`NotThere`], or the store's failure.
     pub async fn rename_key(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         key: KeyId,
         name: Option<String>,
     ) -> Result<ApiKey, Stop<NotThere>> {
-        self.store.commit(RenameKey { account, key, name }).await
+        let on = on.into();
+        let op = RenameKey { account: on.account, key, name };
+        self.commit_on(on, op).await
     }
 
     /// Revokes a key of the account, at once and for good.
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn revoke_key(&self, account: AccountId, key: KeyId) -> Result<(), Stop<NotThere>> {
-        self.store.commit(RevokeKey { account, key }).await
+    pub async fn revoke_key(&self, on: impl Into<Behalf>, key: KeyId) -> Result<(), Stop<NotThere>> {
+        let on = on.into();
+        let op = RevokeKey { account: on.account, key };
+        self.commit_on(on, op).await.map(drop)
     }
 
     /// The caller that shows this text as its key; none where it is unknown, revoked or expired.

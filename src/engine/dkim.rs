@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::Engine;
-use crate::base::id::{AccountId, DomainId};
+use super::audit::Behalf;
+use crate::base::id::DomainId;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;
 use crate::store::error::{Stop, StoreError};
@@ -16,10 +17,12 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn rotate_dkim(&self, account: AccountId, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
-        let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+    pub async fn rotate_dkim(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let on = on.into();
+        let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
         let keys = self.new_keys(id, next_number(&row), DkimState::Pending).await?;
-        self.store.commit(RotateDkim { account, domain: id, keys }).await
+        let op = RotateDkim { account: on.account, domain: id, keys };
+        self.commit_on(on, op).await
     }
 
     /// A key of each algorithm, with selectors of this number.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 
 use super::Engine;
+use super::audit::Behalf;
 use super::listing::{self, Page, PageRequest};
 use super::ports::{LookupFailure, Resolve};
 use super::settings::Settings;
@@ -66,13 +67,15 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn create_domain(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         name: DomainName,
         stream: Stream,
     ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+        let on = on.into();
         let (id, mut row) = self.new_domain(name, stream, DkimState::Pending).await?;
         row.next_check_at = Some(row.created_at + FIRST_CHECK);
-        let row = self.store.commit(CreateDomain { account, id, row }).await?;
+        let op = CreateDomain { account: on.account, id, row };
+        let row = self.commit_on(on, op).await?;
         Ok((id, row))
     }
 
@@ -125,19 +128,23 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn update_domain(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         domain: DomainId,
         stream: Option<Stream>,
     ) -> Result<DomainRow, Stop<DomainRefusal>> {
-        self.store.commit(UpdateDomain { account, domain, stream }).await
+        let on = on.into();
+        let op = UpdateDomain { account: on.account, domain, stream };
+        self.commit_on(on, op).await
     }
 
     /// Removes a domain; what was accepted is signed already, and is still sent.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn delete_domain(&self, account: AccountId, domain: DomainId) -> Result<(), Stop<DomainRefusal>> {
-        self.store.commit(DeleteDomain { account, domain }).await
+    pub async fn delete_domain(&self, on: impl Into<Behalf>, domain: DomainId) -> Result<(), Stop<DomainRefusal>> {
+        let on = on.into();
+        let op = DeleteDomain { account: on.account, domain };
+        self.commit_on(on, op).await.map(drop)
     }
 
     /// A domain of the account.
@@ -187,6 +194,11 @@ impl Engine {
         }
         found.into_values().collect()
     }
+}
+
+/// What was last found in the place of a record; none where nobody has looked.
+pub fn finding_of<'r>(row: &'r DomainRow, record: &ExpectedRecord) -> Option<&'r Finding> {
+    row.findings.iter().find(|finding| finding.purpose == record.purpose && finding.name == record.name)
 }
 
 /// The records that the domain should publish, in the order in which they are shown.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::audit::Behalf;
 use super::listing::{Page, PageRequest, last_id, range};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
@@ -85,12 +86,14 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn cancel(&self, account: AccountId, message: MessageId) -> Result<(), Stop<CancelRefusal>> {
+    pub async fn cancel(&self, on: impl Into<Behalf>, message: MessageId) -> Result<(), Stop<CancelRefusal>> {
+        let on = on.into();
+        let account = on.account;
         if self.message(account, message)?.is_none() {
             return Err(Stop::Refused(CancelRefusal::NotFound));
         }
         let lease = self.leases.take_soon(message).await.ok_or(Stop::Refused(CancelRefusal::TooLate))?;
-        self.commit_leased(CancelMessage { account, message }, vec![lease]).await
+        self.commit_leased_on(on, CancelMessage { account, message }, vec![lease]).await
     }
 
     /// The events of a message as the bytes that were written once, oldest first.

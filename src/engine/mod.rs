@@ -4,15 +4,18 @@
 //! through operations alone.
 
 pub mod accounts;
+pub mod audit;
 mod backlog;
 pub mod crash;
 mod deliver;
+pub mod deliveries;
 mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
 pub mod follow;
 mod hot_keys;
+pub mod keeping;
 pub mod lease;
 pub mod listing;
 pub mod messages;
@@ -47,6 +50,8 @@ pub mod webhook;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
+
+use tokio::sync::Semaphore;
 
 use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
@@ -95,6 +100,8 @@ pub struct Engine {
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
     /// Who follows the event logs.
     pub streams: Streams,
+    /// A permit for each backup that may be taken at once.
+    backups: Arc<Semaphore>,
     signing: SigningPool,
     passwords: Passwords,
     throttles: Throttles,
@@ -129,6 +136,7 @@ impl Engine {
             leases: Leases::default(),
             on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),
+            backups: Arc::new(Semaphore::new(1)),
             signing,
             passwords: Passwords::default(),
             throttles: Throttles::default(),

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use super::Engine;
-use super::endpoints::DeliveryRecord;
+use super::audit::Behalf;
+use super::deliveries::DeliveryRecord;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
 use crate::base::time::Timestamp;
+use crate::domain::audit::{Action, Change};
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::redeliver::{Redeliver, RedeliverRefusal, Replay, ReplayOf, TestEndpoint};
@@ -19,10 +21,12 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn test_endpoint(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         endpoint: EndpointId,
     ) -> Result<DeliveryRecord, Stop<RedeliverRefusal>> {
-        let id = self.store.commit(TestEndpoint { account, endpoint }).await?;
+        let on = on.into();
+        let account = on.account;
+        let id = self.commit_on(on, TestEndpoint { account, endpoint }).await?;
         self.made(account, id)
     }
 
@@ -32,10 +36,12 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn redeliver(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         delivery: DeliveryId,
     ) -> Result<DeliveryRecord, Stop<RedeliverRefusal>> {
-        let id = self.store.commit(Redeliver { account, delivery }).await?;
+        let on = on.into();
+        let account = on.account;
+        let id = self.commit_on(on, Redeliver { account, delivery }).await?;
         self.made(account, id)
     }
 
@@ -51,11 +57,14 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn replay(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         endpoint: EndpointId,
         of: ReplayOf,
         since: Timestamp,
     ) -> Result<u64, Stop<RedeliverRefusal>> {
+        let on = on.into();
+        let account = on.account;
+        self.note(&on, Change::new(Action::EventsReplayed, endpoint, format!("since {since}"))).await?;
         let since = Ulid::new(since, [0; 10]);
         let replay = Replay { account, endpoint, of, since, from: since, until: self.next_id()? };
         let replayed = tokio::spawn(run(Arc::clone(&self.store), replay));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sha2::{Digest as _, Sha256};
 
 use super::Engine;
+use super::audit::Behalf;
 use super::passwords::Crowded;
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
@@ -19,7 +20,7 @@ use crate::domain::session::{Client, Session, SessionKey, SessionToken, Stage};
 use crate::domain::user::{User, may_be_password};
 use crate::machine::throttle::{Throttle, Throttled};
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::session::{BeginSession, EndSessions, Outdated, Touch, TouchSession, Which, sessions_of};
+use crate::store::op::session::{BeginSession, EndSessions, Outdated, ProveSession, TouchSession, Which, sessions_of};
 use crate::store::op::user::user_by_email;
 use crate::store::read::Read as _;
 use crate::store::schema;
@@ -55,6 +56,15 @@ pub struct Begun {
     pub token: SessionToken,
     /// Whether the second factor is still awaited.
     pub stage: Stage,
+}
+
+/// What somebody shows to prove once more who they are.
+#[derive(Clone, Copy)]
+pub struct Proof<'p> {
+    /// Their password.
+    pub password: &'p Secret,
+    /// The code of their second factor; of no meaning where they have none.
+    pub code: &'p str,
 }
 
 /// A session as a request finds it.
@@ -158,11 +168,11 @@ impl Engine {
         Ok(begun)
     }
 
-    /// Checks the password of somebody who is signed in, so that they may see secrets for a while.
+    /// Checks the password of somebody who is signed in.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn prove(
+    pub async fn check_password(
         &self,
         visitor: &Visitor,
         password: &Secret,
@@ -173,11 +183,37 @@ impl Engine {
             return Err(Stop::Refused(SignInRefusal::Wrong));
         }
         self.throttles.succeeded(&attempt);
-        let touched = self.store.commit(TouchSession { key: visitor.key, touch: Touch::Proved }).await;
-        touched.map_err(|stop| match stop {
-            Stop::Failed(error) => Stop::Failed(error),
-            Stop::Refused(never) => match never {},
-        })
+        Ok(())
+    }
+
+    /// Checks the password, and the code where there is a second factor, of somebody who is signed in, so that they may
+    /// make and see secrets for a while. Which of the two was wrong is not told.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn prove(
+        &self,
+        visitor: &Visitor,
+        shown: Proof<'_>,
+        from: Client<'_>,
+        real_now: Timestamp,
+    ) -> Result<(), Stop<SignInRefusal>> {
+        let user = &visitor.user;
+        let attempt = self.begin_attempt(&user.email.match_key(), from)?;
+        let is_right = self.passwords.is_right(shown.password, Some(&user.password_hash)).await?;
+        let totp_step = self.code_step(user, shown.code, real_now);
+        if !is_right || (user.totp.is_some() && totp_step.is_none()) {
+            return Err(Stop::Refused(SignInRefusal::Wrong));
+        }
+        let password_hash = user.password_hash.clone();
+        match self.store.commit(ProveSession { key: visitor.key, password_hash, totp_step }).await {
+            Ok(()) => {
+                self.throttles.succeeded(&attempt);
+                Ok(())
+            }
+            Err(Stop::Refused(Outdated)) => Err(Stop::Refused(SignInRefusal::Wrong)),
+            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
+        }
     }
 
     fn begin_attempt(&self, name: &str, from: Client<'_>) -> Result<Attempt, Stop<SignInRefusal>> {
@@ -214,7 +250,7 @@ impl Engine {
         let Some(user) = user.filter(|user| !user.disabled) else { return Ok(None) };
         if session.needs_seen_stamp(now) {
             // Unwritten, the next request tries again.
-            self.store.post(TouchSession { key, touch: Touch::Seen }, |_written| {});
+            self.store.post(TouchSession { key }, |_written| {});
         }
         Ok(Some(Visitor { key, session, user }))
     }
@@ -235,8 +271,10 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn sign_out(&self, account: AccountId, user: UserId, which: Which) -> Result<(), StoreError> {
-        self.store.commit(EndSessions { account, user, which }).await.map_err(|stop| match stop {
+    pub async fn sign_out(&self, on: impl Into<Behalf>, user: UserId, which: Which) -> Result<(), StoreError> {
+        let on = on.into();
+        let op = EndSessions { account: on.account, user, which };
+        self.commit_on(on, op).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })

@@ -5,10 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Engine;
+use super::audit::Behalf;
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::address::Address;
+use crate::domain::audit::{Action, Change};
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::suppression::{Added, IMPORTED_MAX, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
@@ -50,10 +52,12 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn suppress(&self, account: AccountId, suppression: Suppression) -> Result<Added, StoreError> {
-        let address = suppression.address.clone();
+    pub async fn suppress(&self, on: impl Into<Behalf>, suppression: Suppression) -> Result<Added, StoreError> {
+        let on = on.into();
+        let (account, address) = (on.account, suppression.address.clone());
         let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, [&address])?;
-        let added = self.commit_leased(Suppress { account, suppression, waiting }, leases).await.map_err(failure)?;
+        let op = Suppress { account, suppression, waiting };
+        let added = self.commit_leased_on(on, op, leases).await.map_err(failure)?;
         self.end_waiting(account, &[address]).await?;
         Ok(added)
     }
@@ -62,8 +66,10 @@ impl Engine {
     ///
     /// # Errors
     /// [`NotThere`], or the store's failure.
-    pub async fn unsuppress(&self, account: AccountId, name: Name) -> Result<(), Stop<NotThere>> {
-        self.store.commit(Unsuppress { account, name }).await
+    pub async fn unsuppress(&self, on: impl Into<Behalf>, name: Name) -> Result<(), Stop<NotThere>> {
+        let on = on.into();
+        let op = Unsuppress { account: on.account, name };
+        self.commit_on(on, op).await.map(drop)
     }
 
     /// A suppression of the account.
@@ -97,10 +103,12 @@ impl Engine {
     /// Those of the store.
     pub async fn import_suppressions(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         list: Vec<Suppression>,
     ) -> Result<Imported, StoreError> {
-        let (count, mut imported) = (list.len(), 0);
+        let on = on.into();
+        let (account, count, mut imported) = (on.account, list.len(), 0);
+        self.note(&on, Change::new(Action::SuppressionsImported, "", format!("a list of {count}"))).await?;
         for slice in list.chunks(IMPORTED_MAX) {
             let addresses: Vec<_> = slice.iter().map(|suppression| suppression.address.clone()).collect();
             let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;

@@ -1,6 +1,7 @@
 //! People who sign in to the panel: making, listing, changing and removing them.
 
 use super::Engine;
+use super::audit::Behalf;
 use super::listing::{self, Page, PageRequest};
 use super::passwords::Crowded;
 use crate::base::id::{AccountId, UserId};
@@ -55,10 +56,11 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn create_user(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         email: Address,
         role: Role,
     ) -> Result<(User, NewPassword), Stop<UserRefusal>> {
+        let on = on.into();
         let password = NewPassword::generate(&*self.entropy);
         let password_hash = self.passwords.hash(&password, &*self.entropy).await?;
         let now = self.clock.now();
@@ -72,7 +74,8 @@ impl Engine {
             last_sign_in_at: None,
             disabled: false,
         };
-        match self.store.commit(CreateUser { account, user }).await {
+        let op = CreateUser { account: on.account, user };
+        match self.commit_on(on, op).await {
             Ok(user) => Ok((user, password)),
             Err(Stop::Refused(CreateUserRefusal::NoSuchAccount)) => Err(Stop::Refused(UserRefusal::NotFound)),
             Err(Stop::Refused(CreateUserRefusal::EmailTaken)) => Err(Stop::Refused(UserRefusal::EmailTaken)),
@@ -103,10 +106,11 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn change_user(
         &self,
-        account: AccountId,
+        on: impl Into<Behalf>,
         user: UserId,
         change: UserChange,
     ) -> Result<User, Stop<UserRefusal>> {
+        let on = on.into();
         let UserChange { role, disabled, password, totp, keep } = change;
         let password_hash = match &password {
             Some(password) => Some(self.passwords.hash(password, &*self.entropy).await?),
@@ -118,16 +122,18 @@ impl Engine {
             SecondFactor { secret, last_step }
         };
         let totp = totp.map(|factor| factor.map(seal));
-        let op = UpdateUser { account, user, role, disabled, password_hash, totp, keep };
-        self.store.commit(op).await.map_err(not_found)
+        let op = UpdateUser { account: on.account, user, role, disabled, password_hash, totp, keep };
+        self.commit_on(on, op).await.map_err(not_found)
     }
 
     /// Removes a user, and signs them out everywhere.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn delete_user(&self, account: AccountId, user: UserId) -> Result<(), Stop<UserRefusal>> {
-        self.store.commit(DeleteUser { account, user }).await.map_err(not_found)
+    pub async fn delete_user(&self, on: impl Into<Behalf>, user: UserId) -> Result<(), Stop<UserRefusal>> {
+        let on = on.into();
+        let op = DeleteUser { account: on.account, user };
+        self.commit_on(on, op).await.map(drop).map_err(not_found)
     }
 
     /// The step of a code that the user's second factor gives at `real_now`; none where it is no such code. Codes

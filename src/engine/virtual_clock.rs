@@ -20,7 +20,8 @@ use crate::store::read::{Order, Read};
 use crate::store::schema::Table;
 use crate::store::timer::Timer;
 
-const FILE: &str = "virtual-clock";
+/// Its file in the data directory.
+pub const FILE: &str = "virtual-clock";
 
 /// Wall time that only moves when it is told to.
 pub struct VirtualClock {
@@ -50,6 +51,11 @@ pub enum AdvanceError {
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// Where the virtual clock of `directory` stands, if it has one.
+pub fn kept(directory: &Path) -> Option<Timestamp> {
+    fs::read_to_string(directory.join(FILE)).ok()?.trim().parse().ok()
 }
 
 impl VirtualClock {

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions, users,
+    accounts, backup, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -81,6 +81,8 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/queue", "queue.list", run!(queue::list)),
+        operator(&post, "/v1/queue/release", "queue.release", run!(queue::release)).with_body(Nothing),
+        operator(&get, "/v1/backup", "backup.take", run!(backup::take)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
         operator(&post, "/v1/users", "users.create", run!(users::create)),

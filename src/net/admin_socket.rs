@@ -2,20 +2,25 @@
 //!
 //! Used by the commands, which wait for nothing else, so the call blocks.
 
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::{Method, Request};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
+use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 /// The most bytes of an answer: far more than a page of the longest list has.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// How long a download may say nothing.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// One request.
 #[derive(Debug, Clone)]
@@ -45,19 +50,74 @@ pub struct AdminReply {
 /// `NotFound` or `ConnectionRefused` where nobody listens, `PermissionDenied` where this user may not connect,
 /// `TimedOut`, and whatever breaks a connection.
 pub fn ask(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<AdminReply> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { timeout(deadline, exchange(socket, request)).await? })
+    runtime()?.block_on(async {
+        timeout(deadline, async {
+            let answer = exchange(socket, request).await?;
+            let status = answer.status().as_u16();
+            Ok(AdminReply { status, body: whole(answer.into_body()).await? })
+        })
+        .await?
+    })
 }
 
-async fn exchange(socket: &Path, request: AdminRequest) -> io::Result<AdminReply> {
+/// What a request for something large comes to.
+pub enum Answered {
+    /// Its bytes, to be read.
+    Download(Download),
+    /// A refusal.
+    Refused(AdminReply),
+}
+
+/// The body of an answer, however long, read as it comes.
+pub struct Download {
+    runtime: Runtime,
+    body: Incoming,
+    chunk: Bytes,
+}
+
+/// Asks for something large; `deadline` is for the answer's head alone.
+///
+/// # Errors
+/// As [`ask`].
+pub fn download(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Result<Answered> {
+    let runtime = runtime()?;
+    let answer = runtime.block_on(async { timeout(deadline, exchange(socket, request)).await? })?;
+    let status = answer.status();
+    if !status.is_success() {
+        let body = runtime.block_on(async { timeout(deadline, whole(answer.into_body())).await? })?;
+        return Ok(Answered::Refused(AdminReply { status: status.as_u16(), body }));
+    }
+    Ok(Answered::Download(Download { runtime, body: answer.into_body(), chunk: Bytes::new() }))
+}
+
+impl Read for Download {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.chunk.is_empty() {
+            let next = self.runtime.block_on(async { timeout(SILENCE, self.body.frame()).await })?;
+            let Some(frame) = next else { return Ok(0) };
+            // Trailers say nothing here.
+            self.chunk = frame.map_err(io::Error::other)?.into_data().unwrap_or_default();
+        }
+        let length = self.chunk.len().min(buffer.len());
+        buffer[..length].copy_from_slice(&self.chunk.split_to(length));
+        Ok(length)
+    }
+}
+
+fn runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+async fn whole(body: Incoming) -> io::Result<Bytes> {
+    Ok(Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(io::Error::other)?.to_bytes())
+}
+
+async fn exchange(socket: &Path, request: AdminRequest) -> io::Result<Response<Incoming>> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
     // It ends with the sender; what goes wrong in it, the sender tells.
     tokio::spawn(connection);
-    let answer = sender.send_request(encode(request)?).await.map_err(io::Error::other)?;
-    let status = answer.status().as_u16();
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await.map_err(io::Error::other)?;
-    Ok(AdminReply { status, body: body.to_bytes() })
+    sender.send_request(encode(request)?).await.map_err(io::Error::other)
 }
 
 fn encode(request: AdminRequest) -> io::Result<Request<Full<Bytes>>> {

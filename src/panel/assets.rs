@@ -27,6 +27,8 @@ pub(super) struct Asset {
 pub(super) struct Assets {
     /// The style of every page.
     pub(super) style: Asset,
+    /// What the documentation adds to it.
+    pub(super) docs_style: Asset,
     /// The script, which only improves.
     pub(super) script: Asset,
     /// What the browser shows beside the title.
@@ -35,6 +37,7 @@ pub(super) struct Assets {
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
     style: Asset::new("panel", "css", "text/css; charset=utf-8", include_bytes!("../../data/assets/panel.css")),
+    docs_style: Asset::new("docs", "css", "text/css; charset=utf-8", include_bytes!("../../data/assets/docs.css")),
     script: Asset::new("panel", "js", "text/javascript; charset=utf-8", include_bytes!("../../data/assets/panel.js")),
     icon: Asset::new("icon", "svg", "image/svg+xml", include_bytes!("../../data/assets/icon.svg")),
 });
@@ -54,7 +57,8 @@ pub(super) fn assets() -> &'static Assets {
 /// `GET /assets/{name}`.
 pub(super) async fn show(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
     let all = assets();
-    let asset = [&all.style, &all.script, &all.icon].into_iter().find(|asset| asset.path == call.path());
+    let asset =
+        [&all.style, &all.docs_style, &all.script, &all.icon].into_iter().find(|asset| asset.path == call.path());
     let asset = asset.ok_or(ApiError::NotFound)?;
     let answer = Answer::bytes(StatusCode::OK, asset.content_type, asset.bytes);
     Ok(answer.with_header(CACHE_CONTROL, "public, max-age=31536000, immutable"))

@@ -8,13 +8,16 @@ use url::form_urlencoded;
 use super::cookie;
 use super::fault::Fault;
 use super::html;
+use super::moment::Moment;
 use super::pages::error;
 use super::same_origin::is_same_origin;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
+use crate::domain::audit::Person;
 use crate::domain::session::{Client, Stage};
 use crate::domain::user::User;
+use crate::engine::audit::Behalf;
 use crate::engine::ports::BoxFuture;
 use crate::engine::sign_in::Visitor;
 use crate::http::answer::Answer;
@@ -62,9 +65,30 @@ impl Visit<'_> {
         &self.visitor.user
     }
 
+    /// For whom things are done here: what the visitor changes stands in the audit log.
+    pub(super) fn on(&self) -> Behalf {
+        let person = Person { user: self.user().id, email: self.user().email.as_given().to_owned() };
+        Behalf { account: self.account_id(), person: Some(person) }
+    }
+
+    /// Whether secrets may be made and told without asking for the password first.
+    pub(super) fn is_proved(&self) -> bool {
+        self.visitor.session.is_proved(self.now)
+    }
+
+    /// A moment as the account tells the time.
+    pub(super) fn moment(&self, at: Timestamp) -> Moment {
+        Moment::new(at, self.account.time_zone.zone())
+    }
+
     /// The identifier in the path. One that is malformed is as unknown as any other.
     pub(super) fn id<T: std::str::FromStr>(&self) -> Result<T, Fault> {
-        self.call.param("id").parse().map_err(|_| ApiError::NotFound.into())
+        self.id_named("id")
+    }
+
+    /// The same for a path that has several.
+    pub(super) fn id_named<T: std::str::FromStr>(&self, name: &str) -> Result<T, Fault> {
+        self.call.param(name).parse().map_err(|_| ApiError::NotFound.into())
     }
 }
 
@@ -119,10 +143,15 @@ fn admit<'a>(api: &'a Api, call: Call<()>, need: Need) -> Result<Visit<'a>, Faul
     Ok(Visit { api, call, visitor, account, now })
 }
 
-/// The section that a path belongs to: its list.
+/// The page that the form at a path stands on: that of the record where it has one, else the list.
 fn section_of(path: &str) -> String {
-    let first = path.trim_start_matches('/').split('/').next().unwrap_or_default();
-    format!("/{first}")
+    let mut parts = path.trim_start_matches('/').split('/');
+    match (parts.next(), parts.next(), parts.next()) {
+        (Some(section @ ("webhooks" | "domains" | "keys" | "messages")), Some(id), Some(_)) => {
+            format!("/{section}/{id}")
+        }
+        (section, _, _) => format!("/{}", section.unwrap_or_default()),
+    }
 }
 
 /// Where a request comes from, for the throttle and the list of sessions.

@@ -2,6 +2,7 @@
 //! check the API's bodies.
 
 use hyper::Method;
+use serde_json::{Map, Value};
 use url::form_urlencoded;
 
 use super::fault::Fault;
@@ -36,7 +37,8 @@ impl Form {
         Self::read(query.as_bytes())
     }
 
-    fn read(bytes: &[u8]) -> Self {
+    /// The form that these bytes are.
+    pub(super) fn read(bytes: &[u8]) -> Self {
         Self(form_urlencoded::parse(bytes).into_owned().take(FIELDS_MAX).collect())
     }
 
@@ -53,6 +55,17 @@ impl Form {
     /// The value of a field that the form has, empty or not.
     pub(super) fn field(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim())
+    }
+
+    /// The values of a field that may be given many times, such as a group of boxes.
+    pub(super) fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(known, _)| known == name).map(|(_, value)| value.trim()).collect()
+    }
+
+    /// The members of these names that say something, as the body that would ask the API for the same.
+    pub(super) fn as_body(&self, names: &[&str]) -> Map<String, Value> {
+        let given = |name: &&str| self.given(name).map(|text| ((*name).to_owned(), Value::from(text)));
+        names.iter().filter_map(given).collect()
     }
 
     /// The value of a field as it was typed, white space too.
@@ -81,7 +94,7 @@ mod tests {
     fn a_form_is_decoded_and_bounded() {
         let form = Form::read(b"a=+x%20&b=&c=1&c=2&p=+p+");
         assert_eq!((form.text("a"), form.given("b"), form.text("z")), ("x", None, ""));
-        assert_eq!(form.secret("p").expose_text(), " p ");
+        assert_eq!((form.secret("p").expose_text(), form.all("c")), (" p ", vec!["1", "2"]));
         assert!(form.is_ticked("c") && !form.is_ticked("b"));
         assert_eq!(Form::read("a=1&".repeat(300).as_bytes()).0.len(), FIELDS_MAX);
     }

@@ -29,11 +29,16 @@ pub(super) struct Place {
 }
 
 /// The rail, in its order. A place is listed when its page exists.
-const RAIL: [Place; 4] = [
+const RAIL: &[Place] = &[
     Place { path: "/", name: "Overview", icon: "gauge" },
     Place { path: "/messages", name: "Messages", icon: "mail" },
+    Place { path: "/domains", name: "Domains", icon: "globe" },
+    Place { path: "/webhooks", name: "Webhooks", icon: "hook" },
+    Place { path: "/suppressions", name: "Suppressions", icon: "shield" },
+    Place { path: "/keys", name: "API keys", icon: "key" },
     Place { path: "/settings", name: "Settings", icon: "sliders" },
     Place { path: "/users", name: "Users", icon: "people" },
+    Place { path: "/audit", name: "Audit log", icon: "list" },
 ];
 
 /// A line of the rail.

@@ -9,32 +9,43 @@
 //! form changes ends in a redirect, so that a reload repeats nothing.
 
 mod assets;
+mod attempts;
 mod cookie;
+mod dns;
 mod door;
+mod endpoint_form;
 mod fault;
 mod form;
 mod frame;
 mod html;
 mod moment;
 mod pages;
+mod paging;
 mod parts;
+mod record;
 mod same_origin;
 mod search;
 #[cfg(test)]
 mod stories;
 mod timeline;
+mod upload;
 
 use hyper::Method;
 
 use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
-use pages::{appearance, login, me, message, messages, overview, proof, second_factor, settings, users};
+use pages::{
+    appearance, audit, delivery, docs, domain, domains, key, keys, login, me, message, messages, overview, proof,
+    second_factor, settings, suppression, suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
+};
 
 pub use pages::error::page as error_page;
 
 /// The type of a form's body.
 const FORM: BodyRule = BodyRule::Of(&["application/x-www-form-urlencoded"]);
+/// The type of one that may carry a file.
+const UPLOAD: BodyRule = BodyRule::Of(&["multipart/form-data"]);
 
 /// A page for whoever has a session.
 macro_rules! page {
@@ -68,6 +79,8 @@ fn row(
 pub fn routes() -> Vec<Route<Api>> {
     vec![
         open!(GET, "/assets/{name}", "panel.assets", assets::show),
+        open!(GET, "/docs", "panel.docs", docs::front),
+        open!(GET, "/docs/{name}", "panel.docs.page", docs::page),
         open!(GET, "/login", "panel.login", login::show),
         open!(POST, "/login", "panel.login.try", login::attempt),
         open!(GET, "/login/code", "panel.code", login::ask_code),
@@ -83,6 +96,50 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/messages/{id}/source", "panel.message.source", Look, message::source),
         page!(GET, "/messages/{id}/json", "panel.message.json", Look, message::json),
         page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Change, message::cancel),
+        page!(GET, "/webhooks", "panel.webhooks", Look, webhooks::list),
+        page!(POST, "/webhooks", "panel.webhooks.create", Secret, webhooks::create),
+        page!(GET, "/webhooks/{id}", "panel.webhook", Look, webhook::show),
+        page!(GET, "/webhooks/{id}/json", "panel.webhook.json", Look, webhook::json),
+        page!(POST, "/webhooks/{id}", "panel.webhook.change", Change, webhook_changes::change),
+        page!(POST, "/webhooks/{id}/reactivate", "panel.webhook.reactivate", Change, webhook_changes::reactivate),
+        page!(POST, "/webhooks/{id}/pause", "panel.webhook.pause", Change, webhook_changes::pause),
+        page!(POST, "/webhooks/{id}/rotate-secret", "panel.webhook.rotate", Secret, webhook_changes::rotate_secret),
+        page!(POST, "/webhooks/{id}/test", "panel.webhook.test", Change, webhook_changes::test),
+        page!(POST, "/webhooks/{id}/replay", "panel.webhook.replay", Change, webhook_changes::replay),
+        page!(POST, "/webhooks/{id}/delete", "panel.webhook.delete", Change, webhook_changes::delete),
+        page!(GET, "/webhooks/{id}/deliveries/{delivery}", "panel.delivery", Look, delivery::show),
+        page!(GET, "/webhooks/{id}/deliveries/{delivery}/json", "panel.delivery.json", Look, delivery::json),
+        page!(
+            POST,
+            "/webhooks/{id}/deliveries/{delivery}/redeliver",
+            "panel.delivery.again",
+            Change,
+            delivery::redeliver
+        ),
+        page!(GET, "/domains", "panel.domains", Look, domains::list),
+        page!(POST, "/domains", "panel.domains.add", Change, domains::add),
+        page!(GET, "/domains/{id}", "panel.domain", Look, domain::show),
+        page!(GET, "/domains/{id}/json", "panel.domain.json", Look, domain::json),
+        page!(POST, "/domains/{id}", "panel.domain.change", Change, domain::change),
+        page!(POST, "/domains/{id}/verify", "panel.domain.verify", Change, domain::verify),
+        page!(POST, "/domains/{id}/rotate-dkim", "panel.domain.rotate", Change, domain::rotate_dkim),
+        page!(POST, "/domains/{id}/delete", "panel.domain.delete", Change, domain::delete),
+        page!(GET, "/suppressions", "panel.suppressions", Look, suppressions::list),
+        page!(POST, "/suppressions", "panel.suppressions.add", Change, suppressions::add),
+        page!(GET, "/suppressions/import", "panel.suppressions.import", Look, suppression_import::show),
+        page!(POST, "/suppressions/import", "panel.suppressions.import.try", Change, suppression_import::import)
+            .with_body(UPLOAD),
+        page!(GET, "/suppressions/export", "panel.suppressions.export", Look, suppression_import::export),
+        page!(GET, "/suppressions/{id}", "panel.suppression", Look, suppression::show),
+        page!(GET, "/suppressions/{id}/json", "panel.suppression.json", Look, suppression::json),
+        page!(POST, "/suppressions/{id}/remove", "panel.suppression.remove", Change, suppression::remove),
+        page!(GET, "/keys", "panel.keys", Look, keys::list),
+        page!(POST, "/keys", "panel.keys.create", Secret, keys::create),
+        page!(GET, "/keys/{id}", "panel.key", Look, key::show),
+        page!(GET, "/keys/{id}/json", "panel.key.json", Look, key::json),
+        page!(POST, "/keys/{id}", "panel.key.rename", Change, key::rename),
+        page!(POST, "/keys/{id}/revoke", "panel.key.revoke", Change, key::revoke),
+        page!(GET, "/audit", "panel.audit", Look, audit::list),
         page!(GET, "/settings", "panel.settings", Look, settings::show),
         page!(POST, "/settings", "panel.settings.change", Change, settings::change),
         page!(POST, "/settings/password", "panel.password", Own, me::change_password),

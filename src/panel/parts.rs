@@ -118,6 +118,14 @@ impl FormFaults {
         Self::default()
     }
 
+    /// The faults of a field that holds many values, and of each of them, in one sentence.
+    pub(super) fn within(&self, field: &str) -> String {
+        let is_within =
+            |path: &str| path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let faults = self.0.by_field().iter().filter(|(path, _)| is_within(path));
+        faults.flat_map(|(_, sentences)| sentences.iter().map(String::as_str)).collect::<Vec<_>>().join("; ")
+    }
+
     /// The faults of one field, in one sentence; empty where it has none.
     pub(super) fn of(&self, field: &str) -> String {
         self.0.by_field().get(field).map(|sentences| sentences.join("; ")).unwrap_or_default()

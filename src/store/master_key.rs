@@ -14,6 +14,8 @@ use crate::base::secret::MasterKey;
 
 /// Its name.
 pub(super) const FILE: &str = "master.key";
+/// The key's own bytes.
+pub type Raw = Zeroizing<[u8; MasterKey::LENGTH]>;
 const PROOF_CONTEXT: &[u8] = b"master key proof";
 
 /// Reads the master key of `directory`, or makes it for a new store, which has no `proof` yet.
@@ -30,8 +32,21 @@ pub fn of_store(directory: &Path, proof: Option<&[u8]>, entropy: &dyn Entropy) -
     };
     // What is sealed in an existing store would be lost under a new key, so none is made.
     let key = read(&path)?;
-    key.open(PROOF_CONTEXT, proof).map_err(|_| OpenError::WrongMasterKey)?;
-    Ok(key)
+    if is_of(&key, proof) { Ok(key) } else { Err(OpenError::WrongMasterKey) }
+}
+
+/// The key of `directory` as bytes, for a backup that is to hold it.
+///
+/// # Errors
+/// A key that can't be read, or is not the one that made `proof`.
+pub(super) fn raw_of_store(directory: &Path, proof: &[u8]) -> Result<Raw, OpenError> {
+    let raw = read_raw(&place(directory))?;
+    if is_of(&MasterKey::new(&raw), proof) { Ok(raw) } else { Err(OpenError::WrongMasterKey) }
+}
+
+/// Whether `key` is the one that made `proof`.
+pub(super) fn is_of(key: &MasterKey, proof: &[u8]) -> bool {
+    key.open(PROOF_CONTEXT, proof).is_ok()
 }
 
 /// What only this key opens, to know it again.
@@ -46,21 +61,33 @@ fn place(directory: &Path) -> PathBuf {
 }
 
 fn create(path: &Path, directory: &Path, entropy: &dyn Entropy) -> Result<(), OpenError> {
+    write(path, directory, &Zeroizing::new(entropy::bytes::<{ MasterKey::LENGTH }>(entropy)))
+}
+
+/// Writes a key to `path` in `directory`, whole or not at all.
+pub(super) fn write(path: &Path, directory: &Path, key: &Raw) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
-    let key = Zeroizing::new(entropy::bytes::<{ MasterKey::LENGTH }>(entropy));
     // Under another name first: a crash must not leave half a key.
     let half_made = path.with_extension("key.new");
     let mut file =
         OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&half_made).map_err(io)?;
-    file.write_all(&*key).and_then(|()| file.sync_all()).map_err(io)?;
+    file.write_all(&**key).and_then(|()| file.sync_all()).map_err(io)?;
     fs::rename(&half_made, path).and_then(|()| fs::File::open(directory)?.sync_all()).map_err(io)
 }
 
 fn read(path: &Path) -> Result<MasterKey, OpenError> {
+    read_raw(path).map(|raw| MasterKey::new(&raw))
+}
+
+/// Reads a file that holds a master key.
+///
+/// # Errors
+/// It can't be read, or has another length.
+pub fn read_raw(path: &Path) -> Result<Raw, OpenError> {
     let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
     let bytes = Zeroizing::new(fs::read(path).map_err(io)?);
     let key: &[u8; MasterKey::LENGTH] = bytes.as_slice().try_into().map_err(|_| {
         io(io::Error::new(io::ErrorKind::InvalidData, format!("a master key has {} bytes", MasterKey::LENGTH)))
     })?;
-    Ok(MasterKey::new(key))
+    Ok(Zeroizing::new(*key))
 }

@@ -2,23 +2,31 @@
 //! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
 //! redb.
 
+pub mod archive;
+pub mod backup;
 pub mod bells;
+pub mod check;
 pub mod content;
 pub mod error;
 mod gather;
 pub mod health;
+mod inspect;
 mod job;
 pub mod key_changes;
 pub mod master_key;
 pub mod meters;
+mod migrate;
 pub mod near;
 pub mod op;
 pub mod open;
 pub mod queue;
 pub mod read;
+mod reserve;
+pub mod restore;
 pub mod row;
 pub mod schema;
 pub mod snapshot;
+mod standstill;
 pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -43,6 +51,7 @@ use meters::StoreMeters;
 use near::NearTimers;
 use op::Op;
 use snapshot::Snapshot;
+pub use standstill::Standing;
 
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{MessageId, Ulid};
@@ -77,6 +86,12 @@ pub struct SizeOctets {
     pub content: u64,
 }
 
+/// What the device of `directory` has left.
+fn free_octets(directory: &std::path::Path) -> rustix::io::Result<u64> {
+    let space = rustix::fs::statvfs(directory)?;
+    Ok(space.f_bavail.saturating_mul(space.f_frsize))
+}
+
 #[derive(Clone)]
 struct Doors {
     writer: SyncSender<Box<dyn Job>>,
@@ -97,9 +112,8 @@ impl Store {
     /// # Errors
     /// Those of the file system.
     pub fn free_octets(&self) -> Result<u64, StoreError> {
-        let space = rustix::fs::statvfs(&self.directory)
-            .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))?;
-        Ok(space.f_bavail.saturating_mul(space.f_frsize))
+        free_octets(&self.directory)
+            .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
     }
 
     /// What the store takes on disk; 0 for what the file system does not tell.

@@ -5,6 +5,8 @@
 //! what is due, and refills from the table when it runs dry. What is listed here may already be settled (a refill reads
 //! a snapshot), so a worker checks the row it serves and [`NearTimers::forget`]s a timer that serves nothing.
 //!
+//! What stands still in a restored store is not held here at all: to the pump it is as if it were not there.
+//!
 //! An alarm is a moment at which somebody wants to be woken, known here so that time that is moved stops at it. It is
 //! no row: a crash forgets it, together with why it was set.
 
@@ -17,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::error::StoreError;
 use super::read::{Order, Read};
+use super::row::restored::Restored;
 use super::schema::Table;
 use super::snapshot::Snapshot;
 use super::timer::{Timer, TimerKind};
@@ -49,6 +52,8 @@ struct State {
     is_refilling: bool,
     /// How many [`Hold`]s there are.
     held: usize,
+    /// Whose timers stand still.
+    restored: Option<Restored>,
 }
 
 /// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
@@ -81,6 +86,10 @@ impl State {
     fn is_dry(&self, now: Timestamp) -> bool {
         self.horizon.due <= now + HORIZON / 2 && self.waiting.len() < WAITING_MAX / 2
     }
+
+    fn stands_still(&self, timer: &Timer) -> bool {
+        self.restored.as_ref().is_some_and(|restored| restored.holds(timer))
+    }
 }
 
 fn before(moment: Timestamp) -> Timer {
@@ -89,13 +98,13 @@ fn before(moment: Timestamp) -> Timer {
 
 impl Default for NearTimers {
     fn default() -> Self {
-        Self::new()
+        Self::new(None)
     }
 }
 
 impl NearTimers {
-    /// Nothing known yet: the first look refills.
-    pub fn new() -> Self {
+    /// Nothing known yet: the first look refills. What `restored` holds stands still.
+    pub fn new(restored: Option<Restored>) -> Self {
         let state = State {
             waiting: BTreeSet::new(),
             taken: HashSet::new(),
@@ -104,6 +113,7 @@ impl NearTimers {
             horizon: before(Timestamp::ZERO),
             is_refilling: false,
             held: 0,
+            restored,
         };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
@@ -122,13 +132,14 @@ impl NearTimers {
             news |= state.taken.remove(timer) && state.taken.is_empty();
         }
         for timer in armed {
-            if *timer < state.horizon && state.waiting.insert(*timer) {
+            if *timer < state.horizon && !state.stands_still(timer) && state.waiting.insert(*timer) {
                 news = true;
             }
         }
         while state.waiting.len() > WAITING_MAX {
             if let Some(last) = state.waiting.pop_last() {
-                state.horizon = last;
+                // What was let go may have drawn it nearer already.
+                state.horizon = state.horizon.min(last);
             }
         }
         drop(state);
@@ -196,13 +207,24 @@ impl NearTimers {
             state.horizon = state.horizon.min(*last);
         }
         for timer in timers {
-            if timer < state.horizon && !state.taken.contains(&timer) && !state.resting.contains(&timer) {
+            let is_known = state.taken.contains(&timer) || state.resting.contains(&timer);
+            if timer < state.horizon && !is_known && !state.stands_still(&timer) {
                 state.waiting.insert(timer);
             }
         }
         drop(state);
         self.changed.notify_waiters();
         Ok(())
+    }
+
+    /// Nothing stands still any more: what did is read from the table again, with all else that is due.
+    pub(super) fn let_go(&self) {
+        let mut state = self.state();
+        if state.restored.take().is_some() {
+            state.horizon = before(Timestamp::ZERO);
+        }
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// A taken timer that can't be served yet: it fires again.

@@ -18,11 +18,14 @@ use super::health::Health;
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
+use super::reserve::Reserve;
+use super::row::Row;
+use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use super::tables::Batch;
 use super::writer::{Writer, last_id};
-use super::{Doors, Store, master_key};
+use super::{Doors, Store, free_octets, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
@@ -33,7 +36,7 @@ pub(super) const FILE: &str = "postrider.redb";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
-const CACHE_OCTETS: usize = 64 * 1024 * 1024;
+pub(super) const CACHE_OCTETS: usize = 64 * 1024 * 1024;
 /// How many operations wait at each thread at most; beyond, whoever submits waits.
 const QUEUE: usize = 4096;
 
@@ -51,9 +54,20 @@ pub enum OpenError {
         /// The format found.
         found: u32,
     },
+    /// It was written by an earlier version, and could not be brought forward.
+    #[error("the data directory has format {found}, and could not be brought to format {FORMAT}: {error}")]
+    NotMigrated {
+        /// The format found, which it still has.
+        found: u32,
+        /// Why not.
+        error: String,
+    },
     /// What is sealed in the store was sealed with another master key.
     #[error("the master key is not the one that this store was made with")]
     WrongMasterKey,
+    /// A backup was being restored into the directory, and was not to its end.
+    #[error("a backup was being restored into the data directory, and not to its end")]
+    HalfRestored,
     /// The directory or the master key.
     #[error("{what}: {error}")]
     Io {
@@ -95,6 +109,7 @@ impl Store {
             fs::remove_file(directory.join(FILE)),
             fs::remove_dir_all(directory.join("content")),
             fs::remove_file(directory.join(master_key::FILE)),
+            fs::remove_file(directory.join(reserve::FILE)),
         ];
         let failures = removed.into_iter().filter_map(Result::err);
         failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
@@ -108,15 +123,19 @@ impl Store {
     ) -> Result<Self, OpenError> {
         let Surroundings { now, entropy } = surroundings;
         make_directory(directory)?;
+        if restore::is_under_way(directory) {
+            return Err(OpenError::HalfRestored);
+        }
         let database = Arc::new(open_database(&directory.join(FILE), patience)?);
-        let Prepared { last, last_message, master } = prepare(&database, directory, &*entropy)?;
+        migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
+        let Prepared { last, last_message, master, restored } = prepare(&database, directory, &*entropy)?;
         let master = Arc::new(master);
         // The names of the directory and of the database are as durable as what will be promised on them.
         fs::File::open(directory)
             .and_then(|handle| handle.sync_all())
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
-        let near = Arc::new(NearTimers::new());
+        let near = Arc::new(NearTimers::new(restored));
         let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
         let meters = Arc::new(StoreMeters::default());
@@ -135,6 +154,10 @@ impl Store {
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
+            reserve: Reserve::open(directory, {
+                let directory = directory.to_owned();
+                move || free_octets(&directory).ok()
+            }),
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
         // Before the first commit: what waits now, and every change from here on.
@@ -207,31 +230,27 @@ struct Prepared {
     last: Ulid,
     last_message: Ulid,
     master: MasterKey,
+    restored: Option<Restored>,
 }
 
-/// Checks format and master key, makes every table, and reads the last identifiers.
+/// Checks the master key, makes every table, and reads the last identifiers.
 fn prepare(database: &Database, directory: &Path, entropy: &dyn Entropy) -> Result<Prepared, OpenError> {
     let mut transaction = database.begin_write().map_err(StoreError::from)?;
     transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
     let mut batch = Batch::new(&transaction);
     batch.create_all()?;
-    batch.put(Table::Meta, meta::FORMAT, Some(&checked_format(&batch)?.to_be_bytes()))?;
+    batch.put(Table::Meta, meta::FORMAT, Some(&FORMAT.to_be_bytes()))?;
     let proof = batch.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
     let master = master_key::of_store(directory, proof.as_deref(), entropy)?;
     if proof.is_none() {
         batch.put(Table::Meta, meta::MASTER_KEY_PROOF, Some(&master_key::proof(&master, entropy)))?;
     }
+    let restored = batch.get(Table::Meta, meta::RESTORED)?.map(|bytes| Restored::decode(&bytes)).transpose()?;
     drop(batch);
     let last = last_id(&transaction, meta::LAST_ID)?;
     let last_message = last_id(&transaction, meta::LAST_MESSAGE_ID)?;
     transaction.commit().map_err(StoreError::from)?;
-    Ok(Prepared { last, last_message, master })
-}
-
-fn checked_format(batch: &Batch<'_>) -> Result<u32, OpenError> {
-    let stored = batch.get(Table::Meta, meta::FORMAT)?;
-    let found = stored.and_then(|bytes| bytes.try_into().ok()).map_or(FORMAT, u32::from_be_bytes);
-    if found > FORMAT { Err(OpenError::Newer { found }) } else { Ok(FORMAT) }
+    Ok(Prepared { last, last_message, master, restored })
 }
 
 #[cfg(test)]

@@ -25,16 +25,18 @@ pub struct DueNow {
 }
 
 impl Store {
-    /// What is due at `now`.
+    /// What is due at `now`, and does not stand still.
     ///
     /// # Errors
     /// Those of the database.
     pub fn due_now(&self, now: Timestamp) -> Result<DueNow, StoreError> {
         let (mut due, mut seen) = (DueNow::default(), 0);
         let until = Timer::first_after(now);
+        let standing = self.standstill()?;
+        let is_free = |timer: &Timer| !standing.is_some_and(|restored| restored.holds(timer));
         self.snapshot()?.scan(Table::Timers, &[], &until, Order::Ascending, &mut |key, _| {
             seen += 1;
-            match Timer::decode(key).map(|timer| (timer.kind, timer.due)) {
+            match Timer::decode(key).filter(is_free).map(|timer| (timer.kind, timer.due)) {
                 Some((TimerKind::Transfer, at)) => {
                     due.transfers += 1;
                     due.oldest_transfer.get_or_insert(at);

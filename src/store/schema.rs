@@ -7,7 +7,7 @@
 use redb::TableDefinition;
 
 use crate::base::id::{
-    AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
+    AccountId, ChangeId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
 };
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
@@ -102,6 +102,8 @@ tables! {
     Sessions = "sessions";
     /// account, user, SHA-256 of the token → nothing: the sessions of a user.
     SessionsByUser = "sessions_by_user";
+    /// account, line → what somebody changed through the panel.
+    AuditLog = "audit_log";
     /// digest of a receiving domain → its MTA-STS policy.
     StsPolicies = "sts_policies";
     /// day, kind of policy, receiving domain → how TLS sessions went.
@@ -133,6 +135,8 @@ pub mod meta {
     pub const LAST_ID: &[u8] = b"last_id";
     /// The greatest message identifier accepted.
     pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+    /// The backup that the store was restored from.
+    pub const RESTORED: &[u8] = b"restored";
 }
 
 /// `account` and a 16-byte identifier: the key of most rows.
@@ -256,6 +260,11 @@ pub fn session_of_user(account: AccountId, user: UserId, session: &[u8; 32]) -> 
 /// Key of [`Table::SuppressionsById`].
 pub fn suppression(account: AccountId, suppression: SuppressionId) -> [u8; 32] {
     owned(account, suppression.as_bytes())
+}
+
+/// Key of [`Table::AuditLog`].
+pub fn change(account: AccountId, change: ChangeId) -> [u8; 32] {
+    owned(account, change.as_bytes())
 }
 
 /// The beginning of the keys of [`Table::Waiting`] for one address. No address contains a NUL, so none is the

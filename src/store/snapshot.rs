@@ -21,6 +21,11 @@ impl Snapshot {
         Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()) }
     }
 
+    /// The view itself, for whoever copies all of it.
+    pub(super) const fn transaction(&self) -> &ReadTransaction {
+        &self.transaction
+    }
+
     fn table(&self, table: Table) -> Result<&Opened, StoreError> {
         let cell = &self.tables[table as usize];
         if let Some(opened) = cell.get() {

@@ -56,6 +56,14 @@ impl TestStore {
         made
     }
 
+    /// The store that is in `directory` already.
+    pub(super) fn in_directory(directory: tempfile::TempDir) -> Self {
+        // Another chance than that of the store that it came from.
+        let mut made = Self { store: None, now: Arc::new(AtomicU64::new(START.as_millis())), seed: 1000, directory };
+        made.open().unwrap();
+        made
+    }
+
     /// What the store is given; never the chance of an earlier opening.
     pub(super) fn surroundings(&mut self) -> Surroundings {
         self.seed += 1;
@@ -77,6 +85,18 @@ impl TestStore {
         if let Some(store) = self.store.take() {
             store.close();
         }
+    }
+
+    /// Writes a row as it is.
+    pub(super) fn write<R: Row>(&self, key: &[u8], row: &R) {
+        self.put(R::TABLE, key, Some(&row.encode()));
+    }
+
+    /// Writes bytes as they are, or removes what is there.
+    pub(super) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        let transaction = self.store().database.begin_write().unwrap();
+        super::tables::Batch::new(&transaction).put(table, key, value).unwrap();
+        transaction.commit().unwrap();
     }
 
     pub(super) fn reopen(&mut self) {
@@ -177,6 +197,7 @@ impl TestStore {
             description: None,
             secret: Sealed(Vec::new()),
             state: endpoint::State::default(),
+            failed: Vec::new(),
             last_success_at: None,
             last_failure_at: None,
             created_at: START,

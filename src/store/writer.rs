@@ -17,6 +17,7 @@ use super::job::{Job, Urgency};
 use super::key_changes::KeyChanges;
 use super::meters::{Noted, StoreMeters};
 use super::near::NearTimers;
+use super::reserve::Reserve;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
@@ -45,6 +46,7 @@ pub(super) struct Writer {
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
+    pub(super) reserve: Reserve,
 }
 
 /// What a batch changed beside rows.
@@ -95,6 +97,7 @@ impl Writer {
         let waiting = batch.waiting;
         effects.changed_keys = std::mem::take(&mut batch.changed_keys);
         drop(batch);
+        self.reserve.before_commit();
         let began = Instant::now();
         transaction.commit()?;
         self.meters.committed(operations, began.elapsed(), &effects.noted, waiting);

@@ -6,8 +6,11 @@
 mod accepting;
 mod crashing;
 mod delivering;
+mod full_disk;
+mod keeping;
 mod logging;
 mod observing;
+mod older;
 mod operating;
 mod readme;
 #[expect(unreachable_pub, reason = "it stands as the README shows it")]

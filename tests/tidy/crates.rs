@@ -63,6 +63,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("toml", Only(&["smtp", "net", "app"]), "rules and configuration"),
     ("jiff", Only(&["base", "domain", "panel", "app"]), "calendars and time zones, bundled"),
     ("askama", Only(&["panel"]), "pages that escape what they show, checked when the program is built"),
+    ("pulldown-cmark", Only(&["panel"]), "the documentation as pages, from the files that are read in the source"),
     ("qrcode", Only(&["panel"]), "the square of a second factor's secret, for the telephone that reads it"),
     ("clap", Only(&["app"]), "the command line"),
     ("clap_complete", Only(&["app"]), "completions that follow the grammar by themselves"),

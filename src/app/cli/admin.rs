@@ -119,10 +119,13 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
 /// `postrider queue ...`.
 pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let client = client(args.daemon, &console.environment)?;
-    let reply = match args.command {
-        QueueCommand::List => client.ask(Ask::get("list the queue", "/v1/queue", None))?,
+    let (reply, shape) = match args.command {
+        QueueCommand::List => (client.ask(Ask::get("list the queue", "/v1/queue", None))?, Shape::Queue),
+        QueueCommand::Release => {
+            (client.ask(Ask::post("release the queue", "/v1/queue/release", None, None))?, Shape::Released)
+        }
     };
-    print(&reply, Shape::Queue, json, console)
+    print(&reply, shape, json, console)
 }
 
 /// The domain of this identifier or name; a name is looked for in the account's list.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
 use super::users::UserCommand;
@@ -58,6 +59,12 @@ pub(super) enum Command {
     Init(InitArgs),
     /// Check what stands in the way of mail: ports, DNS, certificates, disk.
     Doctor(DoctorArgs),
+    /// Copy the store of the running service into a file.
+    Backup(BackupArgs),
+    /// Make a data directory of a backup; what waited then stands still until `queue release`.
+    Restore(RestoreArgs),
+    /// Verify every checksum and every rule of a store that is not running, or of a backup.
+    Check(CheckArgs),
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -191,6 +198,8 @@ pub(super) struct QueueArgs {
 pub(super) enum QueueCommand {
     /// List what waits and what is on the wire, by receiving site.
     List,
+    /// Have the queues of a restored store go on: what waited when its backup was taken is sent.
+    Release,
 }
 
 /// A command about what one account owns.

@@ -72,19 +72,23 @@ pub(super) fn print(reply: &Reply, shape: Shape, json: bool, console: &mut Conso
     Ok(Exit::Done)
 }
 
-/// The way to the daemon: by option, by variable, or at the default data directory. A directory goes before a file.
+/// The way to the daemon: by option, by variable, or at the default data directory.
 pub(super) fn client(args: DaemonArgs, environment: &Environment) -> Result<AdminClient, Stop> {
-    let by_variable = || environment.path(DATA_DIR_VARIABLE);
-    let data_dir = match (args.data_dir, args.config) {
-        (Some(directory), _) => directory,
-        (None, Some(file)) => configured(file, environment)?,
-        (None, None) => match (by_variable(), environment.path(CONFIG_VARIABLE)) {
-            (Some(directory), _) => directory,
-            (None, Some(file)) => configured(file, environment)?,
-            (None, None) => Config::default().data_dir,
-        },
-    };
+    let data_dir = data_dir(args, environment)?.unwrap_or_else(|| Config::default().data_dir);
     Ok(AdminClient::new(&data_dir))
+}
+
+/// The data directory that is named, by option or by variable. A directory goes before a file.
+pub(super) fn data_dir(args: DaemonArgs, environment: &Environment) -> Result<Option<PathBuf>, Stop> {
+    Ok(match (args.data_dir, args.config) {
+        (Some(directory), _) => Some(directory),
+        (None, Some(file)) => Some(configured(file, environment)?),
+        (None, None) => match (environment.path(DATA_DIR_VARIABLE), environment.path(CONFIG_VARIABLE)) {
+            (Some(directory), _) => Some(directory),
+            (None, Some(file)) => Some(configured(file, environment)?),
+            (None, None) => None,
+        },
+    })
 }
 
 fn configured(file: PathBuf, environment: &Environment) -> Result<PathBuf, Stop> {

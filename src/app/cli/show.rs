@@ -23,6 +23,8 @@ pub(super) enum Shape {
     Domains,
     /// What waits, by site.
     Queue,
+    /// What was let go.
+    Released,
     /// A user with a password that was just made.
     NewUser,
     /// One user.
@@ -116,7 +118,8 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Key => lines(value, KEY),
         Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),
         Shape::Domain => domain(value),
-        Shape::Queue => page(value, QUEUE),
+        Shape::Queue => queue(value),
+        Shape::Released => released(value),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
         Shape::NewUser => once(value, NEW_USER, "password"),
         Shape::User => lines(value, USER),
@@ -146,6 +149,35 @@ fn once(value: &Value, members: &[&str], secret: &str) -> String {
 fn domain(value: &Value) -> String {
     let records = value["records"].as_array().map_or(&[][..], Vec::as_slice);
     format!("{}\nDNS records to publish:\n\n{}", lines(value, DOMAIN), table(records, RECORD))
+}
+
+fn queue(value: &Value) -> String {
+    let mut text = page(value, QUEUE);
+    if let Some(standstill) = value.get("standstill") {
+        let fact = |name| cell(standstill.get(name));
+        let _ = writeln!(
+            text,
+            "\n{} messages and {} webhook deliveries stand still since the backup of {} was restored: \
+             `postrider queue release` has them go on.",
+            fact("messages"),
+            fact("deliveries"),
+            fact("backup_at"),
+        );
+    }
+    text
+}
+
+fn released(value: &Value) -> String {
+    let fact = |name| cell(value.get(name));
+    match value["released"].as_bool() {
+        Some(true) => format!(
+            "Released {} messages and {} webhook deliveries of the backup of {}.\n",
+            fact("messages"),
+            fact("deliveries"),
+            fact("backup_at")
+        ),
+        Some(false) | None => "Nothing stands still.\n".to_owned(),
+    }
 }
 
 fn lines(value: &Value, members: &[&str]) -> String {

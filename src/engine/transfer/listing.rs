@@ -26,6 +26,7 @@ type Key = (String, String);
 impl QueueView for Transfers {
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError> {
         let mut found: BTreeMap<Key, SiteQueue> = BTreeMap::new();
+        let standing = self.shared.engine.store.standstill()?;
         let mut names = HashMap::new();
         let mut from = Vec::new();
         loop {
@@ -37,7 +38,10 @@ impl QueueView for Transfers {
                     let (relay, site) = self.way_of(&row, MessageId(timer.id), &mut names);
                     let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
                     entry.waiting += 1;
-                    entry.next_at = Some(entry.next_at.map_or(timer.due, |next| next.min(timer.due)));
+                    // What stands still is tried at no time.
+                    if !standing.is_some_and(|restored| restored.holds(&timer)) {
+                        entry.next_at = Some(entry.next_at.map_or(timer.due, |next| next.min(timer.due)));
+                    }
                 }
             }
             let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { break };

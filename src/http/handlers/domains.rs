@@ -1,11 +1,14 @@
 //! Sending domains (contract 2).
 
 use hyper::StatusCode;
+use serde_json::{Map, Value};
 
 use super::listing::Listing;
 use super::{id, stream};
 use crate::base::id::DomainId;
 use crate::domain::fields::Fields;
+use crate::domain::hostname::DomainName;
+use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::listing::Page;
@@ -16,18 +19,29 @@ use crate::http::state::Api;
 use crate::http::view::domain::DomainView;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
+use crate::store::row::domain::DomainRow;
 
 /// `POST /v1/domains`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
-    let name = fields.required_text("name").and_then(|text| fields.check("name", text.parse()));
-    let stream = fields.required_text("stream").and_then(|text| fields.check("stream", text.parse()));
-    fields.finish();
-    let (name, stream) = violations.or(|| name.zip(stream))?;
+    let (name, stream) = new_of(call.json()?)?;
     let (id, row) = api.engine.create_domain(call.caller.account, name, stream).await.map_err(refused)?;
     let answer = Answer::json(StatusCode::CREATED, &DomainView::new(id, &row, &api.engine.settings));
     Ok(answer.with_location(&format!("/v1/domains/{id}")))
+}
+
+/// The domain that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn new_of(object: Map<String, Value>) -> Result<(DomainName, Stream), ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let name = fields.required_text("name").and_then(|text| fields.check("name", text.parse()));
+    let stream = fields.required_text("stream").and_then(|text| fields.check("stream", text.parse()));
+    fields.finish();
+    Ok(violations.or(|| name.zip(stream))?)
+}
+
+/// The record of a domain.
+pub(crate) fn shown(api: &Api, id: DomainId, row: &DomainRow) -> Answer {
+    Answer::json(StatusCode::OK, &DomainView::new(id, row, &api.engine.settings))
 }
 
 /// `GET /v1/domains`.
@@ -43,7 +57,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     call.no_query()?;
     let id: DomainId = id(&call)?;
     let row = api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+    Ok(shown(api, id, &row))
 }
 
 /// `POST /v1/domains/{id}/verify`.
@@ -52,7 +66,7 @@ pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Ans
     api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
     let row = api.engine.check_domain(call.caller.account, id).await.map_err(refused)?;
-    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+    Ok(shown(api, id, &row))
 }
 
 /// `PATCH /v1/domains/{id}`.
@@ -61,14 +75,19 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
     // A domain that is not there is a 404 whatever the body says.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    let stream = change_of(call.json()?)?;
+    let row = api.engine.update_domain(account, id, stream).await.map_err(refused)?;
+    Ok(shown(api, id, &row))
+}
+
+/// The stream that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<Stream>, ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     fields.refuse_null(&["stream"]);
     let stream = stream(&mut fields);
     fields.finish();
-    violations.or(|| Some(()))?;
-    let row = api.engine.update_domain(account, id, stream).await.map_err(refused)?;
-    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+    Ok(violations.or(|| Some(stream))?)
 }
 
 /// `DELETE /v1/domains/{id}`.
@@ -84,10 +103,11 @@ pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Resul
     api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
     let row = api.engine.rotate_dkim(call.caller.account, id).await.map_err(refused)?;
-    Ok(Answer::json(StatusCode::OK, &DomainView::new(id, &row, &api.engine.settings)))
+    Ok(shown(api, id, &row))
 }
 
-fn refused(stop: Stop<DomainRefusal>) -> ApiError {
+/// Why a domain is not changed.
+pub(crate) fn refused(stop: Stop<DomainRefusal>) -> ApiError {
     match stop {
         Stop::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),
         Stop::Refused(DomainRefusal::NotFound) => ApiError::NotFound,

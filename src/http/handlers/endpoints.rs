@@ -1,16 +1,19 @@
 //! Webhook endpoints and their deliveries (spec 4.5 and 4.6, contract 5).
 
 use hyper::StatusCode;
+use serde_json::{Map, Value};
 
 use super::listing::Listing;
 use super::{id, label, texts};
 use crate::base::id::{DeliveryId, EndpointId};
+use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::Caller;
-use crate::engine::endpoints::{DeliveryRecord, EndpointChange, NewEndpoint};
+use crate::engine::deliveries::DeliveryRecord;
+use crate::engine::endpoints::{EndpointChange, NewEndpoint};
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -22,20 +25,27 @@ use crate::store::error::Stop;
 use crate::store::op::endpoint::EndpointRefusal;
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::op::redeliver::{RedeliverRefusal, ReplayOf};
+use crate::store::row::delivery::AttemptRow;
+use crate::store::row::endpoint::EndpointRow;
 
 /// `POST /v1/webhooks`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
-    let text = fields.required_text("url");
-    let url = url(&mut fields, text, &api.guard);
-    let events = event_types(&mut fields);
-    let description = description(&mut fields);
-    fields.finish();
-    let new = violations.or(|| Some(NewEndpoint { url: url?, events, description }))?;
+    let new = new_of(call.json()?, &api.guard)?;
     let (id, row, secret) = api.engine.create_endpoint(call.caller.account, new).await.map_err(refused)?;
     let answer = Answer::json(StatusCode::CREATED, &EndpointView::with_secret(id, &row, secret.expose_text()));
     Ok(answer.with_location(&format!("/v1/webhooks/{id}")))
+}
+
+/// The endpoint that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn new_of(object: Map<String, Value>, guard: &Guard) -> Result<NewEndpoint, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let text = fields.required_text("url");
+    let url = url(&mut fields, text, guard);
+    let events = event_types(&mut fields);
+    let description = description(&mut fields);
+    fields.finish();
+    Ok(violations.or(|| Some(NewEndpoint { url: url?, events, description }))?)
 }
 
 /// `PATCH /v1/webhooks/{id}`. Members that are not given stay; `events` and `description` may be set to null.
@@ -43,22 +53,31 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     let id: EndpointId = id(&call)?;
     // An endpoint that is not there is a 404 whatever the body says.
     api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
-    let object = call.json()?;
+    let change = change_of(call.json()?, &api.guard)?;
+    let row = api.engine.update_endpoint(call.caller.account, id, change).await.map_err(refused)?;
+    Ok(shown(id, &row))
+}
+
+/// The change that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn change_of(object: Map<String, Value>, guard: &Guard) -> Result<EndpointChange, ApiError> {
     let is_given = |name: &str| object.contains_key(name);
     let (sets_events, sets_description) = (is_given("events"), is_given("description"));
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
     fields.refuse_null(&["url", "enabled"]);
     let text = fields.text("url");
-    let url = url(&mut fields, text, &api.guard);
+    let url = url(&mut fields, text, guard);
     let events = event_types(&mut fields);
     let description = description(&mut fields);
     let enabled = fields.boolean("enabled");
     fields.finish();
     let (events, description) = (sets_events.then_some(events), sets_description.then_some(description));
-    let change = violations.or(|| Some(EndpointChange { url, events, description, enabled }))?;
-    let row = api.engine.update_endpoint(call.caller.account, id, change).await.map_err(refused)?;
-    Ok(Answer::json(StatusCode::OK, &EndpointView::new(id, &row)))
+    Ok(violations.or(|| Some(EndpointChange { url, events, description, enabled }))?)
+}
+
+/// The record of an endpoint.
+pub(crate) fn shown(id: EndpointId, row: &EndpointRow) -> Answer {
+    Answer::json(StatusCode::OK, &EndpointView::new(id, row))
 }
 
 fn url(fields: &mut Fields<'_>, text: Option<String>, guard: &Guard) -> Option<WebhookUrl> {
@@ -84,7 +103,8 @@ fn description(fields: &mut Fields<'_>) -> Option<String> {
     label(fields, "description", text)
 }
 
-fn refused(stop: Stop<EndpointRefusal>) -> ApiError {
+/// Why an endpoint is not changed.
+pub(crate) fn refused(stop: Stop<EndpointRefusal>) -> ApiError {
     match stop {
         Stop::Refused(EndpointRefusal::TooMany) => ApiError::Conflict(format!(
             "An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them."
@@ -106,7 +126,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     call.no_query()?;
     let id: EndpointId = id(&call)?;
     let row = api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &EndpointView::new(id, &row)))
+    Ok(shown(id, &row))
 }
 
 /// `GET /v1/webhooks/{id}/deliveries`.
@@ -124,7 +144,12 @@ pub(in crate::http) async fn delivery(api: &Api, call: Call<Caller>) -> Result<A
     call.no_query()?;
     let found = api.engine.delivery(call.caller.account, id(&call)?)?;
     let (record, attempts) = found.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &DeliveryView::with_attempts(&record, &attempts)))
+    Ok(delivery_shown(&record, &attempts))
+}
+
+/// The record of a delivery.
+pub(crate) fn delivery_shown(record: &DeliveryRecord, attempts: &[(u8, AttemptRow)]) -> Answer {
+    Answer::json(StatusCode::OK, &DeliveryView::with_attempts(record, attempts))
 }
 
 /// `DELETE /v1/webhooks/{id}`.
@@ -171,20 +196,26 @@ pub(in crate::http) async fn replay(api: &Api, call: Call<Caller>) -> Result<Ans
     call.no_query()?;
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
+    let (of, since) = replay_of(call.json()?)?;
+    let created = api.engine.replay(account, id, of, since).await.map_err(not_redelivered)?;
+    Ok(Answer::json(StatusCode::OK, &ReplayView { created }))
+}
+
+/// The replay that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn replay_of(object: Map<String, Value>) -> Result<(ReplayOf, Timestamp), ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     let since = fields.required_text("since").and_then(|text| fields.check("since", text.parse()));
     let of = match fields.boolean("only_failed") {
         Some(true) => ReplayOf::Failed,
         Some(false) | None => ReplayOf::All,
     };
     fields.finish();
-    let since = violations.or(|| since)?;
-    let created = api.engine.replay(account, id, of, since).await.map_err(not_redelivered)?;
-    Ok(Answer::json(StatusCode::OK, &ReplayView { created }))
+    Ok((of, violations.or(|| since)?))
 }
 
-fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
+/// Why nothing is delivered once more.
+pub(crate) fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
     match stop {
         Stop::Refused(RedeliverRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(RedeliverRefusal::EndpointGone) => {

@@ -1,12 +1,13 @@
 //! API keys (contract 2).
 
 use hyper::StatusCode;
+use serde_json::{Map, Value};
 
 use super::listing::Listing;
 use super::{id, label, not_there, stream, texts};
 use crate::base::id::KeyId;
 use crate::base::time::Timestamp;
-use crate::domain::api_key::Scopes;
+use crate::domain::api_key::{ApiKey, Scopes};
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -21,15 +22,16 @@ use crate::store::error::Stop;
 
 /// `POST /v1/keys`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let new = read(&call, api.engine.clock.now())?;
+    let new = new_of(call.json()?, api.engine.clock.now())?;
     let (key, secret) = api.engine.create_key(&call.caller, new).await.map_err(refused)?;
     let answer = Answer::json(StatusCode::CREATED, &KeyView::with_secret(&key, secret.expose()));
     Ok(answer.with_location(&format!("/v1/keys/{}", key.id)))
 }
 
-fn read(call: &Call<Caller>, now: Timestamp) -> Result<NewKey, ApiError> {
+/// The key that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn new_of(object: Map<String, Value>, now: Timestamp) -> Result<NewKey, ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     let name = fields.required_text("name");
     let name = label(&mut fields, "name", name);
     let stream = stream(&mut fields);
@@ -56,7 +58,8 @@ fn expires_at(fields: &mut Fields<'_>, now: Timestamp) -> Option<Timestamp> {
     Some(at)
 }
 
-fn refused(stop: Stop<NewKeyRefusal>) -> ApiError {
+/// Why a key is not made.
+pub(crate) fn refused(stop: Stop<NewKeyRefusal>) -> ApiError {
     match stop {
         Stop::Refused(NewKeyRefusal::Scope(scope)) => ApiError::ScopeForbidden(scope),
         Stop::Refused(NewKeyRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
@@ -76,7 +79,12 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let key = api.engine.key(call.caller.account, id(&call)?)?.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &KeyView::new(&key)))
+    Ok(shown(&key))
+}
+
+/// The record of a key.
+pub(crate) fn shown(key: &ApiKey) -> Answer {
+    Answer::json(StatusCode::OK, &KeyView::new(key))
 }
 
 /// `PATCH /v1/keys/{id}`: the name alone can change.
@@ -84,15 +92,20 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     let (account, id): (_, KeyId) = (call.caller.account, id(&call)?);
     // A key that is not there is a 404 whatever the body says.
     api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
+    let name = change_of(call.json()?)?;
+    let key = api.engine.rename_key(account, id, name).await.map_err(not_there)?;
+    Ok(shown(&key))
+}
+
+/// The name that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<String>, ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     fields.refuse_null(&["name"]);
     let name = fields.text("name");
     let name = label(&mut fields, "name", name);
     fields.finish();
-    let name = violations.or(|| Some(name))?;
-    let key = api.engine.rename_key(account, id, name).await.map_err(not_there)?;
-    Ok(Answer::json(StatusCode::OK, &KeyView::new(&key)))
+    Ok(violations.or(|| Some(name))?)
 }
 
 /// `DELETE /v1/keys/{id}`: revokes. The next request with the key is refused.

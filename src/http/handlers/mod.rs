@@ -2,18 +2,19 @@
 //! here.
 
 pub(super) mod accounts;
-pub(super) mod domains;
-pub(super) mod endpoints;
+pub(super) mod backup;
+pub(crate) mod domains;
+pub(crate) mod endpoints;
 pub(super) mod events;
 pub(super) mod health;
-pub(super) mod keys;
+pub(crate) mod keys;
 mod listing;
 pub(super) mod me;
 pub(crate) mod messages;
 pub(super) mod queue;
 pub(crate) mod settings;
-mod suppression_list;
-pub(super) mod suppressions;
+pub(crate) mod suppression_list;
+pub(crate) mod suppressions;
 pub(super) mod unsubscribe;
 pub(super) mod users;
 
@@ -36,7 +37,7 @@ fn id<T: FromStr>(call: &Call<impl Sized>) -> Result<T, ApiError> {
 }
 
 /// A change of what is not there.
-fn not_there(stop: Stop<NotThere>) -> ApiError {
+pub(crate) fn not_there(stop: Stop<NotThere>) -> ApiError {
     match stop {
         Stop::Refused(NotThere) => ApiError::NotFound,
         Stop::Failed(error) => error.into(),

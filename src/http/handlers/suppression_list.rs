@@ -12,7 +12,7 @@ use crate::domain::violation::Violations;
 use crate::http::csv::{Records, write_record};
 use crate::http::error::ApiError;
 use crate::http::json;
-use crate::http::view::suppression::FaultyLine;
+pub(crate) use crate::http::view::suppression::FaultyLine;
 use crate::store::op::suppression::Suppression;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
@@ -23,7 +23,7 @@ const FAULTY_LINES_MAX: usize = 1000;
 
 /// How a list is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Comma-separated values, the first line naming the columns.
     Csv,
     /// An object on each line.
@@ -32,7 +32,7 @@ pub(super) enum Form {
 
 /// Why a list is not taken.
 #[derive(Debug)]
-pub(super) enum FaultyList {
+pub(crate) enum FaultyList {
     /// It is no text at all.
     Unreadable(ApiError),
     /// These lines have faults.

@@ -3,10 +3,12 @@
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
+use serde_json::{Map, Value};
 
 use super::listing::Listing;
 use super::suppression_list::{self, FaultyList, Form};
 use super::{label, not_there};
+use crate::base::id::AccountId;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -18,7 +20,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
 use crate::store::op::suppression::{Name, Suppression};
-use crate::store::row::suppression::SuppressionReason;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// The type of a list as CSV.
 pub(in crate::http) const CSV: &str = "text/csv";
@@ -27,17 +29,21 @@ pub(in crate::http) const NDJSON: &str = "application/x-ndjson";
 
 /// `POST /v1/suppressions`: 201, or 200 with what is there where the address is suppressed already.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
-    let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
-    let address = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
-    let note = note(&mut fields);
-    fields.finish();
-    let suppression =
-        violations.or(|| Some(Suppression { note, ..Suppression::of(address?, SuppressionReason::Manual) }))?;
+    let suppression = new_of(call.json()?)?;
     let added = api.engine.suppress(call.caller.account, suppression).await?;
     let status = if added.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let answer = Answer::json(status, &SuppressionView::new(&added.row));
     Ok(answer.with_location(&format!("/v1/suppressions/{}", added.row.id)))
+}
+
+/// The suppression that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn new_of(object: Map<String, Value>) -> Result<Suppression, ApiError> {
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let address = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
+    let note = note(&mut fields);
+    fields.finish();
+    Ok(violations.or(|| Some(Suppression { note, ..Suppression::of(address?, SuppressionReason::Manual) }))?)
 }
 
 /// The account's own words; an empty text is none.
@@ -51,13 +57,18 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     let account = call.caller.account;
     let mut violations = Violations::new();
     let listing = Listing::read(&call, "suppressions", account, &["email", "reason"], &mut violations);
-    let filter = SuppressionFilter {
-        address: listing.parsed("email", &mut violations),
-        reason: listing.parsed("reason", &mut violations),
-    };
+    let filter = filter_of(|name| listing.filter(name), &mut violations);
     violations.or(|| Some(()))?;
     let Page { rows, next } = api.engine.suppressions(account, filter, listing.page).await?;
     listing.answer_of(rows.iter().map(SuppressionView::new), next)
+}
+
+/// Which suppressions are asked for; what is wrong goes to `violations`. The panel's search is checked by it too.
+pub(crate) fn filter_of<'v>(value: impl Fn(&str) -> Option<&'v str>, violations: &mut Violations) -> SuppressionFilter {
+    SuppressionFilter {
+        address: value("email").and_then(|text| violations.check("email", text.parse())),
+        reason: value("reason").and_then(|text| violations.check("reason", text.parse())),
+    }
 }
 
 /// The identifier or address in the path. What is neither is as unknown as any other (contract 1).
@@ -71,7 +82,12 @@ fn name(call: &Call<Caller>) -> Result<Name, ApiError> {
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let row = api.engine.suppression(call.caller.account, &name(&call)?)?.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &SuppressionView::new(&row)))
+    Ok(shown(&row))
+}
+
+/// The record of a suppression.
+pub(crate) fn shown(row: &SuppressionRow) -> Answer {
+    Answer::json(StatusCode::OK, &SuppressionView::new(row))
 }
 
 /// `DELETE /v1/suppressions/{id or address}`.
@@ -84,10 +100,8 @@ pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Ans
 /// `POST /v1/suppressions/import`: the whole list is checked before any of it is written.
 pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let is_dry = is_dry_run(&call)?;
-    let (account, body, form) = (call.caller.account, call.body().clone(), form(&call));
-    let now = api.engine.clock.now();
-    let read = move || suppression_list::read(&body, form, now);
-    let list = match tokio::task::spawn_blocking(read).await.map_err(|_| ApiError::Internal)? {
+    let account = call.caller.account;
+    let list = match list_of(api, call.body().clone(), form(&call)).await? {
         Ok(list) => list,
         Err(FaultyList::Unreadable(error)) => return Err(error),
         Err(FaultyList::Lines(violations, lines)) => {
@@ -103,6 +117,18 @@ pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Ans
         api.engine.import_suppressions(account, list).await?
     };
     Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
+}
+
+/// The suppressions that a whole list names, or all of its faults; read off the async threads. The panel's import is
+/// checked by it too.
+pub(crate) async fn list_of(
+    api: &Api,
+    body: Bytes,
+    form: Form,
+) -> Result<Result<Vec<Suppression>, FaultyList>, ApiError> {
+    let now = api.engine.clock.now();
+    let read = move || suppression_list::read(&body, form, now);
+    tokio::task::spawn_blocking(read).await.map_err(|_| ApiError::Internal)
 }
 
 fn is_dry_run(call: &Call<Caller>) -> Result<bool, ApiError> {
@@ -129,7 +155,11 @@ fn form(call: &Call<Caller>) -> Form {
 /// `GET /v1/suppressions/export`: the whole list, in the form that the import takes.
 pub(in crate::http) async fn export(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    let account = call.caller.account;
+    exported(api, call.caller.account).await
+}
+
+/// The whole list of an account as a file.
+pub(crate) async fn exported(api: &Api, account: AccountId) -> Result<Answer, ApiError> {
     let text = api.engine.gather_suppressions(account, suppression_list::head(), suppression_list::write).await?;
     let answer = Answer::bytes(StatusCode::OK, "text/csv; charset=utf-8", Bytes::from(text));
     Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"suppressions.csv\""))

@@ -10,6 +10,8 @@ pub(super) mod errors;
 mod example;
 mod headers;
 mod operation;
+#[cfg(test)]
+mod reference;
 mod request;
 mod resources;
 pub(super) mod schema;

@@ -22,16 +22,24 @@ fn every_object(value: &Value, at: &str, visit: &mut impl FnMut(&Map<String, Val
 
 #[test]
 fn the_committed_copy_is_what_is_served() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/openapi.json");
-    let served = &DOCUMENT[..];
+    is_committed("docs/openapi.json", &DOCUMENT);
+}
+
+#[test]
+fn the_committed_copy_for_people_says_the_same() {
+    is_committed("docs/api.md", reference::written(&described()).as_bytes());
+}
+
+fn is_committed(file: &str, made: &[u8]) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(&path, served).unwrap();
+        std::fs::write(&path, made).unwrap();
     }
     let committed = std::fs::read(&path).unwrap_or_default();
     assert!(
-        committed == served,
-        "docs/openapi.json is stale: the API's description has changed. Renew it with `UPDATE_GOLDEN=1 cargo test \
-         --lib the_committed_copy`, review the difference, and commit it."
+        committed == made,
+        "{file} is stale: the API's description has changed. Renew it with `UPDATE_GOLDEN=1 cargo test --lib \
+         the_committed_copy`, review the difference, and commit it."
     );
 }
 

@@ -6,7 +6,7 @@ use crate::base::id::{self, DomainId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
-use crate::engine::domains::{ExpectedRecord, RecordType, expected_records};
+use crate::engine::domains::{ExpectedRecord, RecordType, expected_records, finding_of};
 use crate::engine::settings::Settings;
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
@@ -79,8 +79,7 @@ impl<'a> DkimView<'a> {
 
 impl<'a> RecordView<'a> {
     fn new(record: ExpectedRecord, row: &'a DomainRow) -> Self {
-        let same = |purpose, name: &str| purpose == record.purpose && *name == record.name;
-        let finding = row.findings.iter().find(|finding| same(finding.purpose, &finding.name));
+        let finding = finding_of(row, &record);
         Self {
             status: finding.map_or(RecordStatus::Unchecked, |finding| finding.status),
             found: finding.map_or(&[], |finding| &finding.found),

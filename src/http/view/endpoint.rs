@@ -5,11 +5,11 @@ use serde::Serialize;
 use crate::base::id::{self, AttemptId, DeliveryId, EndpointId, EventId, MessageId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::event::EventType;
-use crate::engine::endpoints::{DeliveryRecord, EndpointStanding};
+use crate::engine::deliveries::DeliveryRecord;
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::{Shape as _, describe};
 use crate::http::openapi::words::{attempt_error, delivered_type};
-use crate::machine::delivery::{Stage, Status};
+use crate::machine::delivery::Status;
 use crate::store::row::delivery::AttemptRow;
 use crate::store::row::endpoint::EndpointRow;
 
@@ -104,28 +104,16 @@ struct AttemptView<'a> {
 
 impl<'a> DeliveryView<'a> {
     pub(in crate::http) fn new(record: &DeliveryRecord) -> Self {
-        let DeliveryRecord { id, row, endpoint } = record;
-        let status = match endpoint {
-            EndpointStanding::Enabled => row.state.status(true),
-            EndpointStanding::Disabled => row.state.status(false),
-            // What it was still owed ends by timer, and is over from now on.
-            EndpointStanding::Gone if row.state.stage == Stage::Delivered => Status::Delivered,
-            EndpointStanding::Gone => Status::Failed,
-        };
-        // What is held waits for its endpoint, not for a time.
-        let next_attempt_at = match (status, row.state.stage) {
-            (Status::Pending, Stage::Pending { due }) => Some(due),
-            (Status::Pending | Status::Held | Status::Delivered | Status::Failed, _) => None,
-        };
+        let row = &record.row;
         Self {
-            id: *id,
+            id: record.id,
             webhook_id: row.endpoint,
             event_id: row.event,
             event_type: row.owed.event_type(),
             message_id: row.owed.message().map(|message| message.to_string()),
-            status,
+            status: record.status(),
             attempt: row.state.attempts,
-            next_attempt_at,
+            next_attempt_at: record.next_attempt_at(),
             created_at: row.state.created_at,
             attempts: None,
         }

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use crate::base::time::{Timestamp, iso};
+use crate::engine::keeping::Released;
 use crate::engine::queue::SiteQueue;
+use crate::store::Standing;
 
 /// What one relay has to bring to one site.
 #[derive(Serialize)]
@@ -30,5 +32,37 @@ impl<'a> SiteQueueView<'a> {
             held_until: queue.held_until,
             last_answer: queue.last_answer.as_deref(),
         }
+    }
+}
+
+/// What stands still in a restored store.
+#[derive(Serialize)]
+pub(in crate::http) struct StandstillView {
+    #[serde(serialize_with = "iso::serialize")]
+    backup_at: Timestamp,
+    messages: u64,
+    deliveries: u64,
+}
+
+impl StandstillView {
+    pub(in crate::http) const fn new(backup_at: Timestamp, standing: Standing) -> Self {
+        Self { backup_at, messages: standing.messages, deliveries: standing.deliveries }
+    }
+}
+
+/// What `queue release` let go.
+#[derive(Serialize)]
+pub(in crate::http) struct ReleasedView {
+    released: bool,
+    #[serde(serialize_with = "iso::option::serialize")]
+    backup_at: Option<Timestamp>,
+    messages: u64,
+    deliveries: u64,
+}
+
+impl ReleasedView {
+    pub(in crate::http) const fn new(released: &Released) -> Self {
+        let Released { backup_at, standing } = *released;
+        Self { released: backup_at.is_some(), backup_at, messages: standing.messages, deliveries: standing.deliveries }
     }
 }

@@ -59,9 +59,9 @@ impl ImportedView {
 
 /// What is wrong with one line of a list.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(in crate::http) struct FaultyLine {
-    pub(in crate::http) line: usize,
-    pub(in crate::http) message: String,
+pub(crate) struct FaultyLine {
+    pub(crate) line: usize,
+    pub(crate) message: String,
 }
 
 /// The 422 of a list with faulty lines: contract 1's members, and the lines.

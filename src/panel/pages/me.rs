@@ -24,7 +24,7 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
     };
     let address = address_of(&visit.call);
     let from = client_of(&visit.call, &address);
-    if let Err(stop) = visit.api.engine.prove(&visit.visitor, &form.secret("current_password"), from).await {
+    if let Err(stop) = visit.api.engine.check_password(&visit.visitor, &form.secret("current_password"), from).await {
         let refused = Refused::of(stop, "The present password is wrong.")?;
         let answer = with_password_fault(&visit, refused.sentence.clone())?;
         return Ok(match refused.wait_seconds {
@@ -43,7 +43,7 @@ pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, F
     let mut key = SessionKey::default();
     let named = form.given("session").filter(|text| hex::decode_to_slice(text, &mut key).is_ok());
     let which = if named.is_some() { Which::One(key) } else { Which::AllBut(visit.visitor.key) };
-    visit.api.engine.sign_out(visit.account_id(), visit.user().id, which).await?;
+    visit.api.engine.sign_out(visit.on(), visit.user().id, which).await?;
     if which == Which::One(visit.visitor.key) {
         return Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)));
     }

@@ -211,7 +211,7 @@ pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `POST /messages/{id}/cancel`.
 pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: MessageId = visit.id()?;
-    visit.api.engine.cancel(visit.account_id(), id).await.map_err(|stop| match stop {
+    visit.api.engine.cancel(visit.on(), id).await.map_err(|stop| match stop {
         Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
             "The message has ended or is being sent at this moment; it can't be withdrawn any more.".to_owned(),

@@ -1,10 +1,14 @@
-//! The password once more, before secrets are told or doors opened to others.
+//! The password once more, and the code where there is a second factor, before secrets are told or doors opened to
+//! others. It holds for a quarter of an hour, as a sign-in does.
 
 use askama::Template;
 use hyper::StatusCode;
 
 use super::login::Refused;
+use crate::engine::ports::Clock as _;
+use crate::engine::sign_in::Proof;
 use crate::http::answer::Answer;
+use crate::net::clock::SystemClock;
 use crate::panel::cookie::Theme;
 use crate::panel::door::{Visit, address_of, client_of};
 use crate::panel::fault::Fault;
@@ -12,35 +16,47 @@ use crate::panel::form::{Form, own_address};
 use crate::panel::frame::Sheet;
 use crate::panel::html;
 
+const TITLE: &str = "Your password, please";
+
 #[derive(Template)]
 #[template(path = "proof.html")]
 struct ProofPage<'a> {
     sheet: Sheet,
     email: &'a str,
+    has_totp: bool,
     next: &'a str,
     refused: Option<String>,
+}
+
+impl<'a> ProofPage<'a> {
+    fn new(visit: &'a Visit<'_>, next: &'a str, refused: Option<String>) -> Self {
+        let user = visit.user();
+        let sheet = Sheet::new(TITLE, Theme::of(&visit.call.headers));
+        Self { sheet, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused }
+    }
 }
 
 /// `GET /login/confirm`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
-    let sheet = Sheet::new("Your password, please", Theme::of(&visit.call.headers));
-    let (email, next) = (visit.user().email.as_given(), own_address(query.text("next")));
-    html::page(StatusCode::OK, &ProofPage { sheet, email, next, refused: None })
+    html::page(StatusCode::OK, &ProofPage::new(&visit, own_address(query.text("next")), None))
 }
 
 /// `POST /login/confirm`.
 pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
-    let (next, address) = (own_address(form.text("next")), address_of(&visit.call));
+    let (next, address, password) = (own_address(form.text("next")), address_of(&visit.call), form.secret("password"));
+    let shown = Proof { password: &password, code: form.text("code") };
     let from = client_of(&visit.call, &address);
-    match visit.api.engine.prove(&visit.visitor, &form.secret("password"), from).await {
+    match visit.api.engine.prove(&visit.visitor, shown, from, SystemClock::new().now()).await {
         Ok(()) => Ok(html::redirect(next)),
         Err(stop) => {
-            let refused = Refused::of(stop, "That is not your password.")?;
-            let sheet = Sheet::new("Your password, please", Theme::of(&visit.call.headers));
-            let (email, sentence) = (visit.user().email.as_given(), refused.sentence.clone());
-            refused.answer(&ProofPage { sheet, email, next, refused: Some(sentence) })
+            let wrong = match &visit.user().totp {
+                Some(_) => "That is not your password, or not the present code. Each code is taken once.",
+                None => "That is not your password.",
+            };
+            let refused = Refused::of(stop, wrong)?;
+            refused.answer(&ProofPage::new(&visit, next, Some(refused.sentence.clone())))
         }
     }
 }

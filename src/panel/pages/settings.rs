@@ -188,7 +188,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         }
         Err(error) => return Err(error.into()),
     };
-    visit.api.engine.change_account(visit.account_id(), change).await.map_err(|stop| match stop {
+    visit.api.engine.change_account(visit.on(), change).await.map_err(|stop| match stop {
         Stop::Refused(NotThere) => ApiError::NotFound,
         Stop::Failed(error) => error.into(),
     })?;
@@ -197,6 +197,6 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 
 /// Changes the visitor's own user.
 pub(in crate::panel) async fn change_own_user(visit: &Visit<'_>, change: UserChange) -> Result<(), Fault> {
-    let changed = visit.api.engine.change_user(visit.account_id(), visit.user().id, change).await;
+    let changed = visit.api.engine.change_user(visit.on(), visit.user().id, change).await;
     changed.map(drop).map_err(super::users::refused)
 }

@@ -103,7 +103,7 @@ pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
         Ok(good) => good,
         Err(faults) => return refused_form(&visit, &form, faults),
     };
-    match visit.api.engine.create_user(visit.account_id(), email, role).await {
+    match visit.api.engine.create_user(visit.on(), email, role).await {
         Ok((user, password)) => tell(&visit, user.email.as_given(), &password),
         Err(Stop::Refused(UserRefusal::EmailTaken)) => {
             refused_form(&visit, &form, Violations::of("email", "signs in to this service already"))
@@ -145,7 +145,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
         _ => return Err(ApiError::Conflict("This form says not what to do.".to_owned()).into()),
     };
     let password = change.password.clone();
-    let user = visit.api.engine.change_user(visit.account_id(), id, change).await.map_err(refused)?;
+    let user = visit.api.engine.change_user(visit.on(), id, change).await.map_err(refused)?;
     match password {
         Some(password) => tell(&visit, user.email.as_given(), &password),
         None => Ok(html::redirect("/users?done=changed")),
@@ -155,7 +155,7 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
 /// `POST /users/{id}/remove`.
 pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id = other(&visit)?;
-    visit.api.engine.delete_user(visit.account_id(), id).await.map_err(refused)?;
+    visit.api.engine.delete_user(visit.on(), id).await.map_err(refused)?;
     Ok(html::redirect("/users?done=removed"))
 }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 
 /// Each would do something if a page took it for its own.
-const PAYLOADS: [&str; 20] = [
+pub(super) const PAYLOADS: [&str; 20] = [
     "<script>alert(1)</script>",
     "\"><script>alert(1)</script>",
     "'><img src=x onerror=alert(1)>",
@@ -28,7 +28,7 @@ const PAYLOADS: [&str; 20] = [
 ];
 
 /// How a page shows a text.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for character in text.chars() {
         match character {
@@ -44,7 +44,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Whether a page holds the payload as it is, where that would do something: without markup it is shown as it is.
-fn does(page: &Reply, payload: &str) -> bool {
+pub(super) fn does(page: &Reply, payload: &str) -> bool {
     escaped(payload) != payload && page.shows(payload)
 }
 

@@ -1,11 +1,17 @@
 //! Stories over the real table, pages, engine and store, on a real loopback connection: a browser of few words, which
 //! keeps its cookies and says where its forms come from.
 
+mod audit;
+mod domains;
 mod escaping;
+mod keys;
 mod looking;
+mod records;
 mod settings;
 mod signing_in;
+mod suppressions;
 mod users;
+mod webhooks;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -179,6 +185,12 @@ impl Reply {
         self.header("location")
     }
 
+    /// What stands between `before` and the next `after`.
+    fn between(&self, before: &str, after: &str) -> &str {
+        let rest = self.body.split_once(before).map_or("", |(_, rest)| rest);
+        rest.split_once(after).map_or(rest, |(text, _)| text)
+    }
+
     fn shows(&self, text: &str) -> bool {
         self.body.contains(text)
     }
@@ -197,6 +209,16 @@ impl Browser {
         };
         let headers = format!("Content-Type: application/x-www-form-urlencoded\r\n{origin}");
         self.ask("POST", path, &headers, &body).await
+    }
+
+    /// Sends a form that may carry a file.
+    async fn upload(&mut self, path: &str, parts: &[(&str, &str)]) -> Reply {
+        let part = |(name, text): &(&str, &str)| {
+            format!("--b0\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"x\"\r\n\r\n{text}\r\n")
+        };
+        let body = format!("{}--b0--\r\n", parts.iter().map(part).collect::<String>());
+        let headers = "Content-Type: multipart/form-data; boundary=b0\r\nSec-Fetch-Site: same-origin\r\n";
+        self.ask("POST", path, headers, &body).await
     }
 
     async fn sign_in(&mut self, email: &str, password: &str) -> Reply {

@@ -1,4 +1,5 @@
-//! Bodies under zstd. Each thread keeps its contexts, whose making costs as much as compressing a small message.
+//! Bodies, and the rows of a backup, under zstd. Each thread keeps its contexts, whose making costs as much as
+//! compressing a small message.
 
 use std::cell::RefCell;
 use std::io;
@@ -16,7 +17,7 @@ thread_local! {
 }
 
 /// `body`, compressed.
-pub(super) fn compress(body: &[u8]) -> Vec<u8> {
+pub(in crate::store) fn compress(body: &[u8]) -> Vec<u8> {
     COMPRESSOR.with_borrow_mut(|kept| {
         let fresh = || Compressor::new(LEVEL).unwrap_or_else(|error| unreachable!("level 1 is a level: {error}"));
         let compressor = kept.get_or_insert_with(fresh);
@@ -28,7 +29,7 @@ pub(super) fn compress(body: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// The bytes are damaged, or would grow beyond any message.
-pub(super) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
+pub(in crate::store) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
     let length = Decompressor::upper_bound(compressed).unwrap_or(BODY_OCTETS_MAX).min(BODY_OCTETS_MAX);
     DECOMPRESSOR.with_borrow_mut(|kept| {
         let decompressor = match kept {

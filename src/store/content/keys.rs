@@ -82,9 +82,7 @@ impl KeySlots {
     /// Writes a new segment's key, durably.
     pub(super) fn put(&self, segment: &Segment) -> Result<(), StoreError> {
         let key = self.master.seal(CONTEXT, &*segment.key_bytes, &*self.entropy);
-        let slot = Slot { version: VERSION, bucket: segment.bucket, number: segment.number, key };
-        let mut bytes = postcard::to_stdvec(&slot).unwrap_or_default();
-        bytes.resize(SLOT, 0);
+        let bytes = encode(&Slot { version: VERSION, bucket: segment.bucket, number: segment.number, key });
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let place = state.free.pop_first().unwrap_or_else(|| {
             state.slots += 1;
@@ -103,6 +101,16 @@ impl KeySlots {
     pub(super) fn get(&self, bucket: Timestamp, number: u32) -> Option<Arc<MasterKey>> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.keys.get(&(bucket, number)).map(|(_, key)| Arc::clone(key))
+    }
+
+    /// The slot of a segment as it stands in the file, unless it is destroyed.
+    pub(super) fn slot(&self, bucket: Timestamp, number: u32) -> Option<[u8; SLOT]> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (place, _) = state.keys.get(&(bucket, number))?;
+        // Under the lock, so that no slot is read while it is overwritten.
+        let mut slot = [0; SLOT];
+        self.file.read_exact_at(&mut slot, place * SLOT as u64).ok()?;
+        Some(slot)
     }
 
     /// The buckets that have a key.
@@ -140,6 +148,15 @@ impl KeySlots {
     }
 }
 
+/// The keys in a file of slots, by bucket and number.
+pub(super) fn keys_in(
+    slots: &[u8],
+    master: &MasterKey,
+) -> Result<BTreeMap<(Timestamp, u32), Arc<MasterKey>>, StoreError> {
+    let state = State::load(slots, master)?;
+    Ok(state.keys.into_iter().map(|(segment, (_, key))| (segment, key)).collect())
+}
+
 impl State {
     fn load(bytes: &[u8], master: &MasterKey) -> Result<Self, StoreError> {
         let mut state = Self::default();
@@ -155,6 +172,12 @@ impl State {
         }
         Ok(state)
     }
+}
+
+fn encode(slot: &Slot) -> Vec<u8> {
+    let mut bytes = postcard::to_stdvec(slot).unwrap_or_default();
+    bytes.resize(SLOT, 0);
+    bytes
 }
 
 fn open(bytes: &[u8], master: &MasterKey) -> Result<Option<(Slot, MasterKey)>, StoreError> {

@@ -7,9 +7,10 @@
 //! `seal` runs where messages are signed; `Appender` is the one thread that writes; `read` serves everyone.
 
 mod appender;
-mod compression;
+pub(in crate::store) mod compression;
+mod inspect;
 mod keys;
-mod segment;
+pub(in crate::store) mod segment;
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
@@ -21,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 pub(super) use appender::{Append, Appender, PlacedJob};
+pub(super) use inspect::SealedContent;
 use keys::KeySlots;
 use segment::Segment;
 
@@ -123,12 +125,7 @@ impl Content {
     pub fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
         let key = self.keys.get(place.bucket, place.segment).ok_or(Unreadable::Gone)?;
         let file = self.file(place.bucket, place.segment)?;
-        let mut sealed = vec![0; place.length as usize];
-        file.read_exact_at(&mut sealed, place.offset).map_err(|error| failed("read", &self.directory, &error))?;
-        let compressed =
-            key.open(message.as_bytes(), &sealed).map_err(|error| StoreError::Content(error.to_string()))?;
-        compression::decompress(compressed.expose())
-            .map_err(|error| Unreadable::Failed(failed("decompress", &self.directory, &error)))
+        Ok(opened(&file, &key, place, message, &self.directory)?)
     }
 
     fn file(&self, bucket: Timestamp, number: u32) -> Result<Arc<File>, StoreError> {
@@ -143,6 +140,38 @@ impl Content {
         }
         open.insert((bucket, number), Arc::clone(&file));
         Ok(file)
+    }
+
+    /// A sealed segment's bytes from `offset` on, as far as `buffer` takes them, for a backup.
+    ///
+    /// # Errors
+    /// [`Unreadable::Gone`] once its key is destroyed, or its file; otherwise I/O.
+    pub(in crate::store) fn read_sealed(
+        &self,
+        (bucket, number): (Timestamp, u32),
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<(), Unreadable> {
+        let gone = || self.keys.get(bucket, number).is_none();
+        if gone() {
+            return Err(Unreadable::Gone);
+        }
+        let read = self.file(bucket, number).and_then(|file| {
+            file.read_exact_at(buffer, offset).map_err(|error| failed("read", &self.directory, &error))
+        });
+        // The bucket may have ended in between: its keys go before its files.
+        read.map_err(|error| if gone() { Unreadable::Gone } else { error.into() })
+    }
+
+    /// Whether a segment still has its key.
+    pub(in crate::store) fn has(&self, (bucket, number): (Timestamp, u32)) -> bool {
+        self.keys.get(bucket, number).is_some()
+    }
+
+    /// The key slots of these segments, sealed under the master key, as they stand in the file of keys; those of
+    /// segments that are gone are left out.
+    pub(in crate::store) fn sealed_keys(&self, segments: impl Iterator<Item = (Timestamp, u32)>) -> Vec<u8> {
+        segments.filter_map(|(bucket, number)| self.keys.slot(bucket, number)).flatten().collect()
     }
 
     /// What the bodies take on disk. There is a file or two for an hour, so this asks after some hundreds at most.
@@ -173,6 +202,20 @@ impl Content {
         self.keys.destroy(bucket)?;
         segment::remove_bucket(&self.directory, bucket)
     }
+}
+
+/// The body that stands at `place` in its segment's `file`.
+fn opened(
+    file: &File,
+    key: &MasterKey,
+    place: Place,
+    message: MessageId,
+    directory: &Path,
+) -> Result<Vec<u8>, StoreError> {
+    let mut sealed = vec![0; place.length as usize];
+    file.read_exact_at(&mut sealed, place.offset).map_err(|error| failed("read", directory, &error))?;
+    let compressed = key.open(message.as_bytes(), &sealed).map_err(|error| StoreError::Content(error.to_string()))?;
+    compression::decompress(compressed.expose()).map_err(|error| failed("decompress", directory, &error))
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {

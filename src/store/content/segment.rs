@@ -60,7 +60,7 @@ fn bucket_directory(directory: &Path, bucket: Timestamp) -> PathBuf {
 }
 
 /// Where a segment's file stands.
-pub(super) fn path(directory: &Path, bucket: Timestamp, number: u32) -> PathBuf {
+pub(in crate::store) fn path(directory: &Path, bucket: Timestamp, number: u32) -> PathBuf {
     bucket_directory(directory, bucket).join(format!("{number:06}.segment"))
 }
 
@@ -88,6 +88,6 @@ pub(super) fn remove_bucket(directory: &Path, bucket: Timestamp) -> Result<(), S
 }
 
 /// Makes the names in `directory` durable.
-pub(super) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
+pub(in crate::store) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
     File::open(directory).and_then(|handle| handle.sync_all()).map_err(|error| failed("sync", directory, &error))
 }

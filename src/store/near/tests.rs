@@ -6,6 +6,7 @@ use super::*;
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::Stop;
 use crate::store::op::Op;
+use crate::store::schema::meta;
 use crate::store::tables::Tables;
 use crate::store::testing::{START, TestStore};
 
@@ -147,6 +148,28 @@ fn more_than_one_reading_holds_is_taken_whole_and_in_order() {
 }
 
 #[test]
+fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let_go() {
+    let mut test = TestStore::new();
+    let count = REFILL as u64 * 2 + 10;
+    arm(&test, 0..count);
+    let restored = Restored {
+        backup_at: START,
+        has_content: true,
+        last_message: timer(count).id,
+        last_id: Ulid::default(),
+        stands_still: true,
+    };
+    test.write(meta::RESTORED, &restored);
+    test.reopen();
+    test.pass(Duration::from_secs(count));
+    assert_eq!(taken(&test), [0; 0]);
+    let near = test.store().near();
+    assert!(near.state().waiting.is_empty() && near.is_settled(test.now()), "as if there were none");
+    near.let_go();
+    assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
+}
+
+#[test]
 fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
     let test = TestStore::new();
     refill(&test);
@@ -156,7 +179,7 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
         Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid(u128::from(number).to_be_bytes()))
     };
     let timers: BTreeSet<_> = (0..WAITING_MAX as u64 + 100).map(of).collect();
-    let near = NearTimers::new();
+    let near = NearTimers::default();
     near.refill(START, || test.store().snapshot()).unwrap();
     near.committed(&timers, &[]);
     assert_eq!(near.state().waiting.len(), WAITING_MAX);
@@ -170,7 +193,7 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
 fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
     let test = TestStore::new();
     arm(&test, 0..REFILL as u64 + 5);
-    let near = NearTimers::new();
+    let near = NearTimers::default();
     let now = START + Duration::from_secs(REFILL as u64 * 2);
     let read = near.refill(now, || {
         assert!(!near.is_settled(START), "what is being read is not settled");

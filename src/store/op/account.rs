@@ -179,17 +179,18 @@ pub struct RevokeKey {
 }
 
 impl Op for RevokeKey {
-    type Reply = ();
+    type Reply = ApiKey;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<ApiKey, Stop<NotThere>> {
         let row_key = schema::api_key(self.account, self.key);
         let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
         let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));
-        tables.put(&row_key, &ApiKey { revoked_at, ..old });
+        let key = ApiKey { revoked_at, ..old };
+        tables.put(&row_key, &key);
         // Streams that the key holds open end with it.
         tables.tell(self.account);
-        Ok(())
+        Ok(key)
     }
 }
 

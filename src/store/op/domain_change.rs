@@ -52,10 +52,11 @@ pub struct DeleteDomain {
 }
 
 impl Op for DeleteDomain {
-    type Reply = ();
+    /// The domain as it was.
+    type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let row = found(tables, &key)?;
         let name = row.name.as_str().as_bytes();
@@ -67,7 +68,7 @@ impl Op for DeleteDomain {
         if let Some(due) = row.next_check_at {
             tables.disarm(Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0));
         }
-        Ok(())
+        Ok(row)
     }
 }
 

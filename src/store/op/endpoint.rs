@@ -93,6 +93,9 @@ impl Op for UpdateEndpoint {
             let next = row.state.step(input, tables.now());
             row.state = next.state;
             release = next.effects.contains(&Effect::Release);
+            if release {
+                row.failed.clear();
+            }
         }
         tables.put(&key, &row);
         if release {

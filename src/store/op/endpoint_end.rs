@@ -29,17 +29,16 @@ pub struct DeleteEndpoint {
 }
 
 impl Op for DeleteEndpoint {
-    type Reply = ();
+    /// The endpoint as it was.
+    type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
-        if tables.row::<EndpointRow>(&key)?.is_none() {
-            return Err(Stop::Refused(EndpointRefusal::NotFound));
-        }
+        let row = tables.row::<EndpointRow>(&key)?.ok_or(Stop::Refused(EndpointRefusal::NotFound))?;
         tables.remove(Table::Endpoints, &key);
         tables.arm(Timer::new(tables.now(), TimerKind::EndpointEnd, self.account, self.endpoint.0));
-        Ok(())
+        Ok(row)
     }
 }
 

@@ -31,7 +31,7 @@ pub struct BeginSession {
     pub replaces: Option<SessionKey>,
 }
 
-/// Why no session begins: what was shown is not true any more.
+/// Why a session does not begin or is not proved: what was shown is not true any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outdated;
 
@@ -43,13 +43,7 @@ impl Op for BeginSession {
         let Session { account, user: id, .. } = self.session;
         let user_key = schema::user(account, id);
         let Some(user) = tables.row::<User>(&user_key)? else { return Err(Stop::Refused(Outdated)) };
-        let is_replayed = match (self.totp_step, &user.totp) {
-            (Some(step), Some(totp)) => step <= totp.last_step,
-            (Some(_), None) | (None, _) => false,
-        };
-        if user.disabled || user.password_hash != self.password_hash || is_replayed {
-            return Err(Stop::Refused(Outdated));
-        }
+        check(&user, &self.password_hash, self.totp_step)?;
         if let Some(replaced) = &self.replaces {
             end(tables, replaced)?;
         }
@@ -57,8 +51,7 @@ impl Op for BeginSession {
         tables.put(&self.key, &self.session);
         tables.put_bytes(Table::SessionsByUser, &schema::session_of_user(account, id, &self.key), Vec::new());
         if self.session.stage == Stage::SignedIn {
-            let totp =
-                user.totp.map(|totp| SecondFactor { last_step: self.totp_step.unwrap_or(totp.last_step), ..totp });
+            let totp = stepped(user.totp, self.totp_step);
             tables.put(&user_key, &User { last_sign_in_at: Some(tables.now()), totp, ..user });
         }
         Ok(())
@@ -121,22 +114,11 @@ impl Op for EndSessions {
     }
 }
 
-/// Notes that a session was used, or that its password was shown again.
+/// Notes that a session was used.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct TouchSession {
     /// Which.
     pub key: SessionKey,
-    /// Whether the password was shown.
-    pub touch: Touch,
-}
-
-/// What happened to a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Touch {
-    /// It was used.
-    Seen,
-    /// Its password was shown again.
-    Proved,
 }
 
 impl Op for TouchSession {
@@ -144,16 +126,55 @@ impl Op for TouchSession {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
-        let now = tables.now();
         if let Some(session) = tables.row::<Session>(&self.key)? {
-            let proved_at = match self.touch {
-                Touch::Seen => session.proved_at,
-                Touch::Proved => now,
-            };
-            tables.put(&self.key, &Session { seen_at: now, proved_at, ..session });
+            tables.put(&self.key, &Session { seen_at: tables.now(), ..session });
         }
         Ok(())
     }
+}
+
+/// Notes that the person of a session has shown again who they are.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ProveSession {
+    /// Which.
+    pub key: SessionKey,
+    /// The hash that the password was checked against.
+    pub password_hash: String,
+    /// The step of the code that was shown, where the user has a second factor.
+    pub totp_step: Option<u64>,
+}
+
+impl Op for ProveSession {
+    type Reply = ();
+    type Refusal = Outdated;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Outdated>> {
+        let session = tables.row::<Session>(&self.key)?.ok_or(Stop::Refused(Outdated))?;
+        let user_key = schema::user(session.account, session.user);
+        let user = tables.row::<User>(&user_key)?.ok_or(Stop::Refused(Outdated))?;
+        check(&user, &self.password_hash, self.totp_step)?;
+        let now = tables.now();
+        tables.put(&self.key, &Session { seen_at: now, proved_at: now, ..session });
+        tables.put(&user_key, &User { totp: stepped(user.totp, self.totp_step), ..user });
+        Ok(())
+    }
+}
+
+/// Whether what was shown is still true of the user, and no code is shown twice.
+fn check(user: &User, password_hash: &str, totp_step: Option<u64>) -> Result<(), Stop<Outdated>> {
+    let is_replayed = match (totp_step, &user.totp) {
+        (Some(step), Some(totp)) => step <= totp.last_step,
+        (Some(_), None) | (None, _) => false,
+    };
+    if user.disabled || user.password_hash != password_hash || is_replayed {
+        return Err(Stop::Refused(Outdated));
+    }
+    Ok(())
+}
+
+/// The second factor after a code of this step was shown.
+fn stepped(totp: Option<SecondFactor>, step: Option<u64>) -> Option<SecondFactor> {
+    totp.map(|totp| SecondFactor { last_step: step.unwrap_or(totp.last_step), ..totp })
 }
 
 /// The sessions of a user, with what each is found by; there are never many.

@@ -10,7 +10,7 @@ use crate::machine::{delivery, endpoint};
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow, Owed};
-use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -169,7 +169,7 @@ impl SettleDelivery {
         };
         tables.put(&schema::attempt(self.account, self.delivery, row.state.attempts), &logged);
         match row.owed {
-            Owed::Event { .. } => self.step_endpoint(tables, row.endpoint, attempt),
+            Owed::Event { .. } => self.step_endpoint(tables, row, attempt),
             // A test counts for nothing (contract 5).
             Owed::Test { .. } => Ok(EndpointChange::None),
         }
@@ -178,16 +178,25 @@ impl SettleDelivery {
     fn step_endpoint(
         &self,
         tables: &mut Tables<'_, '_>,
-        id: EndpointId,
+        delivery: &DeliveryRow,
         attempt: &Attempt,
     ) -> Result<EndpointChange, StoreError> {
+        let id = delivery.endpoint;
         let key = schema::endpoint(self.account, id);
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else { return Ok(EndpointChange::None) };
+        // What was in flight when it was disabled is no reason for it.
+        let counts = row.state.is_enabled();
         let input = if attempt.error.is_none() {
             row.last_success_at = Some(attempt.ended_at);
+            if counts {
+                row.failed.clear();
+            }
             endpoint::Input::AttemptSucceeded
         } else {
             row.last_failure_at = Some(attempt.ended_at);
+            if counts {
+                row.failed.push(FailedAttempt { delivery: self.delivery, number: delivery.state.attempts });
+            }
             endpoint::Input::AttemptFailed
         };
         let next = row.state.step(input, tables.now());

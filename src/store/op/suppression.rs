@@ -168,15 +168,16 @@ pub struct Unsuppress {
 }
 
 impl Op for Unsuppress {
-    type Reply = ();
+    /// The suppression as it was.
+    type Reply = SuppressionRow;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<SuppressionRow, Stop<NotThere>> {
         let Some(key) = self.name.row_key(tables, self.account)? else { return Err(Stop::Refused(NotThere)) };
         let Some(row) = tables.row::<SuppressionRow>(&key)? else { return Err(Stop::Refused(NotThere)) };
         tables.remove(Table::Suppressions, &key);
         tables.remove(Table::SuppressionsById, &schema::suppression(self.account, row.id));
-        Ok(())
+        Ok(row)
     }
 }
 

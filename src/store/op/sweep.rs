@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, outcomes};
+use super::{Never, Op, audit, outcomes};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -75,7 +75,7 @@ impl Op for ContentDestroyed {
 }
 
 /// Removes a slice of the events that are past their 30 days from the log; the messages' timelines keep them. Counts of
-/// outcomes go with them, once they are past their own time.
+/// outcomes and lines of the audit log go with them, once they are past their own time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SweepEvents {
     /// The timer that was served.
@@ -94,6 +94,7 @@ impl Op for SweepEvents {
             let Ok(account) = <[u8; 16]>::try_from(account).map(|bytes| AccountId(Ulid(bytes))) else { continue };
             left -= self.sweep_account(tables, account, end, left)?;
             left -= outcomes::sweep(tables, account, left)?;
+            left -= audit::sweep(tables, account, left)?;
             if left == 0 {
                 break;
             }

@@ -110,16 +110,17 @@ pub struct DeleteUser {
 }
 
 impl Op for DeleteUser {
-    type Reply = ();
+    /// The user as they were.
+    type Reply = User;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<NotThere>> {
         let key = schema::user(self.account, self.user);
         let Some(user) = tables.row::<User>(&key)? else { return Err(Stop::Refused(NotThere)) };
         end_sessions(tables, self.account, self.user, None)?;
         tables.remove(Table::Users, &key);
         tables.remove(Table::UsersByEmail, user.email.match_key().as_bytes());
-        Ok(())
+        Ok(user)
     }
 }
 

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Row;
+use crate::base::id::DeliveryId;
 use crate::base::secret::Sealed;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -22,6 +23,8 @@ pub struct EndpointRow {
     pub secret: Sealed,
     /// Whether it may be attempted, and how it has been answering.
     pub state: endpoint::State,
+    /// The failures that its state counts, newest last: why the service disabled it, once it has.
+    pub failed: Vec<FailedAttempt>,
     /// Last 2xx.
     pub last_success_at: Option<Timestamp>,
     /// Last failed attempt.
@@ -30,6 +33,15 @@ pub struct EndpointRow {
     pub created_at: Timestamp,
     /// When its owner last changed it, or the service disabled it.
     pub updated_at: Timestamp,
+}
+
+/// A failed attempt: which of which delivery.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// The delivery.
+    pub delivery: DeliveryId,
+    /// The attempt's number.
+    pub number: u8,
 }
 
 impl Row for EndpointRow {

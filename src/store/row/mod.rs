@@ -8,6 +8,7 @@ use serde::de::DeserializeOwned;
 use super::error::StoreError;
 use super::schema::Table;
 
+pub mod audit;
 pub mod delivery;
 pub mod domain;
 pub mod endpoint;
@@ -15,6 +16,7 @@ pub mod event;
 pub mod idempotency;
 pub mod message;
 pub mod outcomes;
+pub mod restored;
 pub mod suppression;
 pub mod tls_policy;
 pub mod warm_up;

@@ -242,3 +242,25 @@ fn what_overflows_is_parked_though_its_endpoint_is_enabled_and_its_timer_brings_
     assert_eq!((test.timers(TimerKind::Delivery).len(), test.count(Table::Parked, &[])), (2, 0));
     assert_eq!(deliveries.map(|delivery| story.row(delivery).state.attempts), [0, 0]);
 }
+
+#[test]
+fn the_failures_that_count_are_kept_until_a_success_or_a_new_beginning() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let (first, second) = (story.delivery(), story.delivery());
+    story.fail(first);
+    story.fail(second);
+    story.fail(first);
+    let failed = |delivery, number| FailedAttempt { delivery, number };
+    assert_eq!(story.endpoint().failed, [failed(first, 1), failed(second, 1), failed(first, 2)]);
+    story.succeed(second);
+    assert!(story.endpoint().failed.is_empty());
+    let others: Vec<_> = (0..11).map(|_| story.delivery()).collect();
+    for delivery in &others {
+        story.fail(*delivery);
+    }
+    let kept: Vec<_> = others[..10].iter().map(|delivery| failed(*delivery, 1)).collect();
+    assert_eq!(story.endpoint().failed, kept, "what was in flight when it was disabled is no reason for it");
+    story.enable(true);
+    assert!(story.endpoint().failed.is_empty());
+}

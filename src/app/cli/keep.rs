@@ -1,0 +1,124 @@
+//! The commands that keep the store: `backup`, `restore` and `check`.
+
+use serde::Serialize;
+
+use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
+use super::session::{client, data_dir};
+use super::{Console, Stop};
+use crate::app::config::Config;
+use crate::app::exit::Exit;
+use crate::app::keeping::Progress;
+use crate::app::keeping::backup::{self, Taken};
+use crate::app::keeping::check;
+use crate::app::keeping::restore::{self, Restored};
+use crate::app::trouble::Trouble;
+use crate::store::backup::Extent;
+use crate::store::check::Report;
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+/// `postrider backup FILE`.
+pub(super) fn backup(args: BackupArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let client = client(args.daemon, &console.environment)?;
+    let extent = Extent { content: args.with_content, master_key: args.with_key };
+    let taken = backup::take(&client, &args.file, extent, Progress::new("backup", console.err))?;
+    print(&taken, told_of_backup, json, console)
+}
+
+fn told_of_backup(taken: &Taken) -> String {
+    let Taken { file, taken_at, octets, rows, .. } = taken;
+    let content = match taken.with_content {
+        true => "Message bodies are in it.",
+        false => "Message bodies are not in it: what waits to be mailed ends as failed when it is restored and let go.",
+    };
+    let key = match taken.with_key {
+        true => "The master key is in it: whoever has the file can read every secret in it.",
+        false => "The master key is not in it: keep master.key apart, for without it nothing can be restored.",
+    };
+    format!(
+        "Backed up {rows} rows as of {taken_at} to {} ({:.1} MiB).\n{content}\n{key}\n",
+        file.display(),
+        *octets as f64 / MIB
+    )
+}
+
+/// `postrider restore FILE`.
+pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let directory = data_dir(args.daemon, &console.environment)?;
+    let Some(directory) = directory else {
+        return Err(Trouble::new(
+            Exit::Usage,
+            "cannot restore the backup",
+            "neither --data-dir nor --config names a directory to restore into",
+            "Name one that is empty, or is not there yet, with --data-dir DIR.",
+        )
+        .into());
+    };
+    let progress = Progress::new("restore", console.err);
+    let restored = restore::run(&args.file, &directory, args.master_key.as_deref(), progress)?;
+    print(&restored, told_of_restore, json, console)
+}
+
+fn told_of_restore(restored: &Restored) -> String {
+    let Restored { data_dir, backup_at, rows, messages, deliveries, .. } = restored;
+    format!(
+        "Restored {rows} rows as of {backup_at} into {}.\n\
+         {messages} messages and {deliveries} webhook deliveries of then stand still: they may have been sent since.\n\
+         Next:\n\
+         \x20 start the service; what it accepts from now on is sent as ever\n\
+         \x20 postrider queue list        what waits\n\
+         \x20 postrider queue release     has what stands still go on\n",
+        data_dir.display(),
+    )
+}
+
+/// `postrider check`.
+pub(super) fn check(args: CheckArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let progress = Progress::new("check", console.err);
+    let report = match args.backup {
+        Some(file) => check::backup(&file, progress)?,
+        None => {
+            let directory = data_dir(args.daemon, &console.environment)?;
+            check::directory(&directory.unwrap_or_else(|| Config::default().data_dir), progress)?
+        }
+    };
+    let exit = if report.failed == 0 { Exit::Done } else { Exit::ChecksFailed };
+    print(&report, told_of_check, json, console)?;
+    Ok(exit)
+}
+
+fn told_of_check(report: &Report) -> String {
+    let mut text = String::new();
+    for (table, rows) in report.rows.iter().filter(|(_, rows)| **rows > 0) {
+        text.push_str(&format!("{table}: {rows}\n"));
+    }
+    let Report { segments, bodies, bodies_left_out, bodies_unread, failed, .. } = report;
+    text.push_str(&format!(
+        "content: {segments} segments, {bodies} bodies read, {bodies_left_out} left out of the backup, \
+         {bodies_unread} not read for want of the master key\n"
+    ));
+    for failure in &report.failures {
+        text.push_str(&format!("FAIL {}\n", failure.what));
+    }
+    text.push_str(&match failed {
+        0 => "Everything holds.\n".to_owned(),
+        _ => format!("{failed} failures.\n"),
+    });
+    text
+}
+
+fn print<T: Serialize>(
+    done: &T,
+    told: impl FnOnce(&T) -> String,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, Stop> {
+    match json {
+        true => writeln!(console.out, "{}", serde_json::to_string(done).map_err(std::io::Error::from)?)?,
+        false => write!(console.out, "{}", told(done))?,
+    }
+    Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests;

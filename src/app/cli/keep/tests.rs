@@ -1,0 +1,111 @@
+//! Stories of the commands that keep the store, where something is in the way: each says what and leaves nothing.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use super::*;
+use crate::app::canned::Canned;
+use crate::app::cli::{Services, run};
+use crate::app::environment::Environment;
+
+/// How a command ended, and what it printed on both streams.
+fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {
+    let (mut out, mut err) = (Vec::new(), Vec::new());
+    let variable = ("POSTRIDER_DATA_DIR".to_owned(), data_dir.to_str().unwrap().to_owned());
+    let mut console = Console { environment: Environment::of([variable]), out: &mut out, err: &mut err };
+    let services = Services { serve: &|_, _| panic!("serves"), dev: &|_| panic!("runs dev") };
+    let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
+    let exit = run(words, &mut console, &services);
+    (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+}
+
+#[test]
+fn a_backup_that_the_service_does_not_give_whole_leaves_no_file() {
+    for (status, body, expected) in [
+        (200, "postrider backup 1\n", Exit::Failed),
+        (200, "<html>", Exit::Failed),
+        (200, "", Exit::Failed),
+        (409, "{\"message\":\"A backup is being taken already.\",\"code\":\"conflict\"}", Exit::Conflict),
+        (503, "{\"message\":\"Restarting.\",\"code\":\"shutting_down\"}", Exit::Unreachable),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let daemon = Canned::answering(&[(status, body)]);
+        let line = format!("backup {} --with-content", folder.path().join("b").display());
+        let (exit, out, err) = typed(&line, daemon.data_dir());
+        assert_eq!((exit, out.as_str(), err.lines().count()), (expected, "", 3), "{status} {body}: {err}");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "{status} {body}");
+        let asked = daemon.requests();
+        assert!(asked[0].starts_with("GET /v1/backup?content=true&master_key=false "), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_backup_goes_to_no_file_that_is_there_and_to_none_that_can_not_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("b");
+    fs::write(&file, "mine").unwrap();
+    let (exit, _, err) = typed(&format!("backup {}", file.display()), folder.path());
+    assert_eq!((exit, err.lines().count()), (Exit::Conflict, 3), "{err}");
+    assert_eq!(fs::read(&file).unwrap(), b"mine");
+    assert_eq!(typed(&format!("backup {}.other", file.display()), folder.path()).0, Exit::Unreachable);
+    let daemon = Canned::answering(&[(200, "")]);
+    let line = format!("backup {}", folder.path().join("no/such/folder").display());
+    assert_eq!(typed(&line, daemon.data_dir()).0, Exit::NotFound);
+}
+
+#[test]
+fn a_restore_and_a_check_say_what_is_not_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, data) = (folder.path().join("b"), folder.path().join("data"));
+    let restore = format!("restore {} --data-dir {}", file.display(), data.display());
+    let ended = |line: &str| {
+        let (exit, out, err) = typed(line, folder.path());
+        assert_eq!((out.as_str(), err.lines().count()), ("", 3), "{line}: {err}");
+        exit
+    };
+    assert_eq!(ended(&restore), Exit::NotFound);
+    assert_eq!(ended(&format!("check --backup {}", file.display())), Exit::NotFound);
+    assert_eq!(ended(&format!("check --data-dir {}", data.display())), Exit::NotFound);
+    assert!(!data.exists(), "a check makes nothing");
+    fs::write(&file, "postrider backup 9\n").unwrap();
+    assert_eq!(ended(&restore), Exit::Failed);
+    assert_eq!(ended(&format!("check --backup {}", file.display())), Exit::Failed);
+    fs::write(&file, "something else").unwrap();
+    assert_eq!(ended(&restore), Exit::Failed);
+    let (exit, out, _) = typed(&format!("check --backup {} --json", file.display()), folder.path());
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((exit, &report["failures"][0]["rule"]), (Exit::ChecksFailed, &serde_json::json!("backup")));
+    fs::create_dir_all(&data).unwrap();
+    fs::write(data.join("mine"), "").unwrap();
+    assert_eq!(ended(&restore), Exit::Conflict);
+    assert_eq!(fs::read_dir(&data).unwrap().count(), 1);
+    let line = format!("{restore} --master-key {}", folder.path().join("no.key").display());
+    assert_eq!(ended(&line), Exit::NotFound);
+    let (exit, ..) = typed(&format!("check --backup b --data-dir {}", data.display()), folder.path());
+    assert_eq!(exit, Exit::Usage);
+}
+
+#[test]
+fn what_was_let_go_is_told_in_words() {
+    let answer = "{\"released\":true,\"backup_at\":\"2026-11-20T15:04:05.000+00:00\",\"messages\":7,\"deliveries\":2}";
+    let nothing = "{\"released\":false,\"backup_at\":null,\"messages\":0,\"deliveries\":0}";
+    let daemon = Canned::answering(&[(200, answer), (200, answer), (200, nothing)]);
+    let (exit, out, _) = typed("queue release", daemon.data_dir());
+    assert_eq!(exit, Exit::Done);
+    assert_eq!(out, "Released 7 messages and 2 webhook deliveries of the backup of 2026-11-20T15:04:05.000+00:00.\n");
+    assert_eq!(typed("queue release --json", daemon.data_dir()).1, format!("{answer}\n"));
+    assert_eq!(typed("queue release", daemon.data_dir()).1, "Nothing stands still.\n");
+    assert!(daemon.requests().iter().all(|request| request.starts_with("POST /v1/queue/release ")));
+}
+
+#[test]
+fn a_queue_that_stands_still_says_so_behind_its_sites() {
+    let page = "{\"data\":[],\"next_cursor\":null,\"standstill\":{\"backup_at\":\"2026-11-20T15:04:05.000+00:00\",\
+        \"messages\":7,\"deliveries\":2}}";
+    let daemon = Canned::answering(&[(200, page)]);
+    let (_, out, _) = typed("queue list", daemon.data_dir());
+    assert!(
+        out.contains("7 messages and 2 webhook deliveries stand still") && out.contains("`postrider queue release`")
+    );
+}

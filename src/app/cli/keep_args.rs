@@ -1,0 +1,41 @@
+//! The grammar of the commands that keep the store: `backup`, `restore` and `check` (contract 8).
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::args::DaemonArgs;
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct BackupArgs {
+    #[command(flatten)]
+    pub(in crate::app::cli) daemon: DaemonArgs,
+    /// The file to write; refused where it is there already.
+    pub(in crate::app::cli) file: PathBuf,
+    /// Back up message bodies too.
+    #[arg(long)]
+    pub(in crate::app::cli) with_content: bool,
+    /// Put the master key into the backup, which then opens every secret in it; kept apart otherwise.
+    #[arg(long)]
+    pub(in crate::app::cli) with_key: bool,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct RestoreArgs {
+    #[command(flatten)]
+    pub(in crate::app::cli) daemon: DaemonArgs,
+    /// The backup.
+    pub(in crate::app::cli) file: PathBuf,
+    /// The master key of the service that the backup is of, where the backup was taken without.
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::app::cli) master_key: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(in crate::app::cli) struct CheckArgs {
+    #[command(flatten)]
+    pub(in crate::app::cli) daemon: DaemonArgs,
+    /// Check this backup, and no data directory.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["data_dir", "config"])]
+    pub(in crate::app::cli) backup: Option<PathBuf>,
+}

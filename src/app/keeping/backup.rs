@@ -1,0 +1,168 @@
+//! `postrider backup`: has the running service stream a backup of its store, and keeps it as a file.
+//!
+//! The daemon sends and this program writes, so the file belongs to whoever asked for it and may stand wherever they
+//! may write. Every checksum is looked at on the way. The file gets its name when all of it is on the disk: whatever
+//! breaks off leaves none that looks whole.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde::Serialize;
+
+use super::Progress;
+use crate::app::admin_client::AdminClient;
+use crate::app::exit::Exit;
+use crate::app::trouble::Trouble;
+use crate::base::time::{Timestamp, iso};
+use crate::net::admin_socket::Download;
+use crate::store::archive::{Fault, Part, Reader};
+use crate::store::backup::Extent;
+
+const PURPOSE: &str = "take the backup";
+
+/// A backup that was taken.
+#[derive(Debug, Serialize)]
+pub struct Taken {
+    /// Where it stands.
+    pub file: PathBuf,
+    /// When it was taken.
+    #[serde(serialize_with = "iso::serialize")]
+    pub taken_at: Timestamp,
+    /// Octets of the file.
+    pub octets: u64,
+    /// Rows in it.
+    pub rows: u64,
+    /// Octets of message bodies in it.
+    pub content_octets: u64,
+    /// Whether message bodies were asked for.
+    pub with_content: bool,
+    /// Whether the master key is in it.
+    pub with_key: bool,
+}
+
+/// Takes a backup of what `client` leads to, as `file`.
+///
+/// # Errors
+/// What is in the way; then there is no such file.
+pub fn take(client: &AdminClient, file: &Path, extent: Extent, progress: Progress<'_>) -> Result<Taken, Trouble> {
+    if fs::symlink_metadata(file).is_ok() {
+        return Err(taken_already(file));
+    }
+    let path = format!("/v1/backup?content={}&master_key={}", extent.content, extent.master_key);
+    let download = client.download(PURPOSE, &path)?;
+    let unfinished = Unfinished::create(file)?;
+    let taken = receive(download, &unfinished, progress).map_err(|fault| broken_off(file, &fault))?;
+    unfinished.finish(file)?;
+    Ok(Taken { file: file.to_owned(), ..taken })
+}
+
+fn receive(download: Download, unfinished: &Unfinished, mut progress: Progress<'_>) -> Result<Taken, Fault> {
+    let (mut reader, head) = Reader::open(Tee { download, file: &unfinished.file })?;
+    progress.expect_rows(head.rows);
+    while let Some(part) = reader.next_part()? {
+        if let Part::ContentAhead { octets } = part {
+            progress.expect_content(octets);
+        }
+        progress.done(reader.totals());
+    }
+    let totals = reader.totals();
+    progress.line("everything is read; waiting for the disk");
+    unfinished.file.sync_all()?;
+    Ok(Taken {
+        file: PathBuf::new(),
+        taken_at: head.taken_at,
+        octets: reader.octets(),
+        rows: totals.rows,
+        content_octets: totals.content_octets,
+        with_content: head.has_content,
+        with_key: head.has_master_key,
+    })
+}
+
+/// Keeps what passes through.
+struct Tee<'a> {
+    download: Download,
+    file: &'a File,
+}
+
+impl Read for Tee<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.download.read(buffer)?;
+        self.file.write_all(&buffer[..length])?;
+        Ok(length)
+    }
+}
+
+/// A file that has not got its name yet; removed where it never does.
+struct Unfinished {
+    path: PathBuf,
+    file: File,
+    is_finished: std::cell::Cell<bool>,
+}
+
+impl Unfinished {
+    fn create(file: &Path) -> Result<Self, Trouble> {
+        let mut name = file.file_name().unwrap_or_default().to_owned();
+        name.push(format!(".unfinished-{}", std::process::id()));
+        let path = file.with_file_name(name);
+        let mut options = OpenOptions::new();
+        let opened = options.create_new(true).write(true).mode(0o600).open(&path);
+        let opened = opened.map_err(|error| unwritable(file, &error))?;
+        Ok(Self { path, file: opened, is_finished: std::cell::Cell::new(false) })
+    }
+
+    /// Gives the file its name, durably, where nothing else has got it meanwhile.
+    fn finish(&self, file: &Path) -> Result<(), Trouble> {
+        match renameat_with(CWD, &self.path, CWD, file, RenameFlags::NOREPLACE) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::EXIST) => return Err(taken_already(file)),
+            // A file system that can't promise it.
+            Err(rustix::io::Errno::INVAL) if fs::symlink_metadata(file).is_err() => {
+                fs::rename(&self.path, file).map_err(|error| unwritable(file, &error))?;
+            }
+            Err(error) => return Err(unwritable(file, &error.into())),
+        }
+        self.is_finished.set(true);
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| unwritable(file, &error))
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if !self.is_finished.get() {
+            // What stays is named for what it is.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn taken_already(file: &Path) -> Trouble {
+    let why = format!("there is a file {} already, and it is left as it is", file.display());
+    Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, "Name another file, or move that one away.")
+}
+
+fn unwritable(file: &Path, error: &io::Error) -> Trouble {
+    let exit = match error.kind() {
+        io::ErrorKind::PermissionDenied => Exit::NotPermitted,
+        io::ErrorKind::NotFound => Exit::NotFound,
+        _ => Exit::Failed,
+    };
+    let why = format!("{}: {error}", file.display());
+    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Name a file in a directory that this user may write to.")
+}
+
+fn broken_off(file: &Path, fault: &Fault) -> Trouble {
+    let (why, remedy) = match fault {
+        Fault::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+            (format!("{}: {error}", file.display()), "Name a file on a disk with more room.")
+        }
+        Fault::Io(_) | Fault::Strange | Fault::Newer { .. } | Fault::Truncated { .. } | Fault::Damaged { .. } => {
+            (format!("the service broke it off: {fault}"), "See the service's log, and try again.")
+        }
+    };
+    Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), why, remedy)
+}

@@ -1,0 +1,105 @@
+//! `postrider check`: looks at a store that is not running, or at a backup, and changes nothing of it. A backup is
+//! unpacked into a temporary directory for that, which is removed afterwards.
+
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+
+use super::Progress;
+use crate::app::exit::Exit;
+use crate::app::lock::DirectoryLock;
+use crate::app::trouble::Trouble;
+use crate::engine::ports::Clock;
+use crate::engine::virtual_clock;
+use crate::net::clock::SystemClock;
+use crate::store::archive::Fault;
+use crate::store::check::{self, InspectError, KeyPlace, Report};
+use crate::store::restore::{self, RestoreError};
+
+/// Checks the store in `directory`.
+///
+/// # Errors
+/// Why there is nothing to check; exit 6 where the store is running, 3 where there is none.
+pub fn directory(directory: &Path, progress: Progress<'_>) -> Result<Report, Trouble> {
+    let purpose = format!("check the store in {}", directory.display());
+    let _lock = DirectoryLock::borrow(directory)?;
+    looked_at(directory, KeyPlace::WithStore, &purpose, progress)
+}
+
+/// Checks a backup: its parts, and the store that is in it.
+///
+/// # Errors
+/// Why there is nothing to check; exit 3 where there is no such file.
+pub fn backup(file: &Path, mut progress: Progress<'_>) -> Result<Report, Trouble> {
+    let purpose = format!("check the backup {}", file.display());
+    let source = super::open(file, &purpose)?;
+    let aside = Aside::create().map_err(|error| {
+        let remedy = "Name a directory with room for the backup's rows in TMPDIR.";
+        Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy)
+    })?;
+    let unpacked = restore::unpack(source, &aside.0, &mut |head, totals| progress.read(head, totals));
+    let key_place = match unpacked {
+        Ok(unpacked) if unpacked.head.has_content && unpacked.head.has_master_key => KeyPlace::WithStore,
+        Ok(_) => KeyPlace::Apart,
+        Err(RestoreError::Backup(fault @ (Fault::Strange | Fault::Truncated { .. } | Fault::Damaged { .. }))) => {
+            return Ok(Report::on_broken_backup(&fault));
+        }
+        Err(error) => {
+            let remedy = match error {
+                RestoreError::NewerStore { .. } | RestoreError::Backup(Fault::Newer { .. }) => "Use a newer program.",
+                RestoreError::Backup(_)
+                | RestoreError::NoMasterKey
+                | RestoreError::WrongMasterKey
+                | RestoreError::Io { .. }
+                | RestoreError::Store(_) => {
+                    "Name a directory with room for the backup's rows in TMPDIR, and try again."
+                }
+            };
+            return Err(Trouble::new(Exit::Failed, format!("cannot {purpose}"), error.to_string(), remedy));
+        }
+    };
+    looked_at(&aside.0, key_place, &purpose, progress)
+}
+
+fn looked_at(
+    directory: &Path,
+    key_place: KeyPlace,
+    purpose: &str,
+    mut progress: Progress<'_>,
+) -> Result<Report, Trouble> {
+    let now = SystemClock::new().now().max(virtual_clock::kept(directory).unwrap_or_default());
+    let checked = check::check(directory, now, key_place, &mut |rows| progress.looked_at(rows));
+    checked.map_err(|error| {
+        let (exit, remedy) = match &error {
+            InspectError::NoStore => (Exit::NotFound, "Name the service's directory with --data-dir or --config."),
+            InspectError::Locked => (Exit::Conflict, "Stop the process that has it open, or check a backup."),
+            InspectError::Newer { .. } => (Exit::Failed, "Use a newer program."),
+            InspectError::Older { .. } => (Exit::Failed, "Start the service on it once, which brings it forward."),
+            InspectError::Io(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                (Exit::NotPermitted, "Run the command as the user that the service runs as, or as root.")
+            }
+            InspectError::Io(_) | InspectError::Unreadable(_) => (Exit::Failed, "Check the disk, and try again."),
+        };
+        Trouble::new(exit, format!("cannot {purpose}"), error.to_string(), remedy)
+    })
+}
+
+/// A directory of its own, gone when it is dropped.
+struct Aside(PathBuf);
+
+impl Aside {
+    fn create() -> io::Result<Self> {
+        let name = format!("postrider-check-{}-{}", std::process::id(), SystemClock::new().now().as_millis());
+        let path = std::env::temp_dir().join(name);
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        // What can't be removed stands where temporary things are cleaned up.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,101 @@
+//! How far a long command is, on standard error: a line at its beginning, one a second, and one at its end.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use crate::store::archive::{Head, Totals};
+
+/// How often a line is written.
+const STEP: Duration = Duration::from_secs(1);
+const MIB: u64 = 1 << 20;
+
+/// What is told of a command's progress.
+pub struct Progress<'a> {
+    out: &'a mut dyn Write,
+    what: &'static str,
+    told: Instant,
+    is_begun: bool,
+    rows: u64,
+    content: u64,
+}
+
+impl<'a> Progress<'a> {
+    /// The progress of `what`, which begins now.
+    pub fn new(what: &'static str, out: &'a mut dyn Write) -> Self {
+        Self { out, what, told: Instant::now(), is_begun: false, rows: 0, content: 0 }
+    }
+
+    /// There are so many rows.
+    pub fn expect_rows(&mut self, rows: u64) {
+        self.is_begun = true;
+        self.rows = rows;
+        self.line(&format!("{rows} rows"));
+    }
+
+    /// There is so much content.
+    pub const fn expect_content(&mut self, octets: u64) {
+        self.content = octets;
+    }
+
+    /// So much of a backup is read that says this of itself.
+    pub fn read(&mut self, head: &Head, totals: Totals) {
+        if !self.is_begun {
+            self.expect_rows(head.rows);
+        }
+        self.done(totals);
+    }
+
+    /// So much is done.
+    pub fn done(&mut self, totals: Totals) {
+        if self.told.elapsed() < STEP {
+            return;
+        }
+        self.told = Instant::now();
+        let rows = format!("{} of {} rows", totals.rows, self.rows);
+        match totals.content_octets {
+            0 => self.line(&rows),
+            octets if self.content == 0 => self.line(&format!("{rows}, {} MiB of content", octets / MIB)),
+            octets => self.line(&format!("{rows}, {} of {} MiB of content", octets / MIB, self.content / MIB)),
+        }
+    }
+
+    /// So many rows of an unknown number were looked at.
+    pub fn looked_at(&mut self, rows: u64) {
+        if self.told.elapsed() >= STEP {
+            self.told = Instant::now();
+            self.line(&format!("{rows} rows"));
+        }
+    }
+
+    /// A line that says something else.
+    pub fn line(&mut self, text: &str) {
+        // Progress that nobody reads is no reason to stop.
+        let _ = writeln!(self.out, "{}: {text}", self.what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Timestamp;
+
+    #[test]
+    fn the_beginning_is_told_at_once_and_once_and_what_follows_by_the_second() {
+        let mut told = Vec::new();
+        let mut progress = Progress::new("restore", &mut told);
+        let head = Head {
+            store_format: 1,
+            taken_at: Timestamp::ZERO,
+            program: String::new(),
+            has_content: false,
+            has_master_key: false,
+            rows: 70,
+        };
+        for rows in [10, 20] {
+            progress.read(&head, Totals { rows, ..Totals::default() });
+        }
+        progress.told = Instant::now() - STEP;
+        progress.read(&head, Totals { rows: 30, segments: 1, content_octets: 5 * MIB });
+        assert_eq!(String::from_utf8(told).unwrap(), "restore: 70 rows\nrestore: 30 of 70 rows, 5 MiB of content\n");
+    }
+}

@@ -1,0 +1,122 @@
+//! `postrider restore`: makes a data directory of a backup. The service is not running there; the directory's own lock
+//! keeps it from being started meanwhile.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::Progress;
+use crate::app::exit::Exit;
+use crate::app::init;
+use crate::app::lock::DirectoryLock;
+use crate::app::trouble::Trouble;
+use crate::base::time::{Timestamp, iso};
+use crate::engine::keeping::BESIDE;
+use crate::store::archive::{Fault, Head};
+use crate::store::master_key::{self, Raw};
+use crate::store::open::OpenError;
+use crate::store::restore::{self, RestoreError};
+
+const PURPOSE: &str = "restore the backup";
+
+/// A data directory that was made of a backup.
+#[derive(Debug, Serialize)]
+pub struct Restored {
+    /// The directory.
+    pub data_dir: PathBuf,
+    /// When the backup was taken.
+    #[serde(serialize_with = "iso::serialize")]
+    pub backup_at: Timestamp,
+    /// Rows.
+    pub rows: u64,
+    /// Octets of message bodies.
+    pub content_octets: u64,
+    /// Whether the backup had message bodies.
+    pub with_content: bool,
+    /// Messages that stand still.
+    pub messages: u64,
+    /// Webhook deliveries that stand still.
+    pub deliveries: u64,
+}
+
+/// Restores `file` into `directory`, with the master key in `key` where one is named.
+///
+/// # Errors
+/// What is in the way; then nothing is left of it.
+pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Progress<'_>) -> Result<Restored, Trouble> {
+    let backup = super::open(file, PURPOSE)?;
+    let given = key.map(master_key).transpose()?;
+    match restore::is_empty(directory) {
+        Ok(true) => {}
+        Ok(false) => {
+            let why = format!("{} is not empty, and it is left as it is", directory.display());
+            let remedy = "Name a directory that is empty, or is not there yet.";
+            return Err(Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy));
+        }
+        Err(error) => return Err(unwritable(directory, &error)),
+    }
+    let is_made = !directory.exists();
+    let lock = DirectoryLock::take(directory)?;
+    let mut hear = |head: &Head, totals| progress.read(head, totals);
+    let restoration = restore::restore(backup, directory, given, BESIDE, &mut hear);
+    let restoration = match restoration {
+        Ok(restoration) => restoration,
+        Err(error) => {
+            lock.discard();
+            if is_made {
+                // Where something else stands in it by now, it stays.
+                let _ = fs::remove_dir(directory);
+            }
+            return Err(failed(file, directory, &error));
+        }
+    };
+    init::hand_over(directory).map_err(|error| unwritable(directory, &error))?;
+    Ok(Restored {
+        data_dir: directory.to_owned(),
+        backup_at: restoration.head.taken_at,
+        rows: restoration.totals.rows,
+        content_octets: restoration.totals.content_octets,
+        with_content: restoration.head.has_content,
+        messages: restoration.standing.messages,
+        deliveries: restoration.standing.deliveries,
+    })
+}
+
+fn master_key(file: &Path) -> Result<Raw, Trouble> {
+    if fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let why = format!("there is no file {}", file.display());
+        let remedy = "Name the master.key of the service that the backup is of.";
+        return Err(Trouble::new(Exit::NotFound, format!("cannot {PURPOSE}"), why, remedy));
+    }
+    master_key::read_raw(file).map_err(|error: OpenError| {
+        let remedy = "Name the master.key of the service that the backup is of.";
+        Trouble::new(Exit::Failed, format!("cannot {PURPOSE}"), error.to_string(), remedy)
+    })
+}
+
+fn unwritable(directory: &Path, error: &io::Error) -> Trouble {
+    let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
+    let why = format!("{}: {error}", directory.display());
+    Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Name a directory that this user may write to.")
+}
+
+fn failed(file: &Path, directory: &Path, error: &RestoreError) -> Trouble {
+    let file = file.display();
+    let (exit, why, remedy) = match error {
+        RestoreError::Io { error, .. } => return unwritable(directory, error),
+        RestoreError::Backup(Fault::Newer { .. }) | RestoreError::NewerStore { .. } => {
+            (Exit::Failed, format!("{file}: {error}"), "Use a newer program.")
+        }
+        RestoreError::Backup(_) => (Exit::Failed, format!("{file}: {error}"), "Use another copy, or another backup."),
+        RestoreError::NoMasterKey => {
+            (Exit::Usage, error.to_string(), "Name the key that was kept apart with --master-key FILE.")
+        }
+        RestoreError::WrongMasterKey => {
+            (Exit::Failed, error.to_string(), "Name the master.key of the service that the backup is of.")
+        }
+        RestoreError::Store(_) => (Exit::Failed, error.to_string(), "Check the disk, and try again."),
+    };
+    Trouble::new(exit, format!("cannot {PURPOSE}"), why, remedy)
+}

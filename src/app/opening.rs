@@ -1,0 +1,65 @@
+//! What the operator hears when a store is opened: why it does not open, and what stands still in it. For whatever
+//! opens one: the daemon, `dev` and `init`.
+
+use std::path::Path;
+
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::open::OpenError;
+
+/// Why the store in `directory` does not open, and what to do about it.
+pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
+    let what = format!("cannot open the store in {}", directory.display());
+    match error {
+        OpenError::Locked => {
+            Trouble::new(Exit::Conflict, what, error.to_string(), "Stop the process that has it open.")
+        }
+        OpenError::Newer { .. } => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Use the program that wrote it, or restore a backup that this one has taken.",
+        ),
+        OpenError::NotMigrated { .. } => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "The store is as it was: see that the disk has room, or use the earlier version.",
+        ),
+        OpenError::HalfRestored => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Empty the directory and restore again; the backup is as it was.",
+        ),
+        OpenError::WrongMasterKey => {
+            Trouble::new(Exit::Failed, what, error.to_string(), "Put back the master.key that was made with the store.")
+        }
+        OpenError::Io { .. } | OpenError::Failed(_) => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Check the disk and the directory's owner; without its master.key a store can't be opened.",
+        ),
+    }
+}
+
+/// Says loudly that what was restored is not sent.
+pub(super) fn tell_of_standstill(store: &Store) -> Result<(), Trouble> {
+    if let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? {
+        let backup_at = restored.backup_at;
+        tracing::warn!(
+            %backup_at,
+            "this store was restored from a backup: the messages and webhook deliveries that waited then may have been \
+             sent since, so they stand still; see `postrider queue list`, and have them go on with `postrider queue \
+             release`; what is accepted from now on is sent as ever"
+        );
+    }
+    Ok(())
+}
+
+fn cannot_read(error: &StoreError) -> Trouble {
+    Trouble::new(Exit::Failed, "cannot read the store", error.to_string(), "Check the disk, and try again.")
+}

@@ -1,0 +1,114 @@
+//! What the audit log tells: who changed what through the panel. The store writes it beside the change itself; no
+//! secret is ever part of it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::id::UserId;
+
+/// Somebody who is signed in to the panel, as they were called at that moment.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Person {
+    /// Who.
+    pub user: UserId,
+    /// The address that they signed in with.
+    pub email: String,
+}
+
+/// What was done to what.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Change {
+    /// What was done.
+    pub action: Action,
+    /// The identifier of what it was done to; empty where it was no one thing.
+    pub object: String,
+    /// How people call that, or what it was set to.
+    pub name: String,
+}
+
+impl Change {
+    /// `action` was done to `object`, which people call `name`.
+    pub fn new(action: Action, object: impl ToString, name: impl Into<String>) -> Self {
+        Self { action, object: object.to_string(), name: name.into() }
+    }
+}
+
+macro_rules! actions {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        /// What is done through the panel. Stored by its place: new ones come last.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        pub enum Action {$($(#[$doc])* $name,)*}
+
+        impl Action {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// The action in words.
+            pub const fn as_str(self) -> &'static str {
+                match self {$(Self::$name => $text,)*}
+            }
+        }
+    };
+}
+
+actions! {
+    /// The account's settings.
+    SettingsChanged = "changed the settings";
+    /// A user of the panel.
+    UserAdded = "added the user";
+    /// Their role.
+    RoleChanged = "changed the role of";
+    /// They may not sign in.
+    UserDisabled = "kept from signing in";
+    /// They may again.
+    UserEnabled = "let sign in again";
+    /// Their password.
+    PasswordChanged = "changed the password of";
+    /// Their second factor.
+    SecondFactorSet = "set up the second factor of";
+    /// It is gone.
+    SecondFactorRemoved = "removed the second factor of";
+    /// They are gone.
+    UserRemoved = "removed the user";
+    /// Sessions of their own.
+    SessionsEnded = "ended sessions of";
+    /// An API key.
+    KeyCreated = "created the API key";
+    /// Its name.
+    KeyRenamed = "renamed the API key";
+    /// It opens nothing more.
+    KeyRevoked = "revoked the API key";
+    /// A sending domain.
+    DomainAdded = "added the domain";
+    /// Its stream.
+    DomainChanged = "changed the stream of the domain";
+    /// Its DKIM keys.
+    DomainKeysRotated = "made new DKIM keys for the domain";
+    /// It is gone.
+    DomainDeleted = "removed the domain";
+    /// A webhook endpoint.
+    WebhookCreated = "created the webhook";
+    /// Where it goes, or what it takes.
+    WebhookChanged = "changed the webhook";
+    /// It is attempted again.
+    WebhookReactivated = "reactivated the webhook";
+    /// It is not attempted.
+    WebhookPaused = "paused the webhook";
+    /// Its secret.
+    WebhookSecretRotated = "rotated the secret of the webhook";
+    /// An event of type `test`.
+    WebhookTested = "sent a test to the webhook";
+    /// It is gone.
+    WebhookDeleted = "deleted the webhook";
+    /// One delivery once more.
+    DeliverySentAgain = "sent a delivery again, as";
+    /// Many of them.
+    EventsReplayed = "replayed events to the webhook";
+    /// An address.
+    AddressSuppressed = "suppressed the address";
+    /// It is sent to again.
+    SuppressionLifted = "lifted the suppression of";
+    /// A list of addresses.
+    SuppressionsImported = "imported suppressions";
+    /// A message that waited.
+    MessageCanceled = "withdrew the message";
+}

@@ -1,0 +1,135 @@
+//! Looking at what is owed to webhook endpoints: deliveries, their attempts, and the failures that count against an
+//! endpoint (contract 5).
+
+use super::Engine;
+use super::listing::{self, Page, PageRequest};
+use crate::base::id::{AccountId, DeliveryId, EndpointId};
+use crate::base::time::Timestamp;
+use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
+use crate::store::error::StoreError;
+use crate::store::read::Read;
+use crate::store::row::delivery::{AttemptRow, DeliveryRow};
+use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
+use crate::store::schema::{self, Table};
+
+/// A delivery with what its record shows beside its row.
+#[derive(Clone, Debug)]
+pub struct DeliveryRecord {
+    /// Its identifier.
+    pub id: DeliveryId,
+    /// Its row.
+    pub row: DeliveryRow,
+    /// How its endpoint stands.
+    pub endpoint: EndpointStanding,
+}
+
+/// Whether an endpoint may be attempted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EndpointStanding {
+    /// It may.
+    Enabled,
+    /// Not now: what waits for it is held.
+    Disabled,
+    /// It was deleted: what waited for it is over.
+    Gone,
+}
+
+impl EndpointStanding {
+    const fn of(row: &EndpointRow) -> Self {
+        if row.state.is_enabled() { Self::Enabled } else { Self::Disabled }
+    }
+}
+
+/// The attempts of a delivery, each with its number.
+pub type NumberedAttempts = Vec<(u8, AttemptRow)>;
+
+impl DeliveryRecord {
+    /// The status as every interface shows it.
+    pub const fn status(&self) -> Status {
+        match self.endpoint {
+            EndpointStanding::Enabled => self.row.state.status(true),
+            EndpointStanding::Disabled => self.row.state.status(false),
+            // What it was still owed ends by timer, and is over from now on.
+            EndpointStanding::Gone => match self.row.state.stage {
+                Stage::Delivered => Status::Delivered,
+                Stage::Pending { .. } | Stage::Failed => Status::Failed,
+            },
+        }
+    }
+
+    /// When the next attempt is due. What is held waits for its endpoint, not for a time.
+    pub const fn next_attempt_at(&self) -> Option<Timestamp> {
+        match (self.status(), self.row.state.stage) {
+            (Status::Pending, Stage::Pending { due }) => Some(due),
+            (Status::Pending | Status::Held | Status::Delivered | Status::Failed, _) => None,
+        }
+    }
+}
+
+impl Engine {
+    /// A delivery of the account, with its attempts by number.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn delivery(
+        &self,
+        account: AccountId,
+        id: DeliveryId,
+    ) -> Result<Option<(DeliveryRecord, NumberedAttempts)>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let key = schema::delivery(account, id);
+        let Some(row) = snapshot.row::<DeliveryRow>(&key)? else { return Ok(None) };
+        let attempts = attempts_of(&snapshot, account, id)?;
+        let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(account, row.endpoint))?;
+        let endpoint = endpoint.as_ref().map_or(EndpointStanding::Gone, EndpointStanding::of);
+        Ok(Some((DeliveryRecord { id, row, endpoint }, attempts)))
+    }
+
+    /// A page of the deliveries of an endpoint; none where there is no such endpoint.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn deliveries(
+        &self,
+        account: AccountId,
+        endpoint: EndpointId,
+        page: PageRequest,
+    ) -> Result<Option<Page<DeliveryRecord>>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let prefix = schema::endpoint(account, endpoint);
+        let Some(of) = snapshot.row::<EndpointRow>(&prefix)? else { return Ok(None) };
+        let endpoint = EndpointStanding::of(&of);
+        let Page { rows: ids, next } = listing::ids(&snapshot, Table::DeliveriesByEndpoint, &prefix, page)?;
+        let mut rows = Vec::with_capacity(ids.len());
+        for id in ids.into_iter().map(DeliveryId) {
+            if let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, id))? {
+                rows.push(DeliveryRecord { id, row, endpoint });
+            }
+        }
+        Ok(Some(Page { rows, next }))
+    }
+
+    /// The failures that count against an endpoint, newest first, each with its delivery; those whose delivery is past
+    /// its time are left out.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn failures(
+        &self,
+        account: AccountId,
+        endpoint: &EndpointRow,
+    ) -> Result<Vec<(DeliveryId, AttemptRow)>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let mut failures = Vec::with_capacity(endpoint.failed.len());
+        for FailedAttempt { delivery, number } in endpoint.failed.iter().rev() {
+            let row = snapshot.row::<AttemptRow>(&schema::attempt(account, *delivery, *number))?;
+            failures.extend(row.map(|row| (*delivery, row)));
+        }
+        Ok(failures)
+    }
+}
+
+fn attempts_of(read: &impl Read, account: AccountId, id: DeliveryId) -> Result<NumberedAttempts, StoreError> {
+    let attempts = read.rows::<AttemptRow>(&schema::delivery(account, id), usize::from(ATTEMPTS_MAX))?;
+    Ok(attempts.into_iter().filter_map(|(key, row)| Some((*key.last()?, row))).collect())
+}

@@ -1,0 +1,105 @@
+//! Attempts of webhook deliveries as pages tell them: what was answered and by whom, or why nothing was.
+
+use super::door::Visit;
+use super::moment::Moment;
+use super::parts::Badge;
+use crate::engine::deliveries::DeliveryRecord;
+use crate::engine::ports::PostError;
+use crate::machine::delivery::Status;
+use crate::machine::endpoint::State;
+use crate::store::row::delivery::AttemptRow;
+
+/// One attempt.
+#[derive(Debug)]
+pub(super) struct AttemptLine {
+    /// When it began.
+    pub(super) at: Moment,
+    /// How it went.
+    pub(super) badge: Badge,
+    /// The status that was answered, or the error's name.
+    pub(super) result: String,
+    /// What that means; empty where nothing has to be said.
+    pub(super) words: &'static str,
+    /// How long it took.
+    pub(super) took: String,
+    /// Who answered.
+    pub(super) peer: Option<String>,
+    /// The beginning of the answer's body.
+    pub(super) body: Option<String>,
+}
+
+impl AttemptLine {
+    /// The line of an attempt.
+    pub(super) fn new(visit: &Visit<'_>, row: AttemptRow) -> Self {
+        let error = row.error.as_deref();
+        let badge = match error {
+            None => Badge::new("taken", "good", "check"),
+            Some(_) => Badge::new("failed", "bad", "cross"),
+        };
+        let status = row.status.map(|status| status.to_string());
+        Self {
+            at: visit.moment(row.at),
+            badge,
+            result: status.or_else(|| row.error.clone()).unwrap_or_default(),
+            words: error.map_or("", |error| words(error, row.status)),
+            took: format!("{} ms", row.duration_ms),
+            peer: row.peer,
+            body: row.response_body.filter(|body| !body.is_empty()),
+        }
+    }
+}
+
+/// What a failure means, and what to do.
+fn words(error: &str, status: Option<u16>) -> &'static str {
+    let Some(error) = PostError::ALL.into_iter().find(|known| known.as_str() == error) else { return "" };
+    match error {
+        PostError::Dns => "The host's name did not resolve: look at its DNS.",
+        PostError::Connect => "No connection: nothing listens there, or a firewall is in between.",
+        PostError::Tls => "No TLS that can be trusted: look at the certificate, its chain and its name.",
+        PostError::Timeout => "No answer within 10 seconds. Answer first, and work afterwards.",
+        PostError::Reset => "The connection was closed before an answer came: the receiver's log says why.",
+        PostError::Protocol => "What came is no HTTP answer: something else listens there.",
+        PostError::Blocked => "The host's address is not a public one, and this server posts to public ones alone.",
+        PostError::Status => match status {
+            Some(300..=399) => "Redirects are not followed: register the address that it leads to.",
+            Some(401 | 403) => "The receiver refuses us: let the request in, and check its signature.",
+            Some(404 | 405 | 410) => "Nothing takes a POST at this address.",
+            Some(500..=599) => "The receiver broke: its own log says why.",
+            Some(_) | None => "Only a 2xx counts as taken.",
+        },
+    }
+}
+
+/// The badge of a delivery.
+pub(super) const fn of_delivery(record: &DeliveryRecord) -> Badge {
+    match record.status() {
+        Status::Pending => Badge::new("pending", "calm", "clock"),
+        Status::Held => Badge::new("held", "wait", "lock"),
+        Status::Delivered => Badge::new("delivered", "good", "check"),
+        Status::Failed => Badge::new("failed", "bad", "cross"),
+    }
+}
+
+/// The badge of an endpoint.
+pub(super) const fn of_endpoint(state: &State) -> Badge {
+    match state {
+        State::Enabled { failures: 0 } => Badge::new("Enabled", "good", "check"),
+        State::Enabled { .. } => Badge::new("Enabled, failing", "wait", "warn"),
+        State::DisabledByHand { .. } => Badge::new("Paused", "calm", "stop"),
+        State::DisabledByFailures { .. } => Badge::new("Disabled after repeated failures", "bad", "cross"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_has_its_words() {
+        for error in PostError::ALL {
+            assert!(!words(error.as_str(), Some(500)).is_empty(), "{}", error.as_str());
+        }
+        assert!(words("status", Some(302)).contains("Redirects"));
+        assert_eq!(words("nonsense", None), "");
+    }
+}

@@ -1,0 +1,222 @@
+//! The DNS records of a sending domain as its page tells them: what each is for, what to publish, what was found in its
+//! place, and what to do about the difference.
+
+use super::parts::Badge;
+use crate::domain::sending_domain::{DkimAlgorithm, DkimState, RecordPurpose, RecordStatus};
+use crate::engine::domains::{ExpectedRecord, RecordType, expected_records, finding_of};
+use crate::engine::settings::Settings;
+use crate::store::op::domain::dkim_name;
+use crate::store::row::domain::{DkimKeyRow, DomainRow};
+
+/// Octets of one character-string of a TXT record (RFC 1035 3.3).
+const STRING_OCTETS: usize = 255;
+
+/// A record.
+#[derive(Debug)]
+pub(super) struct RecordLine {
+    /// Whether it is there.
+    pub(super) badge: Badge,
+    /// Whether nothing can be sent without it.
+    pub(super) is_required: bool,
+    /// What it is.
+    pub(super) purpose: &'static str,
+    /// What it is good for.
+    pub(super) why: &'static str,
+    /// Its type.
+    pub(super) kind: &'static str,
+    /// Where it stands.
+    pub(super) name: String,
+    /// The same as providers ask for it: without the domain.
+    pub(super) relative: String,
+    /// What it says.
+    pub(super) value: String,
+    /// What is said where no value was found.
+    pub(super) none: &'static str,
+    /// What was found there.
+    pub(super) found: Vec<Found>,
+    /// What to do; empty where nothing has to be done.
+    pub(super) advice: String,
+}
+
+/// A value that was found: the part that is as expected, and what follows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    /// As expected.
+    pub(super) same: String,
+    /// From the first difference on; empty where there is none that counts.
+    pub(super) different: String,
+}
+
+/// The records that a domain should publish.
+pub(super) fn lines(row: &DomainRow, settings: &Settings) -> Vec<RecordLine> {
+    expected_records(row, settings).into_iter().map(|record| line(row, record)).collect()
+}
+
+/// The same as lines of a zone file (RFC 1035 5.1).
+pub(super) fn zone_file(lines: &[RecordLine]) -> String {
+    let line = |line: &RecordLine| {
+        let value = match line.kind {
+            kind if kind == RecordType::Txt.as_str() => strings(&line.value),
+            _ => format!("{}.", line.value),
+        };
+        format!("{}. 3600 IN {} {value}\n", line.name, line.kind)
+    };
+    lines.iter().map(line).collect()
+}
+
+/// A text as the quoted strings that a TXT record holds.
+fn strings(value: &str) -> String {
+    let pieces: Vec<_> = value.as_bytes().chunks(STRING_OCTETS).map(String::from_utf8_lossy).collect();
+    pieces.iter().map(|piece| format!("\"{}\"", piece.replace('"', "\\\""))).collect::<Vec<_>>().join(" ")
+}
+
+fn line(row: &DomainRow, record: ExpectedRecord) -> RecordLine {
+    let finding = finding_of(row, &record);
+    let status = finding.map_or(RecordStatus::Unchecked, |finding| finding.status);
+    let found: &[String] = finding.map_or(&[], |finding| &finding.found);
+    let (purpose, why) = words(row, &record);
+    let badge = match status {
+        RecordStatus::Ok => Badge::new("found", "good", "check"),
+        RecordStatus::Missing => Badge::new("missing", if record.required { "bad" } else { "wait" }, "cross"),
+        RecordStatus::Mismatch => Badge::new("different", if record.required { "bad" } else { "wait" }, "warn"),
+        RecordStatus::Unchecked => Badge::new("unchecked", "calm", "clock"),
+    };
+    let none = match (status, finding) {
+        (RecordStatus::Unchecked, None) => "not looked for yet",
+        (RecordStatus::Unchecked, Some(_)) => "the look-up failed",
+        (RecordStatus::Ok | RecordStatus::Missing | RecordStatus::Mismatch, _) => "nothing",
+    };
+    RecordLine {
+        badge,
+        none,
+        is_required: record.required,
+        purpose,
+        why,
+        kind: record.kind.as_str(),
+        relative: relative(&record.name, row.name.as_str()),
+        advice: advice(&record, status, found),
+        found: found.iter().map(|text| compared(text, &record.value, status)).collect(),
+        name: record.name,
+        value: record.value,
+    }
+}
+
+fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static str) {
+    match record.purpose {
+        RecordPurpose::Dkim => {
+            let of = |key: &&DkimKeyRow| dkim_name(row, &key.selector) == record.name;
+            match row.dkim.iter().find(of).map(|key| (key.algorithm, key.state)) {
+                Some((_, DkimState::Retiring)) => (
+                    "DKIM, retiring",
+                    "Lets mail that is still on its way be verified. It may go 7 days after it was replaced.",
+                ),
+                Some((DkimAlgorithm::Ed25519Sha256, _)) => {
+                    ("DKIM, Ed25519", "A second, shorter signature for receivers that know it.")
+                }
+                Some((DkimAlgorithm::RsaSha256, _)) | None => {
+                    ("DKIM, RSA", "Proves that mail is from this domain, and that nobody changed it.")
+                }
+            }
+        }
+        RecordPurpose::ReturnPath => {
+            ("Return path", "Bounces come back under this domain's own name, so that SPF aligns with it.")
+        }
+        RecordPurpose::Spf => ("SPF", "Names the servers that may send for this domain."),
+        RecordPurpose::Dmarc => {
+            ("DMARC", "Tells receivers what to do with mail that is not from here. The large ones ask for one.")
+        }
+    }
+}
+
+/// A record's name without the domain that it belongs to, as most providers' forms want it.
+fn relative(name: &str, domain: &str) -> String {
+    match name.strip_suffix(domain) {
+        Some("") => "@".to_owned(),
+        Some(before) => before.trim_end_matches('.').to_owned(),
+        None => name.to_owned(),
+    }
+}
+
+/// What was found, parted where it begins to differ from what should be there.
+fn compared(found: &str, value: &str, status: RecordStatus) -> Found {
+    let same = match status {
+        RecordStatus::Mismatch => {
+            let both = found.char_indices().zip(value.chars());
+            both.into_iter()
+                .find(|((_, ours), theirs)| ours != theirs)
+                .map_or(value.len().min(found.len()), |((at, _), _)| at)
+        }
+        RecordStatus::Ok | RecordStatus::Missing | RecordStatus::Unchecked => found.len(),
+    };
+    let (same, different) = found.split_at(found.floor_char_boundary(same));
+    Found { same: same.to_owned(), different: different.to_owned() }
+}
+
+fn advice(record: &ExpectedRecord, status: RecordStatus, found: &[String]) -> String {
+    match (status, record.purpose) {
+        (RecordStatus::Ok | RecordStatus::Unchecked, _) => String::new(),
+        (RecordStatus::Missing, _) => {
+            "Nothing is published there yet, or not yet everywhere: a new record may take an hour to be seen."
+                .to_owned()
+        }
+        (RecordStatus::Mismatch, RecordPurpose::Spf) => match found {
+            [one] => format!("A domain has one SPF record. Change it to: {}", joined_spf(one, &record.value)),
+            _ => "There are several SPF records, and receivers then heed none. Keep one of them.".to_owned(),
+        },
+        (RecordStatus::Mismatch, RecordPurpose::Dkim) => {
+            "Another key stands there. Replace it by the value as it is here; look for a part that was cut off."
+                .to_owned()
+        }
+        (RecordStatus::Mismatch, RecordPurpose::ReturnPath) => {
+            "The name leads elsewhere. Point it to the value as it is here, without a proxy in between.".to_owned()
+        }
+        (RecordStatus::Mismatch, RecordPurpose::Dmarc) => "Replace it by one that receivers can read.".to_owned(),
+    }
+}
+
+/// The SPF record `found` with the mechanism of ours, before its last word on everybody else (RFC 7208 5.1).
+fn joined_spf(found: &str, ours: &str) -> String {
+    let mechanism = ours.split_ascii_whitespace().nth(1).unwrap_or_default();
+    let mut terms: Vec<_> = found.split_ascii_whitespace().collect();
+    let is_all = |term: &&str| term.trim_start_matches(['+', '-', '~', '?']).eq_ignore_ascii_case("all");
+    let place = terms.iter().position(is_all).unwrap_or(terms.len());
+    terms.insert(place, mechanism);
+    terms.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_marked_where_it_begins() {
+        let parts = |found: &str, value: &str| {
+            let Found { same, different } = compared(found, value, RecordStatus::Mismatch);
+            (same, different)
+        };
+        assert_eq!(parts("v=DKIM1; p=abX", "v=DKIM1; p=abc"), ("v=DKIM1; p=ab".to_owned(), "X".to_owned()));
+        assert_eq!(parts("short", "shorter"), ("short".to_owned(), String::new()));
+        assert_eq!(parts("longer é", "longer"), ("longer".to_owned(), " é".to_owned()));
+        assert_eq!(parts("é", "e"), (String::new(), "é".to_owned()));
+    }
+
+    #[test]
+    fn an_spf_record_that_is_there_is_added_to() {
+        let ours = "v=spf1 a:mail.example.com ~all";
+        assert_eq!(joined_spf("v=spf1 mx -all", ours), "v=spf1 mx a:mail.example.com -all");
+        assert_eq!(joined_spf("v=spf1 mx redirect=x.test", ours), "v=spf1 mx redirect=x.test a:mail.example.com");
+    }
+
+    #[test]
+    fn names_are_told_without_the_domain_too() {
+        assert_eq!(relative("s._domainkey.example.com", "example.com"), "s._domainkey");
+        assert_eq!(relative("example.com", "example.com"), "@");
+        assert_eq!(relative("bounces.example.net", "example.com"), "bounces.example.net");
+    }
+
+    #[test]
+    fn a_long_text_is_cut_into_strings() {
+        let text = strings(&"a".repeat(300));
+        assert_eq!(text, format!("\"{}\" \"{}\"", "a".repeat(255), "a".repeat(45)));
+    }
+}

@@ -1,0 +1,82 @@
+//! One delivery of a webhook: every attempt with what was answered, and sending it again.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::{DeliveryId, EndpointId, EventId};
+use crate::engine::deliveries::{DeliveryRecord, NumberedAttempts};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::endpoints::{delivery_shown, not_redelivered};
+use crate::machine::delivery::ATTEMPTS_MAX;
+use crate::panel::attempts::{AttemptLine, of_delivery};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::Badge;
+use crate::panel::record::Record;
+
+#[derive(Template)]
+#[template(path = "delivery.html")]
+struct DeliveryPage {
+    frame: Frame,
+    endpoint: EndpointId,
+    url: String,
+    id: DeliveryId,
+    badge: Badge,
+    event: &'static str,
+    event_id: EventId,
+    message: Option<String>,
+    created_at: Moment,
+    next_attempt_at: Option<Moment>,
+    attempts: Vec<(u8, AttemptLine)>,
+    attempts_max: u8,
+    record: Record,
+}
+
+/// The delivery in the path, of the endpoint in the path.
+fn find(visit: &Visit<'_>) -> Result<(DeliveryRecord, NumberedAttempts), Fault> {
+    let (endpoint, id): (EndpointId, DeliveryId) = (visit.id()?, visit.id_named("delivery")?);
+    let found = visit.api.engine.delivery(visit.account_id(), id)?;
+    found.filter(|(record, _)| record.row.endpoint == endpoint).ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /webhooks/{id}/deliveries/{delivery}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (record, attempts) = find(&visit)?;
+    let DeliveryRecord { id, row, .. } = &record;
+    let endpoint = visit.api.engine.endpoint(visit.account_id(), row.endpoint)?.ok_or(ApiError::NotFound)?;
+    let own = format!("/webhooks/{}/deliveries/{id}", row.endpoint);
+    let event = row.owed.event_type();
+    let page = DeliveryPage {
+        frame: Frame::new(&visit, format!("Delivery of the event {event}"), "/webhooks")?,
+        endpoint: row.endpoint,
+        url: endpoint.url,
+        id: *id,
+        badge: of_delivery(&record),
+        event,
+        event_id: row.event,
+        message: row.owed.message().map(|id| id.to_string()),
+        created_at: visit.moment(row.state.created_at),
+        next_attempt_at: record.next_attempt_at().map(|at| visit.moment(at)),
+        attempts: attempts.into_iter().map(|(number, row)| (number, AttemptLine::new(&visit, row))).collect(),
+        attempts_max: ATTEMPTS_MAX,
+        record: Record::new(&visit, id, &own, &format!("/v1/webhook-deliveries/{id}")),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// `GET /webhooks/{id}/deliveries/{delivery}/json`: the record as the API gives it.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (record, attempts) = find(&visit)?;
+    Ok(delivery_shown(&record, &attempts))
+}
+
+/// `POST /webhooks/{id}/deliveries/{delivery}/redeliver`: the same event in a delivery of its own.
+pub(in crate::panel) async fn redeliver(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (record, _) = find(&visit)?;
+    visit.api.engine.redeliver(visit.on(), record.id).await.map_err(not_redelivered)?;
+    Ok(html::redirect(&format!("/webhooks/{}?done=again", record.row.endpoint)))
+}

@@ -1,0 +1,193 @@
+//! The documentation, as it belongs to this version: `docs/*.md`, written as pages and served without a session. The
+//! same files can be read where the source is.
+
+use std::sync::LazyLock;
+
+use askama::Template;
+use hyper::StatusCode;
+use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, html};
+
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::panel::cookie::Theme;
+use crate::panel::fault::Fault;
+use crate::panel::frame::Sheet;
+use crate::panel::html as answers;
+
+/// The page that the others are reached from.
+const FRONT: &str = "index";
+
+/// The files by their names, in the order in which they are listed.
+macro_rules! files {
+    ($($name:literal),+ $(,)?) => {
+        [$(($name, include_str!(concat!("../../../docs/", $name, ".md")))),+]
+    };
+}
+
+/// Every file.
+static FILES: [(&str, &str); 13] = files![
+    "index",
+    "first-message",
+    "domains",
+    "webhooks",
+    "api",
+    "errors",
+    "moving",
+    "proxy",
+    "smarthost",
+    "backup",
+    "upgrade",
+    "metrics",
+    "troubleshooting",
+];
+
+/// A file, ready to be shown.
+#[derive(Debug)]
+struct Page {
+    name: &'static str,
+    title: String,
+    body: String,
+}
+
+static PAGES: LazyLock<Vec<Page>> =
+    LazyLock::new(|| FILES.iter().map(|(name, markdown)| Page::of(name, markdown)).collect());
+
+#[derive(Template)]
+#[template(path = "docs.html")]
+struct DocsPage<'a> {
+    sheet: Sheet,
+    here: &'a str,
+    body: &'a str,
+    pages: &'a [Page],
+}
+
+impl Page {
+    fn of(name: &'static str, markdown: &str) -> Self {
+        let title = markdown.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
+        Self { name, title, body: written(markdown) }
+    }
+
+    /// Where it is served.
+    fn path(&self) -> String {
+        if self.name == FRONT { "/docs".to_owned() } else { format!("/docs/{}", self.name) }
+    }
+}
+
+/// `GET /docs`.
+pub(in crate::panel) async fn front(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    show(&call, FRONT)
+}
+
+/// `GET /docs/{name}`.
+pub(in crate::panel) async fn page(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    show(&call, call.param("name"))
+}
+
+fn show(call: &Call<()>, name: &str) -> Result<Answer, Fault> {
+    let page = PAGES.iter().find(|page| page.name == name).ok_or(ApiError::NotFound)?;
+    let sheet = Sheet::new(page.title.clone(), Theme::of(&call.headers));
+    answers::page(StatusCode::OK, &DocsPage { sheet, here: page.name, body: &page.body, pages: &PAGES })
+}
+
+/// The page that this Markdown makes. Headings can be linked to, and links to other files lead to their pages.
+fn written(markdown: &str) -> String {
+    let events = Parser::new_ext(markdown, Options::ENABLE_TABLES).collect::<Vec<_>>();
+    let mut out = String::new();
+    html::push_html(&mut out, linked(events).into_iter());
+    out
+}
+
+fn linked(mut events: Vec<Event<'_>>) -> Vec<Event<'_>> {
+    for at in 0..events.len() {
+        let text = match &events[at] {
+            Event::Start(Tag::Heading { level: HeadingLevel::H2 | HeadingLevel::H3, .. }) => text_behind(&events[at..]),
+            _ => String::new(),
+        };
+        match &mut events[at] {
+            Event::Start(Tag::Heading { id, .. }) if !text.is_empty() => *id = Some(anchor(&text).into()),
+            Event::Start(Tag::Link { dest_url, .. }) => {
+                if let Some(path) = path_of(dest_url) {
+                    *dest_url = CowStr::from(path);
+                }
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+/// The text of the heading that `events` begin with.
+fn text_behind(events: &[Event<'_>]) -> String {
+    let inside = events.iter().take_while(|event| !matches!(event, Event::End(_)));
+    inside
+        .filter_map(|event| if let Event::Text(text) | Event::Code(text) = event { Some(&**text) } else { None })
+        .collect()
+}
+
+/// What a heading is linked to by, as forges do it.
+fn anchor(heading: &str) -> String {
+    let kept = heading
+        .to_lowercase()
+        .chars()
+        .filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'))
+        .collect::<String>();
+    kept.replace(' ', "-")
+}
+
+/// Where a link to another file leads; none for any other link.
+fn path_of(link: &str) -> Option<String> {
+    let (file, fragment) = link.split_once('#').map_or((link, None), |(file, fragment)| (file, Some(fragment)));
+    let name = file.strip_suffix(".md")?;
+    let page = if name == FRONT { "/docs".to_owned() } else { format!("/docs/{name}") };
+    Some(fragment.map_or(page.clone(), |fragment| format!("{page}#{fragment}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markdown_becomes_a_page_whose_headings_can_be_linked_to() {
+        let page =
+            written("# Title\n\n## What `it` is\n\n[there](other.md#part) and [out](https://example.org/x.md)\n");
+        assert!(page.contains(r#"<h2 id="what-it-is">"#), "{page}");
+        assert!(page.contains(r#"href="/docs/other#part""#), "{page}");
+        assert!(page.contains("<h1>Title</h1>"), "{page}");
+    }
+
+    #[test]
+    fn every_file_is_listed_and_every_link_between_them_leads_somewhere() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/docs");
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if let Some(name) = name.strip_suffix(".md") {
+                assert!(FILES.iter().any(|(known, _)| *known == name), "docs/{name}.md is not served");
+            }
+        }
+        for page in PAGES.iter() {
+            for (at, _) in page.body.match_indices("href=\"/docs") {
+                let link = page.body[at + 6..].split('"').next().unwrap();
+                let (path, fragment) = link.split_once('#').map_or((link, None), |(path, id)| (path, Some(id)));
+                let target = PAGES.iter().find(|page| page.path() == path);
+                let target = target.unwrap_or_else(|| panic!("{}: {link} leads nowhere", page.name));
+                let is_there = fragment.is_none_or(|id| target.body.contains(&format!("id=\"{id}\"")));
+                assert!(is_there, "{}: {link} leads to no heading", page.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_code_has_its_heading_among_the_errors() {
+        let (_, errors) = FILES.iter().find(|(name, _)| *name == "errors").unwrap();
+        let described = include_str!("../../../docs/openapi.json");
+        let described: serde_json::Value = serde_json::from_str(described).unwrap();
+        let codes = &described["components"]["schemas"]["ErrorCode"]["enum"];
+        let mut codes: Vec<_> = codes.as_array().unwrap().iter().filter_map(|code| code.as_str()).collect();
+        codes.sort_unstable();
+        let mut told: Vec<_> = errors.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+        told.sort_unstable();
+        assert_eq!(told, codes);
+    }
+}

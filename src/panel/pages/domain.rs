@@ -1,0 +1,160 @@
+//! One sending domain: the records that it should publish and what was found of them, its DKIM keys, its stream.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::domains::badge_of;
+use crate::base::id::DomainId;
+use crate::domain::sending_domain::{DkimState, DomainStatus};
+use crate::domain::stream::Stream;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::domains::{change_of, refused, shown};
+use crate::machine::verification::GRACE;
+use crate::panel::dns::{self, RecordLine};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::Badge;
+use crate::panel::record::Record;
+use crate::store::row::domain::{DkimKeyRow, DomainRow};
+
+#[derive(Template)]
+#[template(path = "domain.html")]
+struct DomainPage {
+    frame: Frame,
+    id: DomainId,
+    name: String,
+    badge: Badge,
+    standing: Standing,
+    stream: Stream,
+    streams: [Stream; 2],
+    verified_at: Option<Moment>,
+    last_checked_at: Option<Moment>,
+    next_check_at: Option<Moment>,
+    lines: Vec<RecordLine>,
+    zone_file: String,
+    keys: Vec<KeyLine>,
+    record: Record,
+}
+
+/// What a domain's status means for whoever sends.
+enum Standing {
+    /// Nothing is sent yet.
+    Pending,
+    /// All is well.
+    Verified,
+    /// Verified by decree: nobody looks.
+    Decreed,
+    /// Its record vanished; it counts until then.
+    Failing { seen_at: Moment, until: Moment },
+}
+
+/// A DKIM key.
+struct KeyLine {
+    selector: String,
+    algorithm: String,
+    badge: Badge,
+    created_at: Moment,
+    retired_at: Option<Moment>,
+}
+
+fn find(visit: &Visit<'_>) -> Result<(DomainId, DomainRow), Fault> {
+    let id: DomainId = visit.id()?;
+    let row = visit.api.engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
+    Ok((id, row))
+}
+
+/// `GET /domains/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    let done = match Form::of_query(&visit.call).text("done") {
+        "added" => Some("The domain is added. Publish its records, then let them be looked for."),
+        "checked" => Some("The records were looked for just now."),
+        "rotated" => Some("New keys are made. Publish their records; they take over once they are seen."),
+        "saved" => Some("The stream is changed, for what is sent from now on."),
+        _ => None,
+    };
+    let lines = dns::lines(&row, &visit.api.engine.settings);
+    let own = format!("/domains/{id}");
+    let page = DomainPage {
+        frame: Frame::new(&visit, row.name.as_str(), "/domains")?.with_done(done),
+        id,
+        name: row.name.to_string(),
+        badge: badge_of(row.status),
+        standing: standing(&visit, &row),
+        stream: row.stream,
+        streams: Stream::ALL,
+        verified_at: row.verified_at.map(|at| visit.moment(at)),
+        last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
+        next_check_at: row.next_check_at.map(|at| visit.moment(at)),
+        zone_file: dns::zone_file(&lines),
+        lines,
+        keys: row.dkim.iter().rev().map(|key| key_line(&visit, key)).collect(),
+        record: Record::new(&visit, id, &own, &format!("/v1/domains/{id}")),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+fn standing(visit: &Visit<'_>, row: &DomainRow) -> Standing {
+    match (row.status, row.next_check_at) {
+        (DomainStatus::Pending, _) => Standing::Pending,
+        (DomainStatus::Verified, None) => Standing::Decreed,
+        (DomainStatus::Verified, Some(_)) => Standing::Verified,
+        (DomainStatus::Failing, _) => {
+            let seen_at = row.last_seen_at.unwrap_or(row.created_at);
+            Standing::Failing { seen_at: visit.moment(seen_at), until: visit.moment(seen_at + GRACE) }
+        }
+    }
+}
+
+fn key_line(visit: &Visit<'_>, key: &DkimKeyRow) -> KeyLine {
+    KeyLine {
+        selector: key.selector.clone(),
+        algorithm: key.algorithm.to_string(),
+        badge: match key.state {
+            DkimState::Pending => Badge::new("pending", "wait", "clock"),
+            DkimState::Active => Badge::new("active", "good", "check"),
+            DkimState::Retiring => Badge::new("retiring", "calm", "leave"),
+        },
+        created_at: visit.moment(key.created_at),
+        retired_at: key.retired_at.map(|at| visit.moment(at)),
+    }
+}
+
+/// `GET /domains/{id}/json`: the record as the API gives it.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    Ok(shown(visit.api, id, &row))
+}
+
+/// `POST /domains/{id}/verify`: looks for the records now, past every cache.
+pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: DomainId = visit.id()?;
+    visit.api.engine.check_domain(visit.account_id(), id).await.map_err(refused)?;
+    Ok(html::redirect(&format!("/domains/{id}?done=checked")))
+}
+
+/// `POST /domains/{id}/rotate-dkim`.
+pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: DomainId = visit.id()?;
+    visit.api.engine.rotate_dkim(visit.on(), id).await.map_err(refused)?;
+    Ok(html::redirect(&format!("/domains/{id}?done=rotated")))
+}
+
+/// `POST /domains/{id}`: the stream alone can change.
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, _) = find(&visit)?;
+    let stream = change_of(Form::of(&visit.call)?.as_body(&["stream"]))?;
+    visit.api.engine.update_domain(visit.on(), id, stream).await.map_err(refused)?;
+    Ok(html::redirect(&format!("/domains/{id}?done=saved")))
+}
+
+/// `POST /domains/{id}/delete`.
+pub(in crate::panel) async fn delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+    visit.api.engine.delete_domain(visit.on(), visit.id()?).await.map_err(refused)?;
+    Ok(html::redirect("/domains?done=deleted"))
+}

@@ -1,0 +1,103 @@
+//! The account's sending domains: how they stand, and adding another.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::DomainId;
+use crate::domain::sending_domain::DomainStatus;
+use crate::domain::stream::Stream;
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::domains::{new_of, refused};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::paging::{self, Paging};
+use crate::panel::parts::{Badge, FormFaults};
+use crate::panel::record::curl;
+
+/// Domains of a page.
+const ROWS: usize = 50;
+
+#[derive(Template)]
+#[template(path = "domains.html")]
+struct DomainsPage {
+    frame: Frame,
+    lines: Vec<DomainLine>,
+    paging: Paging,
+    streams: [Stream; 2],
+    name: String,
+    stream: String,
+    faults: FormFaults,
+    curl: String,
+}
+
+/// A domain in the list.
+struct DomainLine {
+    path: String,
+    name: String,
+    stream: Stream,
+    badge: Badge,
+    last_checked_at: Option<Moment>,
+}
+
+/// The badge of a domain.
+pub(super) const fn badge_of(status: DomainStatus) -> Badge {
+    match status {
+        DomainStatus::Pending => Badge::new("pending", "wait", "clock"),
+        DomainStatus::Verified => Badge::new("verified", "good", "check"),
+        DomainStatus::Failing => Badge::new("failing", "bad", "warn"),
+    }
+}
+
+/// `GET /domains`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    written(&visit, StatusCode::OK, &Form::of_query(&visit.call), FormFaults::none())
+}
+
+/// The list, with what was typed where it was refused.
+fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let done = match query.text("done") {
+        "deleted" => Some("The domain is removed. What was accepted from it is still sent."),
+        _ => None,
+    };
+    let page = paging::request::<DomainId>(&query, ROWS);
+    let Page { rows, next } = visit.api.engine.domains(visit.account_id(), page)?;
+    let lines = rows.into_iter().map(|(id, row)| DomainLine {
+        path: format!("/domains/{id}"),
+        name: row.name.to_string(),
+        stream: row.stream,
+        badge: badge_of(row.status),
+        last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
+    });
+    let page = DomainsPage {
+        frame: Frame::new(visit, "Domains", "/domains")?.with_done(done),
+        lines: lines.collect(),
+        paging: Paging::new::<DomainId>("/domains", &[], &query, next),
+        streams: Stream::ALL,
+        name: form.text("name").to_owned(),
+        stream: form.text("stream").to_owned(),
+        faults,
+        curl: curl(visit, "/v1/domains"),
+    };
+    html::page(status, &page)
+}
+
+/// `POST /domains`.
+pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let added = match new_of(form.as_body(&["name", "stream"])) {
+        Ok((name, stream)) => visit.api.engine.create_domain(visit.on(), name, stream).await.map_err(refused),
+        Err(error) => Err(error),
+    };
+    match added {
+        Ok((id, _)) => Ok(html::redirect(&format!("/domains/{id}?done=added"))),
+        Err(ApiError::Invalid(faults)) => written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &form, faults.into()),
+        Err(error) => Err(error.into()),
+    }
+}

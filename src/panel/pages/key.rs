@@ -1,0 +1,112 @@
+//! One API key: what it may do, its name, and revoking it.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::keys::{badge_of, scopes_of};
+use crate::base::id::KeyId;
+use crate::domain::api_key::ApiKey;
+use crate::domain::stream::Stream;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::keys::{change_of, shown};
+use crate::http::handlers::not_there;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::{Badge, FormFaults};
+use crate::panel::record::Record;
+
+#[derive(Template)]
+#[template(path = "key.html")]
+struct KeyPage {
+    frame: Frame,
+    id: KeyId,
+    title: String,
+    badge: Badge,
+    is_revoked: bool,
+    facts: Vec<(&'static str, String)>,
+    moments: Vec<(&'static str, Option<Moment>)>,
+    name: String,
+    faults: FormFaults,
+    record: Record,
+}
+
+fn find(visit: &Visit<'_>) -> Result<ApiKey, Fault> {
+    visit.api.engine.key(visit.account_id(), visit.id()?)?.ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /keys/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let key = find(&visit)?;
+    let name = key.name.clone();
+    written(&visit, StatusCode::OK, &key, name, FormFaults::none())
+}
+
+fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    key: &ApiKey,
+    name: String,
+    faults: FormFaults,
+) -> Result<Answer, Fault> {
+    let done = match Form::of_query(&visit.call).text("done") {
+        "renamed" => Some("The key is renamed."),
+        "revoked" => Some("The key is revoked. Requests with it are refused from now on."),
+        _ => None,
+    };
+    let moment = |at: Option<_>| at.map(|at| visit.moment(at));
+    let page = KeyPage {
+        frame: Frame::new(visit, key.name.as_str(), "/keys")?.with_done(done),
+        id: key.id,
+        title: key.name.clone(),
+        badge: badge_of(key, visit.now),
+        is_revoked: key.revoked_at.is_some(),
+        facts: vec![
+            ("Begins with", key.prefix.clone()),
+            ("May", scopes_of(key)),
+            ("Stream", key.stream.map_or("both", Stream::as_str).to_owned()),
+        ],
+        moments: vec![
+            ("Created", moment(Some(key.created_at))),
+            ("Last used", moment(key.last_used_at)),
+            ("Expires", moment(key.expires_at)),
+            ("Revoked", moment(key.revoked_at)),
+        ],
+        name,
+        faults,
+        record: Record::new(visit, key.id, &format!("/keys/{}", key.id), &format!("/v1/keys/{}", key.id)),
+    };
+    html::page(status, &page)
+}
+
+/// `GET /keys/{id}/json`: the record as the API gives it.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    Ok(shown(&find(&visit)?))
+}
+
+/// `POST /keys/{id}`: the name alone can change.
+pub(in crate::panel) async fn rename(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (key, form) = (find(&visit)?, Form::of(&visit.call)?);
+    let name = form.field("name").map(|name| ("name".to_owned(), name.into()));
+    let name = match change_of(name.into_iter().collect()) {
+        Ok(name) => name,
+        Err(ApiError::Invalid(faults)) => {
+            let (status, typed) = (StatusCode::UNPROCESSABLE_ENTITY, form.text("name").to_owned());
+            return written(&visit, status, &key, typed, faults.into());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    visit.api.engine.rename_key(visit.on(), key.id, name).await.map_err(not_there)?;
+    Ok(html::redirect(&format!("/keys/{}?done=renamed", key.id)))
+}
+
+/// `POST /keys/{id}/revoke`: at once and for good.
+pub(in crate::panel) async fn revoke(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: KeyId = visit.id()?;
+    visit.api.engine.revoke_key(visit.on(), id).await.map_err(not_there)?;
+    Ok(html::redirect(&format!("/keys/{id}?done=revoked")))
+}

@@ -1,0 +1,176 @@
+//! The account's API keys: what each may do and when it was last used, and making another.
+
+use askama::Template;
+use hyper::StatusCode;
+use jiff::civil::Date;
+use serde_json::{Map, Value};
+
+use crate::base::id::KeyId;
+use crate::base::time::Timestamp;
+use crate::domain::api_key::{ApiKey, Scope};
+use crate::domain::stream::Stream;
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::keys::{new_of, refused};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::paging::{self, Paging};
+use crate::panel::parts::{Badge, FormFaults};
+use crate::panel::record::curl;
+
+/// Keys of a page.
+const ROWS: usize = 50;
+
+#[derive(Template)]
+#[template(path = "keys.html")]
+struct KeysPage {
+    frame: Frame,
+    lines: Vec<KeyLine>,
+    paging: Paging,
+    form: KeyForm,
+    is_proved: bool,
+    prove_next: &'static str,
+    told: Option<Told>,
+    curl: String,
+}
+
+/// A key in the list.
+struct KeyLine {
+    path: String,
+    name: String,
+    prefix: String,
+    badge: Badge,
+    stream: &'static str,
+    scopes: String,
+    last_used_at: Option<Moment>,
+    expires_at: Option<Moment>,
+}
+
+/// The form of a key that is to be.
+struct KeyForm {
+    name: String,
+    stream: String,
+    streams: [Stream; 2],
+    scopes: Vec<(Scope, &'static str, bool)>,
+    expires_on: String,
+    faults: FormFaults,
+}
+
+/// A key that is told this once.
+struct Told {
+    name: String,
+    secret: String,
+}
+
+/// What a scope lets a key do.
+const fn meaning(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Send => "send messages",
+        Scope::Read => "look at everything",
+        Scope::Manage => "change everything else",
+    }
+}
+
+impl KeyForm {
+    fn empty() -> Self {
+        Self::new(&Form::read(b""), |_| true, FormFaults::none())
+    }
+
+    fn refused(form: &Form, faults: FormFaults) -> Self {
+        let ticked = form.all("scopes");
+        Self::new(form, |scope| ticked.contains(&scope.as_str()), faults)
+    }
+
+    fn new(form: &Form, is_ticked: impl Fn(Scope) -> bool, faults: FormFaults) -> Self {
+        Self {
+            name: form.text("name").to_owned(),
+            stream: form.text("stream").to_owned(),
+            streams: Stream::ALL,
+            scopes: Scope::ALL.map(|scope| (scope, meaning(scope), is_ticked(scope))).into(),
+            expires_on: form.text("expires_on").to_owned(),
+            faults,
+        }
+    }
+}
+
+/// How a key stands at `now`.
+pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
+    match key.revoked_at {
+        Some(_) => Badge::new("revoked", "bad", "stop"),
+        None if !key.is_live(now) => Badge::new("expired", "wait", "clock"),
+        None => Badge::new("active", "good", "check"),
+    }
+}
+
+/// What a key may do, in words.
+pub(super) fn scopes_of(key: &ApiKey) -> String {
+    key.scopes.as_list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// `GET /keys`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    written(&visit, StatusCode::OK, KeyForm::empty(), None)
+}
+
+fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<Told>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let Page { rows, next } = visit.api.engine.keys(visit.account_id(), paging::request::<KeyId>(&query, ROWS))?;
+    let lines = rows.into_iter().map(|key| KeyLine {
+        path: format!("/keys/{}", key.id),
+        badge: badge_of(&key, visit.now),
+        stream: key.stream.map_or("both", Stream::as_str),
+        scopes: scopes_of(&key),
+        last_used_at: key.last_used_at.map(|at| visit.moment(at)),
+        expires_at: key.expires_at.map(|at| visit.moment(at)),
+        name: key.name,
+        prefix: key.prefix,
+    });
+    let page = KeysPage {
+        frame: Frame::new(visit, "API keys", "/keys")?,
+        lines: lines.collect(),
+        paging: Paging::new::<KeyId>("/keys", &[], &query, next),
+        form,
+        is_proved: visit.is_proved(),
+        prove_next: "/keys",
+        told,
+        curl: curl(visit, "/v1/keys"),
+    };
+    html::page(status, &page)
+}
+
+/// The body that would ask the API for the same.
+fn as_body(visit: &Visit<'_>, form: &Form) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("name".to_owned(), form.text("name").into());
+    body.extend(form.given("stream").map(|stream| ("stream".to_owned(), stream.into())));
+    body.insert("scopes".to_owned(), form.all("scopes").into());
+    body.extend(form.given("expires_on").map(|day| ("expires_at".to_owned(), first_moment(visit, day).into())));
+    body
+}
+
+/// A day as its first moment in the account's zone; anything else as it is, for the API's own check.
+fn first_moment(visit: &Visit<'_>, text: &str) -> String {
+    let day = text.parse::<Date>().ok().and_then(|day| day.to_zoned(visit.account.time_zone.zone()).ok());
+    day.map_or_else(|| text.to_owned(), |start| start.timestamp().to_string())
+}
+
+/// `POST /keys`: the secret is made here, and told this once.
+pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let new = match new_of(as_body(&visit, &form), visit.now) {
+        Ok(new) => new,
+        Err(ApiError::Invalid(faults)) => {
+            let form = KeyForm::refused(&form, faults.into());
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, form, None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (key, secret) = visit.api.engine.make_key(visit.on(), new).await.map_err(refused)?;
+    let told = Told { name: key.name, secret: secret.expose().to_owned() };
+    written(&visit, StatusCode::OK, KeyForm::empty(), Some(told))
+}

@@ -1,0 +1,96 @@
+//! One suppressed address: why, since when, and lifting it.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::suppressions::badge_of;
+use crate::base::id::SuppressionId;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::not_there;
+use crate::http::handlers::suppressions::shown;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::Badge;
+use crate::panel::record::Record;
+use crate::store::op::suppression::Name;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+
+#[derive(Template)]
+#[template(path = "suppression.html")]
+struct SuppressionPage {
+    frame: Frame,
+    id: SuppressionId,
+    email: String,
+    badge: Badge,
+    created_at: Moment,
+    why: &'static str,
+    note: Option<String>,
+    message: Option<String>,
+    code: Option<u16>,
+    answer: Option<String>,
+    warning: &'static str,
+    record: Record,
+}
+
+/// What a reason means, and what lifting it brings.
+const fn words(reason: SuppressionReason) -> (&'static str, &'static str) {
+    match reason {
+        SuppressionReason::Bounce => (
+            "Its server refused a message for good.",
+            "If the address still does not exist, the next message bounces again, and bounces cost your good name.",
+        ),
+        SuppressionReason::Complaint => (
+            "Its owner called a message spam.",
+            "Write to them again only if they ask for it: a second complaint costs more than the message is worth.",
+        ),
+        SuppressionReason::Unsubscribe => (
+            "Its owner unsubscribed.",
+            "Write to them again only if they ask for it. In many countries the law wants their consent.",
+        ),
+        SuppressionReason::Manual => ("Somebody of this account asked for it.", "Messages to it are sent again."),
+        SuppressionReason::Import => ("It was on a list that was imported.", "Messages to it are sent again."),
+    }
+}
+
+fn find(visit: &Visit<'_>) -> Result<SuppressionRow, Fault> {
+    let name = Name::Id(visit.id()?);
+    visit.api.engine.suppression(visit.account_id(), &name)?.ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /suppressions/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let row = find(&visit)?;
+    let (why, warning) = words(row.reason);
+    let id = row.id;
+    let page = SuppressionPage {
+        frame: Frame::new(&visit, row.email.as_str(), "/suppressions")?,
+        id,
+        email: row.email,
+        badge: badge_of(row.reason),
+        created_at: visit.moment(row.created_at),
+        why,
+        note: row.note,
+        message: row.message.map(|id| id.to_string()),
+        code: row.smtp_code,
+        answer: row.smtp_response,
+        warning,
+        record: Record::new(&visit, id, &format!("/suppressions/{id}"), &format!("/v1/suppressions/{id}")),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// `GET /suppressions/{id}/json`: the record as the API gives it.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    Ok(shown(&find(&visit)?))
+}
+
+/// `POST /suppressions/{id}/remove`.
+pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let name = Name::Id(visit.id()?);
+    visit.api.engine.unsuppress(visit.on(), name).await.map_err(not_there)?;
+    Ok(html::redirect("/suppressions?done=lifted"))
+}

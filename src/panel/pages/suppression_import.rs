@@ -1,0 +1,114 @@
+//! Whole lists of suppressions in and out. A list is taken whole or not at all, and may be checked first.
+
+use askama::Template;
+use bytes::Bytes;
+use hyper::StatusCode;
+
+use crate::engine::suppressions::Imported;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::suppression_list::{FaultyLine, FaultyList, Form as Written};
+use crate::http::handlers::suppressions::{exported, list_of};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::paging::address;
+use crate::panel::record::curl;
+use crate::panel::upload::Upload;
+
+const PATH: &str = "/suppressions/import";
+/// Octets of a list that comes back in the form; a longer one is chosen again.
+const SHOWN_OCTETS: usize = 64 * 1024;
+/// Faulty lines that the page shows.
+const SHOWN_LINES: usize = 100;
+
+#[derive(Template)]
+#[template(path = "import.html")]
+struct ImportPage {
+    frame: Frame,
+    /// What was typed, or stood in the file.
+    text: String,
+    is_too_long: bool,
+    outcome: Outcome,
+    curl: String,
+}
+
+/// What became of a list.
+enum Outcome {
+    /// None was sent.
+    None,
+    /// It is in.
+    Imported { imported: String, skipped: String },
+    /// It would do this.
+    Checked(Imported),
+    /// It can't be read.
+    Unreadable(String),
+    /// These lines are wrong.
+    Faulty { lines: Vec<FaultyLine>, more: usize },
+}
+
+/// `GET /suppressions/import`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let count = |name: &str| query.text(name).parse::<u64>().ok().map(|count| count.to_string());
+    let outcome = match (count("imported"), count("skipped")) {
+        (Some(imported), Some(skipped)) => Outcome::Imported { imported, skipped },
+        (None, _) | (_, None) => Outcome::None,
+    };
+    written(&visit, StatusCode::OK, &Bytes::new(), outcome)
+}
+
+fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome) -> Result<Answer, Fault> {
+    let is_too_long = list.len() > SHOWN_OCTETS;
+    let page = ImportPage {
+        frame: Frame::new(visit, "Import suppressions", "/suppressions")?,
+        text: if is_too_long { String::new() } else { String::from_utf8_lossy(list).into_owned() },
+        is_too_long,
+        outcome,
+        curl: format!(
+            "{} -H \"Content-Type: text/csv\" --data-binary @list.csv",
+            curl(visit, "/v1/suppressions/import?dry_run=true")
+        ),
+    };
+    html::page(status, &page)
+}
+
+/// `POST /suppressions/import`: `act` says whether the list is only checked.
+pub(in crate::panel) async fn import(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let upload = Upload::of(&visit.call);
+    let list = upload.octets("file").or_else(|| upload.octets("list")).unwrap_or_default();
+    let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
+    let suppressions = match list_of(visit.api, list.clone(), form_of(&list)).await? {
+        Ok(suppressions) => suppressions,
+        Err(FaultyList::Unreadable(ApiError::Invalid(violations))) => {
+            let sentences: Vec<_> = violations.by_field().values().flatten().cloned().collect();
+            return written(&visit, unprocessable, &list, Outcome::Unreadable(sentences.join("; ")));
+        }
+        Err(FaultyList::Unreadable(error)) => return Err(error.into()),
+        Err(FaultyList::Lines(_, mut lines)) => {
+            let more = lines.len().saturating_sub(SHOWN_LINES);
+            lines.truncate(SHOWN_LINES);
+            return written(&visit, unprocessable, &list, Outcome::Faulty { lines, more });
+        }
+    };
+    if upload.text("act") != "import" {
+        let would = visit.api.engine.preview_import(visit.account_id(), suppressions).await?;
+        return written(&visit, StatusCode::OK, &list, Outcome::Checked(would));
+    }
+    let Imported { imported, skipped } = visit.api.engine.import_suppressions(visit.on(), suppressions).await?;
+    let (imported, skipped) = (imported.to_string(), skipped.to_string());
+    Ok(html::redirect(&address(PATH, &[("imported", imported.as_str()), ("skipped", skipped.as_str())])))
+}
+
+/// An object begins with a brace, and no name of a column does.
+fn form_of(list: &[u8]) -> Written {
+    let first = list.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first == Some(&b'{') { Written::JsonLines } else { Written::Csv }
+}
+
+/// `GET /suppressions/export`: the list as a file, in the form that the import takes.
+pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
+    Ok(exported(visit.api, visit.account_id()).await?)
+}

@@ -1,0 +1,137 @@
+//! The addresses that nothing is sent to: finding one, and adding another.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::SuppressionId;
+use crate::domain::violation::Violations;
+use crate::engine::listing::Page;
+use crate::engine::suppressions::SuppressionFilter;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::suppressions::{filter_of, new_of};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::paging::{self, Paging};
+use crate::panel::parts::{Badge, FormFaults};
+use crate::panel::record::curl;
+use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+
+/// Suppressions of a page.
+const ROWS: usize = 50;
+const PATH: &str = "/suppressions";
+
+#[derive(Template)]
+#[template(path = "suppressions.html")]
+struct SuppressionsPage {
+    frame: Frame,
+    lines: Vec<SuppressionLine>,
+    paging: Paging,
+    reasons: [SuppressionReason; 5],
+    email: String,
+    reason: String,
+    search_faults: FormFaults,
+    new_email: String,
+    note: String,
+    faults: FormFaults,
+    curl: String,
+}
+
+/// A suppression in the list.
+struct SuppressionLine {
+    path: String,
+    email: String,
+    badge: Badge,
+    note: Option<String>,
+    created_at: Moment,
+}
+
+impl SuppressionsPage {
+    fn is_filtered(&self) -> bool {
+        !self.email.is_empty() || !self.reason.is_empty()
+    }
+}
+
+/// The badge of a reason.
+pub(super) const fn badge_of(reason: SuppressionReason) -> Badge {
+    let word = reason.as_str();
+    match reason {
+        SuppressionReason::Bounce => Badge::new(word, "bad", "cross"),
+        SuppressionReason::Complaint => Badge::new(word, "bad", "flag"),
+        SuppressionReason::Unsubscribe => Badge::new(word, "wait", "leave"),
+        SuppressionReason::Manual => Badge::new(word, "calm", "shield"),
+        SuppressionReason::Import => Badge::new(word, "calm", "list"),
+    }
+}
+
+/// `GET /suppressions`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    written(&visit, StatusCode::OK, &Form::read(b""), FormFaults::none()).await
+}
+
+/// The list, with what was typed where it was refused.
+async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: FormFaults) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let mut violations = Violations::new();
+    let filter = filter_of(|name| query.given(name), &mut violations);
+    // What can't be understood finds nothing, and says why.
+    let Page { rows, next } = match violations.is_empty() {
+        true => found(visit, filter, &query).await?,
+        false => Page { rows: Vec::new(), next: None },
+    };
+    let done = match query.text("done") {
+        "added" => Some("The address is suppressed. What waited for it is withdrawn."),
+        "already" => Some("The address was suppressed already, and stays so for its first reason."),
+        "lifted" => Some("The suppression is lifted: messages to the address are sent again."),
+        "imported" => Some("The list is imported."),
+        _ => None,
+    };
+    let (email, reason) = (query.text("email"), query.text("reason"));
+    let page = SuppressionsPage {
+        frame: Frame::new(visit, "Suppressions", PATH)?.with_done(done),
+        lines: rows.into_iter().map(|row| line(visit, row)).collect(),
+        paging: Paging::new::<SuppressionId>(PATH, &[("email", email), ("reason", reason)], &query, next),
+        reasons: SuppressionReason::ALL,
+        email: email.to_owned(),
+        reason: reason.to_owned(),
+        search_faults: violations.into(),
+        new_email: form.text("email").to_owned(),
+        note: form.text("note").to_owned(),
+        faults,
+        curl: curl(visit, "/v1/suppressions"),
+    };
+    html::page(status, &page)
+}
+
+async fn found(visit: &Visit<'_>, filter: SuppressionFilter, query: &Form) -> Result<Page<SuppressionRow>, Fault> {
+    let page = paging::request::<SuppressionId>(query, ROWS);
+    Ok(visit.api.engine.suppressions(visit.account_id(), filter, page).await?)
+}
+
+fn line(visit: &Visit<'_>, row: SuppressionRow) -> SuppressionLine {
+    SuppressionLine {
+        path: format!("{PATH}/{}", row.id),
+        badge: badge_of(row.reason),
+        created_at: visit.moment(row.created_at),
+        email: row.email,
+        note: row.note,
+    }
+}
+
+/// `POST /suppressions`.
+pub(in crate::panel) async fn add(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    match new_of(form.as_body(&["email", "note"])) {
+        Ok(suppression) => {
+            let added = visit.api.engine.suppress(visit.on(), suppression).await?;
+            let done = if added.is_new { "added" } else { "already" };
+            Ok(html::redirect(&paging::address(PATH, &[("email", &added.row.email), ("done", done)])))
+        }
+        Err(ApiError::Invalid(faults)) => written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &form, faults.into()).await,
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,200 @@
+//! One webhook endpoint: how it stands and why, what it was sent, and the forms that change it.
+
+use std::time::Duration;
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::webhooks::events_in_words;
+use crate::base::id::{DeliveryId, EndpointId};
+use crate::engine::deliveries::DeliveryRecord;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::endpoints::shown;
+use crate::panel::attempts::{AttemptLine, of_delivery, of_endpoint};
+use crate::panel::door::Visit;
+use crate::panel::endpoint_form::EndpointForm;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::paging::{self, Paging};
+use crate::panel::parts::Badge;
+use crate::panel::record::Record;
+use crate::store::row::endpoint::EndpointRow;
+
+/// Deliveries of a page.
+const ROWS: usize = 20;
+/// How far back a replay may be asked to go, in hours and in words.
+const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "30 days")];
+
+#[derive(Template)]
+#[template(path = "webhook.html")]
+struct WebhookPage {
+    frame: Frame,
+    id: EndpointId,
+    url: String,
+    badge: Badge,
+    is_enabled: bool,
+    failures: u8,
+    disabled_at: Option<Moment>,
+    /// The failures that count against it.
+    causes: Vec<Cause>,
+    facts: Vec<(&'static str, String)>,
+    last_success_at: Option<Moment>,
+    last_failure_at: Option<Moment>,
+    created_at: Moment,
+    updated_at: Moment,
+    deliveries: Vec<DeliveryLine>,
+    paging: Paging,
+    replays: Vec<ReplayFrom>,
+    form: EndpointForm,
+    is_proved: bool,
+    prove_next: String,
+    told: Option<Told>,
+    record: Record,
+}
+
+/// A failure that counts against the endpoint.
+struct Cause {
+    path: String,
+    attempt: AttemptLine,
+}
+
+/// A delivery in the list.
+struct DeliveryLine {
+    path: String,
+    created_at: Moment,
+    event: &'static str,
+    message: Option<String>,
+    badge: Badge,
+    attempts: u8,
+    last: Option<AttemptLine>,
+    next_attempt_at: Option<Moment>,
+}
+
+/// A moment to replay from.
+struct ReplayFrom {
+    value: String,
+    words: String,
+}
+
+/// A secret that is told this once.
+pub(super) struct Told {
+    /// The secret.
+    pub(super) secret: String,
+    /// Whether it came with the endpoint.
+    pub(super) is_new: bool,
+}
+
+/// The endpoint in the path, which is the account's own.
+pub(super) fn find(visit: &Visit<'_>) -> Result<(EndpointId, EndpointRow), Fault> {
+    let id: EndpointId = visit.id()?;
+    let row = visit.api.engine.endpoint(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
+    Ok((id, row))
+}
+
+/// `GET /webhooks/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    written(&visit, StatusCode::OK, id, &row, None, None)
+}
+
+/// What the last form did, as the address tells it.
+fn done(visit: &Visit<'_>) -> Option<&'static str> {
+    match Form::of_query(&visit.call).text("done") {
+        "saved" => Some("The webhook is changed."),
+        "reactivated" => Some("Reactivated. What was held for it is on its way, oldest first."),
+        "paused" => Some("Paused. What it is owed from now on is held until you reactivate it."),
+        "test" => Some("A test is on its way. Load this page again to see what became of it."),
+        "again" => Some("Sent again, as a delivery of its own."),
+        "replayed" => Some("The events are on their way once more."),
+        "replayed-none" => Some("Nothing to replay: there are no such events."),
+        _ => None,
+    }
+}
+
+/// The page of an endpoint; with a form where one was refused, and a secret where one was made.
+pub(super) fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    id: EndpointId,
+    row: &EndpointRow,
+    form: Option<EndpointForm>,
+    told: Option<Told>,
+) -> Result<Answer, Fault> {
+    let (account, engine) = (visit.account_id(), &visit.api.engine);
+    let query = Form::of_query(&visit.call);
+    let page = engine.deliveries(account, id, paging::request::<DeliveryId>(&query, ROWS))?;
+    let page = page.ok_or(ApiError::NotFound)?;
+    let own = format!("/webhooks/{id}");
+    let causes = engine.failures(account, row)?.into_iter().map(|(delivery, attempt)| Cause {
+        path: format!("{own}/deliveries/{delivery}"),
+        attempt: AttemptLine::new(visit, attempt),
+    });
+    let lines = page.rows.iter().map(|record| delivery_line(visit, record));
+    let mut facts = vec![("Events", events_in_words(row.events.as_deref()))];
+    facts.extend(row.description.clone().map(|words| ("Description", words)));
+    let page = WebhookPage {
+        frame: Frame::new(visit, row.url.as_str(), "/webhooks")?.with_done(done(visit)),
+        id,
+        url: row.url.clone(),
+        badge: of_endpoint(&row.state),
+        is_enabled: row.state.is_enabled(),
+        failures: row.state.consecutive_failures(),
+        disabled_at: row.state.disabled_at().map(|at| visit.moment(at)),
+        causes: causes.collect(),
+        facts,
+        last_success_at: row.last_success_at.map(|at| visit.moment(at)),
+        last_failure_at: row.last_failure_at.map(|at| visit.moment(at)),
+        created_at: visit.moment(row.created_at),
+        updated_at: visit.moment(row.updated_at),
+        deliveries: lines.collect::<Result<_, Fault>>()?,
+        paging: Paging::new::<DeliveryId>(&own, &[], &query, page.next),
+        replays: replays(visit, row),
+        form: form.unwrap_or_else(|| EndpointForm::of(row)),
+        is_proved: visit.is_proved(),
+        prove_next: own.clone(),
+        told,
+        record: Record::new(visit, id, &own, &format!("/v1/webhooks/{id}")),
+    };
+    html::page(status, &page)
+}
+
+fn delivery_line(visit: &Visit<'_>, record: &DeliveryRecord) -> Result<DeliveryLine, Fault> {
+    let attempts = match record.row.state.attempts {
+        0 => None,
+        _ => visit.api.engine.delivery(visit.account_id(), record.id)?,
+    };
+    let last = attempts.and_then(|(_, mut attempts)| attempts.pop());
+    Ok(DeliveryLine {
+        path: format!("/webhooks/{}/deliveries/{}", record.row.endpoint, record.id),
+        created_at: visit.moment(record.row.state.created_at),
+        event: record.row.owed.event_type(),
+        message: record.row.owed.message().map(|id| id.to_string()),
+        badge: of_delivery(record),
+        attempts: record.row.state.attempts,
+        last: last.map(|(_, row)| AttemptLine::new(visit, row)),
+        next_attempt_at: record.next_attempt_at().map(|at| visit.moment(at)),
+    })
+}
+
+/// Moments to replay from. The first is the one that is meant after an outage.
+fn replays(visit: &Visit<'_>, row: &EndpointRow) -> Vec<ReplayFrom> {
+    let since_success = row.last_success_at.map(|at| ReplayFrom {
+        value: at.to_string(),
+        words: format!("since the last success, {}", visit.moment(at).text()),
+    });
+    let others = REPLAYS.iter().map(|(hours, words)| ReplayFrom {
+        value: (visit.now - Duration::from_secs(hours * 3600)).to_string(),
+        words: format!("of the last {words}"),
+    });
+    since_success.into_iter().chain(others).collect()
+}
+
+/// `GET /webhooks/{id}/json`: the record as the API gives it.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    Ok(shown(id, &row))
+}

@@ -1,0 +1,89 @@
+//! What is done to one webhook endpoint: changing, pausing and reactivating it, another secret, a test, a replay, and
+//! deleting it.
+
+use hyper::StatusCode;
+use serde_json::{Map, Value};
+
+use super::webhook::{Told, find, written};
+use crate::base::id::EndpointId;
+use crate::engine::endpoints::EndpointChange;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::endpoints::{change_of, not_redelivered, refused, replay_of};
+use crate::panel::door::Visit;
+use crate::panel::endpoint_form::{EndpointForm, as_body};
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::html;
+
+fn back(id: EndpointId, done: &str) -> Answer {
+    html::redirect(&format!("/webhooks/{id}?done={done}"))
+}
+
+/// `POST /webhooks/{id}`: checked as the API checks the same change.
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    let form = Form::of(&visit.call)?;
+    let change = match change_of(as_body(&form), &visit.api.guard) {
+        Ok(change) => change,
+        Err(ApiError::Invalid(faults)) => {
+            let form = EndpointForm::refused(&form, faults.into());
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, id, &row, Some(form), None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    visit.api.engine.update_endpoint(visit.on(), id, change).await.map_err(refused)?;
+    Ok(back(id, "saved"))
+}
+
+/// `POST /webhooks/{id}/reactivate`: what was held for it is due.
+pub(in crate::panel) async fn reactivate(visit: Visit<'_>) -> Result<Answer, Fault> {
+    enable(&visit, true).await?;
+    Ok(back(visit.id()?, "reactivated"))
+}
+
+/// `POST /webhooks/{id}/pause`.
+pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, Fault> {
+    enable(&visit, false).await?;
+    Ok(back(visit.id()?, "paused"))
+}
+
+async fn enable(visit: &Visit<'_>, enabled: bool) -> Result<(), Fault> {
+    let change = EndpointChange { enabled: Some(enabled), ..EndpointChange::default() };
+    visit.api.engine.update_endpoint(visit.on(), visit.id()?, change).await.map_err(refused)?;
+    Ok(())
+}
+
+/// `POST /webhooks/{id}/rotate-secret`: the new one is told this once.
+pub(in crate::panel) async fn rotate_secret(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: EndpointId = visit.id()?;
+    let (row, secret) = visit.api.engine.rotate_secret(visit.on(), id).await.map_err(refused)?;
+    let told = Told { secret: secret.expose_text().to_owned(), is_new: false };
+    written(&visit, StatusCode::OK, id, &row, None, Some(told))
+}
+
+/// `POST /webhooks/{id}/test`.
+pub(in crate::panel) async fn test(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: EndpointId = visit.id()?;
+    visit.api.engine.test_endpoint(visit.on(), id).await.map_err(not_redelivered)?;
+    Ok(back(id, "test"))
+}
+
+/// `POST /webhooks/{id}/replay`: events since a moment once more, all or those that failed.
+pub(in crate::panel) async fn replay(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, _) = find(&visit)?;
+    let form = Form::of(&visit.call)?;
+    let body = Map::from_iter([
+        ("since".to_owned(), Value::from(form.text("since"))),
+        ("only_failed".to_owned(), Value::from(form.text("events") != "all")),
+    ]);
+    let (of, since) = replay_of(body)?;
+    let created = visit.api.engine.replay(visit.on(), id, of, since).await.map_err(not_redelivered)?;
+    Ok(back(id, if created == 0 { "replayed-none" } else { "replayed" }))
+}
+
+/// `POST /webhooks/{id}/delete`.
+pub(in crate::panel) async fn delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+    visit.api.engine.delete_endpoint(visit.on(), visit.id()?).await.map_err(refused)?;
+    Ok(html::redirect("/webhooks?done=deleted"))
+}

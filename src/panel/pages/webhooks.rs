@@ -1,0 +1,108 @@
+//! The account's webhook endpoints: how they stand, and registering another.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::webhook::{Told, written as write_endpoint};
+use crate::engine::listing::PageRequest;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::endpoints::{new_of, refused};
+use crate::panel::attempts::of_endpoint;
+use crate::panel::door::Visit;
+use crate::panel::endpoint_form::{EndpointForm, as_body};
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::Badge;
+use crate::panel::record::curl;
+use crate::store::op::event::ENDPOINTS_MAX;
+
+#[derive(Template)]
+#[template(path = "webhooks.html")]
+struct WebhooksPage {
+    frame: Frame,
+    lines: Vec<EndpointLine>,
+    form: EndpointForm,
+    endpoints_max: usize,
+    is_proved: bool,
+    prove_next: &'static str,
+    curl: String,
+}
+
+/// An endpoint in the list.
+struct EndpointLine {
+    path: String,
+    url: String,
+    description: Option<String>,
+    badge: Badge,
+    failures: u8,
+    events: String,
+    last_success_at: Option<Moment>,
+    last_failure_at: Option<Moment>,
+}
+
+/// `GET /webhooks`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let done = match Form::of_query(&visit.call).text("done") {
+        "deleted" => Some("The webhook is deleted; what it was still owed ends as failed."),
+        _ => None,
+    };
+    written(&visit, StatusCode::OK, EndpointForm::empty(), done)
+}
+
+fn written(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    form: EndpointForm,
+    done: Option<&'static str>,
+) -> Result<Answer, Fault> {
+    let page = PageRequest { before: None, limit: ENDPOINTS_MAX };
+    let endpoints = visit.api.engine.endpoints(visit.account_id(), page)?.rows;
+    let lines = endpoints.into_iter().map(|(id, row)| EndpointLine {
+        path: format!("/webhooks/{id}"),
+        badge: of_endpoint(&row.state),
+        failures: row.state.consecutive_failures(),
+        events: events_in_words(row.events.as_deref()),
+        last_success_at: row.last_success_at.map(|at| visit.moment(at)),
+        last_failure_at: row.last_failure_at.map(|at| visit.moment(at)),
+        url: row.url,
+        description: row.description,
+    });
+    let page = WebhooksPage {
+        frame: Frame::new(visit, "Webhooks", "/webhooks")?.with_done(done),
+        lines: lines.collect(),
+        form,
+        endpoints_max: ENDPOINTS_MAX,
+        is_proved: visit.is_proved(),
+        prove_next: "/webhooks",
+        curl: curl(visit, "/v1/webhooks"),
+    };
+    html::page(status, &page)
+}
+
+/// Which events an endpoint takes.
+pub(super) fn events_in_words(events: Option<&[crate::domain::event::EventType]>) -> String {
+    match events {
+        Some(events) => events.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", "),
+        None => "all".to_owned(),
+    }
+}
+
+/// `POST /webhooks`: the secret is made here, and told this once.
+pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let new = match new_of(as_body(&form), &visit.api.guard) {
+        Ok(new) => new,
+        Err(ApiError::Invalid(faults)) => {
+            let form = EndpointForm::refused(&form, faults.into());
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, form, None);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let (id, row, secret) = visit.api.engine.create_endpoint(visit.on(), new).await.map_err(refused)?;
+    let told = Told { secret: secret.expose_text().to_owned(), is_new: true };
+    write_endpoint(&visit, StatusCode::OK, id, &row, None, Some(told))
+}

@@ -1,0 +1,140 @@
+//! The audit log: every change that is made through the panel has its line, and no line has a secret.
+
+use super::*;
+use crate::domain::audit::Action;
+use crate::engine::listing::PageRequest;
+use crate::store::row::audit::AuditRow;
+
+const PAGE: PageRequest = PageRequest { before: None, limit: 99 };
+
+impl World {
+    fn audited(&self) -> Vec<AuditRow> {
+        let lines = self.engine.audit_log(self.account, PAGE).unwrap().rows;
+        lines.into_iter().rev().map(|(_, row)| row).collect()
+    }
+}
+
+#[tokio::test]
+async fn whatever_is_changed_through_the_panel_has_its_line() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = world.send(serde_json::json!({ "to": "wait@example.com" })).await;
+    assert!(browser.get("/audit").await.shows("Nothing was changed yet."));
+    let mut secrets = vec![world.password.clone()];
+    let mut told = |reply: &Reply| {
+        let secret = reply.between("id=\"copy-", "</code>").split('>').nth(1).unwrap_or_default().to_owned();
+        assert!(!secret.is_empty(), "{}", reply.body);
+        secrets.push(secret);
+    };
+    browser.post("/settings", &[("content_retention_days", "7")]).await;
+    browser.post(&format!("/messages/{message}/cancel"), &[]).await;
+    told(&browser.post("/users", &[("email", "cleo@example.test"), ("role", "viewer")]).await);
+    let cleo = world.engine.users(world.account, PAGE).unwrap().rows[0].id;
+    browser.post(&format!("/users/{cleo}"), &[("action", "role"), ("role", "owner")]).await;
+    browser.post(&format!("/users/{cleo}"), &[("action", "disable")]).await;
+    browser.post(&format!("/users/{cleo}"), &[("action", "enable")]).await;
+    told(&browser.post(&format!("/users/{cleo}"), &[("action", "password")]).await);
+    browser.post(&format!("/users/{cleo}/remove"), &[]).await;
+    browser.post("/settings/sessions", &[]).await;
+    told(&browser.post("/keys", &[("name", "shop"), ("scopes", "send")]).await);
+    let key = world.engine.keys(world.account, PAGE).unwrap().rows[0].id;
+    browser.post(&format!("/keys/{key}"), &[("name", "shop 2")]).await;
+    browser.post(&format!("/keys/{key}/revoke"), &[]).await;
+    browser.post("/domains", &[("name", "a.example.com"), ("stream", "marketing")]).await;
+    let domain = world.engine.domains(world.account, PAGE).unwrap().rows[0].0;
+    browser.post(&format!("/domains/{domain}"), &[("stream", "transactional")]).await;
+    browser.post(&format!("/domains/{domain}/rotate-dkim"), &[]).await;
+    browser.post(&format!("/domains/{domain}/delete"), &[]).await;
+    told(&browser.post("/webhooks", &[("url", "https://hooks.example.com/in?token=hush")]).await);
+    let webhook = world.engine.endpoints(world.account, PAGE).unwrap().rows[0].0;
+    let path = format!("/webhooks/{webhook}");
+    browser.post(&path, &[("description", "x")]).await;
+    browser.post(&format!("{path}/pause"), &[]).await;
+    browser.post(&format!("{path}/reactivate"), &[]).await;
+    told(&browser.post(&format!("{path}/rotate-secret"), &[]).await);
+    browser.post(&format!("{path}/test"), &[]).await;
+    let delivery = world.deliveries(webhook)[0].id;
+    browser.post(&format!("{path}/deliveries/{delivery}/redeliver"), &[]).await;
+    browser.post(&format!("{path}/replay"), &[("since", "2023-11-01T00:00:00Z")]).await;
+    browser.post(&format!("{path}/delete"), &[]).await;
+    browser.post("/suppressions", &[("email", "no@example.com")]).await;
+    let suppression = browser.get("/suppressions").await.between("href=\"/suppressions/sup_", "\"").to_owned();
+    browser.post(&format!("/suppressions/sup_{suppression}/remove"), &[]).await;
+    browser.upload("/suppressions/import", &[("list", "email\nx@example.com\n"), ("act", "import")]).await;
+
+    let lines = world.audited();
+    let actions: Vec<_> = lines.iter().map(|line| line.change.action).collect();
+    assert_eq!(
+        actions,
+        [
+            Action::SettingsChanged,
+            Action::MessageCanceled,
+            Action::UserAdded,
+            Action::RoleChanged,
+            Action::UserDisabled,
+            Action::UserEnabled,
+            Action::PasswordChanged,
+            Action::UserRemoved,
+            Action::SessionsEnded,
+            Action::KeyCreated,
+            Action::KeyRenamed,
+            Action::KeyRevoked,
+            Action::DomainAdded,
+            Action::DomainChanged,
+            Action::DomainKeysRotated,
+            Action::DomainDeleted,
+            Action::WebhookCreated,
+            Action::WebhookChanged,
+            Action::WebhookPaused,
+            Action::WebhookReactivated,
+            Action::WebhookSecretRotated,
+            Action::WebhookTested,
+            Action::DeliverySentAgain,
+            Action::EventsReplayed,
+            Action::WebhookDeleted,
+            Action::AddressSuppressed,
+            Action::SuppressionLifted,
+            Action::SuppressionsImported,
+        ]
+    );
+    assert!(lines.iter().all(|line| line.person.email == EMAIL && line.at == world.clock.now()));
+    let page = browser.get("/audit").await;
+    for action in actions {
+        assert!(page.shows(action.as_str()), "{action:?}");
+    }
+    assert!(page.shows("a.example.com") && page.shows("hooks.example.com") && page.shows(&format!("/keys/{key}")));
+    let all = format!("{lines:?}");
+    secrets.push("hush".to_owned());
+    for secret in secrets {
+        assert!(!all.contains(&secret) && !page.shows(&secret), "{secret}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_or_done_by_programs_has_no_line() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let webhook = world.endpoint().await;
+    browser.post("/keys", &[("name", "")]).await;
+    browser.post("/keys/key_00000000000000000000000000/revoke", &[]).await;
+    world.engine.delete_endpoint(world.account, webhook).await.unwrap();
+    browser.post(&format!("/webhooks/{webhook}/rotate-secret"), &[]).await;
+    assert!(world.audited().is_empty());
+}
+
+#[tokio::test]
+async fn the_log_is_paged_and_an_accounts_own() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for days in 1..=60 {
+        browser.post("/settings", &[("content_retention_days", &days.to_string())]).await;
+    }
+    let count = |page: &Reply| page.body.matches("changed the settings").count();
+    let first = browser.get("/audit").await;
+    let older = first.between("rel=\"next\" class=\"button\" href=\"", "\"").to_owned();
+    let second = browser.get(&older).await;
+    assert_eq!((count(&first), count(&second)), (50, 10));
+    assert!(first.shows("content_retention_days 60,") && second.shows("content_retention_days 1,"));
+    let other = world.engine.create_account("Other".parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id;
+    assert!(world.engine.audit_log(other, PAGE).unwrap().rows.is_empty());
+}

@@ -1,0 +1,134 @@
+//! Sending domains: adding one, its records against what was found, and what to do where one has vanished.
+
+use super::*;
+use crate::base::id::DomainId;
+use crate::domain::sending_domain::{DkimState, RecordPurpose, RecordStatus};
+use crate::engine::domains::{ExpectedRecord, expected_records};
+use crate::store::op::domain::RecordDomainCheck;
+use crate::store::row::domain::{DomainRow, Finding};
+
+impl World {
+    fn domain(&self, id: DomainId) -> DomainRow {
+        self.engine.domain(self.account, id).unwrap().unwrap()
+    }
+
+    /// Records a look that found what `find` says.
+    async fn found(&self, id: DomainId, find: impl Fn(&ExpectedRecord) -> (RecordStatus, Vec<String>)) {
+        let expected = expected_records(&self.domain(id), &self.engine.settings);
+        let findings = expected.into_iter().map(|record| {
+            let (status, found) = find(&record);
+            Finding { purpose: record.purpose, name: record.name, status, found }
+        });
+        let op = RecordDomainCheck { account: self.account, domain: id, findings: findings.collect() };
+        self.engine.store.commit(op).await.unwrap();
+    }
+
+    async fn all_found(&self, id: DomainId) {
+        self.found(id, |record| (RecordStatus::Ok, vec![record.value.clone()])).await;
+    }
+}
+
+async fn added(browser: &mut Browser) -> DomainId {
+    let reply = browser.post("/domains", &[("name", "Shop.Example.COM"), ("stream", "marketing")]).await;
+    assert_eq!(reply.status, 303, "{}", reply.body);
+    reply.location().strip_prefix("/domains/").unwrap().strip_suffix("?done=added").unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn a_domain_is_added_and_its_page_tells_what_to_publish() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    let page = browser.get(&format!("/domains/{id}")).await;
+    assert!(page.shows("Nothing is sent from it yet") && page.shows("unchecked") && page.shows("not looked for yet"));
+    for record in expected_records(&world.domain(id), &world.engine.settings) {
+        assert!(page.shows(&format!(">{}</code>", record.name)), "{}", record.name);
+        assert!(page.shows(&format!(">{}</code>", record.value)), "{}", record.value);
+    }
+    assert_eq!(page.body.matches("class=\"needed\"").count(), 1, "the RSA record alone");
+    assert!(page.shows("<code class=\"whole\">rp</code>") && page.shows("<code class=\"whole\">@</code>"));
+    assert!(page.shows("rp.shop.example.com. 3600 IN CNAME bounces.example.com."));
+    assert!(browser.get("/domains").await.shows("shop.example.com"));
+    let json = browser.get(&format!("/domains/{id}/json")).await;
+    assert!(json.body.starts_with(&format!("{{\"id\":\"{id}\",\"name\":\"shop.example.com\"")));
+}
+
+#[tokio::test]
+async fn what_is_no_domain_comes_back_with_its_fault() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for (name, fault) in [("not a domain", "name-fault"), ("", "name-fault"), ("example.test", "name-fault")] {
+        let reply = browser.post("/domains", &[("name", name), ("stream", "transactional")]).await;
+        assert!(reply.status == 422 && reply.shows(fault) && reply.shows(&format!("value=\"{name}\"")), "{name}");
+    }
+    let reply = browser.post("/domains", &[("name", "a.example.com"), ("stream", "bulk")]).await;
+    assert!(reply.status == 422 && reply.shows("stream-fault"));
+}
+
+#[tokio::test]
+async fn what_was_found_stands_beside_what_should_be_there() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    let key = |record: &ExpectedRecord| record.value.replace("; p=", "; p=X");
+    world
+        .found(id, |record| match record.purpose {
+            RecordPurpose::Dkim => (RecordStatus::Mismatch, vec![key(record)]),
+            RecordPurpose::Spf => (RecordStatus::Mismatch, vec!["v=spf1 include:other.test -all".to_owned()]),
+            RecordPurpose::ReturnPath => (RecordStatus::Missing, vec![]),
+            RecordPurpose::Dmarc => (RecordStatus::Unchecked, vec![]),
+        })
+        .await;
+    let page = browser.get(&format!("/domains/{id}")).await;
+    assert!(page.shows("; p=<mark>X") && page.shows("Another key stands there."));
+    assert!(page.shows("Change it to: v=spf1 include:other.test a:mail.example.com -all"));
+    assert!(page.shows("Nothing is published there yet") && page.shows("the look-up failed"));
+    let verify = browser.post(&format!("/domains/{id}/verify"), &[]).await;
+    assert_eq!(verify.location(), format!("/domains/{id}?done=checked"));
+    let page = browser.get(verify.location()).await;
+    assert!(page.shows("looked for just now") && !page.shows("<mark>"), "nothing is known under any name");
+}
+
+#[tokio::test]
+async fn a_vanished_record_tells_until_when_mail_is_sent() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    world.all_found(id).await;
+    assert!(!browser.get(&format!("/domains/{id}")).await.shows("class=\"panel trouble\""));
+    world.advance(Duration::from_secs(3600));
+    world.found(id, |_| (RecordStatus::Missing, vec![])).await;
+    let page = browser.get(&format!("/domains/{id}")).await;
+    assert!(page.shows("Its DKIM record has vanished") && page.shows("2023-11-17 <span>22:13:20 UTC"), "72 hours on");
+    let strip = browser.get("/").await;
+    assert!(strip.shows("has vanished") && strip.shows(&format!("href=\"/domains/{id}\"")));
+}
+
+#[tokio::test]
+async fn keys_are_rotated_the_stream_changed_and_the_domain_removed() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = added(&mut browser).await;
+    world.all_found(id).await;
+    let path = format!("/domains/{id}");
+    assert_eq!(browser.post(&format!("{path}/rotate-dkim"), &[]).await.location(), format!("{path}?done=rotated"));
+    assert_eq!(world.domain(id).dkim.iter().filter(|key| key.state == DkimState::Pending).count(), 2);
+    world.all_found(id).await;
+    assert!(browser.get(&path).await.shows("retiring"));
+    assert_eq!(browser.post(&path, &[("stream", "transactional")]).await.location(), format!("{path}?done=saved"));
+    assert_eq!(world.domain(id).stream, Stream::Transactional);
+    assert_eq!(browser.post(&path, &[("stream", "bulk")]).await.status, 422);
+    assert_eq!(browser.post(&format!("{path}/delete"), &[]).await.location(), "/domains?done=deleted");
+    assert_eq!(browser.get(&path).await.status, 404);
+    assert_eq!(browser.post(&format!("{path}/verify"), &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_domain_of_dev_is_verified_by_decree() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let list = browser.get("/domains").await;
+    let id = list.between("href=\"/domains/dom_", "\"").to_owned();
+    let page = browser.get(&format!("/domains/dom_{id}")).await;
+    assert!(page.shows("Verified by decree") && !page.shows("Verify now"));
+}

@@ -1,0 +1,208 @@
+//! Webhooks: registering and changing them, why one was disabled, and what it was sent.
+
+use super::*;
+use crate::base::id::{DeliveryId, EndpointId};
+use crate::engine::deliveries::DeliveryRecord;
+use crate::engine::endpoints::NewEndpoint;
+use crate::engine::listing::PageRequest;
+use crate::machine::delivery::Stage;
+use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, SettleDelivery};
+
+const PAGE: PageRequest = PageRequest { before: None, limit: 99 };
+
+impl World {
+    pub(super) async fn endpoint(&self) -> EndpointId {
+        let url = crate::domain::webhook_url::WebhookUrl::parse("https://hooks.example.com/in", |_| true).unwrap();
+        let new = NewEndpoint { url, events: None, description: None };
+        self.engine.create_endpoint(self.account, new).await.unwrap().0
+    }
+
+    pub(super) fn deliveries(&self, endpoint: EndpointId) -> Vec<DeliveryRecord> {
+        self.engine.deliveries(self.account, endpoint, PAGE).unwrap().unwrap().rows
+    }
+
+    /// Records an attempt of a delivery, made now.
+    pub(super) async fn attempt(&self, record: &DeliveryRecord, status: u16, body: &str) {
+        let Stage::Pending { due } = record.row.state.stage else { panic!("it has ended") };
+        let at = self.clock.now();
+        let end = DeliveryEnd::Attempted(Attempt {
+            at,
+            ended_at: at,
+            status: Some(status),
+            error: (status >= 300).then(|| "status".to_owned()),
+            duration_ms: 84,
+            peer: Some("192.0.2.80".to_owned()),
+            response_body: Some(body.to_owned()),
+        });
+        let op = SettleDelivery { account: self.account, delivery: record.id, due, end };
+        self.engine.store.commit(op).await.unwrap();
+    }
+
+    /// An endpoint that failed ten times in a row.
+    async fn disabled(&self) -> EndpointId {
+        let endpoint = self.endpoint().await;
+        for number in 0..10 {
+            self.send(serde_json::json!({})).await;
+            self.advance(Duration::from_secs(1));
+            let newest = self.deliveries(endpoint).remove(0);
+            self.attempt(&newest, 500, &format!("broken {number}")).await;
+        }
+        endpoint
+    }
+}
+
+fn secret_of(page: &Reply) -> String {
+    page.between("id=\"copy-secret\" class=\"whole\">", "<").to_owned()
+}
+
+#[tokio::test]
+async fn a_webhook_is_created_and_its_secret_shown_once() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(browser.get("/webhooks").await.shows("No webhook yet."));
+    let form =
+        [("url", "https://hooks.example.com/in"), ("has_events", "1"), ("events", "bounced"), ("events", "failed")];
+    let made = browser.post("/webhooks", &form).await;
+    let secret = secret_of(&made);
+    assert!(made.status == 200 && secret.starts_with("whsec_") && secret.len() == 50, "{}", made.body);
+    let (id, row) = world.engine.endpoints(world.account, PAGE).unwrap().rows.remove(0);
+    assert_eq!((row.url.as_str(), row.events.unwrap().len()), ("https://hooks.example.com/in", 2));
+    for path in ["/webhooks", &format!("/webhooks/{id}"), &format!("/webhooks/{id}/json")] {
+        let page = browser.get(path).await;
+        assert!(page.status == 200 && page.shows("hooks.example.com") && !page.shows(&secret), "{path}");
+    }
+    let page = browser.get(&format!("/webhooks/{id}")).await;
+    assert!(page.shows(&format!("curl http://panel.test/v1/webhooks/{id}")) && page.shows("bounced, failed"));
+}
+
+#[tokio::test]
+async fn a_refused_webhook_comes_back_as_it_was_typed_with_its_faults() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.endpoint().await;
+    for path in ["/webhooks", &format!("/webhooks/{id}")] {
+        let form =
+            [("url", "http://plain.test/in"), ("events", "bounced"), ("events", "opened"), ("description", "shop")];
+        let reply = browser.post(path, &form).await;
+        assert_eq!(reply.status, 422, "{path}");
+        assert!(reply.shows("value=\"http://plain.test/in\"") && reply.shows("value=\"shop\""), "{path}");
+        assert!(reply.shows("value=\"bounced\" checked") && !reply.shows("value=\"failed\" checked"), "{path}");
+        assert!(reply.shows("id=\"url-fault\"") && reply.shows("id=\"events-fault\""), "{path}");
+    }
+    assert_eq!(world.engine.endpoint(world.account, id).unwrap().unwrap().url, "https://hooks.example.com/in");
+}
+
+#[tokio::test]
+async fn a_webhook_is_changed_paused_reactivated_and_deleted() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.endpoint().await;
+    let path = format!("/webhooks/{id}");
+    let row = || world.engine.endpoint(world.account, id).unwrap();
+    let form = [("url", "https://b.example.com/"), ("description", "shop"), ("has_events", "1"), ("events", "failed")];
+    assert_eq!(browser.post(&path, &form).await.location(), format!("{path}?done=saved"));
+    let changed = row().unwrap();
+    assert_eq!((changed.url.as_str(), changed.description.as_deref()), ("https://b.example.com/", Some("shop")));
+    assert_eq!(changed.events.unwrap().len(), 1);
+    browser.post(&path, &[("description", ""), ("has_events", "1")]).await;
+    assert_eq!((row().unwrap().description, row().unwrap().events), (None, None));
+
+    assert_eq!(browser.post(&format!("{path}/pause"), &[]).await.location(), format!("{path}?done=paused"));
+    assert!(!row().unwrap().state.is_enabled() && browser.get(&path).await.shows("Paused"));
+    browser.post(&format!("{path}/reactivate"), &[]).await;
+    assert!(row().unwrap().state.is_enabled());
+
+    assert_eq!(browser.post(&format!("{path}/delete"), &[]).await.location(), "/webhooks?done=deleted");
+    assert!(row().is_none());
+    assert_eq!(browser.get(&path).await.status, 404);
+    assert_eq!(browser.post(&format!("{path}/reactivate"), &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_disabled_webhook_tells_why_and_is_reactivated() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.disabled().await;
+    let strip = browser.get("/").await;
+    assert!(strip.shows("was disabled after repeated failures") && strip.shows(&format!("href=\"/webhooks/{id}\"")));
+    assert!(browser.get("/webhooks").await.shows("Disabled after repeated failures"));
+    // What is owed meanwhile hides nothing of it.
+    for _ in 0..30 {
+        world.send(serde_json::json!({})).await;
+    }
+    let page = browser.get(&format!("/webhooks/{id}")).await;
+    assert!(page.shows("Ten attempts in a row failed") && page.shows("The receiver broke"));
+    assert_eq!(page.between("The failures behind it", "</table>").matches("<code>500</code>").count(), 10);
+    assert!(page.shows("held") && page.shows("rel=\"next\""));
+    let reply = browser.post(&format!("/webhooks/{id}/reactivate"), &[]).await;
+    assert_eq!(reply.location(), format!("/webhooks/{id}?done=reactivated"));
+    let page = browser.get(reply.location()).await;
+    assert!(page.shows("on its way, oldest first") && !page.shows("Ten attempts in a row failed"));
+}
+
+#[tokio::test]
+async fn a_delivery_shows_each_attempt_with_what_was_answered() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.endpoint().await;
+    let message = world.send(serde_json::json!({})).await;
+    let record = world.deliveries(id).remove(0);
+    let path = format!("/webhooks/{id}/deliveries/{}", record.id);
+    assert!(browser.get(&path).await.shows("No attempt yet."));
+    world.attempt(&record, 302, "Moved").await;
+    world.advance(Duration::from_secs(60));
+    world.attempt(&world.deliveries(id)[0], 204, "").await;
+    let page = browser.get(&path).await;
+    for told in ["Attempt 1", "302", "Redirects are not followed", "Moved", "192.0.2.80", "84 ms", "Attempt 2", "204"] {
+        assert!(page.shows(told), "{told}");
+    }
+    assert!(page.shows(&format!("href=\"/messages/{message}\"")) && page.shows("2 of at most 7"));
+    let json = browser.get(&format!("{path}/json")).await;
+    assert!(json.body.starts_with(&format!("{{\"id\":\"{}\"", record.id)) && json.shows("\"response_body\":\"Moved\""));
+
+    let again = browser.post(&format!("{path}/redeliver"), &[]).await;
+    assert_eq!(again.location(), format!("/webhooks/{id}?done=again"));
+    let deliveries = world.deliveries(id);
+    assert_eq!((deliveries.len(), deliveries[0].row.event), (2, record.row.event));
+    assert!(browser.get(&format!("/webhooks/{id}")).await.shows(&format!("/deliveries/{}", deliveries[0].id)));
+    let foreign = world.endpoint().await;
+    assert_eq!(browser.get(&format!("/webhooks/{foreign}/deliveries/{}", record.id)).await.status, 404);
+    assert_eq!(browser.get(&format!("/webhooks/{id}/deliveries/{}", DeliveryId::default())).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_test_and_a_replay_are_deliveries_too() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.endpoint().await;
+    let path = format!("/webhooks/{id}");
+    assert_eq!(browser.post(&format!("{path}/test"), &[]).await.location(), format!("{path}?done=test"));
+    assert_eq!(world.deliveries(id)[0].row.owed.event_type(), "test");
+    world.send(serde_json::json!({})).await;
+    let page = browser.get(&path).await;
+    let since = page.between("<select id=\"since\" name=\"since\"><option value=\"", "\"").to_owned();
+    let all = [("events", "all"), ("since", since.as_str())];
+    assert_eq!(browser.post(&format!("{path}/replay"), &all).await.location(), format!("{path}?done=replayed"));
+    assert_eq!(world.deliveries(id).len(), 3);
+    let failed = [("events", "failed"), ("since", since.as_str())];
+    let none = browser.post(&format!("{path}/replay"), &failed).await;
+    assert_eq!(none.location(), format!("{path}?done=replayed-none"));
+    assert_eq!(browser.post(&format!("{path}/replay"), &[("since", "yesterday")]).await.status, 422);
+}
+
+#[tokio::test]
+async fn another_secret_is_shown_once_and_signs_from_then_on() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.endpoint().await;
+    let rotated = browser.post(&format!("/webhooks/{id}/rotate-secret"), &[]).await;
+    let secret = secret_of(&rotated);
+    assert!(rotated.status == 200 && secret.starts_with("whsec_"));
+    let again = secret_of(&browser.post(&format!("/webhooks/{id}/rotate-secret"), &[]).await);
+    assert_ne!(secret, again);
+    assert!(!browser.get(&format!("/webhooks/{id}")).await.shows("whsec_"));
+    let row = world.engine.endpoint(world.account, id).unwrap().unwrap();
+    let context = crate::store::row::endpoint::EndpointRow::secret_context(id);
+    let opened = world.engine.store.master_key().open(&context, &row.secret.0).unwrap();
+    assert_eq!(opened.expose_text(), again);
+}

@@ -1,0 +1,156 @@
+//! Reading a backup, part by part, each checked before it is handed out. Hostile lengths cost bounded memory.
+
+use std::io::{self, Read};
+
+use super::part::{Head, Part, Totals};
+use super::{CHECKSUM, Chain, FORMAT, Fault, Kind, MAGIC, PART_OCTETS_MAX};
+
+/// Digits of a format's number at most.
+const DIGITS_MAX: usize = 9;
+
+/// A backup that is being read.
+pub struct Reader<R: Read> {
+    source: Counted<R>,
+    chain: Chain,
+    totals: Totals,
+    is_over: bool,
+}
+
+/// A source that counts what was read of it.
+struct Counted<R> {
+    source: R,
+    octets: u64,
+}
+
+impl<R: Read> Counted<R> {
+    fn fill(&mut self, buffer: &mut [u8]) -> Result<(), Fault> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.source.read(&mut buffer[filled..]) {
+                Ok(0) => return Err(Fault::Truncated { octets: self.octets }),
+                Ok(read) => {
+                    filled += read;
+                    self.octets += read as u64;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next `length` octets, held as they come and not as they are announced.
+    fn take(&mut self, length: u32) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        let read = self.source.by_ref().take(length.into()).read_to_end(&mut bytes)?;
+        self.octets += read as u64;
+        if read < length as usize { Err(Fault::Truncated { octets: self.octets }) } else { Ok(bytes) }
+    }
+}
+
+impl<R: Read> Reader<R> {
+    /// Opens a backup and reads what it says of itself.
+    ///
+    /// # Errors
+    /// [`Fault`], where it is none, or none that this program can read.
+    pub fn open(source: R) -> Result<(Self, Head), Fault> {
+        let mut source = Counted { source, octets: 0 };
+        let mut magic = [0; MAGIC.len()];
+        match source.fill(&mut magic) {
+            Ok(()) if magic == MAGIC => {}
+            Ok(()) => return Err(Fault::Strange),
+            // What is shorter than a backup's beginning may be its beginning.
+            Err(Fault::Truncated { octets }) if magic[..octets as usize] != MAGIC[..octets as usize] => {
+                return Err(Fault::Strange);
+            }
+            Err(fault) => return Err(fault),
+        }
+        let found = format(&mut source)?;
+        if found > FORMAT {
+            return Err(Fault::Newer { found });
+        }
+        let mut reader = Self { source, chain: Chain::begin(), totals: Totals::default(), is_over: false };
+        let octet = reader.source.octets;
+        let Part::Head(head) = reader.part()? else {
+            return Err(Fault::Damaged { octet, what: "its first part is not the head" });
+        };
+        Ok((reader, head))
+    }
+
+    /// How many octets were read so far.
+    pub const fn octets(&self) -> u64 {
+        self.source.octets
+    }
+
+    /// What was read so far; all of it, once there is no next part.
+    pub const fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    /// The next part; none behind the end, which is handed out to nobody.
+    ///
+    /// # Errors
+    /// [`Fault`]; nothing that follows one can be trusted.
+    pub fn next_part(&mut self) -> Result<Option<Part>, Fault> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let octet = self.source.octets;
+        let damaged = |what| Fault::Damaged { octet, what };
+        let part = self.part()?;
+        match &part {
+            Part::Head(_) => return Err(damaged("a second head")),
+            Part::Rows { rows, .. } => self.totals.rows += rows.len() as u64,
+            Part::Segment { offset, bytes, .. } => {
+                self.totals.segments += u64::from(*offset == 0);
+                self.totals.content_octets += bytes.len() as u64;
+            }
+            Part::End(totals) => {
+                if *totals != self.totals {
+                    return Err(damaged("it does not hold as much as its end says"));
+                }
+                if self.source.source.read(&mut [0])? != 0 {
+                    return Err(damaged("something follows its end"));
+                }
+                self.is_over = true;
+                return Ok(None);
+            }
+            Part::MasterKey(_) | Part::ContentAhead { .. } | Part::Keys(_) | Part::File { .. } => {}
+        }
+        Ok(Some(part))
+    }
+
+    fn part(&mut self) -> Result<Part, Fault> {
+        let octet = self.source.octets;
+        let damaged = |what| Fault::Damaged { octet, what };
+        let mut head = [0; 5];
+        self.source.fill(&mut head)?;
+        let [number, length @ ..] = head;
+        let length = u32::from_be_bytes(length);
+        if length > PART_OCTETS_MAX {
+            return Err(damaged("a part has an impossible length"));
+        }
+        let payload = self.source.take(length)?;
+        let mut checksum = [0; CHECKSUM];
+        self.source.fill(&mut checksum)?;
+        if self.chain.next(number, &payload) != checksum {
+            return Err(damaged("a checksum does not fit"));
+        }
+        let kind = Kind::of(number).ok_or_else(|| damaged("a part of an unknown kind"))?;
+        Part::decode(kind, &payload).ok_or_else(|| damaged("a part does not say what its kind does"))
+    }
+}
+
+fn format<R: Read>(source: &mut Counted<R>) -> Result<u32, Fault> {
+    let mut found = 0;
+    for place in 0..=DIGITS_MAX {
+        let mut digit = [0];
+        source.fill(&mut digit)?;
+        match digit[0] {
+            b'\n' if place > 0 => return Ok(found),
+            digit @ b'0'..=b'9' if place < DIGITS_MAX => found = found * 10 + u32::from(digit - b'0'),
+            _ => return Err(Fault::Strange),
+        }
+    }
+    Err(Fault::Strange)
+}

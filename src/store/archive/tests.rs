@@ -1,0 +1,112 @@
+//! Stories of the format: what was written comes back, and nothing else passes for it.
+
+use super::*;
+use crate::base::time::Timestamp;
+
+fn head() -> Head {
+    Head {
+        store_format: 1,
+        taken_at: Timestamp::from_millis(1_700_000_000_000),
+        program: "0.1.0".to_owned(),
+        has_content: true,
+        has_master_key: true,
+        rows: 3000,
+    }
+}
+
+fn written(count: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::begin(&mut bytes, &head()).unwrap();
+    writer.master_key(&[7; 32]).unwrap();
+    for number in 0..count {
+        let table = if number < count / 2 { "messages" } else { "timers" };
+        writer.row(table, &number.to_be_bytes(), &[5; 300]).unwrap();
+    }
+    writer.content_ahead(6).unwrap();
+    writer.segment(Timestamp::from_millis(3_600_000), 2, 0, b"abcd").unwrap();
+    writer.segment(Timestamp::from_millis(3_600_000), 2, 4, b"ef").unwrap();
+    writer.keys(&[1; 128]).unwrap();
+    writer.file("virtual-clock", b"now").unwrap();
+    let totals = writer.end().unwrap();
+    assert_eq!(totals, Totals { rows: count.into(), segments: 1, content_octets: 6 });
+    bytes
+}
+
+fn read(bytes: &[u8]) -> Result<Vec<Part>, Fault> {
+    let (mut reader, found) = Reader::open(bytes)?;
+    assert_eq!(found, head());
+    let mut parts = Vec::new();
+    while let Some(part) = reader.next_part()? {
+        parts.push(part);
+    }
+    assert_eq!(reader.octets(), bytes.len() as u64);
+    Ok(parts)
+}
+
+#[test]
+fn what_was_written_comes_back() {
+    let parts = read(&written(3000)).unwrap();
+    let mut rows = Vec::new();
+    let mut others = Vec::new();
+    for part in parts {
+        match part {
+            Part::Rows { table, rows: more } => rows.extend(more.into_iter().map(|(key, _)| (table.clone(), key))),
+            other => others.push(format!("{other:?}")),
+        }
+    }
+    assert_eq!(rows.len(), 3000);
+    assert_eq!(rows[1500], ("timers".to_owned(), 1500_u32.to_be_bytes().to_vec()));
+    assert_eq!(others.len(), 6, "{others:?}");
+    assert!(others[5].contains("virtual-clock"), "{others:?}");
+}
+
+#[test]
+fn a_backup_that_was_cut_off_anywhere_is_not_whole() {
+    let bytes = written(20);
+    for length in 0..bytes.len() {
+        let Err(fault) = read(&bytes[..length]) else { panic!("{length} octets of {} pass", bytes.len()) };
+        assert!(matches!(fault, Fault::Truncated { .. }), "{length}: {fault}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_found() {
+    let bytes = written(20);
+    for place in 0..bytes.len() {
+        let mut damaged = bytes.clone();
+        damaged[place] ^= 1 << (place % 8);
+        assert!(read(&damaged).is_err(), "octet {place}");
+    }
+}
+
+#[test]
+fn parts_that_are_missing_doubled_or_follow_the_end_are_found() {
+    let bytes = written(20);
+    let (mut reader, _) = Reader::open(&bytes[..]).unwrap();
+    let from = reader.octets() as usize;
+    reader.next_part().unwrap();
+    let to = reader.octets() as usize;
+    let without = [&bytes[..from], &bytes[to..]].concat();
+    let doubled = [&bytes[..to], &bytes[from..]].concat();
+    let longer = [&bytes[..], b"\n"].concat();
+    for changed in [without, doubled, longer] {
+        assert!(matches!(read(&changed), Err(Fault::Damaged { .. })));
+    }
+}
+
+#[test]
+fn another_file_is_no_backup_and_a_later_format_is_named() {
+    for strange in [&b"SQLite format 3\0 and so on"[..], b"postrider backup x\n", b"postrider backup \n", b"p0"] {
+        assert!(matches!(Reader::open(strange), Err(Fault::Strange)), "{strange:?}");
+    }
+    assert!(matches!(Reader::open(&b"postrider backup 2\n"[..]), Err(Fault::Newer { found: 2 })));
+    assert!(matches!(Reader::open(&b"postrider backup 4000000000\n"[..]), Err(Fault::Strange)));
+}
+
+#[test]
+fn an_impossible_length_is_no_reason_to_hold_it() {
+    let mut bytes = written(20);
+    let length = MAGIC.len() + 2 + 1;
+    bytes[length..length + 4].copy_from_slice(&u32::MAX.to_be_bytes());
+    assert!(matches!(Reader::open(&bytes[..]), Err(Fault::Damaged { .. })));
+}

@@ -1,0 +1,211 @@
+//! Taking a backup of a store that runs (contract 8 `backup`).
+//!
+//! All rows come from one snapshot. Reading them a page at a time from snapshots of their own would pin less, but a
+//! message, its timer and its events are one transaction, and a copy that holds one without the others is no copy.
+//! While the rows are read, pages that the writer frees stay pinned, so the database grows by what is rewritten
+//! meanwhile, and uses that room afterwards; the snapshot is let go before the first byte of content is read.
+//!
+//! Content comes after the rows: a body is durable before the row that names it, so whatever the rows name is there. A
+//! bucket whose time comes meanwhile is destroyed all the same, and is then in the backup as in the store: gone.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, TableHandle};
+
+use super::archive::{Head, Totals, Writer};
+use super::content::{Content, Unreadable};
+use super::error::StoreError;
+use super::open::OpenError;
+use super::row::Row;
+use super::row::message::MessageRow;
+use super::schema::{FORMAT, Table, meta};
+use super::{Store, master_key};
+use crate::base::time::Timestamp;
+
+/// Octets of content that are read and passed on at once.
+const PIECE: u64 = 256 * 1024;
+
+/// What a backup is to hold beside the rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Message bodies, and the keys that open them, sealed under the master key.
+    pub content: bool,
+    /// The master key itself.
+    pub master_key: bool,
+}
+
+/// Why a backup was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// Whoever takes the bytes is gone, or could not keep them.
+    #[error("the backup could not be written: {0}")]
+    Unwritten(#[from] io::Error),
+    /// The store could not be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The master key could not be read.
+    #[error("the master key: {0}")]
+    MasterKey(Box<OpenError>),
+}
+
+/// The segments that rows name, and how far.
+type Named = BTreeMap<(Timestamp, u32), u64>;
+
+impl Store {
+    /// Writes a backup of everything that is committed now, at `now`, to `out`. `beside` are names of files in the data
+    /// directory that belong with the store, where they are there. Blocks; holds little memory, whatever the store
+    /// holds.
+    ///
+    /// # Errors
+    /// Why the backup is not whole.
+    pub fn back_up(
+        &self,
+        now: Timestamp,
+        extent: Extent,
+        beside: &[&str],
+        out: impl Write,
+    ) -> Result<Totals, BackupError> {
+        let (mut writer, named) = self.back_up_rows(now, extent, out)?;
+        let content = self.content();
+        let there = || named.iter().filter(|(segment, _)| content.has(**segment));
+        if extent.content {
+            writer.content_ahead(there().map(|(_, end)| end).sum())?;
+        } else {
+            writer.content_ahead(0)?;
+        }
+        for (&segment, &end) in there() {
+            copy_segment(&mut writer, content, segment, if extent.content { end } else { 0 })?;
+        }
+        if extent.content {
+            writer.keys(&content.sealed_keys(named.keys().copied()))?;
+        }
+        for name in beside {
+            match std::fs::read(self.directory().join(name)) {
+                Ok(bytes) => writer.file(name, &bytes)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(writer.end()?)
+    }
+
+    /// The part of a backup that needs the snapshot.
+    fn back_up_rows<W: Write>(
+        &self,
+        now: Timestamp,
+        extent: Extent,
+        out: W,
+    ) -> Result<(Writer<W>, Named), BackupError> {
+        let snapshot = self.snapshot()?;
+        let transaction = snapshot.transaction();
+        let mut writer = begin(transaction, now, extent, FORMAT, out)?;
+        if extent.master_key {
+            let proof = meta_bytes(transaction, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
+            let key = master_key::raw_of_store(self.directory(), &proof);
+            writer.master_key(&*key.map_err(|error| BackupError::MasterKey(Box::new(error)))?)?;
+        }
+        let named = copy_rows(transaction, &mut writer)?;
+        Ok((writer, named))
+    }
+}
+
+/// Writes a backup of the rows alone that `transaction` shows, whatever their format: content and master key stay where
+/// they are.
+pub(super) fn rows_of(
+    transaction: &ReadTransaction,
+    now: Timestamp,
+    store_format: u32,
+    out: impl Write,
+) -> Result<(), BackupError> {
+    let mut writer = begin(transaction, now, Extent { content: false, master_key: false }, store_format, out)?;
+    copy_rows(transaction, &mut writer)?;
+    writer.end()?;
+    Ok(())
+}
+
+/// Begins a backup of the store of format `store_format` that `transaction` shows.
+fn begin<W: Write>(
+    transaction: &ReadTransaction,
+    taken_at: Timestamp,
+    extent: Extent,
+    store_format: u32,
+    out: W,
+) -> Result<Writer<W>, BackupError> {
+    let mut rows = 0;
+    for name in tables(transaction)? {
+        rows += open(transaction, &name)?.len().map_err(StoreError::from)?;
+    }
+    let head = Head {
+        store_format,
+        taken_at,
+        program: env!("CARGO_PKG_VERSION").to_owned(),
+        has_content: extent.content,
+        has_master_key: extent.master_key,
+        rows,
+    };
+    Ok(Writer::begin(out, &head)?)
+}
+
+/// Copies every row of every table, whatever the format of the store, and gathers which segments the messages name.
+fn copy_rows<W: Write>(transaction: &ReadTransaction, writer: &mut Writer<W>) -> Result<Named, BackupError> {
+    let mut named = Named::new();
+    for name in tables(transaction)? {
+        let table = open(transaction, &name)?;
+        for row in table.iter().map_err(StoreError::from)? {
+            let (key, value) = row.map_err(StoreError::from)?;
+            writer.row(&name, key.value(), value.value())?;
+            if name == Table::Messages.name() {
+                note(&mut named, value.value());
+            }
+        }
+    }
+    Ok(named)
+}
+
+fn note(named: &mut Named, row: &[u8]) {
+    match MessageRow::decode(row) {
+        Ok(MessageRow { place, .. }) => {
+            let end = named.entry((place.bucket, place.segment)).or_default();
+            *end = (*end).max(place.offset + u64::from(place.length));
+        }
+        // It is copied as it is: a backup is no place to lose what may yet be mended.
+        Err(error) => tracing::error!(%error, "the backup holds a row that can't be read; its body is left out"),
+    }
+}
+
+fn copy_segment<W: Write>(
+    writer: &mut Writer<W>,
+    content: &Content,
+    segment: (Timestamp, u32),
+    end: u64,
+) -> Result<(), BackupError> {
+    let (bucket, number) = segment;
+    let mut offset = 0;
+    loop {
+        let mut piece = vec![0; usize::try_from(PIECE.min(end - offset)).unwrap_or_default()];
+        match content.read_sealed(segment, offset, &mut piece) {
+            Ok(()) => writer.segment(bucket, number, offset, &piece)?,
+            Err(Unreadable::Gone) => return Ok(()),
+            Err(Unreadable::Failed(error)) => return Err(error.into()),
+        }
+        offset += piece.len() as u64;
+        if offset == end {
+            return Ok(());
+        }
+    }
+}
+
+type Opened = redb::ReadOnlyTable<&'static [u8], &'static [u8]>;
+
+fn open(transaction: &ReadTransaction, name: &str) -> Result<Opened, StoreError> {
+    Ok(transaction.open_table(TableDefinition::<&'static [u8], &'static [u8]>::new(name))?)
+}
+
+fn tables(transaction: &ReadTransaction) -> Result<Vec<String>, StoreError> {
+    Ok(transaction.list_tables()?.map(|table| table.name().to_owned()).collect())
+}
+
+fn meta_bytes(transaction: &ReadTransaction, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+    Ok(open(transaction, Table::Meta.name())?.get(key)?.map(|bytes| bytes.value().to_vec()))
+}

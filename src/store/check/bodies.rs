@@ -1,0 +1,47 @@
+//! Bodies: each that is kept is there and opens with its segment's key, which proves every one of its bytes; none is
+//! kept without the timer that will destroy it.
+
+use super::{Report, Rule, Sight};
+use crate::base::id::{MessageId, Ulid};
+use crate::store::content::Unreadable;
+use crate::store::error::StoreError;
+use crate::store::row::Row;
+use crate::store::row::message::MessageRow;
+use crate::store::schema::Table;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Judges the body of a message.
+pub(super) fn judge(
+    sight: &Sight<'_>,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    if table != Table::Messages {
+        return Ok(());
+    }
+    let Some(content) = sight.content else {
+        report.bodies_unread += 1;
+        return Ok(());
+    };
+    let message = MessageId(Ulid(key[16..].try_into().unwrap_or_default()));
+    let place = MessageRow::decode(value)?.place;
+    let mut fail = |what: &str| report.fail(Rule::Content, || format!("message {message}: {what}"));
+    match content.read(place, message) {
+        Ok(_) => {
+            if !sight.has(Table::Timers, &Timer::of_store(place.bucket, TimerKind::Content).encode())? {
+                fail("its body is kept, and no timer will destroy it");
+            }
+            report.bodies += 1;
+        }
+        // Its time is over.
+        Err(Unreadable::Gone) if place.bucket <= sight.now => {}
+        Err(Unreadable::Gone) if sight.restored.is_some_and(|restored| restored.lacks_content_of(message.0)) => {
+            report.bodies_left_out += 1;
+        }
+        Err(Unreadable::Gone) => fail("its body has no key any more, before its time is over"),
+        Err(Unreadable::Failed(error)) => fail(&error.to_string()),
+    }
+    Ok(())
+}

@@ -1,0 +1,230 @@
+//! Checking a store that no process has open (contract 8 `check`): every checksum, every row, and what has to hold
+//! between rows. It changes nothing on the disk.
+//!
+//! Rules that say that one row stands for another are in [`partners`], what a row itself has to be in [`shapes`], what
+//! must hold of what waits in [`queue`], and of bodies in [`bodies`]. Rows are looked up one by one, so a check of any
+//! store takes little memory, and time by its size.
+
+mod bodies;
+mod partners;
+mod queue;
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::archive::Fault;
+use super::content::SealedContent;
+use super::error::StoreError;
+pub use super::inspect::InspectError;
+use super::inspect::Inspection;
+use super::read::{Each, Order, Read, after_prefix};
+use super::row::Row;
+use super::row::restored::Restored;
+use super::schema::{FORMAT, Table, meta};
+use super::snapshot::Snapshot;
+use crate::base::id::Ulid;
+use crate::base::time::Timestamp;
+
+/// Failures that are told one by one; further ones are counted.
+const TOLD_MAX: usize = 100;
+/// After how many rows whoever waits hears of it.
+const STEP: u64 = 10_000;
+
+/// What a check found.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The store's format.
+    pub format: u32,
+    /// Rows by table.
+    pub rows: BTreeMap<&'static str, u64>,
+    /// Segments of content that have a key.
+    pub segments: u64,
+    /// Bodies that were read and are whole.
+    pub bodies: u64,
+    /// Bodies that a backup left out.
+    pub bodies_left_out: u64,
+    /// Bodies that could not be read because the master key is not here.
+    pub bodies_unread: u64,
+    /// How many failures there are.
+    pub failed: u64,
+    /// The first of them.
+    pub failures: Vec<Failure>,
+}
+
+/// One failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Failure {
+    /// What does not hold.
+    pub rule: Rule,
+    /// Where, and what was found.
+    pub what: String,
+}
+
+/// What has to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rule {
+    /// The backup is whole.
+    Backup,
+    /// The database's own checksums fit.
+    Database,
+    /// Every row can be read.
+    Row,
+    /// A row that stands for another stands for one that is there.
+    Partner,
+    /// What waits has its timer, and every timer something that waits for it.
+    Queue,
+    /// A message's timeline tells of its status, in the order of its events.
+    Timeline,
+    /// Every body that is kept is there and whole, and none longer than its time.
+    Content,
+    /// The master key is the store's.
+    MasterKey,
+}
+
+/// Whether the master key has to be where the store is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// It has to be.
+    WithStore,
+    /// It is kept apart: bodies are not read.
+    Apart,
+}
+
+impl Report {
+    const fn empty() -> Self {
+        Self {
+            format: FORMAT,
+            rows: BTreeMap::new(),
+            segments: 0,
+            bodies: 0,
+            bodies_left_out: 0,
+            bodies_unread: 0,
+            failed: 0,
+            failures: Vec::new(),
+        }
+    }
+
+    /// The report on a backup that can't be read to its end.
+    pub fn on_broken_backup(fault: &Fault) -> Self {
+        let mut report = Self::empty();
+        report.fail(Rule::Backup, || fault.to_string());
+        report
+    }
+
+    fn fail(&mut self, rule: Rule, what: impl FnOnce() -> String) {
+        self.failed += 1;
+        if self.failures.len() < TOLD_MAX {
+            self.failures.push(Failure { rule, what: what() });
+        }
+    }
+}
+
+/// Checks the store in `directory`. `now` tells which content must be there still; `progress` hears how many rows were
+/// looked at.
+///
+/// # Errors
+/// Why there is nothing to check. What is wrong with a store is no error, but in the report.
+pub fn check(
+    directory: &Path,
+    now: Timestamp,
+    key_place: KeyPlace,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, InspectError> {
+    let mut report = Report::empty();
+    let mut inspection = match Inspection::open(directory) {
+        Ok(inspection) => inspection,
+        Err(InspectError::Unreadable(fault)) => {
+            report.fail(Rule::Database, || fault);
+            return Ok(report);
+        }
+        Err(error) => return Err(error),
+    };
+    match inspection.is_database_sound() {
+        Ok(true) => {}
+        Ok(false) => report.fail(Rule::Database, || "pages are not accounted for".to_owned()),
+        Err(fault) => {
+            report.fail(Rule::Database, || fault);
+            return Ok(report);
+        }
+    }
+    if let (KeyPlace::WithStore, Some(fault)) = (key_place, inspection.key_fault.take()) {
+        report.fail(Rule::MasterKey, || fault);
+    }
+    if let Err(error) = look(&inspection, now, &mut report, progress) {
+        report.fail(Rule::Database, || error.to_string());
+    }
+    Ok(report)
+}
+
+/// What is looked at.
+struct Sight<'a> {
+    snapshot: Snapshot,
+    content: Option<&'a SealedContent>,
+    restored: Option<Restored>,
+    /// The latest moment that the store can have known.
+    now: Timestamp,
+}
+
+impl Sight<'_> {
+    /// The row at `key`, where it is there and can be read; where it can't, that is told once, with its table.
+    fn find<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError> {
+        Ok(self.snapshot.get(R::TABLE, key)?.and_then(|bytes| R::decode(&bytes).ok()))
+    }
+
+    fn has(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.snapshot.get(table, key)?.is_some())
+    }
+
+    fn all(&self, table: Table, each: &mut Each<'_>) -> Result<(), StoreError> {
+        self.snapshot.scan(table, &[], &after_prefix(&[]), Order::Ascending, each)
+    }
+}
+
+fn look(
+    inspection: &Inspection,
+    now: Timestamp,
+    report: &mut Report,
+    progress: &mut dyn FnMut(u64),
+) -> Result<(), StoreError> {
+    let snapshot = inspection.snapshot()?;
+    let last = snapshot.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
+    let restored = snapshot.get(Table::Meta, meta::RESTORED)?.and_then(|bytes| Restored::decode(&bytes).ok());
+    let now = now.max(last.unwrap_or_default().timestamp());
+    let sight = Sight { snapshot, content: inspection.content.as_ref(), restored, now };
+    report.segments = inspection.content.as_ref().map_or(0, SealedContent::segments);
+    let mut seen = 0;
+    for table in Table::ALL {
+        let mut rows = 0;
+        sight.all(*table, &mut |key, value| {
+            (rows, seen) = (rows + 1, seen + 1);
+            if seen % STEP == 0 {
+                progress(seen);
+            }
+            if let Err(fault) = shapes::judge(*table, key, value) {
+                report.fail(Rule::Row, || format!("table {}, row {}: {fault}", table.name(), shown(key)));
+                return Ok(ControlFlow::Continue(()));
+            }
+            partners::judge(&sight, *table, key, value, report)?;
+            queue::judge(&sight, *table, key, value, report)?;
+            bodies::judge(&sight, *table, key, value, report)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        report.rows.insert(table.name(), rows);
+    }
+    Ok(())
+}
+
+/// A key as it is told: most of what is in it is identifiers.
+fn shown(key: &[u8]) -> String {
+    key.chunks(16)
+        .map(|part| part.iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect::<Vec<String>>()
+        .join("-")
+}

@@ -1,0 +1,153 @@
+//! Rows that stand for one another: an index's row for what it finds, a row for its owner.
+
+use super::{Report, Rule, Sight, shown};
+use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, Ulid};
+use crate::domain::account::Account;
+use crate::domain::api_key::ApiKey;
+use crate::domain::return_path::AccountHint;
+use crate::domain::session::Session;
+use crate::domain::user::User;
+use crate::store::error::StoreError;
+use crate::store::read::Read;
+use crate::store::row::Row;
+use crate::store::row::delivery::{DeliveryRow, Owed};
+use crate::store::row::domain::DomainRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::event::{EventLogRow, EventOfTypeRow};
+use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::suppression::SuppressionRow;
+use crate::store::schema::{self, Table};
+
+/// A row that has to be there, with this value where one is known.
+type Partner = (Table, Vec<u8>, Option<Vec<u8>>);
+
+/// Looks for the rows that a row can't be without.
+pub(super) fn judge(
+    sight: &Sight<'_>,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    for (other, other_key, expected) in partners(sight, table, key, value)? {
+        let found = sight.snapshot.get(other, &other_key)?;
+        let fits = found.as_ref().is_some_and(|found| expected.as_ref().is_none_or(|expected| expected == found));
+        if !fits {
+            let fault = if found.is_none() { "is missing" } else { "stands for another" };
+            report.fail(Rule::Partner, || {
+                format!(
+                    "table {}, row {}: its row {} of table {} {fault}",
+                    table.name(),
+                    shown(key),
+                    shown(&other_key),
+                    other.name()
+                )
+            });
+        }
+    }
+    Ok(())
+}
+
+fn account_of(key: &[u8]) -> AccountId {
+    AccountId(ulid(&key[..16]))
+}
+
+fn ulid(bytes: &[u8]) -> Ulid {
+    Ulid(bytes.try_into().unwrap_or_default())
+}
+
+fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
+    let there = |table: Table, key: &[u8]| (table, key.to_vec(), None);
+    let owner = || there(Table::Accounts, &key[..16]);
+    Ok(match table {
+        Table::Accounts => {
+            let id = Account::decode(value)?.id;
+            vec![there(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(id), id))]
+        }
+        Table::AccountsByHint => vec![there(Table::Accounts, &key[5..])],
+        Table::Keys => {
+            vec![owner(), (Table::KeysByHash, ApiKey::decode(value)?.hash.to_vec(), Some(key.to_vec()))]
+        }
+        Table::KeysByHash => vec![there(Table::Keys, value)],
+        Table::Domains => {
+            let name = schema::named(account_of(key), DomainRow::decode(value)?.name.as_str().as_bytes());
+            vec![owner(), (Table::DomainsByName, name, Some(key[16..].to_vec()))]
+        }
+        Table::DomainsByName => vec![there(Table::Domains, &[&key[..16], value].concat())],
+        Table::DomainOwners => vec![there(Table::Domains, value)],
+        Table::Messages => vec![owner(), there(Table::Transfers, key)],
+        Table::Transfers => vec![there(Table::Messages, key)],
+        Table::Timeline => vec![there(Table::Messages, &key[..32])],
+        Table::EventLog => {
+            let (account, event) = (account_of(key), EventId(ulid(&key[16..])));
+            let EventLogRow { message, kind } = EventLogRow::decode(value)?;
+            vec![
+                there(Table::Timeline, &schema::timeline(account, message, event)),
+                there(Table::EventLogByType, &schema::event_of_type(account, kind, event)),
+            ]
+        }
+        Table::EventLogByType => {
+            let (account, event) = (account_of(key), EventId(ulid(&key[17..])));
+            let message = EventOfTypeRow::decode(value)?.message;
+            vec![
+                there(Table::EventLog, &schema::event(account, event)),
+                there(Table::Timeline, &schema::timeline(account, message, event)),
+            ]
+        }
+        Table::Endpoints | Table::Quotas | Table::Reputations => vec![owner()],
+        Table::Deliveries => delivery(sight, key, value)?,
+        Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],
+        Table::Attempts => vec![there(Table::Deliveries, &key[..32])],
+        Table::Parked => vec![there(Table::Deliveries, &[&key[..16], &key[40..]].concat())],
+        Table::Idempotency => {
+            let binding = IdempotencyRow::decode(value)?.binding;
+            let hash = key[16..].try_into().unwrap_or([0; 32]);
+            let by_expiry = schema::idempotency_expiry(binding.expires_at, account_of(key), &hash);
+            vec![owner(), there(Table::IdempotencyByExpiry, &by_expiry)]
+        }
+        Table::Suppressions => {
+            let id = schema::suppression(account_of(key), SuppressionRow::decode(value)?.id);
+            vec![owner(), (Table::SuppressionsById, id.to_vec(), Some(key[16..].to_vec()))]
+        }
+        Table::SuppressionsById => vec![there(Table::Suppressions, &[&key[..16], value].concat())],
+        Table::Waiting => {
+            let message = MessageId(ulid(&key[key.len() - 16..]));
+            vec![there(Table::Transfers, &schema::message(account_of(key), message))]
+        }
+        Table::Users => {
+            let email = User::decode(value)?.email.match_key();
+            vec![owner(), (Table::UsersByEmail, email.into_bytes(), Some(key.to_vec()))]
+        }
+        Table::UsersByEmail => vec![there(Table::Users, value)],
+        Table::Sessions => {
+            let (session, own) = (Session::decode(value)?, key.try_into().unwrap_or([0; 32]));
+            vec![there(Table::SessionsByUser, &schema::session_of_user(session.account, session.user, &own))]
+        }
+        Table::SessionsByUser => vec![there(Table::Sessions, &key[32..])],
+        // Facts of the store, counts, and what memory and timers may outlive.
+        Table::Meta
+        | Table::Redelivered
+        | Table::IdempotencyByExpiry
+        | Table::WarmUps
+        | Table::StsPolicies
+        | Table::TlsReports
+        | Table::TlsReportDays
+        | Table::Outcomes
+        | Table::Timers => Vec::new(),
+    })
+}
+
+/// A delivery's event, and its place in the list of its endpoint as long as there is that.
+fn delivery(sight: &Sight<'_>, key: &[u8], value: &[u8]) -> Result<Vec<Partner>, StoreError> {
+    let (account, id) = (account_of(key), DeliveryId(ulid(&key[16..])));
+    let row = DeliveryRow::decode(value)?;
+    let mut partners = vec![(Table::Accounts, key[..16].to_vec(), None)];
+    if let Owed::Event { message, .. } = row.owed {
+        partners.push((Table::Timeline, schema::timeline(account, message, row.event).to_vec(), None));
+    }
+    if sight.find::<EndpointRow>(&schema::endpoint(account, row.endpoint))?.is_some() {
+        let listed = schema::delivery_of_endpoint(account, row.endpoint, id);
+        partners.push((Table::DeliveriesByEndpoint, listed.to_vec(), None));
+    }
+    Ok(partners)
+}

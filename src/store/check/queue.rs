@@ -1,0 +1,172 @@
+//! What waits: every message that is not at its end and every delivery that is pending has the one timer that brings it
+//! on, every such timer stands for one of them, and a message's timeline tells of its status.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use serde::Deserialize;
+
+use super::{Report, Rule, Sight};
+use crate::base::id::{AccountId, DeliveryId, EventId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::machine::transfer::Status;
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::Row;
+use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema::{self, Table};
+use crate::store::timer::{Timer, TimerKind};
+
+/// Judges a row that waits, or that something else waits by.
+pub(super) fn judge(
+    sight: &Sight<'_>,
+    table: Table,
+    key: &[u8],
+    value: &[u8],
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    if table == Table::Transfers {
+        transfer(sight, key, &TransferRow::decode(value)?, report)?;
+    } else if table == Table::Deliveries {
+        delivery(sight, key, &DeliveryRow::decode(value)?, report)?;
+    } else if table == Table::Timers {
+        timer(sight, key, report)?;
+    } else if table == Table::Waiting {
+        waiting(sight, key, report)?;
+    } else if table == Table::Parked {
+        parked(sight, key, report)?;
+    }
+    Ok(())
+}
+
+fn owned(key: &[u8]) -> (AccountId, Ulid) {
+    let part = |range: std::ops::Range<usize>| Ulid(key[range].try_into().unwrap_or_default());
+    (AccountId(part(0..16)), part(16..32))
+}
+
+fn transfer(sight: &Sight<'_>, key: &[u8], row: &TransferRow, report: &mut Report) -> Result<(), StoreError> {
+    let (account, id) = owned(key);
+    let (message, status) = (MessageId(id), row.state.status());
+    let mut fail = |what: &str| report.fail(Rule::Queue, || format!("message {message}, {}: {what}", status.as_str()));
+    let has_timer = match row.due {
+        Some(due) => sight.has(Table::Timers, &Timer::new(due, TimerKind::Transfer, account, id).encode())?,
+        None => false,
+    };
+    match row.due {
+        Some(_) if !has_timer => fail("its timer is missing, so it would wait for ever"),
+        None if status.is_waiting() => fail("it waits and is never due"),
+        Some(_) | None => {}
+    }
+    if let Some(accepted) = sight.find::<MessageRow>(key)? {
+        let listed = sight.has(Table::Waiting, &schema::waiting(account, &accepted.to.match_key(), message))?;
+        if listed != row.due.is_some() {
+            fail("whether it waits and whether it is listed by its address differ");
+        }
+    }
+    timeline(sight, account, message, status, report)
+}
+
+/// The members of an event that a check holds against the rest.
+#[derive(Deserialize)]
+struct Told {
+    id: String,
+    message_id: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+fn timeline(
+    sight: &Sight<'_>,
+    account: AccountId,
+    message: MessageId,
+    status: Status,
+    report: &mut Report,
+) -> Result<(), StoreError> {
+    let prefix = schema::message(account, message);
+    let (mut first, mut kinds) = (None, BTreeSet::new());
+    let mut strange = None;
+    sight.snapshot.scan(Table::Timeline, &prefix, &after_prefix(&prefix), Order::Ascending, &mut |key, bytes| {
+        // What can't be read is told with its table.
+        let Ok(told) = serde_json::from_slice::<Told>(bytes) else { return Ok(ControlFlow::Continue(())) };
+        let event = EventId(Ulid(key[32..].try_into().unwrap_or_default()));
+        if told.id != event.to_string() || told.message_id != message.to_string() {
+            strange.get_or_insert(event);
+        }
+        first.get_or_insert_with(|| told.kind.clone());
+        kinds.insert(told.kind);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut fail = |what: String| report.fail(Rule::Timeline, || format!("message {message}: {what}"));
+    if let Some(event) = strange {
+        fail(format!("the event {event} stands in another's place"));
+    }
+    if first.as_deref() != Some(Status::Queued.as_str()) {
+        fail("its timeline does not begin with its acceptance".to_owned());
+    }
+    if !kinds.contains(status.as_str()) {
+        fail(format!("its status is {}, and no event tells of that", status.as_str()));
+    }
+    Ok(())
+}
+
+fn delivery(sight: &Sight<'_>, key: &[u8], row: &DeliveryRow, report: &mut Report) -> Result<(), StoreError> {
+    let (account, id) = owned(key);
+    let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(()) };
+    let timer = sight.has(Table::Timers, &Timer::new(due, TimerKind::Delivery, account, id).encode())?;
+    let parked = sight.has(Table::Parked, &schema::parked(account, row.endpoint, due, DeliveryId(id)))?;
+    if timer == parked {
+        let what = if timer { "both due and parked" } else { "neither due nor parked, so it would wait for ever" };
+        report.fail(Rule::Queue, || format!("delivery {}: it is pending and {what}", DeliveryId(id)));
+    }
+    Ok(())
+}
+
+fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
+    let Some(timer) = Timer::decode(key) else { return Ok(()) };
+    let serves = match timer.kind {
+        TimerKind::Transfer => {
+            let row = sight.find::<TransferRow>(&schema::message(timer.account, MessageId(timer.id)))?;
+            row.is_some_and(|row| row.due == Some(timer.due))
+        }
+        TimerKind::Delivery => {
+            let row = sight.find::<DeliveryRow>(&schema::delivery(timer.account, DeliveryId(timer.id)))?;
+            row.is_some_and(|row| row.state.due(Timestamp::ZERO) == Some(timer.due))
+        }
+        // These look for themselves what there is to do, and may find nothing.
+        TimerKind::Unpark
+        | TimerKind::DomainCheck
+        | TimerKind::Idempotency
+        | TimerKind::Content
+        | TimerKind::EventLog
+        | TimerKind::EndpointEnd
+        | TimerKind::Deliveries
+        | TimerKind::StsPolicy
+        | TimerKind::TlsReports
+        | TimerKind::Reputation => true,
+    };
+    if !serves {
+        report.fail(Rule::Queue, || format!("a timer of {:?} for {} serves nothing", timer.kind, timer.id));
+    }
+    Ok(())
+}
+
+fn waiting(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
+    let id = MessageId(Ulid(key[key.len() - 16..].try_into().unwrap_or_default()));
+    let (account, _) = owned(key);
+    let row = sight.find::<TransferRow>(&schema::message(account, id))?;
+    if row.is_some_and(|row| row.due.is_none()) {
+        report.fail(Rule::Queue, || format!("message {id}: it is listed as waiting, and has ended"));
+    }
+    Ok(())
+}
+
+fn parked(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), StoreError> {
+    let (account, _) = owned(key);
+    let Some((due, id)) = schema::parked_parts(key) else { return Ok(()) };
+    let row = sight.find::<DeliveryRow>(&schema::delivery(account, id))?;
+    if row.is_some_and(|row| row.state.due(Timestamp::ZERO) != Some(due)) {
+        report.fail(Rule::Queue, || format!("delivery {id}: it is parked for a time at which it is not due"));
+    }
+    Ok(())
+}

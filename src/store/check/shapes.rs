@@ -1,0 +1,82 @@
+//! What a row of each table has to be: a key of the right length, and a value that can be read.
+
+use crate::domain::account::Account;
+use crate::domain::api_key::ApiKey;
+use crate::domain::session::Session;
+use crate::domain::user::User;
+use crate::machine::quota::Quota;
+use crate::machine::reputation::Reputation;
+use crate::store::row::Row;
+use crate::store::row::delivery::{AttemptRow, DeliveryRow};
+use crate::store::row::domain::DomainRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::event::{EventLogRow, EventOfTypeRow};
+use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::outcomes::OutcomeCounts;
+use crate::store::row::restored::Restored;
+use crate::store::row::suppression::SuppressionRow;
+use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
+use crate::store::row::warm_up::WarmUpRow;
+use crate::store::schema::{self, Table, meta};
+use crate::store::timer::Timer;
+
+/// What is wrong with a row by itself.
+pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
+    let fits = match table {
+        Table::Meta => return fact(key, value),
+        Table::Accounts => key.len() == 16 && reads::<Account>(value)?,
+        Table::AccountsByHint => key.len() == 21,
+        Table::Keys => key.len() == 32 && reads::<ApiKey>(value)?,
+        Table::KeysByHash | Table::DomainOwners | Table::UsersByEmail => value.len() == 32,
+        Table::Domains => key.len() == 32 && reads::<DomainRow>(value)?,
+        Table::DomainsByName => key.len() > 16 && value.len() == 16,
+        Table::Messages => key.len() == 32 && reads::<MessageRow>(value)?,
+        Table::Transfers => key.len() == 32 && reads::<TransferRow>(value)?,
+        Table::Timeline => key.len() == 48 && event(value)?,
+        Table::EventLog => key.len() == 32 && reads::<EventLogRow>(value)?,
+        Table::EventLogByType => key.len() == 33 && reads::<EventOfTypeRow>(value)?,
+        Table::Endpoints => key.len() == 32 && reads::<EndpointRow>(value)?,
+        Table::Deliveries => key.len() == 32 && reads::<DeliveryRow>(value)?,
+        Table::DeliveriesByEndpoint => key.len() == 48,
+        Table::Attempts => key.len() == 33 && reads::<AttemptRow>(value)?,
+        Table::Redelivered => key.len() == 48 && value.len() == 16,
+        Table::Parked => schema::parked_parts(key).is_some(),
+        Table::Idempotency => key.len() == 48 && reads::<IdempotencyRow>(value)?,
+        Table::IdempotencyByExpiry => key.len() == 56,
+        Table::Quotas => key.len() == 16 && reads::<Quota>(value)?,
+        Table::Suppressions => key.len() > 16 && reads::<SuppressionRow>(value)?,
+        Table::SuppressionsById => key.len() == 32,
+        Table::WarmUps => reads::<WarmUpRow>(value)?,
+        Table::Waiting => key.len() > 33,
+        Table::Users => key.len() == 32 && reads::<User>(value)?,
+        Table::Sessions => key.len() == 32 && reads::<Session>(value)?,
+        Table::SessionsByUser => key.len() == 64,
+        Table::StsPolicies => key.len() == 16 && reads::<StsPolicyRow>(value)?,
+        Table::TlsReports => reads::<TlsReportRow>(value)?,
+        Table::TlsReportDays => key.len() == 4 && reads::<TlsReportDayRow>(value)?,
+        Table::Outcomes => schema::outcomes_parts(key).is_some() && reads::<OutcomeCounts>(value)?,
+        Table::Reputations => key.len() == 16 && reads::<Reputation>(value)?,
+        Table::Timers => Timer::decode(key).is_some(),
+    };
+    if fits { Ok(()) } else { Err("its key or its value has not the length that it must have".to_owned()) }
+}
+
+fn reads<R: Row>(value: &[u8]) -> Result<bool, String> {
+    R::decode(value).map(|_| true).map_err(|error| error.to_string())
+}
+
+fn event(value: &[u8]) -> Result<bool, String> {
+    let read: Result<serde_json::Map<String, serde_json::Value>, _> = serde_json::from_slice(value);
+    read.map(|_| true).map_err(|error| error.to_string())
+}
+
+fn fact(key: &[u8], value: &[u8]) -> Result<(), String> {
+    let fits = match key {
+        meta::FORMAT => value.len() == 4,
+        meta::LAST_ID | meta::LAST_MESSAGE_ID => value.len() == 16,
+        meta::RESTORED => reads::<Restored>(value)?,
+        _ => !value.is_empty(),
+    };
+    if fits { Ok(()) } else { Err("its value is damaged".to_owned()) }
+}

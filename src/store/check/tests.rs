@@ -1,0 +1,245 @@
+//! Stories of the check: a sound store has nothing to tell, and whatever is planted is found.
+
+use std::time::Duration;
+
+use super::*;
+use crate::base::id::MessageId;
+use crate::machine::retention::Bucket;
+use crate::store::backup::Extent;
+use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::restore;
+use crate::store::testing::{START, Sender, TestStore};
+use crate::store::timer::{Timer, TimerKind};
+
+/// A store with a bit of everything, closed.
+fn store() -> (TestStore, Vec<MessageId>) {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    test.endpoint(sender.account, None);
+    let ids: Vec<_> = ["a@example.net", "b@example.net", "c@example.net"].map(|to| accept(&sender, &test, to)).into();
+    sender.settle(ids[0], TransferEnd::Delivered);
+    drop(sender.accept_once("d@example.net", 1, 1));
+    test.close();
+    (test, ids)
+}
+
+fn accept(sender: &Sender<'_>, test: &TestStore, to: &str) -> MessageId {
+    let mut accept = sender.message(to);
+    let (id, end) = (accept.id, START + Duration::from_secs(7200));
+    accept.message.content_expires_at = end;
+    let sealed = test.store().content().seal(Bucket { end }.end, id, b"a body of some length");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let committed = runtime.block_on(test.store().commit_with_body(test.store().announce(), sealed, move |place| {
+        accept.message.place = place;
+        accept
+    }));
+    assert!(committed.is_ok());
+    id
+}
+
+fn checked(test: &TestStore) -> Report {
+    check(test.directory(), START, KeyPlace::WithStore, &mut |_| {}).unwrap()
+}
+
+/// What is found after `change`, which is then made undone by nobody.
+fn after(change: impl FnOnce(&TestStore, &[MessageId])) -> Vec<(Rule, String)> {
+    let (mut test, ids) = store();
+    test.open().unwrap();
+    change(&test, &ids);
+    test.close();
+    checked(&test).failures.into_iter().map(|failure| (failure.rule, failure.what)).collect()
+}
+
+fn rules(found: &[(Rule, String)]) -> Vec<Rule> {
+    found.iter().map(|(rule, _)| *rule).collect()
+}
+
+/// The body without a key belongs to the message that has none in these stories.
+fn without_bodiless(found: Vec<(Rule, String)>) -> Vec<(Rule, String)> {
+    found.into_iter().filter(|(_, what)| !what.contains("no key any more")).collect()
+}
+
+#[test]
+fn a_sound_store_has_nothing_to_tell_and_is_not_touched() {
+    let (test, _) = store();
+    let files = || {
+        let mut found = Vec::new();
+        let mut waiting = vec![test.directory().to_owned()];
+        while let Some(path) = waiting.pop() {
+            for entry in std::fs::read_dir(path).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    waiting.push(path);
+                } else {
+                    found.push((path.clone(), std::fs::read(path).unwrap()));
+                }
+            }
+        }
+        found.sort();
+        found
+    };
+    let before = files();
+    let report = checked(&test);
+    let found = report.failures.into_iter().map(|failure| (failure.rule, failure.what)).collect();
+    assert_eq!(without_bodiless(found), []);
+    assert_eq!((report.bodies, report.segments, report.rows["messages"]), (3, 1, 4));
+    assert!(before == files(), "a check writes nothing");
+}
+
+#[test]
+fn a_store_that_is_open_is_not_checked_and_neither_is_none() {
+    let mut test = TestStore::new();
+    let now = START;
+    let check = |test: &TestStore| check(test.directory(), now, KeyPlace::WithStore, &mut |_| {});
+    assert!(matches!(check(&test), Err(InspectError::Locked)));
+    test.close();
+    assert!(check(&test).is_ok());
+    std::fs::remove_file(test.directory().join("postrider.redb")).unwrap();
+    assert!(matches!(check(&test), Err(InspectError::NoStore)));
+}
+
+#[test]
+fn a_missing_row_is_found_wherever_something_stands_for_it() {
+    for (table, expected) in [
+        (Table::Transfers, Rule::Partner),
+        (Table::Timeline, Rule::Partner),
+        (Table::EventLog, Rule::Partner),
+        (Table::EventLogByType, Rule::Partner),
+        (Table::KeysByHash, Rule::Partner),
+        (Table::DomainsByName, Rule::Partner),
+        (Table::AccountsByHint, Rule::Partner),
+        (Table::Accounts, Rule::Partner),
+        (Table::DeliveriesByEndpoint, Rule::Partner),
+        (Table::Deliveries, Rule::Partner),
+        (Table::IdempotencyByExpiry, Rule::Partner),
+        (Table::Waiting, Rule::Queue),
+    ] {
+        let found = after(|test, _| match test.keys(table, &[]).first() {
+            Some(key) => test.put(table, key, None),
+            // A store of these stories has no API key: one without a hash to find it by is as good.
+            None => assert_eq!(table, Table::KeysByHash),
+        });
+        let found = without_bodiless(found);
+        assert!(table == Table::KeysByHash || rules(&found).contains(&expected), "{table:?}: {found:?}");
+    }
+}
+
+#[test]
+fn a_message_without_its_timer_and_a_timer_without_its_message_are_found() {
+    for kind in [TimerKind::Transfer, TimerKind::Delivery] {
+        let found = after(|test, _| {
+            let timer = test.timers(kind)[0];
+            test.put(Table::Timers, &timer.encode(), None);
+        });
+        assert_eq!(rules(&without_bodiless(found)), [Rule::Queue], "{kind:?}");
+        let found = after(|test, _| {
+            let timer = Timer { due: START + Duration::from_secs(9), ..test.timers(kind)[0] };
+            test.put(Table::Timers, &timer.encode(), Some(&[]));
+        });
+        assert_eq!(rules(&without_bodiless(found)), [Rule::Queue], "{kind:?}");
+    }
+    let found = after(|test, _| {
+        let content = test.timers(TimerKind::Content)[0];
+        test.put(Table::Timers, &content.encode(), None);
+    });
+    assert!(found.iter().any(|(rule, what)| *rule == Rule::Content && what.contains("no timer")), "{found:?}");
+}
+
+#[test]
+fn a_row_that_does_not_decode_is_found_with_its_table() {
+    for table in [Table::Messages, Table::Transfers, Table::Deliveries, Table::Timeline, Table::Domains] {
+        let found = after(|test, _| {
+            let key = test.keys(table, &[]).remove(0);
+            test.put(table, &key, Some(b"\x07nonsense"));
+        });
+        let named = found.iter().any(|(rule, what)| *rule == Rule::Row && what.contains(table.name()));
+        assert!(named, "{table:?}: {found:?}");
+    }
+    let found = after(|test, _| test.put(Table::Timers, b"odd", Some(&[])));
+    assert!(rules(&found).contains(&Rule::Row), "{found:?}");
+}
+
+#[test]
+fn a_flipped_bit_in_a_segment_and_a_lost_segment_are_found() {
+    let (test, ids) = store();
+    let bucket = std::fs::read_dir(test.directory().join("content")).unwrap();
+    let bucket = bucket.map(|entry| entry.unwrap().path()).find(|path| path.is_dir()).unwrap();
+    let segment = bucket.join("000000.segment");
+    let whole = std::fs::read(&segment).unwrap();
+    let mut damaged = whole.clone();
+    damaged[3] ^= 1;
+    std::fs::write(&segment, &damaged).unwrap();
+    let found = checked(&test).failures;
+    let hit = found.iter().filter(|failure| failure.what.contains("does not open")).collect::<Vec<_>>();
+    assert_eq!((hit.len(), hit[0].rule), (1, Rule::Content), "{found:?}");
+    assert!(hit[0].what.contains(&ids[0].to_string()), "{hit:?}");
+    std::fs::write(&segment, &whole[..whole.len() - 1]).unwrap();
+    assert!(checked(&test).failures.iter().any(|failure| failure.what.contains("could not read")));
+    std::fs::remove_file(&segment).unwrap();
+    assert_eq!(checked(&test).bodies, 0);
+}
+
+#[test]
+fn a_key_that_is_not_the_stores_and_one_that_is_missing_are_found() {
+    let (test, _) = store();
+    let path = test.directory().join("master.key");
+    std::fs::write(&path, [1; 32]).unwrap();
+    assert_eq!(checked(&test).failures[0].rule, Rule::MasterKey);
+    std::fs::remove_file(&path).unwrap();
+    let report = checked(&test);
+    assert_eq!((report.failures[0].rule, report.bodies_unread), (Rule::MasterKey, 4));
+}
+
+#[test]
+fn damage_in_the_database_is_found_and_never_ends_the_check_itself() {
+    let (test, _) = store();
+    let path = test.directory().join("postrider.redb");
+    let whole = std::fs::read(&path).unwrap();
+    let mut found = 0;
+    for place in (4096..whole.len()).step_by(whole.len() / 40) {
+        let mut damaged = whole.clone();
+        let end = (place + 4096).min(damaged.len());
+        damaged[place..end].fill(0xa5);
+        std::fs::write(&path, &damaged).unwrap();
+        found += usize::from(checked(&test).failures.iter().any(|failure| failure.rule == Rule::Database));
+        assert!(std::fs::read(&path).unwrap() == damaged);
+    }
+    assert!(found > 0, "pages that are in use were among them");
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    assert!(checked(&test).failed > 0);
+    std::fs::write(&path, b"not a database at all").unwrap();
+    assert_eq!(checked(&test).failures[0].rule, Rule::Database);
+}
+
+#[test]
+fn content_that_is_over_or_was_left_out_of_a_backup_is_no_failure() {
+    let (mut test, _) = store();
+    let after_the_end = START + Duration::from_secs(40 * 24 * 3600);
+    std::fs::remove_dir_all(test.directory().join("content")).unwrap();
+    let report = check(test.directory(), after_the_end, KeyPlace::WithStore, &mut |_| {}).unwrap();
+    assert_eq!((report.failed, report.bodies), (0, 0), "{:?}", report.failures);
+    assert_eq!(checked(&test).failed, 4);
+
+    test.open().unwrap();
+    let mut bytes = Vec::new();
+    test.store().back_up(START, Extent { content: false, master_key: true }, &[], &mut bytes).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    restore::restore(&bytes[..], directory.path(), None, &[], &mut |_, _| {}).unwrap();
+    let report = check(directory.path(), START, KeyPlace::WithStore, &mut |_| {}).unwrap();
+    assert_eq!((report.failed, report.bodies_left_out), (0, 4), "{:?}", report.failures);
+}
+
+#[test]
+fn a_store_that_was_killed_is_checked_as_it_is() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    accept(&sender, &test, "a@example.net");
+    // What a crash leaves: the files of a store that nobody closed.
+    let copy = tempfile::tempdir().unwrap();
+    for file in ["postrider.redb", "master.key"] {
+        std::fs::copy(test.directory().join(file), copy.path().join(file)).unwrap();
+    }
+    let report = check(copy.path(), START + Duration::from_secs(7200), KeyPlace::WithStore, &mut |_| {}).unwrap();
+    assert_eq!(report.failed, 0, "{:?}", report.failures);
+    assert_eq!(report.rows["messages"], 1);
+}

@@ -1,0 +1,59 @@
+//! Content that is only read, for a check: nothing is made where something is missing.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Place, Unreadable, failed, keys, opened, segment};
+use crate::base::id::MessageId;
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+use crate::store::error::StoreError;
+
+/// The content of a data directory that no process has open.
+pub(in crate::store) struct SealedContent {
+    directory: PathBuf,
+    keys: BTreeMap<(Timestamp, u32), Arc<MasterKey>>,
+    /// The segment that was read last: messages come in the order in which their bodies were written.
+    last: RefCell<Option<((Timestamp, u32), File)>>,
+}
+
+impl SealedContent {
+    /// The content below `directory`, if there is any.
+    pub(in crate::store) fn open(directory: &Path, master: &MasterKey) -> Result<Self, StoreError> {
+        let directory = directory.join("content");
+        let path = directory.join("keys");
+        let slots = match std::fs::read(&path) {
+            Ok(slots) => slots,
+            // Restored from a backup without content, and not started since.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed("read", &path, &error)),
+        };
+        Ok(Self { keys: keys::keys_in(&slots, master)?, directory, last: RefCell::new(None) })
+    }
+
+    /// How many segments have a key.
+    pub(in crate::store) fn segments(&self) -> u64 {
+        self.keys.len() as u64
+    }
+
+    /// The body of `message` at `place`.
+    pub(in crate::store) fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
+        let id = (place.bucket, place.segment);
+        let key = self.keys.get(&id).ok_or(Unreadable::Gone)?;
+        let mut last = self.last.borrow_mut();
+        let file = match last.take() {
+            Some((open, file)) if open == id => file,
+            _ => {
+                let path = segment::path(&self.directory, id.0, id.1);
+                File::open(&path).map_err(|error| failed("open", &path, &error))?
+            }
+        };
+        let body = opened(&file, key, place, message, &self.directory);
+        *last = Some((id, file));
+        Ok(body?)
+    }
+}

@@ -1,0 +1,237 @@
+//! A store that is looked at and not touched (contract 8 `check`): nothing is written to its directory, whatever has to
+//! be mended before it can be read. What redb would write, after a crash say, goes to memory instead.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend};
+
+use super::content::SealedContent;
+use super::error::StoreError;
+use super::master_key;
+use super::open::{CACHE_OCTETS, FILE, OpenError};
+use super::read::Read;
+use super::schema::{FORMAT, Table, meta};
+use super::snapshot::Snapshot;
+use super::tables::Batch;
+use crate::base::secret::MasterKey;
+
+const PAGE: usize = 4096;
+/// What mending may hold in memory: 512 MiB.
+const PAGES_MAX: usize = 131_072;
+
+/// An opened store.
+pub(super) struct Inspection {
+    database: Database,
+    /// The bodies, as far as the master key is there.
+    pub(super) content: Option<SealedContent>,
+    /// What is wrong with the master key, where something is.
+    pub(super) key_fault: Option<String>,
+}
+
+/// Why there is nothing to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum InspectError {
+    /// No store is there.
+    #[error("there is no store in it")]
+    NoStore,
+    /// A process has it open.
+    #[error("a process has the store open")]
+    Locked,
+    /// It was written by a later version of this program.
+    #[error("the store has format {found}, and this program knows formats up to {FORMAT}")]
+    Newer {
+        /// The format found.
+        found: u32,
+    },
+    /// It was written by an earlier one.
+    #[error("the store has format {found}, and this program checks format {FORMAT}")]
+    Older {
+        /// The format found.
+        found: u32,
+    },
+    /// The database can't be read at all: the worst that a check can find.
+    #[error("the database can't be read: {0}")]
+    Unreadable(String),
+    /// The file system.
+    #[error("{0}")]
+    Io(#[from] io::Error),
+}
+
+impl From<StoreError> for InspectError {
+    fn from(error: StoreError) -> Self {
+        Self::Unreadable(error.to_string())
+    }
+}
+
+impl Inspection {
+    /// Opens the store of `directory`.
+    pub(super) fn open(directory: &Path) -> Result<Self, InspectError> {
+        let path = directory.join(FILE);
+        if !path.exists() {
+            return Err(InspectError::NoStore);
+        }
+        // Opened for reading it takes the lock or finds it taken. What has to be mended first it refuses, unlocked.
+        let locked = catch_unwind(|| matches!(ReadOnlyDatabase::open(&path), Err(DatabaseError::DatabaseAlreadyOpen)));
+        if locked.unwrap_or(false) {
+            return Err(InspectError::Locked);
+        }
+        let overlay = Overlay::over(File::open(&path)?)?;
+        // On a file that is damaged enough redb gives up by a panic.
+        let opened =
+            catch_unwind(AssertUnwindSafe(|| Builder::new().set_cache_size(CACHE_OCTETS).create_with_backend(overlay)));
+        let database = match opened {
+            Ok(opened) => opened.map_err(|error| InspectError::Unreadable(error.to_string()))?,
+            Err(_) => return Err(InspectError::Unreadable("its file is damaged".to_owned())),
+        };
+        make_tables(&database)?;
+        let mut inspection = Self { database, content: None, key_fault: None };
+        inspection.check_format()?;
+        inspection.open_content(directory)?;
+        Ok(inspection)
+    }
+
+    fn check_format(&self) -> Result<(), InspectError> {
+        let stored = self.snapshot()?.get(Table::Meta, meta::FORMAT)?;
+        match stored.and_then(|bytes| bytes.try_into().ok()).map_or(FORMAT, u32::from_be_bytes) {
+            found if found > FORMAT => Err(InspectError::Newer { found }),
+            found if found < FORMAT => Err(InspectError::Older { found }),
+            _ => Ok(()),
+        }
+    }
+
+    fn open_content(&mut self, directory: &Path) -> Result<(), InspectError> {
+        let proof = self.snapshot()?.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
+        match master_key::raw_of_store(directory, &proof) {
+            Ok(raw) => self.content = Some(SealedContent::open(directory, &MasterKey::new(&raw))?),
+            Err(error @ (OpenError::WrongMasterKey | OpenError::Io { .. })) => {
+                self.key_fault = Some(error.to_string());
+            }
+            Err(error) => return Err(InspectError::Unreadable(error.to_string())),
+        }
+        Ok(())
+    }
+
+    /// What there is to see.
+    pub(super) fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        Ok(Snapshot::new(self.database.begin_read().map_err(StoreError::from)?))
+    }
+
+    /// Whether every checksum of the database fits and its pages are accounted for.
+    pub(super) fn is_database_sound(&mut self) -> Result<bool, String> {
+        let checked = catch_unwind(AssertUnwindSafe(|| self.database.check_integrity()));
+        match checked {
+            Ok(sound) => sound.map_err(|error| error.to_string()),
+            Err(_) => Err("its file is damaged".to_owned()),
+        }
+    }
+}
+
+/// A store that was restored and never opened has no empty tables yet.
+fn make_tables(database: &Database) -> Result<(), StoreError> {
+    let transaction = database.begin_write()?;
+    Batch::new(&transaction).create_all()?;
+    Ok(transaction.commit()?)
+}
+
+/// The pages of a file, and what was changed of them.
+#[derive(Debug)]
+struct Overlay {
+    file: File,
+    changed: RwLock<Changed>,
+}
+
+#[derive(Debug)]
+struct Changed {
+    length: u64,
+    /// How much of the file still counts: what was cut off and grows again is zeros.
+    of_file: u64,
+    pages: BTreeMap<u64, Box<[u8; PAGE]>>,
+}
+
+impl Overlay {
+    fn over(file: File) -> io::Result<Self> {
+        let length = file.metadata()?.len();
+        let changed = Changed { length, of_file: length, pages: BTreeMap::new() };
+        Ok(Self { file, changed: RwLock::new(changed) })
+    }
+
+    /// The file's own bytes at `offset`; zeros behind the first `of_file`.
+    fn fill(&self, of_file: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let there = of_file.saturating_sub(offset).min(out.len() as u64);
+        let (there, behind) = out.split_at_mut(usize::try_from(there).unwrap_or_default());
+        behind.fill(0);
+        self.file.read_exact_at(there, offset)
+    }
+}
+
+/// The parts of a range, by page: the page, where the part begins in it, and the part of the whole range.
+fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::ops::Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        if done == length {
+            return None;
+        }
+        let at = offset + done as u64;
+        let within = usize::try_from(at % PAGE as u64).unwrap_or_default();
+        let part = done..length.min(done + PAGE - within);
+        done = part.end;
+        Some((at / PAGE as u64, within, part))
+    })
+}
+
+impl StorageBackend for Overlay {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.changed.read().unwrap_or_else(PoisonError::into_inner).length)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner);
+        if offset + out.len() as u64 > changed.length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        for (page, within, part) in parts(offset, out.len()) {
+            match changed.pages.get(&page) {
+                Some(bytes) => out[part.clone()].copy_from_slice(&bytes[within..within + part.len()]),
+                None => self.fill(changed.of_file, offset + part.start as u64, &mut out[part])?,
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        changed.length = length;
+        changed.of_file = changed.of_file.min(length);
+        // The database's length is one of whole pages.
+        drop(changed.pages.split_off(&length.div_ceil(PAGE as u64)));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        for (page, within, part) in parts(offset, data.len()) {
+            if !changed.pages.contains_key(&page) {
+                if changed.pages.len() == PAGES_MAX {
+                    return Err(io::Error::other("mending the database takes too much memory: start the service once"));
+                }
+                let mut bytes = Box::new([0; PAGE]);
+                self.fill(changed.of_file, page * PAGE as u64, &mut *bytes)?;
+                changed.pages.insert(page, bytes);
+            }
+            if let Some(bytes) = changed.pages.get_mut(&page) {
+                bytes[within..within + part.len()].copy_from_slice(&data[part]);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! The audit log: what somebody of the panel changes has its line in the same transaction, so neither is ever without
+//! the other, and a change that is refused leaves no line.
+//!
+//! [`Audited`] wraps an operation that can be [`Told`]; what it tells stands in `told.rs`, operation by operation.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::{AccountId, ChangeId, Ulid};
+use crate::domain::audit::{Change, Person};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read as _};
+use crate::store::row::audit::AuditRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+
+mod told;
+
+/// How long a line is kept.
+pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// An operation that the audit log can tell.
+pub trait Told: Op {
+    /// What it did. Never a secret.
+    fn told(&self, reply: &Self::Reply) -> Change;
+}
+
+/// An operation that a person asked for.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Audited<O> {
+    /// The account that has the log.
+    pub account: AccountId,
+    /// Who asked.
+    pub person: Person,
+    /// What is done.
+    pub op: O,
+}
+
+impl<O: Told> Op for Audited<O> {
+    type Reply = O::Reply;
+    type Refusal = O::Refusal;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<O::Reply, Stop<O::Refusal>> {
+        let reply = self.op.apply(tables)?;
+        write(tables, self.account, &self.person, self.op.told(&reply));
+        Ok(reply)
+    }
+}
+
+/// Writes the line of a change that takes many operations, before the first of them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct NoteChange {
+    /// The account.
+    pub account: AccountId,
+    /// Who.
+    pub person: Person,
+    /// What.
+    pub change: Change,
+}
+
+impl Op for NoteChange {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        write(tables, self.account, &self.person, self.change.clone());
+        Ok(())
+    }
+}
+
+fn write(tables: &mut Tables<'_, '_>, account: AccountId, person: &Person, change: Change) {
+    let id: ChangeId = tables.next_id();
+    let row = AuditRow { at: tables.now(), person: person.clone(), change };
+    tables.put(&schema::change(account, id), &row);
+}
+
+/// Removes up to `limit` lines of the account that have been kept for long enough; tells how many.
+pub(super) fn sweep(tables: &mut Tables<'_, '_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
+    let end = Ulid::new(tables.now() - KEPT, [0; 10]);
+    let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
+    let keys = tables.keys(Table::AuditLog, &from, &to, Order::Ascending, limit)?;
+    keys.iter().for_each(|key| tables.remove(Table::AuditLog, key));
+    Ok(keys.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::KeyId;
+    use crate::base::time::Timestamp;
+    use crate::domain::account::QuotaLimits;
+    use crate::domain::audit::Action;
+    use crate::store::op::NotThere;
+    use crate::store::op::account::{AccountChange, RevokeKey, UpdateAccount};
+    use crate::store::op::sweep::SweepEvents;
+    use crate::store::testing::TestStore;
+
+    fn ann() -> Person {
+        Person { user: Default::default(), email: "ann@example.com".to_owned() }
+    }
+
+    fn renamed(account: AccountId) -> Audited<UpdateAccount> {
+        let change = AccountChange { name: Some("New".parse().unwrap()), ..AccountChange::default() };
+        Audited { account, person: ann(), op: UpdateAccount { account, change } }
+    }
+
+    #[test]
+    fn a_change_and_its_line_come_together_and_a_refusal_leaves_none() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        test.done(renamed(account));
+        let refused = Audited { account, person: ann(), op: RevokeKey { account, key: KeyId::default() } };
+        assert!(matches!(test.commit(refused), Err(Stop::Refused(NotThere))));
+        let lines = test.snapshot().rows::<AuditRow>(account.as_bytes(), 9).unwrap();
+        assert_eq!(lines.len(), 1);
+        let AuditRow { at, person, change } = &lines[0].1;
+        assert_eq!((*at, person, change.action), (test.now(), &ann(), Action::SettingsChanged));
+        assert_eq!(change.object, account.to_string());
+    }
+
+    #[test]
+    fn lines_are_kept_for_400_days() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        test.done(renamed(account));
+        let swept = |test: &TestStore| {
+            test.done(SweepEvents { due: Timestamp::ZERO });
+            test.count(Table::AuditLog, &[])
+        };
+        test.pass(KEPT);
+        assert_eq!(swept(&test), 1);
+        test.pass(Duration::from_millis(1));
+        assert_eq!(swept(&test), 0);
+    }
+}

@@ -1,0 +1,169 @@
+//! What each operation tells the audit log.
+
+use super::Told;
+use crate::domain::account::Account;
+use crate::domain::api_key::ApiKey;
+use crate::domain::audit::{Action, Change};
+use crate::domain::user::User;
+use crate::store::op::account::{CreateKey, RenameKey, RevokeKey, UpdateAccount};
+use crate::store::op::cancel::CancelMessage;
+use crate::store::op::domain::CreateDomain;
+use crate::store::op::domain_change::{DeleteDomain, RotateDkim, UpdateDomain};
+use crate::store::op::endpoint::{CreateEndpoint, RotateSecret, UpdateEndpoint};
+use crate::store::op::endpoint_end::DeleteEndpoint;
+use crate::store::op::redeliver::{Redeliver, TestEndpoint};
+use crate::store::op::session::EndSessions;
+use crate::store::op::suppression::{Added, Suppress, Unsuppress};
+use crate::store::op::user::{CreateUser, DeleteUser, UpdateUser};
+use crate::store::row::domain::DomainRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::suppression::SuppressionRow;
+
+impl Told for UpdateAccount {
+    fn told(&self, account: &Account) -> Change {
+        let days = account.content_retention_days.get();
+        let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
+        let values = format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
+        Change::new(Action::SettingsChanged, account.id, values)
+    }
+}
+
+impl Told for CreateUser {
+    fn told(&self, user: &User) -> Change {
+        Change::new(Action::UserAdded, user.id, format!("{} as {}", user.email.as_given(), user.role))
+    }
+}
+
+impl Told for UpdateUser {
+    fn told(&self, user: &User) -> Change {
+        let action = match (&self.password_hash, self.disabled, &self.totp) {
+            (Some(_), _, _) => Action::PasswordChanged,
+            (None, Some(true), _) => Action::UserDisabled,
+            (None, Some(false), _) => Action::UserEnabled,
+            (None, None, Some(Some(_))) => Action::SecondFactorSet,
+            (None, None, Some(None)) => Action::SecondFactorRemoved,
+            (None, None, None) => Action::RoleChanged,
+        };
+        let to = self.role.map(|role| format!(" to {role}")).unwrap_or_default();
+        Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
+    }
+}
+
+impl Told for DeleteUser {
+    fn told(&self, user: &User) -> Change {
+        Change::new(Action::UserRemoved, user.id, user.email.as_given())
+    }
+}
+
+impl Told for EndSessions {
+    fn told(&self, (): &()) -> Change {
+        Change::new(Action::SessionsEnded, self.user, "their own")
+    }
+}
+
+impl Told for CreateKey {
+    fn told(&self, key: &ApiKey) -> Change {
+        Change::new(Action::KeyCreated, key.id, &key.name)
+    }
+}
+
+impl Told for RenameKey {
+    fn told(&self, key: &ApiKey) -> Change {
+        Change::new(Action::KeyRenamed, key.id, &key.name)
+    }
+}
+
+impl Told for RevokeKey {
+    fn told(&self, key: &ApiKey) -> Change {
+        Change::new(Action::KeyRevoked, key.id, &key.name)
+    }
+}
+
+impl Told for CreateDomain {
+    fn told(&self, row: &DomainRow) -> Change {
+        Change::new(Action::DomainAdded, self.id, row.name.as_str())
+    }
+}
+
+impl Told for UpdateDomain {
+    fn told(&self, row: &DomainRow) -> Change {
+        Change::new(Action::DomainChanged, self.domain, format!("{} to {}", row.name, row.stream))
+    }
+}
+
+impl Told for RotateDkim {
+    fn told(&self, row: &DomainRow) -> Change {
+        Change::new(Action::DomainKeysRotated, self.domain, row.name.as_str())
+    }
+}
+
+impl Told for DeleteDomain {
+    fn told(&self, row: &DomainRow) -> Change {
+        Change::new(Action::DomainDeleted, self.domain, row.name.as_str())
+    }
+}
+
+/// An endpoint as people know it: where it is. What may follow in its URL is the receiver's own business.
+fn host(row: &EndpointRow) -> &str {
+    let rest = row.url.split_once("://").map_or(row.url.as_str(), |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default()
+}
+
+impl Told for CreateEndpoint {
+    fn told(&self, row: &EndpointRow) -> Change {
+        Change::new(Action::WebhookCreated, self.id, host(row))
+    }
+}
+
+impl Told for UpdateEndpoint {
+    fn told(&self, row: &EndpointRow) -> Change {
+        let action = match self.enabled {
+            Some(true) => Action::WebhookReactivated,
+            Some(false) => Action::WebhookPaused,
+            None => Action::WebhookChanged,
+        };
+        Change::new(action, self.endpoint, host(row))
+    }
+}
+
+impl Told for RotateSecret {
+    fn told(&self, row: &EndpointRow) -> Change {
+        Change::new(Action::WebhookSecretRotated, self.endpoint, host(row))
+    }
+}
+
+impl Told for DeleteEndpoint {
+    fn told(&self, row: &EndpointRow) -> Change {
+        Change::new(Action::WebhookDeleted, self.endpoint, host(row))
+    }
+}
+
+impl Told for TestEndpoint {
+    fn told(&self, _: &Self::Reply) -> Change {
+        Change::new(Action::WebhookTested, self.endpoint, "")
+    }
+}
+
+impl Told for Redeliver {
+    fn told(&self, delivery: &Self::Reply) -> Change {
+        Change::new(Action::DeliverySentAgain, self.delivery, delivery.to_string())
+    }
+}
+
+impl Told for Suppress {
+    fn told(&self, added: &Added) -> Change {
+        Change::new(Action::AddressSuppressed, added.row.id, &added.row.email)
+    }
+}
+
+impl Told for Unsuppress {
+    fn told(&self, row: &SuppressionRow) -> Change {
+        Change::new(Action::SuppressionLifted, row.id, &row.email)
+    }
+}
+
+impl Told for CancelMessage {
+    fn told(&self, (): &()) -> Change {
+        Change::new(Action::MessageCanceled, self.message, "")
+    }
+}

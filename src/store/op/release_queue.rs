@@ -1,0 +1,29 @@
+//! Letting go the queues of a restored store (contract 8 `queue release`): from then on what they held is sent as if it
+//! had never stood still.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::row::restored::Restored;
+use crate::store::schema::meta;
+use crate::store::tables::Tables;
+
+/// Lets go what stands still. May be repeated.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReleaseQueue;
+
+impl Op for ReleaseQueue {
+    /// What stood still until now.
+    type Reply = Option<Restored>;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Option<Restored>, Stop<Never>> {
+        let standing = tables.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.stands_still);
+        if let Some(restored) = standing {
+            tables.put(meta::RESTORED, &Restored { stands_still: false, ..restored });
+        }
+        Ok(standing)
+    }
+}

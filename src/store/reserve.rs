@@ -1,0 +1,106 @@
+//! A little room on the device that is kept for outcomes. Accepting stops long before a disk is full, but others may
+//! fill it: what is on the wire then must still be written down, or it would be sent again.
+//!
+//! The writer looks before each commit, which asks the file system one question: where the device runs short the room
+//! is given back to it, and taken again once there is plenty.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::{FallocateFlags, fallocate};
+
+/// Its file in the data directory.
+pub(super) const FILE: &str = "reserve";
+/// How much is kept: outcomes mostly go to pages that the database has already.
+const OCTETS: u64 = 4 << 20;
+/// Below this much free room it is given back.
+const SHORT: u64 = 8 << 20;
+/// From this much free room on it is taken.
+const PLENTY: u64 = 128 << 20;
+
+/// The room that is kept.
+pub(super) struct Reserve {
+    file: Option<File>,
+    is_held: bool,
+    free: Box<dyn Fn() -> Option<u64> + Send>,
+}
+
+impl Reserve {
+    /// The room of `directory`, where `free` says how much the device has left. Without its file the store does
+    /// without.
+    pub(super) fn open(directory: &Path, free: impl Fn() -> Option<u64> + Send + 'static) -> Self {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).truncate(false).write(true).mode(0o600).open(directory.join(FILE));
+        let length = file.as_ref().ok().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+        if let Err(error) = &file {
+            tracing::warn!(%error, "no room on the disk could be kept for outcomes");
+        }
+        Self { file: file.ok(), is_held: length > 0, free: Box::new(free) }
+    }
+
+    /// Gives the room back where the device runs short, or takes it where there is plenty.
+    pub(super) fn before_commit(&mut self) {
+        if self.file.is_none() {
+            return;
+        }
+        let Some(free) = (self.free)() else { return };
+        if self.is_held && free < SHORT {
+            self.give_back();
+        } else if !self.is_held && free >= PLENTY {
+            self.take();
+        }
+    }
+
+    fn give_back(&mut self) {
+        tracing::warn!("the disk is nearly full: the room that was kept for outcomes is used now");
+        self.is_held = false;
+        self.change(|file| file.set_len(0));
+    }
+
+    fn take(&mut self) {
+        self.is_held = true;
+        self.change(|file| Ok(fallocate(file, FallocateFlags::empty(), 0, OCTETS)?));
+    }
+
+    /// A file system that can't is asked no more.
+    fn change(&mut self, change: impl FnOnce(&File) -> io::Result<()>) {
+        let Some(file) = &self.file else { return };
+        if let Err(error) = change(file) {
+            tracing::debug!(%error, "the room for outcomes could not be changed");
+            self.file = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn room_is_kept_while_there_is_plenty_and_given_back_when_it_is_short() {
+        let directory = tempfile::tempdir().unwrap();
+        let free = Arc::new(AtomicU64::new(PLENTY));
+        let open = || {
+            let free = Arc::clone(&free);
+            Reserve::open(directory.path(), move || Some(free.load(Ordering::SeqCst)))
+        };
+        let kept = || std::fs::metadata(directory.path().join(FILE)).unwrap().len();
+        let mut reserve = open();
+        assert_eq!(kept(), 0);
+        for (left, expected) in [(PLENTY, OCTETS), (SHORT, OCTETS), (SHORT - 1, 0), (PLENTY - 1, 0), (PLENTY, OCTETS)] {
+            free.store(left, Ordering::SeqCst);
+            reserve.before_commit();
+            assert_eq!(kept(), expected, "{left} free");
+        }
+        // What an earlier process kept is known for what it is.
+        let mut reserve = open();
+        free.store(0, Ordering::SeqCst);
+        reserve.before_commit();
+        assert_eq!(kept(), 0);
+    }
+}

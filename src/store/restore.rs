@@ -1,0 +1,368 @@
+//! Making a data directory of a backup (contract 8 `restore`).
+//!
+//! Everything is built in a directory aside, within the one that it is for, and moved to its place when the backup was
+//! read to its end, every checksum fits and the master key opens what the store was made with. Until the last move the
+//! directory aside stands there, and [`super::Store::open`] refuses what stands around it.
+
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use redb::{Database, Durability, TableDefinition, WriteTransaction};
+
+use super::archive::{Fault, Head, Part, Reader, Totals};
+use super::content::segment::{self, sync_directory};
+use super::error::StoreError;
+use super::master_key::{self, Raw};
+use super::open::{CACHE_OCTETS, FILE};
+use super::row::Row;
+use super::row::restored::Restored;
+use super::schema::{FORMAT, Table, meta};
+use super::standstill::Standing;
+use super::timer::{Timer, TimerKind};
+use crate::base::id::Ulid;
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+
+/// The directory aside.
+const ASIDE: &str = "restoring";
+/// The directory of content, and the file of keys in it.
+const CONTENT: &str = "content";
+const KEYS: &str = "keys";
+/// What may stand in a directory that counts as empty: a lock that nobody holds, and what a file system puts there.
+const NOTHING: [&str; 2] = ["postrider.pid", "lost+found"];
+/// Parts of rows that share a transaction.
+const PARTS: usize = 64;
+
+/// What was restored.
+#[derive(Debug, Clone)]
+pub struct Restoration {
+    /// What the backup says of itself.
+    pub head: Head,
+    /// What it held.
+    pub totals: Totals,
+    /// What stands still.
+    pub standing: Standing,
+}
+
+/// Why nothing was restored.
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    /// The backup.
+    #[error(transparent)]
+    Backup(#[from] Fault),
+    /// It holds a store of a later format.
+    #[error("the backup holds a store of format {found}, and this program knows formats up to {FORMAT}")]
+    NewerStore {
+        /// The format found.
+        found: u32,
+    },
+    /// It holds no master key, and none was given.
+    #[error("the backup holds no master key, and none is given")]
+    NoMasterKey,
+    /// What is sealed in it was sealed with another key.
+    #[error("the master key is not the one that the store was made with")]
+    WrongMasterKey,
+    /// The directory.
+    #[error("could not write to {}: {error}", .path.display())]
+    Io {
+        /// What was written.
+        path: PathBuf,
+        /// How it failed.
+        error: io::Error,
+    },
+    /// The database.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Whether `directory` is missing, or holds nothing.
+///
+/// # Errors
+/// It can't be read.
+pub fn is_empty(directory: &Path) -> io::Result<bool> {
+    match fs::read_dir(directory) {
+        Ok(names) => {
+            let names: io::Result<Vec<_>> = names.map(|entry| Ok(entry?.file_name())).collect();
+            Ok(names?.iter().all(|name| NOTHING.iter().any(|nothing| name == nothing)))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether something is being restored into `directory`, or was begun to be.
+pub(super) fn is_under_way(directory: &Path) -> bool {
+    directory.join(ASIDE).exists()
+}
+
+/// Restores `backup` into `directory`, which is there and empty, and which the caller has locked. The master key is
+/// `given`, or the backup's own. Files beside the store are restored under the names in `beside`, others are left out.
+/// `progress` hears what was read so far.
+///
+/// # Errors
+/// Why not; then nothing is left of it.
+pub fn restore(
+    backup: impl Read,
+    directory: &Path,
+    given: Option<Raw>,
+    beside: &[&str],
+    progress: &mut dyn FnMut(&Head, Totals),
+) -> Result<Restoration, RestoreError> {
+    let (reader, head) = Reader::open(backup)?;
+    if given.is_none() && !head.has_master_key {
+        return Err(RestoreError::NoMasterKey);
+    }
+    build(reader, head, directory, given, beside, progress)
+}
+
+/// The same without a master key where the backup has none, to look at what is in it: nothing opens it.
+///
+/// # Errors
+/// Why not; then nothing is left of it.
+pub fn unpack(
+    backup: impl Read,
+    directory: &Path,
+    progress: &mut dyn FnMut(&Head, Totals),
+) -> Result<Restoration, RestoreError> {
+    let (reader, head) = Reader::open(backup)?;
+    build(reader, head, directory, None, &[], progress)
+}
+
+fn build(
+    mut reader: Reader<impl Read>,
+    head: Head,
+    directory: &Path,
+    given: Option<Raw>,
+    beside: &[&str],
+    progress: &mut dyn FnMut(&Head, Totals),
+) -> Result<Restoration, RestoreError> {
+    if head.store_format > FORMAT {
+        return Err(RestoreError::NewerStore { found: head.store_format });
+    }
+    let mut building = Building::begin(directory, given)?;
+    while let Some(part) = reader.next_part()? {
+        building.take(part, beside)?;
+        progress(&head, reader.totals());
+    }
+    let standing = building.finish(&head)?;
+    Ok(Restoration { head, totals: reader.totals(), standing })
+}
+
+/// A data directory in the making; what is not finished is removed when it is dropped.
+struct Building {
+    directory: PathBuf,
+    aside: PathBuf,
+    database: Option<Database>,
+    /// What is being inserted, and how many parts it has.
+    inserting: Option<(WriteTransaction, usize)>,
+    /// The segment that is being written.
+    segment: Option<((Timestamp, u32), File, u64)>,
+    given: Option<Raw>,
+    facts: BTreeMap<Vec<u8>, Vec<u8>>,
+    standing: Standing,
+    is_finished: bool,
+}
+
+impl Drop for Building {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            (self.inserting, self.database) = (None, None);
+            if let Err(error) = fs::remove_dir_all(&self.aside) {
+                tracing::error!(%error, directory = %self.aside.display(), "what was begun could not be removed");
+            }
+        }
+    }
+}
+
+impl Building {
+    fn begin(directory: &Path, given: Option<Raw>) -> Result<Self, RestoreError> {
+        let aside = directory.join(ASIDE);
+        make_directory(&aside)?;
+        let database = aside.join(FILE);
+        let mut building = Self {
+            directory: directory.to_owned(),
+            aside,
+            database: None,
+            inserting: None,
+            segment: None,
+            given,
+            facts: BTreeMap::new(),
+            standing: Standing::default(),
+            is_finished: false,
+        };
+        make_directory(&building.aside.join(CONTENT))?;
+        let made = Database::builder().set_cache_size(CACHE_OCTETS).create(&database).map_err(StoreError::from)?;
+        building.database = Some(made);
+        fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(|error| unwritten(&database, error))?;
+        Ok(building)
+    }
+
+    fn take(&mut self, part: Part, beside: &[&str]) -> Result<(), RestoreError> {
+        match part {
+            Part::Rows { table, rows } => self.insert(&table, &rows),
+            Part::MasterKey(key) => {
+                self.given.get_or_insert(key);
+                Ok(())
+            }
+            Part::Segment { bucket, number, offset, bytes } => self.append((bucket, number), offset, &bytes),
+            Part::Keys(slots) => write_new(&self.aside.join(CONTENT).join(KEYS), &slots),
+            Part::File { name, bytes } if beside.contains(&name.as_str()) => write_new(&self.aside.join(name), &bytes),
+            // What another version put beside its store means nothing to this one.
+            Part::File { .. } | Part::ContentAhead { .. } | Part::Head(_) | Part::End(_) => Ok(()),
+        }
+    }
+
+    fn insert(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
+        self.note(table, rows)?;
+        let (transaction, parts) = match self.inserting.take() {
+            Some(inserting) => inserting,
+            None => (self.begin_write()?, 0),
+        };
+        {
+            let definition = TableDefinition::<&[u8], &[u8]>::new(table);
+            let mut opened = transaction.open_table(definition).map_err(StoreError::from)?;
+            for (key, value) in rows {
+                opened.insert(key.as_slice(), value.as_slice()).map_err(StoreError::from)?;
+            }
+        }
+        if parts + 1 == PARTS {
+            transaction.commit().map_err(StoreError::from)?;
+        } else {
+            self.inserting = Some((transaction, parts + 1));
+        }
+        Ok(())
+    }
+
+    fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
+        let Some(database) = &self.database else { return Err(StoreError::Closed) };
+        let mut transaction = database.begin_write()?;
+        transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
+        Ok(transaction)
+    }
+
+    /// Keeps what has to be known of the rows; a wrong master key is known before all of them are written.
+    fn note(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
+        if table == Table::Meta.name() {
+            self.facts.extend(rows.iter().cloned());
+            self.given.as_ref().map_or(Ok(()), |key| self.prove(key))?;
+        }
+        if table == Table::Timers.name() {
+            for timer in rows.iter().filter_map(|(key, _)| Timer::decode(key)) {
+                self.standing.messages += u64::from(timer.kind == TimerKind::Transfer);
+                self.standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the key opens what the store was made with.
+    fn prove(&self, key: &Raw) -> Result<(), RestoreError> {
+        let proof = self.facts.get(meta::MASTER_KEY_PROOF).ok_or(RestoreError::WrongMasterKey)?;
+        if master_key::is_of(&MasterKey::new(key), proof) { Ok(()) } else { Err(RestoreError::WrongMasterKey) }
+    }
+
+    fn append(&mut self, id: (Timestamp, u32), offset: u64, bytes: &[u8]) -> Result<(), RestoreError> {
+        let path = segment::path(&self.aside.join(CONTENT), id.0, id.1);
+        let (mut file, end) = match self.segment.take() {
+            Some((open, file, end)) if open == id => (file, end),
+            before => {
+                close(before)?;
+                if let Some(bucket) = path.parent().filter(|bucket| !bucket.exists()) {
+                    make_directory(bucket)?;
+                }
+                (create_new(&path)?, 0)
+            }
+        };
+        if offset != end {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "the backup leaves a gap in it");
+            return Err(unwritten(&path, error));
+        }
+        file.write_all(bytes).map_err(|error| unwritten(&path, error))?;
+        self.segment = Some((id, file, end + bytes.len() as u64));
+        Ok(())
+    }
+
+    /// Marks the store as restored, makes everything durable, and moves it to its place.
+    fn finish(mut self, head: &Head) -> Result<Standing, RestoreError> {
+        close(self.segment.take())?;
+        let last = |key| self.facts.get(key).and_then(|bytes| bytes.as_slice().try_into().ok()).map(Ulid);
+        let restored = Restored {
+            backup_at: head.taken_at,
+            has_content: head.has_content,
+            last_message: last(meta::LAST_MESSAGE_ID).unwrap_or_default(),
+            last_id: last(meta::LAST_ID).unwrap_or_default(),
+            stands_still: true,
+        };
+        self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), restored.encode())])?;
+        if let Some((transaction, _)) = self.inserting.take() {
+            transaction.commit().map_err(StoreError::from)?;
+        }
+        self.database = None;
+        if let Some(key) = &self.given {
+            // Once more: the facts that it was held against may have been none.
+            self.prove(key)?;
+            master_key::write(&self.aside.join(master_key::FILE), &self.aside, key)
+                .map_err(|error| unwritten(&self.aside, io::Error::other(error)))?;
+        }
+        self.move_up()?;
+        self.is_finished = true;
+        Ok(self.standing)
+    }
+
+    /// The database last: without it nothing looks like a store.
+    fn move_up(&self) -> Result<(), RestoreError> {
+        let io = |error| unwritten(&self.aside, error);
+        sync_below(&self.aside.join(CONTENT))?;
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.aside).map_err(io)? {
+            names.push(entry.map_err(io)?.file_name());
+        }
+        names.sort_by_key(|name| name == FILE);
+        for name in names {
+            fs::rename(self.aside.join(&name), self.directory.join(&name)).map_err(io)?;
+        }
+        sync_directory(&self.directory)?;
+        fs::remove_dir(&self.aside).map_err(io)?;
+        Ok(sync_directory(&self.directory)?)
+    }
+}
+
+fn sync_below(directory: &Path) -> Result<(), RestoreError> {
+    for entry in fs::read_dir(directory).map_err(|error| unwritten(directory, error))? {
+        let path = entry.map_err(|error| unwritten(directory, error))?.path();
+        if path.is_dir() {
+            sync_directory(&path)?;
+        }
+    }
+    Ok(sync_directory(directory)?)
+}
+
+fn close(segment: Option<((Timestamp, u32), File, u64)>) -> Result<(), RestoreError> {
+    let Some((_, file, _)) = segment else { return Ok(()) };
+    file.sync_all().map_err(|error| unwritten(Path::new(CONTENT), error))
+}
+
+fn make_directory(path: &Path) -> Result<(), RestoreError> {
+    DirBuilder::new().mode(0o700).create(path).map_err(|error| unwritten(path, error))
+}
+
+fn create_new(path: &Path) -> Result<File, RestoreError> {
+    let mut options = OpenOptions::new();
+    options.create_new(true).write(true).mode(0o600);
+    options.open(path).map_err(|error| unwritten(path, error))
+}
+
+fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RestoreError> {
+    let mut file = create_new(path)?;
+    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|error| unwritten(path, error))
+}
+
+fn unwritten(path: &Path, error: io::Error) -> RestoreError {
+    RestoreError::Io { path: path.to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! A full disk (contract 8 "Running"), on a small one of its own: accepting stops in time, what was accepted goes on,
+//! and all is as before when room returns.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Command;
+
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+use serde_json::json;
+
+use crate::support::Dev;
+
+const SIZE: &str = "size=192m,mode=0700";
+
+/// A small disk, gone when it is dropped.
+struct Disk {
+    place: tempfile::TempDir,
+}
+
+impl Disk {
+    /// Nothing where this user may not mount one.
+    fn mount() -> Option<Self> {
+        let place = tempfile::tempdir().unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", SIZE, "tmpfs"]).arg(place.path()).status();
+        mounted.is_ok_and(|status| status.success()).then_some(Self { place })
+    }
+
+    fn path(&self) -> &Path {
+        self.place.path()
+    }
+
+    fn free(&self) -> u64 {
+        let space = statvfs(self.path()).unwrap();
+        space.f_bavail * space.f_frsize
+    }
+
+    /// Another program takes all room but `left`.
+    fn fill(&self, left: u64) {
+        let file = File::create(self.path().join("another's")).unwrap();
+        fallocate(&file, FallocateFlags::empty(), 0, self.free() - left).unwrap();
+    }
+
+    fn clear(&self) {
+        fs::remove_file(self.path().join("another's")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("-l").arg(self.path()).status());
+    }
+}
+
+#[tokio::test]
+async fn a_full_disk_stops_accepting_alone_and_only_as_long_as_it_is_full() {
+    let Some(disk) = Disk::mount() else {
+        eprintln!("this user may not mount a disk: the story of the full disk is not told");
+        return;
+    };
+    let data = disk.path().join("data");
+    let dev = Dev::on(&data, &["--virtual-clock"]);
+    let before = dev.send("you@example.org").await;
+    let waiting = dev.send("deferred@simulator.test").await;
+    dev.advance(0).await;
+    assert_eq!(dev.message(&waiting).await["status"], "deferred");
+
+    disk.fill(512 * 1024);
+    let letter = json!({"from": "hello@example.test", "to": "late@example.org", "text": "no room"});
+    let refused = dev.post("/v1/messages", letter.clone()).await.expect(503);
+    assert_eq!(refused.json()["code"], "storage_full");
+    assert!(refused.header("retry-after").parse::<u64>().unwrap() >= 1);
+    dev.get("/readyz").await.expect(503);
+    dev.get("/healthz").await.expect(200);
+    // Outcomes still find the room that was kept for them, and retention makes some.
+    dev.advance(600).await;
+    assert_eq!(dev.message(&waiting).await["status"], "delivered");
+    assert_eq!(dev.message(&before).await["text"], "It works.\n");
+    dev.advance(31 * 86_400).await;
+    assert_eq!(dev.message(&before).await["text"], json!(null));
+    dev.get(&format!("/v1/messages/{before}/raw")).await.expect(410);
+    dev.post("/v1/messages", letter.clone()).await.expect(503);
+
+    disk.clear();
+    dev.get("/readyz").await.expect(200);
+    let after = dev.post("/v1/messages", letter).await.expect(202).json();
+    dev.advance(0).await;
+    dev.kill();
+    let dev = Dev::on(&data, &["--virtual-clock"]);
+    for id in [before.as_str(), &waiting, after["id"].as_str().unwrap()] {
+        assert_eq!(dev.message(id).await["status"], "delivered", "every 202 is kept");
+    }
+}

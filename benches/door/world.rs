@@ -9,7 +9,7 @@ use postrider::base::secret::Secret;
 use postrider::domain::account::QuotaLimits;
 use postrider::domain::api_key::Scopes;
 use postrider::domain::hostname::DomainName;
-use postrider::domain::return_path::{KeyNumber, ReturnPathKey};
+use postrider::domain::token_key::TokenKeys;
 use postrider::engine::accounts::NewKey;
 use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
 use postrider::engine::settings::Settings;
@@ -67,12 +67,13 @@ impl World {
 }
 
 fn settings() -> Settings {
-    let key = || ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([1; 32]) };
+    let keys = || TokenKeys::new(Secret::new([1; 32]));
     Settings {
         hostname: "mail.example.com".to_owned(),
         bounce_host: "bounces.example.com".to_owned(),
-        return_path_key: key(),
-        unsubscribe_key: key(),
+        return_path_keys: keys(),
+        unsubscribe_keys: keys(),
+        tls_reports_from: None,
         public_url: Arc::default(),
         queue_lifetime: Duration::from_secs(48 * 3600),
         requests_per_minute: 600,

@@ -26,7 +26,7 @@ use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
 use crate::base::entropy::Entropy;
-use crate::domain::return_path::{KeyNumber, ReturnPathKey};
+use crate::domain::token_key::TokenKeys;
 use crate::engine::ports::{Clock, Post, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
@@ -307,14 +307,15 @@ fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
 }
 
 fn settings(config: &Config, store: &Store) -> Settings {
-    let key = |name: &[u8]| ReturnPathKey { number: KeyNumber::new(0), secret: store.master_key().derive(name) };
+    let keys = |name: &[u8]| TokenKeys::new(store.master_key().derive(name));
     Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
-        return_path_key: key(b"return path key 0"),
-        unsubscribe_key: key(b"unsubscribe key 0"),
+        return_path_keys: keys(b"return path keys"),
+        unsubscribe_keys: keys(b"unsubscribe keys"),
         public_url: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
+        tls_reports_from: config.delivery.tls_reports_from.clone(),
         requests_per_minute: config.limits.requests_per_minute,
         quota: config.quota,
         max_connections: config.delivery.max_connections,

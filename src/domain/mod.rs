@@ -20,6 +20,7 @@ pub mod session;
 pub mod stream;
 pub mod submission;
 pub mod text;
+pub mod token_key;
 pub mod unsubscribe_url;
 pub mod user;
 pub mod violation;

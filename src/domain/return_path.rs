@@ -10,7 +10,7 @@
 //! characters and leave 10, too few for the 80 bits of MAC that the contract asks for. The message is carried whole; of
 //! the account, 40 bits of a hash only find the rows to try (and tell receivers nothing of the identifier). The MAC
 //! covers the whole account, so neither a chance collision nor a choice of identifiers can pass one account for
-//! another.
+//! another. Which key made it is the message's own time to say ([`TokenKeys`]); the number is there to be told apart.
 
 use std::fmt;
 
@@ -20,9 +20,10 @@ use std::time::Duration;
 use subtle::ConstantTimeEq;
 
 use crate::base::id::{AccountId, MessageId};
-use crate::base::secret::Secret;
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
+
+use super::token_key::{TokenKey, TokenKeys};
 
 const PREFIX: &str = "b+";
 /// Crockford's alphabet as identifiers use it, in the lower case that local parts commonly have.
@@ -35,37 +36,6 @@ const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_B
 
 /// How long after its message's own time a token is taken: the 30 days of the event log, and a week for slow reports.
 const VALID_FOR: Duration = Duration::from_secs(37 * 24 * 3600);
-
-/// Which of the signing keys made a token, 0 to 31, so that keys can be rotated while old tokens come back.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
-pub struct KeyNumber(u8);
-
-impl KeyNumber {
-    /// The number, held to the 32 that one character can tell.
-    pub const fn new(number: u8) -> Self {
-        Self(number % 32)
-    }
-
-    /// The number of the key after this one.
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self::new(self.0 + 1)
-    }
-
-    /// The number itself.
-    pub const fn get(self) -> u8 {
-        self.0
-    }
-}
-
-/// A key that authenticates return paths.
-#[derive(Clone, Debug)]
-pub struct ReturnPathKey {
-    /// Its number.
-    pub number: KeyNumber,
-    /// Its bytes; 32 of them.
-    pub secret: Secret,
-}
 
 /// The hash that finds an account; several accounts may share one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
@@ -91,8 +61,8 @@ impl fmt::Display for AccountHint {
 /// A token as it came: nothing in it is to be believed before [`Parsed::verify`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Parsed {
-    /// The key that it claims to be made with.
-    pub key: KeyNumber,
+    /// The number of the key that it claims to be made with.
+    key_number: u8,
     /// The message that it claims to be about.
     pub message: MessageId,
     /// Where to look for the message's account.
@@ -124,17 +94,18 @@ pub enum InvalidReturnPath {
 }
 
 /// The local part that stands for `message` of `account`.
-pub fn encode(account: AccountId, message: MessageId, key: &ReturnPathKey) -> String {
-    format!("{PREFIX}{}", token(account, message, key))
+pub fn encode(account: AccountId, message: MessageId, keys: &TokenKeys) -> String {
+    format!("{PREFIX}{}", token(account, message, keys))
 }
 
 /// The token alone, as `Feedback-ID` carries it.
-pub fn token(account: AccountId, message: MessageId, key: &ReturnPathKey) -> String {
+pub fn token(account: AccountId, message: MessageId, keys: &TokenKeys) -> String {
+    let key = keys.of(message);
     let mut token = String::with_capacity(TOKEN_CHARACTERS);
-    token.push(char::from(BASE32[usize::from(key.number.get())]));
+    token.push(char::from(BASE32[usize::from(key.number)]));
     token.push_str(&message.0.to_string().to_ascii_lowercase());
     push_base32(&mut token, &AccountHint::of(account).0);
-    push_base32(&mut token, &mac(account, message, key));
+    push_base32(&mut token, &mac(account, message, &key));
     token
 }
 
@@ -163,7 +134,7 @@ fn parse(token: &str) -> Option<Parsed> {
     let (message, rest) = rest.split_at(MESSAGE_CHARACTERS);
     let (hint, mac) = rest.split_at(HINT_CHARACTERS);
     Some(Parsed {
-        key: KeyNumber::new(digit(*key.as_bytes().first()?)?),
+        key_number: digit(*key.as_bytes().first()?)?,
         message: format!("{}_{}", MessageId::PREFIX, message.to_ascii_uppercase()).parse().ok()?,
         account_hint: AccountHint(base32_bytes(hint)?),
         mac: base32_bytes(mac)?,
@@ -171,7 +142,7 @@ fn parse(token: &str) -> Option<Parsed> {
 }
 
 impl Parsed {
-    /// Checks the token against one account of its hint and the key of its number, at `now`.
+    /// Checks the token against one account of its hint, at `now`.
     ///
     /// # Errors
     /// [`InvalidReturnPath::Forged`] where account, key or MAC are others; [`InvalidReturnPath::Expired`] where all is
@@ -179,10 +150,10 @@ impl Parsed {
     pub fn verify(
         &self,
         account: AccountId,
-        key: &ReturnPathKey,
+        keys: &TokenKeys,
         now: Timestamp,
     ) -> Result<ReturnPath, InvalidReturnPath> {
-        let path = self.path(account, key).ok_or(InvalidReturnPath::Forged)?;
+        let path = self.path(account, keys).ok_or(InvalidReturnPath::Forged)?;
         if now.since(self.message.0.timestamp()) > VALID_FOR {
             return Err(InvalidReturnPath::Expired);
         }
@@ -190,9 +161,10 @@ impl Parsed {
     }
 
     /// What the token stands for, however old it is; none where account, key or MAC are others.
-    pub fn path(&self, account: AccountId, key: &ReturnPathKey) -> Option<ReturnPath> {
-        let expected = mac(account, self.message, key);
-        let genuine = self.key == key.number
+    pub fn path(&self, account: AccountId, keys: &TokenKeys) -> Option<ReturnPath> {
+        let key = keys.of(self.message);
+        let expected = mac(account, self.message, &key);
+        let genuine = self.key_number == key.number
             && self.account_hint == AccountHint::of(account)
             && bool::from(expected.ct_eq(&self.mac));
         genuine.then_some(ReturnPath { account, message: self.message })
@@ -201,12 +173,12 @@ impl Parsed {
 
 impl fmt::Debug for Parsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Parsed({}, key {})", self.message, self.key.0)
+        write!(f, "Parsed({}, key {})", self.message, self.key_number)
     }
 }
 
-fn mac(account: AccountId, message: MessageId, key: &ReturnPathKey) -> [u8; MAC_BYTES] {
-    let parts: [&[u8]; 4] = [b"postrider return path 1", &[key.number.get()], account.as_bytes(), message.as_bytes()];
+fn mac(account: AccountId, message: MessageId, key: &TokenKey) -> [u8; MAC_BYTES] {
+    let parts: [&[u8]; 4] = [b"postrider return path 1", &[key.number], account.as_bytes(), message.as_bytes()];
     let digest = hmac_sha256(key.secret.expose(), &parts);
     let mut mac = [0; MAC_BYTES];
     mac.copy_from_slice(&digest[..MAC_BYTES]);
@@ -241,12 +213,13 @@ fn digit(character: u8) -> Option<u8> {
 mod tests {
     use super::*;
     use crate::base::id::Ulid;
+    use crate::base::secret::Secret;
     use proptest::prelude::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
-    fn key(number: u8, byte: u8) -> ReturnPathKey {
-        ReturnPathKey { number: KeyNumber::new(number), secret: Secret::new([byte; 32]) }
+    fn keys(byte: u8) -> TokenKeys {
+        TokenKeys::new(Secret::new([byte; 32]))
     }
 
     fn message() -> MessageId {
@@ -256,21 +229,21 @@ mod tests {
     #[test]
     fn a_return_path_fits_and_is_believed_in_any_case() {
         let account = AccountId(Ulid([9; 16]));
-        let local = encode(account, message(), &key(3, 1));
+        let local = encode(account, message(), &keys(1));
         assert_eq!(local.len(), 61);
         for came_back in [local.clone(), local.to_ascii_uppercase()] {
             let parsed = decode(&came_back).unwrap();
-            assert_eq!((parsed.key.get(), parsed.account_hint), (3, AccountHint::of(account)));
+            assert_eq!(parsed.account_hint, AccountHint::of(account));
             let ours = ReturnPath { account, message: message() };
-            assert_eq!(parsed.verify(account, &key(3, 1), NOW), Ok(ours));
+            assert_eq!(parsed.verify(account, &keys(1), NOW), Ok(ours));
         }
     }
 
     #[test]
     fn the_token_alone_says_the_same_and_names_its_account_by_the_hint() {
         let account = AccountId(Ulid([9; 16]));
-        let token = token(account, message(), &key(3, 1));
-        assert_eq!(format!("b+{token}"), encode(account, message(), &key(3, 1)));
+        let token = token(account, message(), &keys(1));
+        assert_eq!(format!("b+{token}"), encode(account, message(), &keys(1)));
         assert_eq!(decode_token(&token.to_ascii_uppercase()), decode(&format!("B+{token}")));
         assert_eq!(token[27..35], AccountHint::of(account).to_string());
         assert_eq!(decode_token(&format!("b+{token}")), Err(InvalidReturnPath::Malformed));
@@ -279,19 +252,40 @@ mod tests {
     #[test]
     fn another_account_or_key_is_a_forgery_and_37_days_are_the_end() {
         let account = AccountId(Ulid([9; 16]));
-        let parsed = decode(&encode(account, message(), &key(3, 1))).unwrap();
+        let parsed = decode(&encode(account, message(), &keys(1))).unwrap();
         let forged = Err(InvalidReturnPath::Forged);
-        assert_eq!(parsed.verify(AccountId(Ulid([8; 16])), &key(3, 1), NOW), forged);
-        assert_eq!(parsed.verify(account, &key(3, 2), NOW), forged);
-        assert_eq!(parsed.verify(account, &key(4, 1), NOW), forged);
-        assert!(parsed.verify(account, &key(3, 1), NOW + VALID_FOR).is_ok());
+        assert_eq!(parsed.verify(AccountId(Ulid([8; 16])), &keys(1), NOW), forged);
+        assert_eq!(parsed.verify(account, &keys(2), NOW), forged);
+        assert!(parsed.verify(account, &keys(1), NOW + VALID_FOR).is_ok());
         let late = NOW + VALID_FOR + Duration::from_millis(1);
-        assert_eq!(parsed.verify(account, &key(3, 1), late), Err(InvalidReturnPath::Expired));
+        assert_eq!(parsed.verify(account, &keys(1), late), Err(InvalidReturnPath::Expired));
+    }
+
+    /// A token as somebody makes it who has got hold of the key of one period.
+    fn made_with(key: &TokenKey, account: AccountId, message: MessageId) -> Parsed {
+        let mac = mac(account, message, key);
+        Parsed { key_number: key.number, message, account_hint: AccountHint::of(account), mac }
+    }
+
+    #[test]
+    fn a_key_that_became_known_is_worth_nothing_for_the_messages_of_other_periods() {
+        let (account, keys) = (AccountId(Ulid([9; 16])), keys(1));
+        let known = keys.of(message());
+        assert!(made_with(&known, account, message()).verify(account, &keys, NOW).is_ok());
+        let month = Duration::from_secs(30 * 24 * 3600);
+        for now in [NOW - month, NOW + month, NOW + month * 32] {
+            let other = MessageId(Ulid::new(now, [5; 10]));
+            let forged = made_with(&known, account, other);
+            assert_eq!(forged.verify(account, &keys, now), Err(InvalidReturnPath::Forged), "{now:?}");
+            assert!(decode(&encode(account, other, &keys)).unwrap().verify(account, &keys, now).is_ok());
+        }
+        let old = made_with(&known, account, message());
+        assert_eq!(old.verify(account, &keys, NOW + month * 2), Err(InvalidReturnPath::Expired));
     }
 
     #[test]
     fn other_local_parts_are_malformed() {
-        let good = encode(AccountId::default(), message(), &key(0, 0));
+        let good = encode(AccountId::default(), message(), &keys(0));
         for bad in ["", "b+", "postmaster", &good[1..], &good[..60], &format!("{good}0"), &good.replacen("b+", "b-", 1)]
         {
             assert_eq!(decode(bad), Err(InvalidReturnPath::Malformed), "{bad}");
@@ -305,11 +299,11 @@ mod tests {
             account: [u8; 16], chance: [u8; 10], place in 2_usize..61, to in 0_usize..32,
         ) {
             let account = AccountId(Ulid(account));
-            let local = encode(account, MessageId(Ulid::new(NOW, chance)), &key(7, 7));
+            let local = encode(account, MessageId(Ulid::new(NOW, chance)), &keys(7));
             let mut bytes = local.clone().into_bytes();
             bytes[place] = BASE32[to];
             let changed = String::from_utf8(bytes).unwrap();
-            let believed = decode(&changed).and_then(|parsed| parsed.verify(account, &key(7, 7), NOW));
+            let believed = decode(&changed).and_then(|parsed| parsed.verify(account, &keys(7), NOW));
             prop_assert_eq!(believed.is_ok(), changed == local);
         }
 

@@ -33,6 +33,16 @@ pub struct MessageRecord {
     pub row: MessageRow,
     /// How far its transfer is.
     pub transfer: TransferRow,
+    /// When it is tried next, as far as is known: when its timer is due, or where it waits behind a site or relay that
+    /// is held back, when that ends. None where no attempt comes any more.
+    pub next_attempt_at: Option<Timestamp>,
+}
+
+impl MessageRecord {
+    const fn new(id: MessageId, row: MessageRow, transfer: TransferRow) -> Self {
+        let next_attempt_at = transfer.due;
+        Self { id, row, transfer, next_attempt_at }
+    }
 }
 
 /// Which messages are asked for. Absent members ask for nothing; the others hold together.
@@ -65,7 +75,22 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let key = schema::message(account, id);
         let Some(row) = snapshot.row(&key)? else { return Ok(None) };
-        Ok(Some(MessageRecord { id, row, transfer: transfer(&snapshot, &key)? }))
+        Ok(Some(self.foreseen(MessageRecord::new(id, row, transfer(&snapshot, &key)?))))
+    }
+
+    /// The record with its next attempt as the pump foresees it.
+    fn foreseen(&self, record: MessageRecord) -> MessageRecord {
+        let due = record.transfer.due;
+        let is_due = due.is_some_and(|due| due <= self.clock.now());
+        let held_until = if is_due { self.queue_view().and_then(|view| view.held_until(&record)) } else { None };
+        // What is due at the very end is no attempt any more.
+        let next_attempt_at = due.max(held_until).filter(|next| *next < record.row.give_up_at);
+        MessageRecord { next_attempt_at, ..record }
+    }
+
+    fn all_foreseen(&self, page: Page<MessageRecord>) -> Page<MessageRecord> {
+        let rows = page.rows.into_iter().map(|record| self.foreseen(record)).collect();
+        Page { rows, ..page }
     }
 
     /// Whether a message of any account is past its content's deadline; what is no message never is.
@@ -145,7 +170,7 @@ impl Engine {
     ) -> Result<Page<MessageRecord>, StoreError> {
         let store = Arc::clone(&self.store);
         let search = tokio::task::spawn_blocking(move || search(&store, account, &filter, page));
-        search.await.unwrap_or(Err(StoreError::Panicked))
+        search.await.unwrap_or(Err(StoreError::Panicked)).map(|page| self.all_foreseen(page))
     }
 
     /// The page of messages that follow `after` in time, newest first; its `next` says whether still newer ones do.
@@ -161,7 +186,7 @@ impl Engine {
     ) -> Result<Page<MessageRecord>, StoreError> {
         let store = Arc::clone(&self.store);
         let search = tokio::task::spawn_blocking(move || search_newer(&store, account, &filter, after, limit));
-        search.await.unwrap_or(Err(StoreError::Panicked))
+        search.await.unwrap_or(Err(StoreError::Panicked)).map(|page| self.all_foreseen(page))
     }
 }
 
@@ -215,7 +240,7 @@ fn gather(
         {
             let transfer = transfer(&snapshot, key)?;
             if filter.status.is_none_or(|status| transfer.state.status() == status) {
-                rows.push(MessageRecord { id: MessageId(id), row, transfer });
+                rows.push(MessageRecord::new(MessageId(id), row, transfer));
             }
         }
         Ok(until(false))

@@ -1,8 +1,9 @@
-//! What the engine counts: attempts at mail servers, attempts at webhook receivers, and signatures.
+//! What the engine counts: attempts at mail servers, attempts at webhook receivers, what comes back, and signatures.
 
 use std::time::Duration;
 
 use super::ports::{PostError, PostOutcome};
+use super::receive::Tally;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::store::op::settle_transfer::TransferEnd;
 
@@ -16,6 +17,8 @@ pub struct EngineMeters {
     posts: [Histogram; PostError::ALL.len() + 1],
     /// Endpoints that were disabled after repeated failures.
     pub endpoints_disabled: Counter,
+    /// What came back by mail.
+    pub came_back: Tally,
     /// How long composing, signing and sealing a message took.
     pub signing_duration: Histogram,
 }
@@ -26,6 +29,7 @@ impl Default for EngineMeters {
             attempts: std::array::from_fn(|_| Histogram::of_durations()),
             posts: std::array::from_fn(|_| Histogram::of_durations()),
             endpoints_disabled: Counter::default(),
+            came_back: Tally::default(),
             signing_duration: Histogram::of_durations(),
         }
     }

@@ -39,6 +39,7 @@ pub mod submit;
 pub mod suppressions;
 mod sweep;
 mod tls_policy;
+mod tls_reports;
 mod transfer;
 pub use transfer::Tables;
 pub use transfer::way::{InHouse, Ways};

@@ -42,7 +42,7 @@ impl Pump {
         let transfers = Arc::new(transfers);
         let view = Arc::downgrade(&transfers);
         engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
-        let sweeper = Sweeper::new(Arc::clone(&engine));
+        let sweeper = Sweeper::new(Arc::clone(&engine), Arc::clone(&post));
         let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), backlog.clone());
         Self { engine, backlog, transfers, deliveries, sweeper }
     }
@@ -110,6 +110,7 @@ impl Pump {
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReports
                 | TimerKind::Reputation
+                | TimerKind::TlsReport
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);
                     Ok(())

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::messages::MessageRecord;
 use crate::base::time::Timestamp;
 use crate::store::error::StoreError;
 
@@ -32,16 +33,25 @@ pub(super) trait QueueView: Send + Sync {
     /// # Errors
     /// Those of the store.
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError>;
+
+    /// Until when a message that is due waits behind a site or relay that is held back, as far as that is known. Costs
+    /// a look into memory.
+    fn held_until(&self, record: &MessageRecord) -> Option<Timestamp>;
 }
 
 impl Engine {
+    /// The pump's knowledge of the queue, while there is a pump.
+    pub(super) fn queue_view(&self) -> Option<Arc<dyn QueueView>> {
+        self.queue_view.get().and_then(std::sync::Weak::upgrade)
+    }
+
     /// What waits and what is on the wire, by site and relay. It reads every waiting message's row, on a thread of its
     /// own: this is for an operator's eyes, not for a loop.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn queue(self: &Arc<Self>) -> Result<Vec<SiteQueue>, StoreError> {
-        let Some(view) = self.queue_view.get().and_then(std::sync::Weak::upgrade) else { return Ok(Vec::new()) };
+        let Some(view) = self.queue_view() else { return Ok(Vec::new()) };
         tokio::task::spawn_blocking(move || view.sites()).await.unwrap_or(Err(StoreError::Panicked))
     }
 }

@@ -4,7 +4,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::domain::account::QuotaLimits;
-use crate::domain::return_path::ReturnPathKey;
+use crate::domain::address::Address;
+use crate::domain::token_key::TokenKeys;
 
 /// The engine's settings.
 #[derive(Clone, Debug)]
@@ -13,14 +14,16 @@ pub struct Settings {
     pub hostname: String,
     /// Where return paths stand: the bounce host, or the hostname where there is none.
     pub bounce_host: String,
-    /// The key that authenticates return paths.
-    pub return_path_key: ReturnPathKey,
-    /// The key that authenticates hosted unsubscribe links.
-    pub unsubscribe_key: ReturnPathKey,
+    /// The keys that authenticate return paths.
+    pub return_path_keys: TokenKeys,
+    /// The keys that authenticate hosted unsubscribe links.
+    pub unsubscribe_keys: TokenKeys,
     /// The public address of the API, known once it is served.
     pub public_url: Arc<OnceLock<String>>,
     /// How long a message is tried (contract 6).
     pub queue_lifetime: Duration,
+    /// Who sends TLS reports; none are sent without.
+    pub tls_reports_from: Option<Address>,
     /// Requests a minute and key.
     pub requests_per_minute: u32,
     /// The quota of new accounts.
@@ -38,16 +41,16 @@ impl Settings {
     /// The settings that stories begin with.
     pub(crate) fn of_a_story() -> Self {
         use crate::base::secret::Secret;
-        use crate::domain::return_path::KeyNumber;
 
-        let key = |byte| ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([byte; 32]) };
+        let keys = |byte| TokenKeys::new(Secret::new([byte; 32]));
         Self {
             hostname: "mail.example.com".to_owned(),
             bounce_host: "bounces.example.com".to_owned(),
-            return_path_key: key(1),
-            unsubscribe_key: key(2),
+            return_path_keys: keys(1),
+            unsubscribe_keys: keys(2),
             public_url: Arc::new("https://mail.example.com".to_owned().into()),
             queue_lifetime: Duration::from_secs(48 * 3600),
+            tls_reports_from: None,
             requests_per_minute: 600,
             quota: QuotaLimits::default(),
             max_connections: 8,

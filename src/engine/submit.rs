@@ -246,7 +246,7 @@ impl Workbench<'_> {
             Admission::Admitted(admitted) => admitted,
         };
         drop(snapshot);
-        let token = return_path::token(account, id, &self.settings.return_path_key);
+        let token = return_path::token(account, id, &self.settings.return_path_keys);
         let feedback = Feedback {
             token: &token,
             stream: admitted.domain.stream,
@@ -311,7 +311,7 @@ impl Workbench<'_> {
         let settings = self.settings;
         let days = admitted.account.content_retention_days;
         let content_expires_at = retention::content_deadline(now, days);
-        let local = return_path::encode(account, id, &settings.return_path_key);
+        let local = return_path::encode(account, id, &settings.return_path_keys);
         let host = match admitted.domain.return_path_seen {
             true => format!("rp.{}", admitted.domain.name),
             false => settings.bounce_host.clone(),
@@ -339,6 +339,7 @@ impl Workbench<'_> {
             return_path: format!("{local}@{host}"),
             eight_bit: composed.eight_bit,
             smtputf8: composed.smtputf8,
+            waives_tls: composed.waives_tls,
             is_raw: parts.is_none(),
             text_ends_line: ends_line(parts.and_then(|parts| parts.text.as_ref())),
             html_ends_line: ends_line(parts.and_then(|parts| parts.html.as_ref())),

@@ -1,10 +1,13 @@
-//! The housekeeping timers: domain checks, deliveries that come back or end, and what is past its time.
+//! The housekeeping timers: domain checks, TLS reports, deliveries that come back or end, and what is past its time.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::Engine;
 use super::crash::caught;
+use super::ports::Post;
 use crate::base::id::{DomainId, EndpointId};
 use crate::store::error::Stop;
 use crate::store::op::domain::PostponeDomainCheck;
@@ -18,6 +21,8 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Domain checks at once: they wait for the DNS.
 const AT_ONCE: usize = 8;
+/// TLS reports at once: they wait for the DNS, and for their receivers.
+const REPORTS_AT_ONCE: usize = 4;
 
 /// How long what failed waits, in the machine's own time.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -26,25 +31,34 @@ const AGAIN: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub(super) struct Sweeper {
     engine: Arc<Engine>,
-    permits: Arc<tokio::sync::Semaphore>,
+    post: Arc<dyn Post>,
+    checks: Arc<Semaphore>,
+    reports: Arc<Semaphore>,
 }
 
 impl Sweeper {
-    pub(super) fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, permits: Arc::new(tokio::sync::Semaphore::new(AT_ONCE)) }
+    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>) -> Self {
+        let checks = Arc::new(Semaphore::new(AT_ONCE));
+        Self { engine, post, checks, reports: Arc::new(Semaphore::new(REPORTS_AT_ONCE)) }
     }
 
     /// Serves `timer`, which stays taken until its operation is committed.
     pub(super) fn take(&self, timer: Timer) {
         let engine = Arc::clone(&self.engine);
-        let permits = Arc::clone(&self.permits);
+        let post = Arc::clone(&self.post);
+        // Only what waits for the DNS takes turns.
+        let turns = match timer.kind {
+            TimerKind::DomainCheck => Some(Arc::clone(&self.checks)),
+            TimerKind::TlsReport => Some(Arc::clone(&self.reports)),
+            _ => None,
+        };
         tokio::spawn(async move {
-            // Only what waits for the DNS takes turns.
-            let _permit = match timer.kind {
-                TimerKind::DomainCheck => permits.acquire_owned().await.ok(),
-                _ => None,
+            let _permit = match turns {
+                Some(turns) => turns.acquire_owned().await.ok(),
+                None => None,
             };
-            let served = caught(serve(&engine, timer)).await;
+            // Boxed, so that whoever waits for a turn takes little room.
+            let served = Box::pin(caught(serve(&engine, &*post, timer))).await;
             let fault = match served {
                 Ok(Ok(())) => return,
                 Ok(Err(fault)) => fault,
@@ -57,7 +71,7 @@ impl Sweeper {
     }
 }
 
-async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
+async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<(), String> {
     let store = &engine.store;
     let due = timer.due;
     match timer.kind {
@@ -75,6 +89,7 @@ async fn serve(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
         TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
         TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
         TimerKind::Reputation => told(engine.judge_reputation(timer).await),
+        TimerKind::TlsReport => told(engine.report_tls(post, timer).await),
         TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),
     }
 }

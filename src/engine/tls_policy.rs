@@ -23,6 +23,9 @@ use crate::smtp::tlsa::{Association, TlsaRecord};
 use crate::store::op::tls_report::{CountTlsSession, Counted};
 use crate::store::row::tls_policy::PolicyType;
 
+/// TLSA records of one policy in a report.
+const TLSA_MAX: usize = 16;
+
 /// The policies of all receiving domains.
 pub(super) struct TlsPolicies {
     engine: Arc<Engine>,
@@ -69,7 +72,7 @@ impl TlsPolicies {
         let Known { policy, failure, is_unasked } = self.cache.get(domain).await;
         let known = DomainPolicy { domain: domain.clone(), sts: policy, is_unasked };
         if let Some(failure) = failure {
-            self.post(&known, PolicyType::Sts, None, Some(failure.fault));
+            self.post(&known, Applied::of(PolicyType::Sts), None, Some(failure.fault));
         }
         known
     }
@@ -123,7 +126,7 @@ impl TlsPolicies {
             TlsFault::DnssecInvalid => PolicyType::Tlsa,
             _ => PolicyType::Sts,
         };
-        self.post(policy, policy_type, Some(host), Some(unfit.fault));
+        self.post(policy, Applied::of(policy_type), Some(host), Some(unfit.fault));
     }
 
     /// Counts a session that was opened, secured as `tls` says.
@@ -145,7 +148,7 @@ impl TlsPolicies {
             (TlsRequirement::Dane(terms), ..) if terms.associations.is_empty() => Some(TlsFault::TlsaInvalid),
             (TlsRequirement::Opportunistic | TlsRequirement::Pkix | TlsRequirement::Dane(_), ..) => None,
         };
-        self.post(policy, policy.counts_for(requirement), Some(host), fault);
+        self.post(policy, policy.applied(requirement), Some(host), fault);
     }
 
     /// Counts a session that was not opened, where TLS was why.
@@ -169,16 +172,20 @@ impl TlsPolicies {
             | Ending::NeedsSmtpUtf8
             | Ending::Loop => return,
         };
-        self.post(policy, policy.counts_for(requirement), Some(host), Some(fault));
+        self.post(policy, policy.applied(requirement), Some(host), Some(fault));
     }
 
-    fn post(&self, policy: &DomainPolicy, policy_type: PolicyType, host: Option<&str>, fault: Option<TlsFault>) {
+    fn post(&self, policy: &DomainPolicy, applied: Applied<'_>, host: Option<&str>, fault: Option<TlsFault>) {
+        let Applied { policy_type, associations } = applied;
         let text = match policy_type {
             PolicyType::Sts => policy.sts.as_ref().map(|sts| sts.lines()).unwrap_or_default(),
-            PolicyType::Tlsa | PolicyType::NoPolicyFound => Vec::new(),
+            PolicyType::Tlsa => associations.iter().take(TLSA_MAX).map(Association::to_text).collect(),
+            PolicyType::NoPolicyFound => Vec::new(),
         };
         let host = host.map(str::to_owned);
-        let op = CountTlsSession { domain: policy.domain.clone(), policy_type, policy: text, host, fault };
+        let report_after = self.engine.tls_report_after(&policy.domain);
+        let domain = policy.domain.clone();
+        let op = CountTlsSession { domain, policy_type, policy: text, host, fault, report_after };
         self.engine.store.post(op, |counted| match counted {
             Ok(Counted::Counted) => {}
             Ok(Counted::Full) => tracing::debug!("the day's TLS sessions with further domains are not counted"),
@@ -196,12 +203,27 @@ impl DomainPolicy {
         })
     }
 
-    const fn counts_for(&self, requirement: &TlsRequirement) -> PolicyType {
+    /// What a session that was held to `requirement` counts for.
+    fn applied<'r>(&self, requirement: &'r TlsRequirement) -> Applied<'r> {
         match (requirement, &self.sts) {
-            (TlsRequirement::Dane(_), _) => PolicyType::Tlsa,
-            (TlsRequirement::Pkix, _) | (TlsRequirement::Opportunistic, Some(_)) => PolicyType::Sts,
-            (TlsRequirement::Opportunistic, None) => PolicyType::NoPolicyFound,
+            (TlsRequirement::Dane(terms), _) => {
+                Applied { policy_type: PolicyType::Tlsa, associations: &terms.associations }
+            }
+            (TlsRequirement::Pkix, _) | (TlsRequirement::Opportunistic, Some(_)) => Applied::of(PolicyType::Sts),
+            (TlsRequirement::Opportunistic, None) => Applied::of(PolicyType::NoPolicyFound),
         }
+    }
+}
+
+/// The policy that a session counts for, with its TLSA records where those are it.
+struct Applied<'r> {
+    policy_type: PolicyType,
+    associations: &'r [Association],
+}
+
+impl Applied<'_> {
+    const fn of(policy_type: PolicyType) -> Self {
+        Self { policy_type, associations: &[] }
     }
 }
 

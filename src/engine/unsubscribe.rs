@@ -29,7 +29,7 @@ pub struct Link {
 impl Settings {
     /// The link of a message; none where the public address is not known yet.
     pub(super) fn unsubscribe_link(&self, account: AccountId, message: MessageId) -> Option<UnsubscribeUrl> {
-        let token = return_path::token(account, message, &self.unsubscribe_key);
+        let token = return_path::token(account, message, &self.unsubscribe_keys);
         let public = self.public_url.get()?;
         format!("{}{LINKS}{token}", public.trim_end_matches('/')).parse().ok()
     }
@@ -44,7 +44,7 @@ impl Engine {
         let Ok(token) = return_path::decode_token(token) else { return Ok(None) };
         let snapshot = self.store.snapshot()?;
         for account in accounts_of_hint(&snapshot, token.account_hint)? {
-            let Some(path) = token.path(account, &self.settings.unsubscribe_key) else { continue };
+            let Some(path) = token.path(account, &self.settings.unsubscribe_keys) else { continue };
             let row: Option<MessageRow> = snapshot.row(&schema::message(account, path.message))?;
             return Ok(row.map(|message| Link { path, message }));
         }

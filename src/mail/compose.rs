@@ -17,6 +17,9 @@ use crate::domain::submission::{Content, Parts, Submission};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
+/// The field by which a sender says that arriving matters more than its receiver's TLS policies (RFC 8689 5).
+pub(super) const TLS_REQUIRED: &str = "TLS-Required";
+
 /// What the service adds to a submission.
 #[derive(Clone, Copy, Debug)]
 pub struct ComposeFacts<'a> {
@@ -42,6 +45,8 @@ pub struct Composed {
     /// How many servers the message says it went through; over
     /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) it is going round in circles.
     pub received_count: usize,
+    /// Whether it is to be delivered whatever TLS its receiver's policies ask for (RFC 8689).
+    pub waives_tls: bool,
 }
 
 /// The Message-ID of a message (spec 2.2): `<msg_...@domain of from>`.
@@ -71,7 +76,15 @@ fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_
         return Err(Violations::of(largest_field(parts), "makes the message larger than 20 MiB"));
     }
     let eight_bit = smtputf8;
-    Ok(Composed { bytes, subject: parts.subject.clone(), eight_bit, smtputf8, received_count: 0 })
+    let required = parts.headers.iter().filter(|(name, _)| name.eq_ignore_ascii_case(TLS_REQUIRED));
+    let waives_tls = waives_tls(required.map(|(_, value)| value.to_owned()));
+    Ok(Composed { bytes, subject: parts.subject.clone(), eight_bit, smtputf8, received_count: 0, waives_tls })
+}
+
+/// What the fields [`TLS_REQUIRED`] of a message say: its one value is `No`, and two fields say nothing.
+pub(super) fn waives_tls(values: impl Iterator<Item = String>) -> bool {
+    let values: Vec<_> = values.take(2).collect();
+    matches!(values.as_slice(), [only] if only.trim().eq_ignore_ascii_case("no"))
 }
 
 /// The header section up to, and without, the fields of the outermost part.

@@ -32,7 +32,7 @@ const OVERSIGNED: [&str; 11] = [
     "list-unsubscribe-post",
 ];
 /// Fields that are signed where they occur. All other List-* fields are too.
-const SIGNED: [&str; 7] = [
+const SIGNED: [&str; 10] = [
     "sender",
     "in-reply-to",
     "references",
@@ -40,6 +40,9 @@ const SIGNED: [&str; 7] = [
     "feedback-id",
     "cfbl-address",
     "cfbl-feedback-id",
+    "tls-report-domain",
+    "tls-report-submitter",
+    "tls-required",
 ];
 /// How many other List-* names are signed; a message has half a dozen (RFC 2369), a hostile one thousands.
 const LIST_NAMES_COUNT: usize = 16;

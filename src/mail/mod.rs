@@ -16,6 +16,7 @@ mod relaxed;
 pub mod report;
 mod section;
 mod structure;
+pub mod tls_report;
 
 #[cfg(test)]
 mod tests;

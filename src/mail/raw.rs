@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use mail_parser::MessageParser;
 
-use super::compose::{ComposeFacts, Composed, message_id_header, write_unsubscribe};
+use super::compose::{ComposeFacts, Composed, TLS_REQUIRED, message_id_header, waives_tls, write_unsubscribe};
 use super::field;
 use super::mailbox;
 use super::section::{self, Field, line_length};
@@ -55,6 +55,7 @@ pub fn rewrite(message: &[u8], submission: &Submission, facts: &ComposeFacts<'_>
             eight_bit: !bytes.is_ascii(),
             smtputf8: local_parts || !bytes[..bytes.len() - body.len()].is_ascii(),
             received_count: fields.iter().filter(|field| field.is("Received")).count(),
+            waives_tls: waives_tls(fields.iter().filter(|field| field.is(TLS_REQUIRED)).map(Field::unfolded)),
             bytes,
         })
     })

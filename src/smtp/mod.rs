@@ -14,6 +14,7 @@ pub mod rules;
 pub mod server;
 pub mod shaping;
 pub mod tls_policy;
+pub mod tls_rpt;
 pub mod tlsa;
 mod transaction;
 pub mod verdict;

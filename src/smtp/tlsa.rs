@@ -88,6 +88,25 @@ impl Association {
         usable
     }
 
+    /// As a zone has it (RFC 6698 2.2): usage, selector, matching type and data.
+    pub fn to_text(&self) -> String {
+        let usage = match self.usage {
+            Usage::Authority => 2,
+            Usage::Server => 3,
+        };
+        let selector = match self.selector {
+            Selector::Certificate => 0,
+            Selector::PublicKey => 1,
+        };
+        let matching = match self.matching {
+            Matching::Exact => 0,
+            Matching::Sha256 => 1,
+            Matching::Sha512 => 2,
+        };
+        let data: String = self.data.iter().map(|octet| format!("{octet:02x}")).collect();
+        format!("{usage} {selector} {matching} {data}")
+    }
+
     const fn purpose(&self) -> (Usage, Selector) {
         (self.usage, self.selector)
     }
@@ -99,6 +118,16 @@ mod tests {
 
     fn record(usage: u8, selector: u8, matching: u8, octets: usize) -> TlsaRecord {
         TlsaRecord { usage, selector, matching, data: vec![7; octets] }
+    }
+
+    #[test]
+    fn a_record_is_told_as_its_zone_has_it() {
+        for (record, head) in
+            [(record(3, 1, 1, 32), "3 1 1 "), (record(2, 0, 2, 64), "2 0 2 "), (record(3, 0, 0, 1), "3 0 0 ")]
+        {
+            let text = Association::read(&record).unwrap().to_text();
+            assert_eq!(text, format!("{head}{}", "07".repeat(record.data.len())));
+        }
     }
 
     #[test]

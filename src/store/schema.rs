@@ -106,7 +106,7 @@ tables! {
     AuditLog = "audit_log";
     /// digest of a receiving domain → its MTA-STS policy.
     StsPolicies = "sts_policies";
-    /// day, kind of policy, receiving domain → how TLS sessions went.
+    /// day, digest of a receiving domain, kind of policy → how TLS sessions went.
     TlsReports = "tls_reports";
     /// day → how many rows it has there.
     TlsReportDays = "tls_report_days";
@@ -295,9 +295,22 @@ pub fn sts_policy(domain: &DomainName) -> [u8; 16] {
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// Key of [`Table::TlsReports`].
-pub fn tls_report(day: u32, policy_type: PolicyType, domain: &DomainName) -> Vec<u8> {
-    [&day.to_be_bytes()[..], &[policy_type as u8], domain.as_str().as_bytes()].concat()
+/// What the keys of [`Table::TlsReports`] begin with for one day and domain: as long as a timer's identifier, which it
+/// is too.
+pub fn tls_reports_of(day: u32, domain: &DomainName) -> [u8; 16] {
+    let digest = hmac_sha256(b"tls report", &[domain.as_str().as_bytes()]);
+    let mut prefix = [0; 16];
+    let (of_day, of_domain) = prefix.split_at_mut(4);
+    of_day.copy_from_slice(&tls_report_day(day));
+    of_domain.copy_from_slice(&digest[..12]);
+    prefix
+}
+
+/// Key of [`Table::TlsReports`], of what [`tls_reports_of`] tells.
+pub fn tls_report(of: [u8; 16], policy_type: PolicyType) -> [u8; 17] {
+    let mut key = [policy_type as u8; 17];
+    key[..16].copy_from_slice(&of);
+    key
 }
 
 /// Key of [`Table::TlsReportDays`], and what the keys of its rows begin with.

@@ -229,6 +229,34 @@ impl Drop for TestStore {
     }
 }
 
+/// A message to `to` as it was accepted at `now`.
+pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> MessageRow {
+    let day = Duration::from_secs(24 * 3600);
+    MessageRow {
+        domain,
+        stream: Stream::Transactional,
+        from: "a@example.com".parse().unwrap(),
+        from_name: None,
+        to: to.parse().unwrap(),
+        subject: Some("Grüße".to_owned()),
+        metadata: BTreeMap::from([("order".to_owned(), "42".to_owned())]),
+        unsubscribe_url: None,
+        created_at: now,
+        expires_at: None,
+        give_up_at: now + 2 * day,
+        content_expires_at: now + 30 * day,
+        size_octets: 1000,
+        place: Place::unknown(retention::Bucket { end: now + 30 * day }.end),
+        return_path: "b+x@bounces.example".to_owned(),
+        eight_bit: false,
+        smtputf8: false,
+        waives_tls: false,
+        is_raw: false,
+        text_ends_line: false,
+        html_ends_line: false,
+    }
+}
+
 /// Somebody who may send.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender<'a> {
@@ -247,29 +275,7 @@ impl<'a> Sender<'a> {
     pub(crate) fn message(&self, to: &str) -> Accept {
         let now = self.test.now();
         let id = self.test.store().reserve_message_id(now);
-        let day = Duration::from_secs(24 * 3600);
-        let message = MessageRow {
-            domain: self.domain,
-            stream: Stream::Transactional,
-            from: "a@example.com".parse().unwrap(),
-            from_name: None,
-            to: to.parse().unwrap(),
-            subject: Some("Grüße".to_owned()),
-            metadata: BTreeMap::from([("order".to_owned(), "42".to_owned())]),
-            unsubscribe_url: None,
-            created_at: now,
-            expires_at: None,
-            give_up_at: now + 2 * day,
-            content_expires_at: now + 30 * day,
-            size_octets: 1000,
-            place: Place::unknown(retention::Bucket { end: now + 30 * day }.end),
-            return_path: "b+x@bounces.example".to_owned(),
-            eight_bit: false,
-            smtputf8: false,
-            is_raw: false,
-            text_ends_line: false,
-            html_ends_line: false,
-        };
+        let message = message_row(self.domain, to, now);
         let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
         Accept { account: self.account, key_stream: None, id, message, answer, idempotency: None }
     }

@@ -34,6 +34,8 @@ pub enum TimerKind {
     TlsReports = 13,
     /// An account's bounces and complaints, to be judged.
     Reputation = 14,
+    /// A domain's TLS report of a day, to be sent.
+    TlsReport = 15,
 }
 
 /// One timer. Timers sort by due time first.
@@ -92,6 +94,7 @@ impl Timer {
             12 => TimerKind::StsPolicy,
             13 => TimerKind::TlsReports,
             14 => TimerKind::Reputation,
+            15 => TimerKind::TlsReport,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

@@ -129,6 +129,20 @@ async fn the_metrics_count_what_happened() {
     }
 }
 
+#[tokio::test]
+async fn what_came_back_by_mail_is_counted_by_kind() {
+    let (dev, url) = watched();
+    for to in ["complained@simulator.test", "late-bounce@simulator.test", "late-bounce+1@simulator.test"] {
+        dev.send(to).await;
+    }
+    dev.advance(0).await;
+    let counted = scraped(&url).await;
+    for (kind, count) in [("bounced", 2.0), ("complained", 1.0), ("undetermined", 0.0), ("auto_reply", 0.0)] {
+        assert_eq!(counted[&format!("postrider_came_back_messages_total{{kind=\"{kind}\"}}")], count, "{kind}");
+    }
+    assert_eq!(counted["postrider_came_back_refusals_total{reason=\"mailbox\"}"], 0.0);
+}
+
 /// The names in a text that may be metrics.
 fn named(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');

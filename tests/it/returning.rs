@@ -187,7 +187,9 @@ async fn a_complaint_is_tied_by_the_token_in_the_returned_headers_and_by_nothing
     let fbl = "fbl@bounces.example.com";
     let without: String =
         headers.lines().filter(|line| !line.starts_with("Feedback-ID")).map(|l| format!("{l}\n")).collect();
-    let forged = headers.replacen("Feedback-ID: 0", "Feedback-ID: 1", 1);
+    let key = &headers.split_once("\nFeedback-ID: ").unwrap().1[..1];
+    let other = if key == "0" { "1" } else { "0" };
+    let forged = headers.replace(&format!("\nFeedback-ID: {key}"), &format!("\nFeedback-ID: {other}"));
     for report in
         [arf("abuse", &without), arf("abuse", &forged), arf("not-spam", &headers), arf("auth-failure", &headers)]
     {

@@ -1,4 +1,5 @@
-"""Real servers that accept and bounce later, to our receiver: Exim and OpenSMTPD (Postfix's is in test_returning).
+"""Real servers that accept and bounce later, to our receiver: Exim, OpenSMTPD and Haraka (Postfix's is in
+test_returning).
 
 The address is unknown to a server behind them. What the report's event says is compared with the report itself: each
 server is made to send the same one to a mailbox of ours.
@@ -12,6 +13,7 @@ from email.message import EmailMessage
 
 import pytest
 from support.exim import Exim
+from support.haraka import Haraka
 from support.opensmtpd import OpenSmtpd
 from support.wait import LOOPBACK, free_port, until
 
@@ -37,8 +39,9 @@ class Reported:
         server, block = part.get_payload()[:2]
 
         def value(fields: EmailMessage, name: str) -> str | None:
-            found = fields[name]
-            return " ".join(str(found).partition(";")[2].split()) if found else None
+            # The type before the semicolon is required, and Haraka's Remote-MTA has none.
+            found = str(fields[name] or "").split(";", 1)[-1]
+            return " ".join(found.split()) or None
 
         recipient = value(block, "Final-Recipient")
         words = re.search(rf"^{re.escape(recipient)}: (.*)$", mail.get_body(("plain",)).get_content(), re.MULTILINE)
@@ -57,7 +60,7 @@ def bounce_port():
     return free_port()
 
 
-@pytest.fixture(params=["exim", "opensmtpd"])
+@pytest.fixture(params=["exim", "opensmtpd", "haraka"])
 def server(request, workdir, authority, policy, sink, bounce_port):
     """A server that takes mail for gone@ and passes it to one that knows no such user."""
     certificate = authority.issue("mx1.recipient.test")
@@ -66,6 +69,7 @@ def server(request, workdir, authority, policy, sink, bounce_port):
     make = {
         "exim": lambda: Exim(folder, certificate, policy, **common),
         "opensmtpd": lambda: OpenSmtpd(folder, certificate, **common),
+        "haraka": lambda: Haraka(folder, certificate, routes),
     }
     server = make[request.param]()
     yield server

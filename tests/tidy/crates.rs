@@ -75,7 +75,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("listenfd", Only(&["net"]), "takes over sockets that systemd opened, without unsafe code of ours"),
     // Tests.
     ("proptest", Tests, "laws over many inputs"),
-    ("mail-auth", Tests, "checks our DKIM signatures with another's code"),
+    ("mail-auth", Tests, "checks our DKIM signatures and reads our TLS reports with another's code"),
     ("hickory-server", Tests, "a name server for stories"),
     ("criterion", Tests, "measures the pieces of a request, with their spread"),
     ("tempfile", Tests, "data directories for stories"),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::section::{Section, number, parsed, path, socket, unless_empty};
+use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 
 /// A month: longer than any receiver's outage that is worth waiting for.
@@ -27,6 +28,8 @@ pub struct Delivery {
     pub shaping_file: Option<PathBuf>,
     /// Rules about answers laid over those built in.
     pub bounces_file: Option<PathBuf>,
+    /// Who sends TLS reports (RFC 8460); none are sent without.
+    pub tls_reports_from: Option<Address>,
 }
 
 impl Default for Delivery {
@@ -39,6 +42,7 @@ impl Default for Delivery {
             extra_roots: None,
             shaping_file: None,
             bounces_file: None,
+            tls_reports_from: None,
         }
     }
 }
@@ -57,6 +61,7 @@ impl Delivery {
             extra_roots: section.value("extra_roots", base.extra_roots, unless_empty(path)),
             shaping_file: section.value("shaping_file", base.shaping_file, unless_empty(path)),
             bounces_file: section.value("bounces_file", base.bounces_file, unless_empty(path)),
+            tls_reports_from: section.value("tls_reports_from", base.tls_reports_from, unless_empty(parsed)),
         };
         section.finish();
         delivery

@@ -48,7 +48,7 @@ fn the_example_has_every_key() {
         ("http.tls", "mode certificate key directory contact extra_roots"),
         ("metrics", "listen"),
         ("dns", "servers trust_anchor"),
-        ("delivery", "port lifetime_hours max_connections mta_sts_port extra_roots shaping_file bounces_file"),
+        ("delivery", "port lifetime_hours max_connections mta_sts_port extra_roots shaping_file bounces_file tls_reports_from"),
         ("bounces", "host listen"),
         ("relay", "name kind source ehlo streams warm_up host port tls username password_file"),
         ("relay.warm_up", "per_day growth_percent since"),
@@ -88,6 +88,7 @@ fn every_key_has_its_value() {
         lifetime_hours = 1
         max_connections = 7
         mta_sts_port = 8443
+        tls_reports_from = "tls@sender.example"
         extra_roots = "r.pem"
         shaping_file = "s.toml"
         bounces_file = "b.toml"
@@ -140,6 +141,7 @@ fn every_key_has_its_value() {
         lifetime: Duration::from_secs(3600),
         max_connections: 7,
         mta_sts_port: 8443,
+        tls_reports_from: Some("tls@sender.example".parse().unwrap()),
         extra_roots: Some("r.pem".into()),
         shaping_file: Some("s.toml".into()),
         bounces_file: Some("b.toml".into()),

@@ -37,6 +37,20 @@ pub enum NotOurs {
     Expired,
 }
 
+impl NotOurs {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Host, Self::Mailbox, Self::Expired];
+
+    /// The name in monitoring.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Mailbox => "mailbox",
+            Self::Expired => "expired",
+        }
+    }
+}
+
 /// Whose messages have their return paths at a host.
 enum Host {
     Everyones,
@@ -53,11 +67,20 @@ impl Host {
 }
 
 impl Receiver {
-    /// Which mailbox an address is. The bare `<Postmaster>` of RFC 5321 4.5.1 has an empty domain.
+    /// Which mailbox an address is; one that is none of ours is counted. The bare `<Postmaster>` of RFC 5321 4.5.1 has
+    /// an empty domain.
     ///
     /// # Errors
     /// Those of the store.
     pub fn mailbox(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
+        let found = self.look_up(local, domain)?;
+        if let Err(why) = found {
+            self.engine.meters.came_back.count_refused(why);
+        }
+        Ok(found)
+    }
+
+    fn look_up(&self, local: &str, domain: &str) -> Result<Result<Mailbox, NotOurs>, StoreError> {
         let is_peoples = PEOPLES_MAILBOXES.iter().any(|name| local.eq_ignore_ascii_case(name));
         if domain.is_empty() && is_peoples {
             return Ok(Ok(Mailbox::People));
@@ -107,7 +130,7 @@ impl Receiver {
     ) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
         let now = self.engine.clock.now();
         for account in accounts_of_hint(read, token.account_hint)? {
-            match token.verify(account, &self.engine.settings.return_path_key, now) {
+            match token.verify(account, &self.engine.settings.return_path_keys, now) {
                 Ok(path) => {
                     let is_there = read.get(Table::Messages, &schema::message(account, path.message))?.is_some();
                     return Ok(if is_there { Ok(path) } else { Err(InvalidReturnPath::Forged) });

@@ -60,14 +60,12 @@ pub struct Receiver {
     engine: Arc<Engine>,
     rules: Arc<Rules>,
     reading: Semaphore,
-    /// What was taken since the start.
-    pub tally: Tally,
 }
 
 impl Receiver {
     /// A receiver that judges what reports say by `rules`, as live answers are.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
-        Self { engine, rules, reading: Semaphore::new(READING_MAX), tally: Tally::default() }
+        Self { engine, rules, reading: Semaphore::new(READING_MAX) }
     }
 
     /// Takes a message for `mailboxes`: when this returns, what it reports is on the disk.
@@ -85,7 +83,7 @@ impl Receiver {
         } else {
             Taken::Letter
         };
-        self.tally.count(taken);
+        self.engine.meters.came_back.count(taken);
         tracing::info!(what = taken.as_str(), "mail came back");
         Ok(taken)
     }

@@ -29,7 +29,7 @@ pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(Ta
     match report {
         Report::Delivery(report) => of_delivery(report, row, rules),
         Report::Feedback(report) => of_feedback(report),
-        Report::Unknown(Some(bounce)) => Some((Taken::Bounced, of_unstructured(bounce, rules))),
+        Report::Unknown(Some(bounce)) => Some((Taken::Undetermined, of_unstructured(bounce, rules))),
         Report::Unknown(None) | Report::AutoReply => None,
     }
 }

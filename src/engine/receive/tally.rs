@@ -1,12 +1,15 @@
-//! How much of what came back since the start. Counts alone: no address, no message.
+//! How much of what came back since the start, for monitoring. Counts alone: no address, no message.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use super::mailbox::NotOurs;
+use crate::base::meter::Counter;
 
 /// What a message that was taken turned out to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// A failure, recorded.
     Bounced,
+    /// A failure in a program's own words, recorded as undetermined.
+    Undetermined,
     /// A delay, recorded.
     Delayed,
     /// A complaint, recorded.
@@ -27,8 +30,9 @@ pub enum Taken {
 
 impl Taken {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Bounced,
+        Self::Undetermined,
         Self::Delayed,
         Self::Complained,
         Self::Repeated,
@@ -39,16 +43,17 @@ impl Taken {
         Self::Letter,
     ];
 
-    /// The name in the log.
+    /// The name in the log and in monitoring.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Bounced => "bounced",
+            Self::Undetermined => "undetermined",
             Self::Delayed => "delayed",
             Self::Complained => "complained",
             Self::Repeated => "repeated",
-            Self::NoNews => "no news",
+            Self::NoNews => "no_news",
             Self::Untied => "untied",
-            Self::AutoReply => "auto-reply",
+            Self::AutoReply => "auto_reply",
             Self::Unknown => "unknown",
             Self::Letter => "letter",
         }
@@ -57,15 +62,27 @@ impl Taken {
 
 /// The counts.
 #[derive(Debug, Default)]
-pub struct Tally([AtomicU64; Taken::ALL.len()]);
+pub struct Tally {
+    taken: [Counter; Taken::ALL.len()],
+    refused: [Counter; NotOurs::ALL.len()],
+}
 
 impl Tally {
     pub(super) fn count(&self, taken: Taken) {
-        self.0[taken as usize].fetch_add(1, Ordering::Relaxed);
+        self.taken[taken as usize].count();
     }
 
-    /// How many were taken of one kind.
-    pub fn of(&self, taken: Taken) -> u64 {
-        self.0[taken as usize].load(Ordering::Relaxed)
+    pub(super) fn count_refused(&self, why: NotOurs) {
+        self.refused[why as usize].count();
+    }
+
+    /// Messages taken, by what they were.
+    pub fn taken(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Taken::ALL.into_iter().map(|taken| (taken.as_str(), self.taken[taken as usize].read()))
+    }
+
+    /// Recipients refused, by why.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        NotOurs::ALL.into_iter().map(|why| (why.as_str(), self.refused[why as usize].read()))
     }
 }

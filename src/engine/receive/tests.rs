@@ -1,6 +1,7 @@
 //! Stories of what comes back: which mailboxes are ours, and what each report does to its message.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -10,10 +11,11 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
 use crate::domain::event::AttemptFacts;
-use crate::domain::return_path::{self, KeyNumber, ReturnPathKey};
+use crate::domain::return_path;
 use crate::domain::sending_domain::{DkimState, DomainStatus};
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::token_key::TokenKeys;
 use crate::engine::Caller;
 use crate::engine::no_names::NoNames;
 use crate::engine::ports::Clock;
@@ -30,11 +32,12 @@ use crate::store::row::suppression::SuppressionRow;
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);
 
-struct StillClock;
+/// Stands still until it is set, in milliseconds.
+struct StillClock(AtomicU64);
 
 impl Clock for StillClock {
     fn now(&self) -> Timestamp {
-        NOW
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
     }
     fn monotonic(&self) -> Duration {
         Duration::ZERO
@@ -43,6 +46,7 @@ impl Clock for StillClock {
 
 /// A service with two accounts; `example.com` is the first one's, and its return path is ours.
 struct World {
+    clock: Arc<StillClock>,
     engine: Arc<Engine>,
     receiver: Receiver,
     account: AccountId,
@@ -54,10 +58,12 @@ impl World {
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let entropy = Arc::new(SeededEntropy::new(7));
-        let surroundings = Surroundings { now: Arc::new(|| NOW), entropy: entropy.clone() };
+        let clock = Arc::new(StillClock(AtomicU64::new(NOW.as_millis())));
+        let time = Arc::clone(&clock);
+        let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings::of_a_story();
-        let engine = Arc::new(Engine::new(store, Arc::new(StillClock), entropy, Arc::new(NoNames), settings));
+        let engine = Arc::new(Engine::new(store, clock.clone(), entropy, Arc::new(NoNames), settings));
         let account = async |name: &str| {
             engine.create_account(name.parse().unwrap(), None, QuotaLimits::default()).await.unwrap().id
         };
@@ -79,7 +85,11 @@ impl World {
         };
         engine.store.commit(CreateDomain { account: one, id, row }).await.unwrap();
         let receiver = Receiver::new(Arc::clone(&engine), Arc::new(Rules::built_in().clone()));
-        Self { engine, receiver, account: one, other, _directory: directory }
+        Self { clock, engine, receiver, account: one, other, _directory: directory }
+    }
+
+    fn pass(&self, time: Duration) {
+        self.clock.0.store((self.clock.now() + time).as_millis(), Ordering::SeqCst);
     }
 
     /// A message that a server took.
@@ -93,7 +103,7 @@ impl World {
         let json = serde_json::json!({"from": "a@example.com", "to": "B@example.net", "text": "x",
             "unsubscribe_url": "https://example.com/u"});
         let serde_json::Value::Object(object) = json else { panic!("no object") };
-        let submission = Submission::lift(object, NOW, SubmissionLimits { queue_lifetime: 2 * DAY }).unwrap();
+        let submission = Submission::lift(object, self.clock.now(), SubmissionLimits { queue_lifetime: 2 * DAY }).unwrap();
         let caller = Caller { account: self.account, key: None };
         let accepted = self.engine.submit(&caller, submission, None).await.unwrap();
         let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
@@ -132,7 +142,7 @@ impl World {
     }
 
     fn local(&self, account: AccountId, message: MessageId) -> String {
-        return_path::encode(account, message, &self.engine.settings.return_path_key)
+        return_path::encode(account, message, &self.engine.settings.return_path_keys)
     }
 
     fn mailbox(&self, local: &str, domain: &str) -> Result<Mailbox, NotOurs> {
@@ -210,7 +220,7 @@ async fn a_return_path_stays_ours_where_it_was_given_out_after_its_domain_is_gon
 async fn a_token_is_ours_only_with_its_own_account_and_a_message_that_is_there() {
     let world = World::new().await;
     let message = world.delivered().await;
-    let elsewhere = ReturnPathKey { number: KeyNumber::new(0), secret: Secret::new([2; 32]) };
+    let elsewhere = TokenKeys::new(Secret::new([2; 32]));
     let unwritten = world.engine.store.reserve_message_id(NOW);
     for local in [
         world.local(world.other, message),
@@ -220,6 +230,24 @@ async fn a_token_is_ours_only_with_its_own_account_and_a_message_that_is_there()
     ] {
         assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(NotOurs::Mailbox), "{local}");
     }
+}
+
+#[tokio::test]
+async fn a_return_path_outlives_its_key_and_ends_with_its_37_days() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let local = world.local(world.account, message);
+    let path = Mailbox::ReturnPath(ReturnPath { account: world.account, message });
+    world.pass(37 * DAY);
+    let later = world.local(world.account, world.accepted().await);
+    assert_ne!(later[2..3], local[2..3], "another key has taken its place");
+    assert_eq!(world.mailbox(&local, "bounces.example.com"), Ok(path));
+    assert_eq!(world.hear(message, &dsn(&[("b@example.net", "failed", "550 5.1.1 gone")])).await, Taken::Bounced);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.mailbox(&local, "bounces.example.com"), Err(NotOurs::Expired));
+    assert!(world.mailbox(&later, "bounces.example.com").is_ok());
+    let refused: BTreeMap<_, _> = world.engine.meters.came_back.refused().collect();
+    assert_eq!(refused, BTreeMap::from([("host", 0), ("mailbox", 0), ("expired", 1)]));
 }
 
 #[tokio::test]
@@ -249,7 +277,7 @@ async fn a_report_that_comes_again_is_counted_and_changes_nothing() {
     let report = dsn(&[("b@example.net", "failed", "550 5.1.1 User unknown")]);
     let heard = [world.hear(message, &report).await, world.hear(message, &report).await];
     assert_eq!(heard, [Taken::Bounced, Taken::Repeated]);
-    let counts: BTreeMap<_, _> = Taken::ALL.map(|taken| (taken.as_str(), world.receiver.tally.of(taken))).into();
+    let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
     assert_eq!((counts["bounced"], counts["repeated"], counts.values().sum::<u64>()), (1, 1, 2));
 }
 
@@ -263,7 +291,7 @@ async fn a_bounce_in_plain_words_is_told_and_suppresses_nobody() {
                  This is a permanent error; I've given up. Sorry it didn't work out.\n\n\
                  <b@example.net>:\nSorry, no mailbox here by that name. (#5.1.1)\n\n\
                  --- Below this line is a copy of the message.\n\nSubject: x\n\nx\n";
-    assert_eq!(world.hear(message, qmail).await, Taken::Bounced);
+    assert_eq!(world.hear(message, qmail).await, Taken::Undetermined);
     assert_eq!((world.status(message), world.is_suppressed()), (Status::Bounced, false));
 }
 
@@ -299,7 +327,7 @@ async fn every_message_asks_for_complaints_under_its_signature() {
     let world = World::new().await;
     let message = world.delivered().await;
     let headers = world.headers(message);
-    let token = return_path::token(world.account, message, &world.engine.settings.return_path_key);
+    let token = return_path::token(world.account, message, &world.engine.settings.return_path_keys);
     assert!(headers.contains(&format!("\r\nFeedback-ID: {token}:marketing:")), "{headers}");
     assert!(headers.contains("\r\nCFBL-Address: fbl@rp.example.com; report=arf\r\n"), "{headers}");
     let signed = headers.split_once(" h=").unwrap().1.split_once(';').unwrap().0.replace("\r\n ", "");

@@ -154,7 +154,7 @@ impl World {
     }
 
     /// What was counted today under a policy, once what was posted is committed.
-    async fn counted(&self, policy_type: PolicyType) -> TlsReportRow {
+    pub(in crate::engine) async fn counted(&self, policy_type: PolicyType) -> TlsReportRow {
         let store = &self.policies.engine.store;
         let op = CountTlsSession {
             domain: "after.example".parse().unwrap(),
@@ -162,10 +162,12 @@ impl World {
             policy: Vec::new(),
             host: None,
             fault: None,
+            report_after: None,
         };
         assert!(store.commit(op).await.is_ok());
-        let key = schema::tls_report(day_of(self.clock.now()), policy_type, &domain());
-        store.snapshot().unwrap().row(&key).unwrap().unwrap_or_default()
+        let of = schema::tls_reports_of(day_of(self.clock.now()), &domain());
+        let row = store.snapshot().unwrap().row(&schema::tls_report(of, policy_type)).unwrap();
+        row.unwrap_or_else(|| TlsReportRow::of(domain()))
     }
 }
 
@@ -174,7 +176,7 @@ pub(in crate::engine) fn domain() -> DomainName {
 }
 
 /// The domain's server, with TLSA records at these names.
-fn host(tlsa_names: &[&str]) -> MailHost {
+pub(in crate::engine) fn host(tlsa_names: &[&str]) -> MailHost {
     let tlsa_names = tlsa_names.iter().map(|name| (*name).to_owned()).collect();
     MailHost { name: MX.to_owned(), preference: 10, addresses: vec![Ipv4Addr::LOCALHOST.into()], tlsa_names }
 }

@@ -75,7 +75,7 @@ pub(super) async fn attempt(
         shared,
         lane,
         row,
-        held: Held::new(shared, &lane.site, row.to.domain()).await,
+        held: Held::new(shared, &lane.site, row).await,
         id: ticket.id(),
         envelope: envelope(row),
         message: Bytes::from(message),

@@ -6,13 +6,13 @@ use std::time::Duration;
 use super::Shared;
 use super::site::Site;
 use crate::domain::event::TlsFacts;
-use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, Session, Target};
 use crate::engine::tls_policy::{DomainPolicy, Unfit, Unmet};
 use crate::smtp::finding;
 use crate::smtp::outcome::Outcome;
 use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict};
+use crate::store::row::message::MessageRow;
 
 /// How long a connection serves a domain under one policy without its names being looked up again.
 const AGREED: Duration = Duration::from_secs(60);
@@ -35,19 +35,19 @@ pub(super) enum Withheld {
     Unasked,
 }
 
-/// The policy of one recipient's domain; none for mail that stays in the house or goes to a smarthost.
+/// The policy of one recipient's domain; none for mail that stays in the house, goes to a smarthost, or waives it.
 pub(super) struct Held<'a> {
     shared: &'a Shared,
     policy: Option<DomainPolicy>,
 }
 
 impl<'a> Held<'a> {
-    /// The policy for mail to `domain` at `site`, as of now. What becomes of mail behind a smarthost is the smarthost's
-    /// to say.
-    pub(super) async fn new(shared: &'a Shared, site: &Site, domain: &DomainName) -> Self {
+    /// The policy for the message of `row` at `site`, as of now. What becomes of mail behind a smarthost is the
+    /// smarthost's to say, and a message that waives TLS asks for no policy (RFC 8689), so that none is counted.
+    pub(super) async fn new(shared: &'a Shared, site: &Site, row: &MessageRow) -> Self {
         let policy = match site {
-            Site::Provider(_) | Site::Servers(_) => Some(shared.tls.of(domain).await),
-            Site::Smarthost(_) | Site::InHouse(_) => None,
+            Site::Provider(_) | Site::Servers(_) if !row.waives_tls => Some(shared.tls.of(row.to.domain()).await),
+            Site::Provider(_) | Site::Servers(_) | Site::Smarthost(_) | Site::InHouse(_) => None,
         };
         Self { shared, policy }
     }

@@ -9,6 +9,7 @@ use super::site::Site;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
+use crate::engine::messages::MessageRecord;
 use crate::engine::queue::{QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::store::error::StoreError;
@@ -52,6 +53,23 @@ impl QueueView for Transfers {
             .into_values()
             .filter(|queue| queue.waiting + queue.in_flight > 0 || queue.held_until.is_some())
             .collect())
+    }
+
+    fn held_until(&self, record: &MessageRecord) -> Option<Timestamp> {
+        let MessageRecord { id, row, transfer, .. } = record;
+        let (relays, now) = (&self.shared.relays, self.shared.now());
+        if self.shared.in_house.as_ref().is_some_and(|route| route(&row.to).is_some()) {
+            return None;
+        }
+        let last = transfer.last.relay.as_deref().and_then(|name| relays.named(name));
+        let number = last.or_else(|| relays.order(row.stream, *id).first().copied())?;
+        let site = match &relays.relay(number).way {
+            RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
+            RelayWay::Mx => self.routes.last_seen(row.to.domain()),
+        };
+        let lane = site.and_then(|site| self.lanes().by_way.get(&(number, site)).map(Arc::clone));
+        let held_until = lane.and_then(|lane| lane.sight(now).held_until);
+        held_until.max(relays.held_until(number, now))
     }
 }
 

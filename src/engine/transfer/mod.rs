@@ -233,9 +233,7 @@ impl Transfers {
         for &number in order {
             let relay = shared.relays.relay(number);
             let site = match &relay.way {
-                RelayWay::Smarthost(smarthost) => {
-                    Site::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
-                }
+                RelayWay::Smarthost(smarthost) => Site::of_smarthost(smarthost),
                 RelayWay::Mx => match self.routes.get(row.to.domain(), ticket.timer, ticket.stream) {
                     Route::To(site) => site,
                     Route::Asked => return Ok(()),

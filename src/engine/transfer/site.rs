@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::engine::relay::Smarthost;
 use crate::smtp::outcome::LoopCheck;
 use crate::smtp::shaping::Shaping;
 
@@ -27,6 +28,11 @@ impl Site {
             Some(provider) => Self::Provider(provider.into()),
             None => Self::Servers(servers.join(",").into()),
         }
+    }
+
+    /// The site of a relay's smarthost.
+    pub(super) fn of_smarthost(smarthost: &Smarthost) -> Self {
+        Self::Smarthost(format!("{}:{}", smarthost.host, smarthost.port).into())
     }
 
     /// Its name, for the operator.

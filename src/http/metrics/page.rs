@@ -31,6 +31,7 @@ pub(super) fn page(
     of_requests(&mut text, requests);
     of_messages(&mut text, engine.store.meters());
     of_attempts(&mut text, &engine.meters);
+    of_what_came_back(&mut text, &engine.meters);
     of_queue(&mut text, &engine.store, now)?;
     of_store(&mut text, &engine.store)?;
     of_certificate(&mut text, certificate);
@@ -114,6 +115,19 @@ fn of_attempts(text: &mut Exposition, meters: &EngineMeters) {
         "Composing, signing and sealing a message.",
         Unit::Microseconds,
         [(vec![], meters.signing_duration.read())],
+    );
+}
+
+fn of_what_came_back(text: &mut Exposition, meters: &EngineMeters) {
+    text.counters(
+        "postrider_came_back_messages",
+        "Messages that the receiver of bounces took, by what they were; untied and unknown ones change nothing.",
+        meters.came_back.taken().map(|(kind, count)| (vec![("kind", kind)], count)),
+    );
+    text.counters(
+        "postrider_came_back_refusals",
+        "Recipients that the receiver of bounces refused: another's host, no mailbox or a forged one, an expired one.",
+        meters.came_back.refused().map(|(reason, count)| (vec![("reason", reason)], count)),
     );
 }
 

@@ -93,7 +93,7 @@ pub(in crate::http) struct MessageView<'a> {
 impl<'a> MessageView<'a> {
     /// The record as lists show it.
     pub(in crate::http) fn in_list(record: &'a MessageRecord, now: Timestamp) -> Self {
-        let MessageRecord { id, row, transfer } = record;
+        let MessageRecord { id, row, transfer, next_attempt_at } = record;
         let last = &transfer.last;
         let bucket = row.place.bucket;
         Self {
@@ -112,8 +112,7 @@ impl<'a> MessageView<'a> {
             size_bytes: row.size_octets,
             status_at: transfer.status_at,
             attempts: transfer.attempts,
-            // What is due at the very end is no attempt any more.
-            next_attempt_at: transfer.due.filter(|due| *due < row.give_up_at),
+            next_attempt_at: *next_attempt_at,
             delivered_at: transfer.delivered_at,
             relay: last.relay.as_deref(),
             mx_host: last.mx_host.as_deref(),
@@ -172,7 +171,8 @@ describe! {
         size_bytes: "The size of the signed message." => |schema| schema.example(1_874),
         status_at: "When it came to its status.",
         attempts: "Attempts so far." => |schema| schema.example(1),
-        next_attempt_at: "When the next one is due." => |schema| schema.example(()),
+        next_attempt_at: "When the next one is due, or may be made where the receiver is held back for now."
+            => |schema| schema.example(()),
         delivered_at: "When the receiver's server took it.",
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),

@@ -170,3 +170,22 @@ fn a_message_that_went_round_in_circles_tells_how_often() {
     let raw = format!("{}From: a@example.com\n\nx", "Received: by x\n".repeat(51));
     assert_eq!(rewrite(&raw).unwrap().received_count, 51);
 }
+
+#[test]
+fn one_field_that_says_no_waives_tls_and_nothing_else_does() {
+    for (fields, waives) in [
+        ("", false),
+        ("TLS-Required: No\n", true),
+        ("tls-required:\n  NO \n", true),
+        ("TLS-Required: Yes\n", false),
+        ("TLS-Required: No, really\n", false),
+        ("TLS-Required: No\nTLS-Required: No\n", false),
+    ] {
+        let raw = format!("From: a@example.com\n{fields}\nTLS-Required: No\n");
+        assert_eq!(rewrite(&raw).unwrap().waives_tls, waives, "{fields:?}");
+    }
+    for (headers, waives) in [(json!({}), false), (json!({"Tls-required": "no"}), true), (json!({"X": "No"}), false)] {
+        let message = composed(json!({"text": "x", "headers": headers}));
+        assert_eq!(message.waives_tls, waives, "{headers}");
+    }
+}

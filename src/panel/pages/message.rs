@@ -86,7 +86,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let tab = tab(&visit, &record, &query).await?;
     let (zone, engine) = (visit.account.time_zone.zone(), &visit.api.engine);
     let events = engine.timeline(visit.account_id(), record.id)?;
-    let MessageRecord { id, row, transfer } = &record;
+    let MessageRecord { id, row, transfer, next_attempt_at } = &record;
     let moment = |at| Moment::new(at, zone.clone());
     let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
     let done = (query.text("done") == "canceled").then_some("The message was withdrawn; it is not sent any more.");
@@ -100,7 +100,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         facts: facts(&record),
         metadata: row.metadata.clone().into_iter().collect(),
         injected_at: moment(row.created_at),
-        next_attempt_at: transfer.due.filter(|due| *due < row.give_up_at).map(moment),
+        next_attempt_at: next_attempt_at.map(moment),
         content_until: moment(row.content_expires_at),
         is_content_gone: matches!(tab, Tab::Gone) || visit.now >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),

@@ -56,7 +56,7 @@ pub(in crate::panel) struct MessageLine {
 impl MessageLine {
     /// The line of a message.
     pub(in crate::panel) fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
-        let MessageRecord { id, row, transfer } = record;
+        let MessageRecord { id, row, transfer, .. } = record;
         let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
         Self {
             path: format!("/messages/{id}"),

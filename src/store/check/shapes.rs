@@ -7,6 +7,7 @@ use crate::domain::user::User;
 use crate::machine::quota::Quota;
 use crate::machine::reputation::Reputation;
 use crate::store::row::Row;
+use crate::store::row::audit::AuditRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -52,6 +53,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Users => key.len() == 32 && reads::<User>(value)?,
         Table::Sessions => key.len() == 32 && reads::<Session>(value)?,
         Table::SessionsByUser => key.len() == 64,
+        Table::AuditLog => key.len() == 32 && reads::<AuditRow>(value)?,
         Table::StsPolicies => key.len() == 16 && reads::<StsPolicyRow>(value)?,
         Table::TlsReports => reads::<TlsReportRow>(value)?,
         Table::TlsReportDays => key.len() == 4 && reads::<TlsReportDayRow>(value)?,

@@ -28,6 +28,7 @@ pub mod report;
 pub mod reputation;
 pub mod session;
 pub mod settle_delivery;
+pub mod settle_tls_report;
 pub mod settle_transfer;
 pub mod suppression;
 pub mod sweep;

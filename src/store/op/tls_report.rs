@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
 use crate::smtp::tls_policy::TlsFault;
@@ -38,6 +39,8 @@ pub struct CountTlsSession {
     pub host: Option<String>,
     /// What was wrong, if anything.
     pub fault: Option<TlsFault>,
+    /// How long after the day's end its report is due; none where none are sent.
+    pub report_after: Option<Duration>,
 }
 
 /// Whether a session was counted.
@@ -55,13 +58,21 @@ impl Op for CountTlsSession {
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Counted, Stop<Never>> {
         let day = day_of(tables.now());
-        let key = schema::tls_report(day, self.policy_type, &self.domain);
+        let of = schema::tls_reports_of(day, &self.domain);
+        let key = schema::tls_report(of, self.policy_type);
         let found = tables.row::<TlsReportRow>(&key)?;
-        if found.is_none() && !add_row(tables, day)? {
-            return Ok(Counted::Full);
+        if found.is_none() {
+            if !add_row(tables, day)? {
+                return Ok(Counted::Full);
+            }
+            if let Some(after) = self.report_after {
+                tables.arm(Timer::new(end_of(day) + after, TimerKind::TlsReport, AccountId::default(), Ulid(of)));
+            }
         }
-        let mut row = found.unwrap_or_default();
-        row.policy.clone_from(&self.policy);
+        let mut row = found.unwrap_or_else(|| TlsReportRow::of(self.domain.clone()));
+        if !self.policy.is_empty() {
+            row.policy.clone_from(&self.policy);
+        }
         match self.fault {
             None => row.successes += 1,
             Some(fault) => self.add_failure(&mut row, fault),
@@ -134,7 +145,8 @@ pub fn day_of(moment: Timestamp) -> u32 {
     u32::try_from(moment.as_secs() / DAY.as_secs()).unwrap_or(u32::MAX)
 }
 
-fn end_of(day: u32) -> Timestamp {
+/// The first moment after the day.
+pub fn end_of(day: u32) -> Timestamp {
     Timestamp::ZERO + DAY * day.saturating_add(1)
 }
 
@@ -150,11 +162,12 @@ mod tests {
             policy: vec!["version: STSv1".to_owned()],
             host: Some("mx.example.test".to_owned()),
             fault,
+            report_after: None,
         }
     }
 
     fn row(test: &TestStore, day: u32, domain: &str) -> TlsReportRow {
-        test.row(&schema::tls_report(day, PolicyType::Sts, &domain.parse().unwrap()))
+        test.row(&schema::tls_report(schema::tls_reports_of(day, &domain.parse().unwrap()), PolicyType::Sts))
     }
 
     #[test]
@@ -171,12 +184,33 @@ mod tests {
         let detail = |fault, sessions| FailureDetail { fault, host: host.clone(), sessions };
         let policy = vec!["version: STSv1".to_owned()];
         let details = vec![detail(TlsFault::CertificateExpired, 2)];
-        let first = TlsReportRow { policy, successes: 2, failures: 2, details };
+        let domain = "a.example".parse().unwrap();
+        let first = TlsReportRow { policy, successes: 2, failures: 2, details, ..TlsReportRow::of(domain) };
         assert_eq!(row(&test, today, "a.example"), first);
         assert_eq!(row(&test, today, "b.example").details, [detail(TlsFault::StartTlsNotSupported, 1)]);
         assert_eq!(row(&test, today + 1, "a.example").successes, 1);
         assert_eq!(test.row::<TlsReportDayRow>(&schema::tls_report_day(today)).rows, 2);
         assert_eq!(test.timers(TimerKind::TlsReports).len(), 2);
+        assert!(test.timers(TimerKind::TlsReport).is_empty(), "nobody wants them sent");
+    }
+
+    #[test]
+    fn each_domain_of_a_day_has_one_report_due_after_it() {
+        let test = TestStore::new();
+        let today = day_of(test.now());
+        let after = |hours: u64| Some(Duration::from_secs(hours * 3600));
+        for (domain, policy_type, hours) in [
+            ("a.example", PolicyType::Sts, 1),
+            ("a.example", PolicyType::Tlsa, 1),
+            ("b.example", PolicyType::Sts, 2),
+            ("b.example", PolicyType::Sts, 2),
+        ] {
+            test.done(CountTlsSession { policy_type, report_after: after(hours), ..session(domain, None) });
+        }
+        let due: Vec<_> = test.timers(TimerKind::TlsReport).iter().map(|timer| (timer.due, timer.id.0)).collect();
+        let of = |domain: &str| schema::tls_reports_of(today, &domain.parse().unwrap());
+        let hour = Duration::from_secs(3600);
+        assert_eq!(due, [(end_of(today) + hour, of("a.example")), (end_of(today) + 2 * hour, of("b.example"))]);
     }
 
     #[test]

@@ -51,6 +51,8 @@ pub struct MessageRow {
     pub eight_bit: bool,
     /// Whether it needs SMTPUTF8.
     pub smtputf8: bool,
+    /// Whether it is to be delivered whatever TLS its receiver's policies ask for.
+    pub waives_tls: bool,
     /// Whether the caller built it.
     pub is_raw: bool,
     /// Whether the text ended with a line end, which a message can't tell.

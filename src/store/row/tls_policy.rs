@@ -41,6 +41,9 @@ pub enum PolicyType {
 }
 
 impl PolicyType {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Tlsa, Self::Sts, Self::NoPolicyFound];
+
     /// The name in a report.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -52,8 +55,10 @@ impl PolicyType {
 }
 
 /// The sessions of one UTC day with one domain under one policy; its key names the three (RFC 8460 4.1).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsReportRow {
+    /// The domain.
+    pub domain: DomainName,
     /// The policy as text, line by line; empty where there is none.
     pub policy: Vec<String>,
     /// Sessions that were all that the policy asks for.
@@ -62,6 +67,15 @@ pub struct TlsReportRow {
     pub failures: u64,
     /// Why, for as many different reasons as are kept.
     pub details: Vec<FailureDetail>,
+    /// Who has the report of the day already, while others have yet to take it. Kept in the domain's first row.
+    pub told: Vec<String>,
+}
+
+impl TlsReportRow {
+    /// Nothing counted yet with `domain`.
+    pub const fn of(domain: DomainName) -> Self {
+        Self { domain, policy: Vec::new(), successes: 0, failures: 0, details: Vec::new(), told: Vec::new() }
+    }
 }
 
 impl Row for TlsReportRow {

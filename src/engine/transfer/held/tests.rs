@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::base::id::DomainId;
 use crate::domain::event::{Authenticated, TlsPolicy};
+use crate::domain::hostname::DomainName;
 use crate::engine::backlog::Backlog;
 use crate::engine::ports::{BoxFuture, Transmit};
-use crate::engine::tls_policy::tests::{MX, World, domain};
+use crate::engine::tls_policy::tests::{MX, World, domain, host};
 use crate::engine::transfer::way::Ways;
 use crate::engine::transfer::{Tables, Transfers};
 use crate::smtp::deadlines::Deadlines;
-use crate::smtp::outcome::LoopCheck;
+use crate::smtp::outcome::{Ending, LoopCheck, Phase};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
+use crate::store::row::tls_policy::PolicyType;
+use crate::store::testing::{START, message_row};
 
 /// Nothing is sent in these stories.
 struct NoWay;
@@ -48,8 +52,31 @@ fn secured(authenticated: Authenticated) -> Option<TlsFacts> {
     Some(TlsFacts { version, cipher, authenticated, policy: TlsPolicy::Opportunistic })
 }
 
+/// What a message to somebody at `domain` is held to.
 async fn held(shared: &Shared, domain: DomainName) -> Held<'_> {
-    Held::new(shared, &Site::Servers(MX.into()), &domain).await
+    Held::new(shared, &Site::Servers(MX.into()), &message(&domain)).await
+}
+
+fn message(domain: &DomainName) -> MessageRow {
+    message_row(DomainId::default(), &format!("a@{domain}"), START)
+}
+
+#[tokio::test]
+async fn a_message_that_waives_tls_asks_for_no_policy_and_is_not_counted() {
+    let world = World::new();
+    world.announces("1");
+    world.publishes("enforce", "other.example.test");
+    let shared = shared(&world);
+    let row = MessageRow { waives_tls: true, ..message(&domain()) };
+    let waiving = Held::new(&shared, &Site::Servers(MX.into()), &row).await;
+    let host = host(&[]);
+    assert!(matches!(waiving.requirement(Some(&host)).await, Ok(TlsRequirement::Opportunistic)));
+    let (phase, ending) = (Phase::StartTls, Ending::TlsFailed("no".to_owned()));
+    waiving.count(&target(MX), &Err(Outcome { phase, ending, peer: None, tls: None }));
+    assert_eq!(world.counted(PolicyType::Sts).await.failures, 0);
+    // Another message to the same domain is held to what that asks for, and counted.
+    assert!(matches!(held(&shared, domain()).await.requirement(Some(&host)).await, Err(Withheld::LeftOut(_))));
+    assert_eq!(world.counted(PolicyType::Sts).await.failures, 1);
 }
 
 /// What a connection to `host`, kept from mail for another domain and secured by `tls`, is now found enough for.

@@ -1,0 +1,232 @@
+//! Sending TLS reports (RFC 8460): once a UTC day is over, each domain that mail went to on that day, and that asks for
+//! it, hears how its sessions were secured.
+//!
+//! The count of a session arms the timer of its domain's report ([`store::op::tls_report`](crate::store::op)), some
+//! hours after the day's end; the sweeper serves it here. A report by mail is an ordinary message of whoever has the
+//! sender's domain: signed, queued, shown. Its idempotency key is made of day, domain and destination, so a crash
+//! between two steps repeats them and mails nothing twice. Sessions of reports are not counted (RFC 8460 3), or two
+//! services would report to each other for ever.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::ports::{LookupFailure, Post, WebhookRequest};
+use super::submit::SubmitError;
+use super::{Caller, Engine};
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::hostname::DomainName;
+use crate::domain::submission::{Content, Submission};
+use crate::mail::tls_report::{DateRange, Failure, MEDIA_TYPE, Policy, PolicyReport, Route, Summary, TlsReport};
+use crate::smtp::tls_rpt::{Destination, destinations};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Never;
+use crate::store::op::admission::{IdempotencyClaim, Refusal};
+use crate::store::op::settle_tls_report::SettleTlsReport;
+use crate::store::op::tls_report::end_of;
+use crate::store::read::Read;
+use crate::store::row::tls_policy::{FailureDetail, PolicyType, TlsReportRow};
+use crate::store::schema::{self, Table};
+use crate::store::timer::Timer;
+
+/// Over how long the reports of a day are spread (RFC 8460 4.1 speaks of four hours).
+const SPREAD: Duration = Duration::from_secs(4 * 3600);
+/// How long a report that could not be handed over is tried again (RFC 8460 5.5): for as long as its idempotency key
+/// is bound, and no longer.
+const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
+/// The first wait; then each is as long as all before it together, up to the longest.
+const WAIT_MIN: Duration = Duration::from_secs(600);
+const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
+const SECOND: Duration = Duration::from_secs(1);
+const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
+
+/// What one timer is about: the day and the domain, and what was counted.
+struct Counted {
+    id: [u8; 16],
+    day: u32,
+    domain: DomainName,
+    told: Vec<String>,
+    rows: Vec<(PolicyType, TlsReportRow)>,
+}
+
+/// What became of a report on its way to one destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It is under way, or refused for good.
+    Done,
+    /// It may work later.
+    Later,
+}
+
+impl Counted {
+    /// None where the counts are gone.
+    fn look(read: &impl Read, timer: Timer) -> Result<Option<Self>, StoreError> {
+        let id = timer.id.0;
+        let [a, b, c, d, ..] = id;
+        let mut rows = Vec::new();
+        for policy_type in PolicyType::ALL {
+            let row: Option<TlsReportRow> = read.row(&schema::tls_report(id, policy_type))?;
+            rows.extend(row.map(|row| (policy_type, row)));
+        }
+        let Some((_, first)) = rows.first() else { return Ok(None) };
+        let (domain, told) = (first.domain.clone(), first.told.clone());
+        Ok(Some(Self { id, day: u32::from_be_bytes([a, b, c, d]), domain, told, rows }))
+    }
+
+    fn report(&self, submitter: &str, from: &Address) -> TlsReport {
+        let end = end_of(self.day);
+        let start_datetime = end - Duration::from_secs(24 * 3600);
+        let date = start_datetime.to_string();
+        TlsReport {
+            organization_name: submitter.to_owned(),
+            date_range: DateRange { start_datetime, end_datetime: end - SECOND },
+            contact_info: from.to_wire(),
+            report_id: format!("{}.{}@{submitter}", &date[..10], hex::encode(&self.id[4..])),
+            policies: self.rows.iter().map(|(policy_type, row)| policy_report(*policy_type, row)).collect(),
+        }
+    }
+}
+
+fn policy_report(policy_type: PolicyType, row: &TlsReportRow) -> PolicyReport {
+    let server = |line: &String| line.strip_prefix("mx: ").map(str::to_owned);
+    let failure = |FailureDetail { fault, host, sessions }: &FailureDetail| Failure {
+        result_type: fault.as_str(),
+        receiving_mx_hostname: host.clone(),
+        failed_session_count: *sessions,
+    };
+    PolicyReport {
+        policy: Policy {
+            policy_type: policy_type.as_str(),
+            policy_string: row.policy.clone(),
+            policy_domain: row.domain.to_string(),
+            mx_host: row.policy.iter().filter_map(server).collect(),
+        },
+        summary: Summary { total_successful_session_count: row.successes, total_failure_session_count: row.failures },
+        failure_details: row.details.iter().map(failure).collect(),
+    }
+}
+
+impl Engine {
+    /// How long after a day's end the report to `domain` is due: spread over hours, and for this service and domain
+    /// always the same. None where no reports are sent.
+    pub(super) fn tls_report_after(&self, domain: &DomainName) -> Option<Duration> {
+        self.settings.tls_reports_from.as_ref()?;
+        let digest =
+            Sha256::new().chain_update(&self.settings.hostname).chain_update([0]).chain_update(domain.as_str());
+        let [a, b, c, d, ..]: [u8; 32] = digest.finalize().into();
+        let place = u64::from(u32::from_be_bytes([a, b, c, d]));
+        Some(Duration::from_secs(place % SPREAD.as_secs()))
+    }
+
+    /// Serves the timer of a day's report to one domain.
+    pub(super) async fn report_tls(self: &Arc<Self>, post: &dyn Post, timer: Timer) -> Result<(), Stop<Never>> {
+        let over = SettleTlsReport { timer, told: Vec::new(), again: None };
+        let Some(from) = &self.settings.tls_reports_from else { return self.store.commit(over).await };
+        let Some(mut counted) = Counted::look(&self.store.snapshot()?, timer)? else {
+            return self.store.commit(over).await;
+        };
+        let wanted = match self.resolver.txt(&format!("_smtp._tls.{}", counted.domain)).await {
+            Ok(texts) => Some(destinations(&texts)),
+            Err(LookupFailure::Absent) => Some(Vec::new()),
+            Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => None,
+        };
+        let mut fate = if wanted.is_some() { Fate::Done } else { Fate::Later };
+        let report = counted.report(&self.settings.hostname, from);
+        for destination in wanted.unwrap_or_default() {
+            let name = destination.to_string();
+            if counted.told.contains(&name) {
+                continue;
+            }
+            let sent = match &destination {
+                Destination::Mail(to) => self.mail_report(from, to, &counted, &report).await?,
+                Destination::Https(url) => post_report(post, url.url().clone(), &report).await,
+            };
+            match sent {
+                Fate::Done => counted.told.push(name),
+                Fate::Later => fate = Fate::Later,
+            }
+        }
+        let again = match fate {
+            Fate::Done => None,
+            Fate::Later => self.next_try(&counted),
+        };
+        if fate == Fate::Later && again.is_none() {
+            tracing::warn!(domain = %counted.domain, "a TLS report could not be handed over within a day");
+        }
+        self.store.commit(SettleTlsReport { timer, told: counted.told, again }).await
+    }
+
+    fn next_try(&self, counted: &Counted) -> Option<Timestamp> {
+        let first = end_of(counted.day) + self.tls_report_after(&counted.domain)?;
+        let now = self.clock.now();
+        let tried_for = now.since(first);
+        (tried_for < TRIED_FOR).then(|| (now + tried_for.clamp(WAIT_MIN, WAIT_MAX)).min(first + TRIED_FOR))
+    }
+
+    async fn mail_report(
+        self: &Arc<Self>,
+        from: &Address,
+        to: &Address,
+        counted: &Counted,
+        report: &TlsReport,
+    ) -> Result<Fate, StoreError> {
+        let Some(account) = self.owner_of(from.domain())? else {
+            tracing::error!(domain = %from.domain(), "no account has the domain of delivery.tls_reports_from verified");
+            return Ok(Fate::Later);
+        };
+        let submitter = &self.settings.hostname;
+        let message = report.message(Route { from, to, domain: &counted.domain, submitter });
+        let submission = Submission {
+            from: from.clone(),
+            from_name: None,
+            to: to.clone(),
+            content: Content::Raw(message),
+            unsubscribe_url: None,
+            metadata: BTreeMap::new(),
+            expires_at: Some(self.clock.now() + TRIED_FOR.min(self.settings.queue_lifetime)),
+        };
+        // No caller's key is this one: a NUL is no printable character.
+        let key = Sha256::new().chain_update(b"tls report\0").chain_update(counted.id).chain_update(to.to_wire());
+        let key_hash: [u8; 32] = key.finalize().into();
+        let claim = IdempotencyClaim { key_hash, body_hash: key_hash };
+        let caller = Caller { account, key: None };
+        match self.submit(&caller, submission, Some(claim)).await {
+            Ok(_) | Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => Ok(Fate::Done),
+            Err(SubmitError::Invalid(violations)) => {
+                tracing::error!(faults = ?violations.by_field().keys(), "a TLS report is no message");
+                Ok(Fate::Done)
+            }
+            Err(SubmitError::Refused(why)) => {
+                tracing::error!(?why, "delivery.tls_reports_from can't send a TLS report");
+                Ok(Fate::Later)
+            }
+            Err(SubmitError::InProgress | SubmitError::Full) => Ok(Fate::Later),
+            Err(SubmitError::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Who has `domain` verified.
+    fn owner_of(&self, domain: &DomainName) -> Result<Option<AccountId>, StoreError> {
+        let owner = self.store.snapshot()?.get(Table::DomainOwners, domain.as_str().as_bytes())?;
+        Ok(owner.as_deref().and_then(|key| key.first_chunk::<16>()).map(|account| AccountId(Ulid(*account))))
+    }
+}
+
+async fn post_report(post: &dyn Post, url: url::Url, report: &TlsReport) -> Fate {
+    let headers = vec![("content-type", MEDIA_TYPE.to_owned()), ("user-agent", USER_AGENT.to_owned())];
+    let outcome = post.post(WebhookRequest { url, headers, body: Bytes::from(report.json()) }).await;
+    match (outcome.error, outcome.status) {
+        (None, _) => Fate::Done,
+        // What the receiver refuses for good is not asked of it again.
+        (Some(_), Some(status)) if (400..500).contains(&status) && status != 408 && status != 429 => Fate::Done,
+        (Some(_), _) => Fate::Later,
+    }
+}
+
+#[cfg(test)]
+mod tests;

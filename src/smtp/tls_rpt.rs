@@ -1,0 +1,149 @@
+//! Who wants TLS reports of a domain (RFC 8460 3): the destinations in the TXT records at `_smtp._tls.<domain>`.
+//!
+//! The engine asks before it reports. Texts from outside: a record that is not exactly what the RFC says is none, and
+//! of a sound record the destinations that can't be used are left out.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::domain::address::Address;
+use crate::domain::webhook_url::WebhookUrl;
+
+/// Destinations of one domain; more would make a sender of reports a means to write to many.
+pub const DESTINATIONS_MAX: usize = 4;
+
+/// Where a report goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Destination {
+    /// By mail.
+    Mail(Address),
+    /// By POST. Whether its host may be reached is asked where the connection is made.
+    Https(WebhookUrl),
+}
+
+impl Destination {
+    /// Reads one URI, in which `!`, `,` and `;` stand encoded (RFC 8460 3).
+    fn read(uri: &str) -> Option<Self> {
+        let (scheme, rest) = uri.split_once(':')?;
+        if scheme.eq_ignore_ascii_case("https") {
+            return WebhookUrl::parse(uri, |_| true).ok().map(Self::Https);
+        }
+        let address = rest.split('?').next().filter(|_| scheme.eq_ignore_ascii_case("mailto"))?;
+        percent_decoded(address)?.parse().ok().map(Self::Mail)
+    }
+}
+
+/// As it is remembered: the same for the same destination.
+impl fmt::Display for Destination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mail(address) => write!(f, "mailto:{}", address.to_wire()),
+            Self::Https(url) => f.write_str(url.url().as_str()),
+        }
+    }
+}
+
+/// The destinations that `texts`, the TXT records at `_smtp._tls.<domain>`, name; none where they are no record, or
+/// more than one.
+pub fn destinations(texts: &[String]) -> Vec<Destination> {
+    let mut records = texts.iter().filter_map(|text| text.strip_prefix("v=TLSRPTv1")).filter(|rest| is_separated(rest));
+    let (Some(only), None) = (records.next(), records.next()) else { return Vec::new() };
+    let mut fields = only.split(';').filter_map(|field| field.split_once('='));
+    let Some((_, uris)) = fields.find(|(name, _)| name.trim() == "rua") else { return Vec::new() };
+    let (mut found, mut names) = (Vec::new(), BTreeSet::new());
+    for destination in uris.split(',').filter_map(|uri| Destination::read(uri.trim())) {
+        if found.len() < DESTINATIONS_MAX && names.insert(destination.to_string()) {
+            found.push(destination);
+        }
+    }
+    found
+}
+
+/// Whether a version ends where it seems to: `TLSRPTv10` is another one.
+fn is_separated(rest: &str) -> bool {
+    rest.trim_start_matches([' ', '\t']).starts_with(';')
+}
+
+/// `text` without percent-encoding (RFC 3986 2.1); none where that is broken.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut decoded = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (digits, rest) = part.split_at_checked(2)?;
+        let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        decoded.push(u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?);
+        decoded.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(decoded).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn named(texts: &[&str]) -> Vec<String> {
+        let texts: Vec<_> = texts.iter().map(|text| (*text).to_owned()).collect();
+        destinations(&texts).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_record_names_addresses_and_urls_in_their_order() {
+        let record = "v=TLSRPTv1; rua=mailto:Reports@Example.com , https://tls.example.net/v1?of=a%2Cb;";
+        assert_eq!(named(&[record]), ["mailto:Reports@example.com", "https://tls.example.net/v1?of=a%2Cb"]);
+        assert_eq!(named(&["v=TLSRPTv1;rua=MAILTO:a%2Bb%40c@x.example?subject=hi"]), [""; 0], "two at signs");
+        assert_eq!(named(&["v=TLSRPTv1 ; x=1; rua=mailto:a%2bb@x.example?subject=hi"]), ["mailto:a+b@x.example"]);
+        assert_eq!(named(&["spf", "v=TLSRPTv1;rua=mailto:a@x.example", "v=TLSRPTv2;"]), ["mailto:a@x.example"]);
+    }
+
+    #[test]
+    fn what_is_no_record_or_more_than_one_names_nobody() {
+        let one = "v=TLSRPTv1; rua=mailto:a@x.example";
+        for texts in [
+            &[][..],
+            &[one, one],
+            &["v=TLSRPTv1"],
+            &["v=TLSRPTv10; rua=mailto:a@x.example"],
+            &["V=TLSRPTv1; rua=mailto:a@x.example"],
+            &["v=TLSRPTv1, rua=mailto:a@x.example"],
+            &["v=TLSRPTv1; rua"],
+            &["v=TLSRPTv1; RUA=mailto:a@x.example"],
+            &["rua=mailto:a@x.example; v=TLSRPTv1"],
+        ] {
+            assert_eq!(named(texts), [""; 0], "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_left_out_and_nobody_hears_twice() {
+        for odd in [
+            "mailto:",
+            "mailto:nobody",
+            "mailto:a@",
+            "mailto:a%2@x.example",
+            "mailto:a%+1@x.example",
+            "mailto:a%0D%0Ab@x.example",
+            "mailto:a@x.example%00",
+            "mailto:%FF@x.example",
+            "mailto:a@[192.0.2.1]",
+            "http://x.example/",
+            "https:x.example",
+            "https://user@x.example/",
+            "ftp://x.example/",
+            "a@x.example",
+        ] {
+            let record = format!("v=TLSRPTv1; rua={odd},mailto:b@x.example,mailto:b@X.example");
+            assert_eq!(named(&[&record]), ["mailto:b@x.example"], "{odd}");
+        }
+        let many: Vec<_> = (0..50).map(|n| format!("mailto:a{n}@x.example")).collect();
+        assert_eq!(named(&[&format!("v=TLSRPTv1; rua={}", many.join(","))]).len(), DESTINATIONS_MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_the_reader_stumble(text in ".{0,80}", uri in "(mailto|https):[%a-f0-9@./é]{0,40}") {
+            named(&[&text]);
+            named(&[&format!("v=TLSRPTv1; rua={uri}")]);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What became of a try to send a day's TLS report about one domain (RFC 8460 5): its timer goes, or waits for those
+//! who could not take it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::time::Timestamp;
+use crate::store::error::Stop;
+use crate::store::read::Read;
+use crate::store::row::tls_policy::{PolicyType, TlsReportRow};
+use crate::store::schema;
+use crate::store::tables::Tables;
+use crate::store::timer::Timer;
+
+/// Settles the timer of a report.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SettleTlsReport {
+    /// The timer that was served.
+    pub timer: Timer,
+    /// Who has the report now.
+    pub told: Vec<String>,
+    /// When the others are tried again; none where it is over.
+    pub again: Option<Timestamp>,
+}
+
+impl Op for SettleTlsReport {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.disarm(self.timer);
+        let Some(due) = self.again else { return Ok(()) };
+        // Where its counts are gone there is nothing to report any more.
+        for policy_type in PolicyType::ALL {
+            let key = schema::tls_report(self.timer.id.0, policy_type);
+            if let Some(row) = tables.row::<TlsReportRow>(&key)? {
+                tables.put(&key, &TlsReportRow { told: self.told.clone(), ..row });
+                tables.arm(Timer { due, ..self.timer });
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::store::op::tls_report::CountTlsSession;
+    use crate::store::schema::Table;
+    use crate::store::testing::TestStore;
+    use crate::store::timer::TimerKind;
+
+    fn counted(test: &TestStore) -> Timer {
+        test.done(CountTlsSession {
+            domain: "a.example".parse().unwrap(),
+            policy_type: PolicyType::Sts,
+            policy: Vec::new(),
+            host: None,
+            fault: None,
+            report_after: Some(Duration::ZERO),
+        });
+        test.timers(TimerKind::TlsReport)[0]
+    }
+
+    #[test]
+    fn a_report_that_not_all_have_taken_waits_and_knows_who_has() {
+        let test = TestStore::new();
+        let timer = counted(&test);
+        let due = timer.due + Duration::from_secs(600);
+        let told = vec!["mailto:a@a.example".to_owned()];
+        test.done(SettleTlsReport { timer, told: told.clone(), again: Some(due) });
+        assert_eq!(test.timers(TimerKind::TlsReport), [Timer { due, ..timer }]);
+        assert_eq!(test.row::<TlsReportRow>(&schema::tls_report(timer.id.0, PolicyType::Sts)).told, told);
+        test.done(SettleTlsReport { timer: Timer { due, ..timer }, told, again: None });
+        assert!(test.timers(TimerKind::TlsReport).is_empty());
+        assert_eq!(test.count(Table::TlsReports, &[]), 1, "what was counted is kept for its time");
+    }
+
+    #[test]
+    fn a_report_whose_counts_are_gone_is_over() {
+        let test = TestStore::new();
+        let timer = Timer { id: crate::base::id::Ulid([9; 16]), ..counted(&test) };
+        test.done(SettleTlsReport { timer, told: Vec::new(), again: Some(timer.due) });
+        assert_eq!(test.timers(TimerKind::TlsReport).len(), 1, "the other one's");
+    }
+}

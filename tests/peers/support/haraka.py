@@ -1,0 +1,77 @@
+"""A real Haraka (npm) that takes mail for some addresses and passes it on, with a configuration of its own.
+
+A plugin of this file says where mail goes; what the server behind refuses, Haraka bounces. It runs as whoever runs the
+test, in a directory of the test's.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from .roots import PEERS, missing
+from .wait import free_port, listens, spawn, stop, until
+
+_ROUTES = """\
+const routes = {routes};
+const route = (address, domain) => routes[address] || routes[domain];
+exports.hook_rcpt = function (next, connection, [recipient]) {{
+    if (!route(recipient.address(), recipient.host)) return next(DENY, "relay not permitted");
+    connection.relaying = true;
+    next(OK);
+}};
+exports.hook_get_mx = function (next, mail, domain) {{
+    next(OK, {{ priority: 0, exchange: "127.0.0.1", port: route(mail.todo.rcpt_to[0].address(), domain) }});
+}};
+"""
+# What `haraka --install` puts into a new configuration: limits, and the words of its bounces.
+_SHIPPED = (
+    "connection.ini",
+    "outbound.bounce_message",
+    "outbound.bounce_message_html",
+    "outbound.bounce_message_image",
+)
+_SETTINGS = {
+    "plugins": "tls\nroutes\n",
+    "loglevel": "INFO\n",
+    "outbound.ini": "local_mx_ok=true\nenable_tls=false\nalways_split=true\n",
+}
+
+
+class Haraka:
+    """A running Haraka that only passes mail on."""
+
+    def __init__(self, folder: Path, certificate: Path, routes: dict[str, int], host: str = "mx1.recipient.test"):
+        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
+        program = PEERS / "haraka" / "node_modules" / "Haraka" / "bin" / "haraka"
+        node = shutil.which("node")
+        if node is None or not program.exists():
+            missing("Haraka")
+        self.folder, self.port = folder, free_port()
+        for name in ("config", "plugins", "queue"):
+            (folder / name).mkdir(parents=True)
+        own = {
+            "me": host + "\n",
+            "smtp.ini": f"listen=127.0.0.1:{self.port}\nnodes=0\n",
+            "tls_key.pem": certificate.read_text(),
+            "tls_cert.pem": certificate.read_text(),
+        }
+        shipped = program.parents[1] / "config"
+        for name, text in ({name: (shipped / name).read_text() for name in _SHIPPED} | _SETTINGS | own).items():
+            (folder / "config" / name).write_text(text)
+        (folder / "plugins" / "routes.js").write_text(_ROUTES.format(routes=json.dumps(routes)))
+        with (folder / "output").open("w") as log:
+            self.child = spawn([node, str(program), "-c", str(folder)], log)
+        try:
+            until("Haraka listens", lambda: self.child.poll() is not None or listens(self.port))
+            assert self.child.poll() is None
+        except AssertionError:
+            self.close()
+            raise AssertionError(f"Haraka did not start:\n{self.logged()}") from None
+
+    def logged(self) -> str:
+        """What Haraka has logged so far."""
+        return (self.folder / "output").read_text(errors="replace")
+
+    def close(self):
+        """Ends Haraka."""
+        stop(self.child, seconds=5)

@@ -4,8 +4,8 @@
   const each = (selector, act) => document.querySelectorAll(selector).forEach(act);
 
   // Copy buttons appear where the clipboard can be reached.
-  if (navigator.clipboard) {
-    each("button[data-copy]", (button) => {
+  const offerCopies = () => {
+    each("button[data-copy][hidden]", (button) => {
       const source = document.querySelector(button.dataset.copy);
       if (!source) return;
       button.hidden = false;
@@ -21,7 +21,7 @@
         setTimeout(() => { button.textContent = label; }, 1500);
       });
     });
-  }
+  };
 
   // How long ago, in the tooltip's place; the time itself stays.
   const units = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
@@ -31,9 +31,64 @@
     const [unit, size] = units.find(([, size]) => Math.abs(seconds) >= size) || units[3];
     return words.format(Math.round(seconds / size), unit);
   };
-  each("time[datetime]", (time) => {
-    const date = new Date(time.dateTime);
-    if (!isNaN(date)) time.title = `${ago(date)} · ${time.title}`;
+  const tellAges = () => {
+    each("time[datetime]", (time) => {
+      const date = new Date(time.dateTime);
+      time.dataset.utc ||= time.title;
+      if (!isNaN(date)) time.title = `${ago(date)} · ${time.dataset.utc}`;
+    });
+  };
+  const improve = () => {
+    if (navigator.clipboard) offerCopies();
+    tellAges();
+  };
+  improve();
+
+  // What happens meanwhile: the server tells that there is news, and the parts that may change are asked for anew.
+  const swap = () => {
+    const ask = new XMLHttpRequest();
+    ask.responseType = "document";
+    ask.onload = () => {
+      each("[data-swap]", (part) => {
+        const fresh = ask.response?.getElementById(part.id);
+        // Nothing is taken from under somebody's hands.
+        if (fresh && !part.contains(document.activeElement)) part.replaceWith(document.importNode(fresh, true));
+      });
+      improve();
+    };
+    ask.open("GET", location.href);
+    ask.send();
+  };
+  each("[data-live]", (live) => {
+    const [state, button] = [live.querySelector("[role=status]"), live.querySelector("button")];
+    let source;
+    let timer = 0;
+    const say = (text) => { if (state.textContent !== text) state.textContent = text; };
+    const news = (event) => {
+      live.dataset.last = event.lastEventId;
+      timer ||= setTimeout(() => { timer = 0; swap(); }, 500);
+    };
+    const follow = () => {
+      const url = new URL(live.dataset.live, location.href);
+      if (live.dataset.last) url.searchParams.set("last_event_id", live.dataset.last);
+      source = new EventSource(url);
+      source.onopen = () => say("Following");
+      source.onerror = () => say(source.readyState === 2 ? "Not following: reload the page" : "Connection lost, trying again");
+      for (const kind of live.dataset.kinds.split(" ")) source.addEventListener(kind, news);
+    };
+    const decide = () => {
+      source?.close();
+      const isPaused = button.getAttribute("aria-pressed") === "true";
+      if (isPaused) say("Paused");
+      else if (!document.hidden) follow();
+    };
+    live.hidden = false;
+    button.addEventListener("click", () => {
+      button.setAttribute("aria-pressed", String(button.getAttribute("aria-pressed") !== "true"));
+      decide();
+    });
+    document.addEventListener("visibilitychange", decide);
+    decide();
   });
 
   // Menus close when somebody goes on elsewhere.
@@ -43,18 +98,20 @@
     });
   });
 
-  // Shortcuts: / search, j and k through rows, Enter opens, [ newer, ] older, c copies, g then m, o, s goes.
-  const rows = [...document.querySelectorAll("table.messages tbody tr, table.rows tbody tr")];
+  // Shortcuts: / search, j and k through rows, Enter opens, [ newer, ] older, u up, c copies, g and a letter goes.
   let at = -1;
   let goes = false;
   const step = (by) => {
+    const rows = [...document.querySelectorAll("table.messages tbody tr, table.rows tbody tr")];
     if (!rows.length) return;
     at = Math.max(0, Math.min(rows.length - 1, at + by));
     const link = rows[at].querySelector("a");
     if (link) link.focus();
   };
   const follow = (selector) => { const link = document.querySelector(selector); if (link) link.click(); };
-  const places = { m: "/messages", o: "/", s: "/settings", e: "/events", d: "/domains", w: "/webhooks", p: "/suppressions", k: "/keys", q: "/queue" };
+  const places = {
+    o: "/", m: "/messages", e: "/events", q: "/queue", d: "/domains", w: "/webhooks", p: "/suppressions", k: "/keys", s: "/settings",
+  };
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key === "Escape" && typing) typing.blur();

@@ -1,9 +1,11 @@
-//! `addresses.json` in the data directory: where the service listens, the ports that the system chose among them
-//! (contract 8).
+//! Where the service listens, the ports that the system chose among them: `addresses.json` in the data directory
+//! (contract 8), and what links begin with.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+
+use super::config::{Config, Tls};
 
 /// Its name.
 pub(super) const FILE: &str = "addresses.json";
@@ -24,4 +26,15 @@ pub(super) fn write(
     let half_made = directory.join(FILE).with_extension("new");
     std::fs::write(&half_made, addresses.to_string())?;
     std::fs::rename(half_made, directory.join(FILE))
+}
+
+/// The address of links: what the configuration says, else what a browser on this machine would use.
+pub(super) fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
+    match (&config.http.public_url, bound.first()) {
+        (Some(url), _) => url.to_string(),
+        (None, Some(address)) if matches!(config.http.tls, Tls::Off) && address.ip().is_loopback() => {
+            format!("http://{address}")
+        }
+        (None, _) => format!("https://{}", config.hostname),
+    }
 }

@@ -11,6 +11,7 @@ use super::trouble::Trouble;
 use crate::engine::receive::Receiver;
 use crate::net::bounce_receiver::{listen, listener_config};
 use crate::net::dev::reporter::Reporter;
+use crate::net::handed_over::HandedOver;
 use crate::net::smtp_listener::{Gate, ListenerConfig, SmtpListener};
 use crate::net::tls;
 use crate::net::tls_settings::TlsSettings;
@@ -21,63 +22,63 @@ const SIMULATOR_CONNECTIONS: usize = 1024;
 /// The running listeners.
 pub(super) struct Bounces {
     listeners: Vec<SmtpListener>,
-    tls: Arc<TlsSettings>,
     /// Where the configured ones listen.
     pub(super) addresses: Vec<SocketAddr>,
 }
 
 impl Bounces {
-    /// Begins to listen, with HTTP's certificate where there is one.
+    /// Begins to listen, with the certificate `mail` where HTTP has one.
     ///
     /// # Errors
     /// What is in the way, for the operator.
     pub(super) async fn start(
         config: &Config,
         receiver: &Arc<Receiver>,
-        http: Option<&TlsSettings>,
+        mail: Option<Arc<TlsSettings>>,
+        sockets: &HandedOver,
         simulator: Option<&Reporter>,
     ) -> Result<Self, Trouble> {
-        let certificate = match http {
-            Some(settings) => tls::for_mail(&settings.current()),
-            None => tls::self_signed(config.hostname.as_str())
-                .map_err(|fault| Trouble::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?,
+        let tls = match mail {
+            Some(settings) => settings,
+            None => {
+                let own = tls::self_signed(config.hostname.as_str());
+                let own =
+                    own.map_err(|fault| Trouble::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
+                Arc::new(TlsSettings::new(own))
+            }
         };
-        let mut bounces =
-            Self { listeners: Vec::new(), tls: Arc::new(TlsSettings::new(certificate)), addresses: Vec::new() };
+        let mut bounces = Self { listeners: Vec::new(), addresses: Vec::new() };
         // One count of connections over all the configured listeners.
-        let settings = listener_config(config.hostname.as_str(), Arc::clone(&bounces.tls));
+        let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
         for address in config.bounces.iter().flat_map(|bounces| &bounces.listen) {
-            let bound = bounces.listen(*address, settings.clone(), receiver).await?;
+            let bound = bounces.listen(sockets, *address, settings.clone(), receiver).await?;
             bounces.addresses.push(bound);
         }
         if let Some(reporter) = simulator {
-            let settings = listener_config(config.hostname.as_str(), Arc::clone(&bounces.tls));
+            let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
             // The simulator is the only client, and limits itself.
             let settings = ListenerConfig { gate: Gate::new(SIMULATOR_CONNECTIONS, SIMULATOR_CONNECTIONS), ..settings };
             let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-            reporter.open(bounces.listen(loopback, settings, receiver).await?);
+            reporter.open(bounces.listen(sockets, loopback, settings, receiver).await?);
         }
         Ok(bounces)
     }
 
     async fn listen(
         &mut self,
+        sockets: &HandedOver,
         address: SocketAddr,
         settings: ListenerConfig,
         receiver: &Arc<Receiver>,
     ) -> Result<SocketAddr, Trouble> {
-        let listener = listen(address, settings, Arc::clone(receiver)).await.map_err(|error| {
+        let socket = sockets.listen(address).await;
+        let listener = socket.and_then(|socket| listen(socket, settings, Arc::clone(receiver))).map_err(|error| {
             let what = format!("cannot listen on {address}");
             Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in bounces.listen.")
         })?;
         let bound = listener.local_addr();
         self.listeners.push(listener);
         Ok(bound)
-    }
-
-    /// Sessions that open from now on get HTTP's new certificate.
-    pub(super) fn renew(&self, http: &TlsSettings) {
-        self.tls.swap(tls::for_mail(&http.current()));
     }
 
     /// Accepts nobody any more, and gives a message that is coming in up to `grace`.

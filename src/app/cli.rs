@@ -159,7 +159,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
 
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
     let config = Config::load(&args.config, &console.environment).map_err(Trouble::from)?;
-    config.fit_to_serve()?;
+    config.fit_to_mail()?;
     Ok((services.serve)(config, args.ready_fd))
 }
 
@@ -191,7 +191,7 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
     })?;
     let config = Config::load(&file, &console.environment).map_err(Trouble::from)?;
     config.fit_to_mail()?;
-    let warnings = config.unbuilt();
+    let warnings = config.warnings();
     if json {
         writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;
         return Ok(Exit::Done);

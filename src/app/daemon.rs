@@ -4,22 +4,24 @@
 //! stops from the outside in.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::addresses;
 use super::admin_client::SOCKET_NAME;
 use super::bounces::Bounces;
-use super::config::{Config, Tls};
+use super::certificate::{Certificate, Kept};
+use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::opening;
+use super::reload;
+use super::signals::{Asked, Signals};
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
@@ -42,11 +44,11 @@ use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
-use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::handed_over::HandedOver;
+use crate::net::http_listener::{HttpLimits, HttpServer, TlsDoor};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
 use crate::net::tls;
-use crate::net::tls_settings::TlsSettings;
 use crate::net::transmit::Transmitter;
 use crate::panel;
 use crate::store::Store;
@@ -80,15 +82,10 @@ pub struct Daemon {
     bounces: Bounces,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
-    certificate: Option<Certificate>,
+    certificate: Option<Kept>,
+    config: Config,
+    signals: Signals,
     _lock: DirectoryLock,
-}
-
-/// Certificate files, to be read again when they change.
-struct Certificate {
-    settings: Arc<TlsSettings>,
-    certificate: PathBuf,
-    key: PathBuf,
 }
 
 /// An open store on a locked directory: the first step of starting.
@@ -127,12 +124,18 @@ impl Ground {
 }
 
 impl Daemon {
-    /// Starts the service of `config` over `ground`.
+    /// Starts the service of `config` over `ground`, on `sockets` where it has been given some.
     ///
     /// # Errors
     /// What is in the way, for the operator.
-    pub async fn start(config: &Config, ground: Ground, dev: Option<DevParts>) -> Result<Self, Trouble> {
+    pub async fn start(
+        config: &Config,
+        ground: Ground,
+        sockets: HandedOver,
+        dev: Option<DevParts>,
+    ) -> Result<Self, Trouble> {
         let Ground { store, clock, entropy, lock } = ground;
+        let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &clock, &entropy)?;
         let engine = Arc::new(Engine::new(
@@ -147,6 +150,7 @@ impl Daemon {
         let (stop, stopped) = watch::channel(false);
         let tables = ways::tables(config)?;
         let rules = Arc::clone(&tables.rules);
+        let names: Arc<dyn HostAddresses> = Arc::clone(&resolver) as _;
         let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
         let mut table = api::routes();
         table.extend(panel::routes());
@@ -160,21 +164,38 @@ impl Daemon {
         let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), http_limits(config));
-        let certificate = certificate(config)?;
-        let http_addresses = listen(&mut http, config, certificate.as_ref(), store.directory()).await?;
+        let certificate = Certificate::of(config, names)?;
+        let door = certificate.as_ref().map(|certificate| certificate.door(config));
+        let http_addresses = listen(&mut http, config, door, &sockets, store.directory()).await?;
         // Nobody asks for a link before this: what is served begins with the next line that waits.
-        engine.settings.public_url.get_or_init(|| public_url(config, &http_addresses));
+        engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
-        let http_tls = certificate.as_ref().map(|certificate| &*certificate.settings);
-        let bounces = Bounces::start(config, &receiver, http_tls, reporter.as_deref()).await?;
+        let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
+        let bounces = Bounces::start(config, &receiver, mail, &sockets, reporter.as_deref()).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
-        let metrics = Metrics::start(config, &engine, requests, process).await?;
+        let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
+        let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         addresses::write(store.directory(), &http_addresses, metrics.address, &bounces.addresses)
             .map_err(|error| broken(addresses::FILE, &error))?;
         opening::tell_of_standstill(&store)?;
         // Last, so that nothing is on the wire when something above is in the way.
+        let certificate = certificate.map(Certificate::keep);
         let pump = tokio::spawn(pump.run(stopped));
-        Ok(Self { engine, api, http_addresses, http, metrics, bounces, pump, stop, certificate, _lock: lock })
+        let config = config.clone();
+        Ok(Self {
+            engine,
+            api,
+            http_addresses,
+            http,
+            metrics,
+            bounces,
+            pump,
+            stop,
+            certificate,
+            config,
+            signals,
+            _lock: lock,
+        })
     }
 
     /// Whether HTTP is served over TLS.
@@ -187,7 +208,7 @@ impl Daemon {
         let exit = match self.reason_to_stop().await {
             Reason::Signal => Exit::Done,
             Reason::PumpEnded => Exit::Failed,
-            Reason::StoreFailed | Reason::NoSignals => {
+            Reason::StoreFailed => {
                 // Whoever waits for an answer hears 503 before the process ends.
                 tokio::time::sleep(LAST_WORDS).await;
                 Exit::Failed
@@ -199,13 +220,12 @@ impl Daemon {
     }
 
     async fn reason_to_stop(&mut self) -> Reason {
-        let signals = (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else { return Reason::NoSignals };
         loop {
             tokio::select! {
-                _ = terminate.recv() => return Reason::Signal,
-                _ = interrupt.recv() => return Reason::Signal,
-                _ = hangup.recv() => self.reload(),
+                asked = self.signals.next() => match asked {
+                    Asked::Stop => return Reason::Signal,
+                    Asked::Reload => self.reload(),
+                },
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
                 ended = &mut self.pump => {
                     tracing::error!(?ended, "the pump ended: nothing would be sent any more");
@@ -215,21 +235,21 @@ impl Daemon {
         }
     }
 
-    fn reload(&self) {
-        let Some(Certificate { settings, certificate, key }) = &self.certificate else { return };
-        match tls::server_config(certificate, key) {
-            Ok(config) => {
-                settings.swap(Arc::unwrap_or_clone(config));
-                self.bounces.renew(settings);
-                tracing::info!("the TLS certificate was read again");
-            }
-            Err(fault) => tracing::error!(%fault, "the TLS certificate stays the one before"),
+    fn reload(&mut self) {
+        supervisor::reloading();
+        reload::reload(&mut self.config);
+        if let Some(certificate) = &self.certificate {
+            certificate.look();
         }
+        supervisor::ready();
     }
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, metrics, bounces, pump, stop, .. } = self;
+        let Self { engine, api, http, metrics, bounces, pump, stop, certificate, .. } = self;
+        if let Some(certificate) = certificate {
+            certificate.stop();
+        }
         api.shut_down();
         stop.send_replace(true);
         let wire = async {
@@ -259,20 +279,20 @@ enum Reason {
     Signal,
     StoreFailed,
     PumpEnded,
-    NoSignals,
 }
 
 /// Listens for HTTP where the configuration says, and on the operator's socket.
 async fn listen(
     http: &mut HttpServer<HttpService<Api>>,
     config: &Config,
-    certificate: Option<&Certificate>,
+    tls: Option<TlsDoor>,
+    sockets: &HandedOver,
     directory: &Path,
 ) -> Result<Vec<SocketAddr>, Trouble> {
-    let tls = certificate.map(|certificate| Arc::clone(&certificate.settings));
     let mut bound = Vec::new();
     for address in &config.http.listen {
-        bound.push(http.listen_tcp(*address, tls.clone()).await.map_err(|error| {
+        let socket = sockets.listen(*address).await;
+        bound.push(socket.and_then(|socket| http.listen_on(socket, tls.clone())).map_err(|error| {
             let what = format!("cannot listen on {address}");
             Trouble::new(Exit::Failed, what, error.to_string(), "Free the port, or name another in http.listen.")
         })?);
@@ -284,17 +304,6 @@ async fn listen(
 
 fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
-}
-
-/// The address of links: what the configuration says, else what a browser on this machine would use.
-fn public_url(config: &Config, bound: &[SocketAddr]) -> String {
-    match (&config.http.public_url, bound.first()) {
-        (Some(url), _) => url.to_string(),
-        (None, Some(address)) if matches!(config.http.tls, Tls::Off) && address.ip().is_loopback() => {
-            format!("http://{address}")
-        }
-        (None, _) => format!("https://{}", config.hostname),
-    }
 }
 
 fn settings(config: &Config, store: &Store) -> Settings {
@@ -366,11 +375,4 @@ fn service_limits(config: &Config) -> ServiceLimits {
 
 fn http_limits(config: &Config) -> HttpLimits {
     HttpLimits { proxies: config.http.trusted_proxies.clone().into(), ..HttpLimits::default() }
-}
-
-fn certificate(config: &Config) -> Result<Option<Certificate>, Trouble> {
-    let Tls::Files { certificate, key } = &config.http.tls else { return Ok(None) };
-    let loaded = tls::server_config(certificate, key).map_err(|fault| broken("TLS", &fault))?;
-    let settings = Arc::new(TlsSettings::new(Arc::unwrap_or_clone(loaded)));
-    Ok(Some(Certificate { settings, certificate: certificate.clone(), key: key.clone() }))
 }

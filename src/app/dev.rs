@@ -35,6 +35,7 @@ use crate::net::dev::capture::Capture;
 use crate::net::dev::receiver::DevReceiver;
 use crate::net::dev::reporter::Reporter;
 use crate::net::dev::routes::Scope;
+use crate::net::handed_over::HandedOver;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
 
@@ -77,7 +78,7 @@ struct Announcement<'a> {
 /// What is in the way, for the operator.
 pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
     logging::start(&options.config.log);
-    for warning in options.config.unbuilt() {
+    for warning in options.config.warnings() {
         tracing::warn!("{warning}");
     }
     let (directory, temporary) = match &options.data_dir {
@@ -123,7 +124,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let captured = Arc::clone(&parts.routes.capture);
-    let daemon = Daemon::start(&options.config, ground, Some(parts)).await?;
+    let daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts)).await?;
     forget_with_content(&daemon.engine, captured);
     let credentials = credentials(&daemon.engine, directory).await?;
     announce(options, &daemon, &credentials, directory).map_err(|error| cannot("write to stdout", &error))?;

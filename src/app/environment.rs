@@ -12,7 +12,7 @@ const SEPARATOR: &str = "__";
 const TOP_KEYS: [&str; 2] = ["hostname", "data_dir"];
 
 /// A set of environment variables.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment(BTreeMap<String, String>);
 
 impl Environment {

@@ -73,7 +73,7 @@ pub struct Made {
 /// # Errors
 /// What is in the way, for the operator; exit 6 where a store exists.
 pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Trouble> {
-    let (config, new_text) = configuration(options, environment)?;
+    let Configuration { config, text, is_new } = configuration(options, environment)?;
     let directory = &config.data_dir;
     if Store::exists(directory) {
         return Err(Trouble::new(
@@ -83,8 +83,9 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
             "Add to it with `postrider account add`, or name another directory with --data-dir.",
         ));
     }
-    if let Some(text) = &new_text {
-        write_new(&options.config, text).map_err(|error| unwritable(&options.config, &error))?;
+    if let Some(text) = &text {
+        let written = if is_new { write_new(&options.config, text) } else { rewrite(&options.config, text) };
+        written.map_err(|error| unwritable(&options.config, &error))?;
     }
     let lock = DirectoryLock::take(directory)?;
     let furnished = runtime::build()?.block_on(furnish(&config, lock));
@@ -92,7 +93,7 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
     hand_over(directory).map_err(|error| unwritable(directory, &error))?;
     Ok(Made {
         config: options.config.clone(),
-        config_is_new: new_text.is_some(),
+        config_is_new: is_new,
         data_dir: directory.clone(),
         hostname: config.hostname.to_string(),
         account_id: account.to_string(),
@@ -101,29 +102,53 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
     })
 }
 
-/// The configuration that is there, or the text of a new one.
-fn configuration(options: &InitOptions, environment: &Environment) -> Result<(Config, Option<String>), Trouble> {
+/// What is set up.
+struct Configuration {
+    config: Config,
+    /// What the file is to hold, where that is not what it holds.
+    text: Option<String>,
+    is_new: bool,
+}
+
+/// The configuration that is there, with a name where it has none, or a new one.
+fn configuration(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
+    let origin = options.config.display().to_string();
     if options.config.exists() {
         let mut config = Config::load(&options.config, environment)?;
-        config.fit_to_mail()?;
+        let mut text = None;
+        if !config.is_set("hostname") {
+            let held = fs::read_to_string(&options.config).map_err(|error| unwritable(&options.config, &error))?;
+            let named = with_hostname(&held, &wanted_hostname(options)?);
+            config = Config::parse(&named, &origin, environment)?;
+            text = Some(named);
+        }
         if let Some(hostname) = options.hostname.as_ref().filter(|hostname| **hostname != config.hostname) {
-            let why = format!("{} says hostname = \"{}\", not {hostname}", options.config.display(), config.hostname);
+            let why = format!("{origin} says hostname = \"{}\", not {hostname}", config.hostname);
             let remedy = "Correct hostname in the file, or leave --hostname out.";
             return Err(Trouble::new(Exit::Conflict, PURPOSE, why, remedy));
         }
         if let Some(directory) = &options.data_dir {
             config.data_dir.clone_from(directory);
         }
-        return Ok((config, None));
+        return Ok(Configuration { config, text, is_new: false });
     }
-    let hostname = match &options.hostname {
-        Some(hostname) => hostname.clone(),
-        None => system_hostname()?,
-    };
     let directory = options.data_dir.clone().unwrap_or_else(|| Config::default().data_dir);
-    let text = new_text(&hostname, &directory);
-    let config = Config::parse(&text, &options.config.display().to_string(), environment)?;
-    Ok((config, Some(text)))
+    let text = new_text(&wanted_hostname(options)?, &directory);
+    let config = Config::parse(&text, &origin, environment)?;
+    Ok(Configuration { config, text: Some(text), is_new: true })
+}
+
+fn wanted_hostname(options: &InitOptions) -> Result<DomainName, Trouble> {
+    options.hostname.clone().map_or_else(system_hostname, Ok)
+}
+
+/// A file as packages bring it, with this server's name where the comment stands; before all else, where none does.
+fn with_hostname(text: &str, hostname: &DomainName) -> String {
+    let line = format!("hostname = \"{hostname}\"");
+    match text.lines().find(|line| line.starts_with("#hostname = ")) {
+        Some(comment) => text.replacen(comment, &line, 1),
+        None => format!("{line}\n{text}"),
+    }
 }
 
 /// The commented example with this server's name and directory.
@@ -157,6 +182,16 @@ fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let linked = written.and_then(|()| fs::hard_link(&half_made, path));
     fs::remove_file(&half_made)?;
     linked.and_then(|()| fs::File::open(folder)?.sync_all())
+}
+
+/// Replaces a file whole, with its owner and mode.
+fn rewrite(path: &Path, text: &str) -> io::Result<()> {
+    let found = fs::metadata(path)?;
+    let half_made = path.with_extension(format!("new-{}", std::process::id()));
+    let mut file = OpenOptions::new().create_new(true).write(true).mode(found.mode()).open(&half_made)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all())?;
+    chown(&half_made, Some(found.uid()), Some(found.gid()))?;
+    fs::rename(&half_made, path)
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> Trouble {

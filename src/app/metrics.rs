@@ -11,6 +11,7 @@ use crate::engine::Engine;
 use crate::http::meters::RequestMeters;
 use crate::http::metrics::{MetricsService, Process};
 use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::tls_settings::Presented;
 
 /// Who scrapes is one program on the operator's own network.
 const CONNECTIONS_MAX: usize = 32;
@@ -32,8 +33,9 @@ impl Metrics {
         engine: &Arc<Engine>,
         requests: Arc<RequestMeters>,
         process: Process,
+        certificate: Option<Arc<Presented>>,
     ) -> Result<Self, Trouble> {
-        let service = MetricsService::new(Arc::clone(engine), requests, process);
+        let service = MetricsService::new(Arc::clone(engine), requests, process, certificate);
         let limits = HttpLimits { connections: CONNECTIONS_MAX, ..HttpLimits::default() };
         let mut server = HttpServer::new(Arc::new(service), limits);
         let Some(address) = config.metrics.listen else { return Ok(Self { server, address: None }) };

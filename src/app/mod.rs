@@ -5,6 +5,7 @@ pub mod admin_client;
 mod bounces;
 #[cfg(test)]
 mod canned;
+mod certificate;
 pub mod cli;
 pub mod config;
 pub mod daemon;
@@ -19,8 +20,10 @@ mod lock;
 mod logging;
 mod metrics;
 mod opening;
+mod reload;
 mod runtime;
 pub mod serve;
+mod signals;
 mod supervisor;
 pub mod trouble;
 mod ways;

@@ -11,6 +11,7 @@ use super::lock::DirectoryLock;
 use super::trouble::Trouble;
 use super::{logging, runtime, supervisor};
 use crate::net::clock::SystemClock;
+use crate::net::handed_over::HandedOver;
 
 /// Runs the service of `config` until it is told to stop. Once it accepts connections, a newline is written to the
 /// descriptor `ready_fd`, and systemd is told.
@@ -18,16 +19,17 @@ use crate::net::clock::SystemClock;
 /// # Errors
 /// What is in the way, for the operator.
 pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
-    config.fit_to_serve()?;
+    config.fit_to_mail()?;
     logging::start(&config.log);
-    for warning in config.unbuilt() {
+    for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    let sockets = sockets(config)?;
     // The lock first: it may be waited for, and nothing else may be touched before.
     let lock = DirectoryLock::take(&config.data_dir)?;
     runtime::build()?.block_on(async {
         let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()))?;
-        let daemon = Daemon::start(config, ground, None).await?;
+        let daemon = Daemon::start(config, ground, sockets, None).await?;
         tracing::info!(listen = ?daemon.http_addresses, "serving");
         tell_ready(ready_fd)?;
         let keeping_alive = supervisor::keep_alive(&daemon.engine.store);
@@ -37,6 +39,20 @@ pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
         }
         Ok(exit)
     })
+}
+
+/// The sockets that systemd has opened for us. One that the configuration does not name would answer nobody.
+fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
+    let sockets = HandedOver::to_process().map_err(|error| {
+        let remedy = "Have the socket unit open TCP sockets alone (ListenStream).";
+        Trouble::new(Exit::Failed, "cannot take over the sockets from systemd", error.to_string(), remedy)
+    })?;
+    let bounces = config.bounces.iter().flat_map(|bounces| &bounces.listen);
+    let wanted: Vec<_> = config.http.listen.iter().chain(bounces).copied().collect();
+    for address in sockets.beside(&wanted) {
+        tracing::warn!(%address, "systemd opened this socket, and neither http.listen nor bounces.listen names it");
+    }
+    Ok(sockets)
 }
 
 fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {

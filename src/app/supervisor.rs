@@ -13,6 +13,14 @@ pub(super) fn ready() {
     tell(&[NotifyState::Ready]);
 }
 
+/// Says that the configuration is being read again; [`ready`] says when it was.
+pub(super) fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(error) => tracing::warn!(%error, "systemd could not be told"),
+    }
+}
+
 /// Says that the process is on its way out, and takes its time.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);

@@ -3,11 +3,12 @@
 
 use super::Engine;
 use super::listing::{self, Page, PageRequest};
-use crate::base::id::{AccountId, DeliveryId, EndpointId};
+use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
 use crate::store::error::StoreError;
-use crate::store::read::Read;
+use crate::store::op::event::ENDPOINTS_MAX;
+use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
@@ -83,6 +84,35 @@ impl Engine {
         let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(account, row.endpoint))?;
         let endpoint = endpoint.as_ref().map_or(EndpointStanding::Gone, EndpointStanding::of);
         Ok(Some((DeliveryRecord { id, row, endpoint }, attempts)))
+    }
+
+    /// The deliveries of an event, with their last attempts: each endpoint's first one, or the latest where it was sent
+    /// again.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn deliveries_of(
+        &self,
+        account: AccountId,
+        event: EventId,
+    ) -> Result<Vec<(DeliveryRecord, Option<AttemptRow>)>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        // What an event owes is written right behind it, so its deliveries' identifiers follow its own.
+        let (from, to) = (schema::owned(account, &event.0.next().0), after_prefix(account.as_bytes()));
+        let keys = snapshot.keys(Table::Deliveries, &from, &to, Order::Ascending, ENDPOINTS_MAX)?;
+        let mut found = Vec::new();
+        for first in keys.iter().filter_map(|key| listing::last_id(key)).map(DeliveryId) {
+            let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, first))? else { continue };
+            if row.event != event {
+                break;
+            }
+            let again = snapshot.get(Table::Redelivered, &schema::redelivered(account, row.endpoint, event))?;
+            let latest = again.and_then(|bytes| Some(DeliveryId(Ulid(bytes.try_into().ok()?)))).unwrap_or(first);
+            if let Some((record, mut attempts)) = self.delivery(account, latest)? {
+                found.push((record, attempts.pop().map(|(_, row)| row)));
+            }
+        }
+        Ok(found)
     }
 
     /// A page of the deliveries of an endpoint; none where there is no such endpoint.

@@ -42,17 +42,28 @@ impl Engine {
             order: Order::Descending,
             count: page.limit + 1,
         };
-        let places = log.places(filter)?.into_iter().map(|place| (place.event.0, place)).collect();
-        let Page { rows, next } = Page::cut(places, page.limit);
-        let mut events = Vec::with_capacity(rows.len());
-        for place in rows {
-            events.extend(log.bytes(&place)?);
-        }
-        Ok(Page { rows: events, next })
+        log.page(filter, page.limit)
     }
-}
 
-impl Engine {
+    /// The page of events right behind `after` in time, newest first; its `next` says whether still newer ones follow.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn newer_events(
+        &self,
+        account: AccountId,
+        filter: EventFilter,
+        after: EventId,
+        limit: usize,
+    ) -> Result<Page<Vec<u8>>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let from = after.0.next().max(oldest_kept(self.clock.now()));
+        let log = Log { read: &snapshot, account, from, before: None, order: Order::Ascending, count: limit + 1 };
+        let mut page = log.page(filter, limit)?;
+        page.rows.reverse();
+        Ok(page)
+    }
+
     /// How many events of a type there have been since a moment; `most` where there are as many or more.
     ///
     /// # Errors
@@ -92,6 +103,17 @@ pub(super) struct Log<'r, R> {
 }
 
 impl<R: Read> Log<'_, R> {
+    /// The bytes of the part's first `limit` events that are asked for.
+    fn page(&self, filter: EventFilter, limit: usize) -> Result<Page<Vec<u8>>, StoreError> {
+        let places = self.places(filter)?.into_iter().map(|place| (place.event.0, place)).collect();
+        let Page { rows, next } = Page::cut(places, limit);
+        let mut events = Vec::with_capacity(rows.len());
+        for place in rows {
+            events.extend(self.bytes(&place)?);
+        }
+        Ok(Page { rows: events, next })
+    }
+
     /// The events of the part that are asked for, in its order.
     pub(super) fn places(&self, filter: EventFilter) -> Result<Vec<Place>, StoreError> {
         match (filter.message, filter.kind) {

@@ -35,7 +35,12 @@ impl Leases {
         taken.then(|| Lease { leases: self.clone(), message })
     }
 
-    /// The same, waiting for whoever is about to give it back.
+    /// Whether somebody has the lease of `message`.
+    pub fn is_taken(&self, message: MessageId) -> bool {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&message)
+    }
+
+    /// Takes the lease of `message`, waiting for whoever is about to give it back.
     pub async fn take_soon(&self, message: MessageId) -> Option<Lease> {
         self.take_within(message, SOON).await
     }

@@ -1,11 +1,12 @@
 //! Looking at messages: one with its timeline and content, and lists of them; and withdrawing one (contract 3).
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
 use super::listing::{Page, PageRequest, last_id, range};
-use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::id::{AccountId, EventId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::stream::Stream;
@@ -135,6 +136,21 @@ impl Engine {
         let to = after_prefix(&prefix);
         self.store.snapshot()?.scan(Table::Timeline, &prefix, &to, Order::Ascending, each)?;
         Ok(events)
+    }
+
+    /// What was said in the attempts of a message that failed, by the event that tells of the failure. Kept as long as
+    /// the event log keeps that event.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn transcripts(&self, account: AccountId, id: MessageId) -> Result<HashMap<EventId, String>, StoreError> {
+        let (prefix, mut said) = (schema::message(account, id), HashMap::new());
+        let to = after_prefix(&prefix);
+        self.store.snapshot()?.scan(Table::Transcripts, &prefix, &to, Order::Ascending, &mut |key, bytes| {
+            said.extend(last_id(key).map(|id| (EventId(id), String::from_utf8_lossy(bytes).into_owned())));
+            Ok(until(false))
+        })?;
+        Ok(said)
     }
 
     /// The signed message, read by `use_it` off the async threads; none from its content's deadline on.

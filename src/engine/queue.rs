@@ -1,9 +1,11 @@
-//! The queue as its operator sees it (contract 8 `queue list`): what waits, by site and relay.
+//! The queue: what waits, by site and relay. Its operator sees all of it (contract 8 `queue list`), an account its own
+//! part, in which nothing tells of another's mail.
 
 use std::sync::Arc;
 
 use super::Engine;
 use super::messages::MessageRecord;
+use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::store::error::StoreError;
 
@@ -26,6 +28,34 @@ pub struct SiteQueue {
     pub last_answer: Option<String>,
 }
 
+/// What one account has waiting for one site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccountSite {
+    /// The site, as [`SiteQueue::site`] names it.
+    pub site: String,
+    /// The relay's name.
+    pub relay: String,
+    /// Messages that wait, whether they are due or not.
+    pub waiting: u64,
+    /// Messages that are on the wire.
+    pub in_flight: u64,
+    /// When the next of those that wait is tried.
+    pub next_at: Option<Timestamp>,
+    /// Until when the site is held back.
+    pub held_until: Option<Timestamp>,
+    /// The message that was tried last; where none was, one that waits.
+    pub last_tried: MessageId,
+}
+
+/// What one account has in the queue.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AccountQueue {
+    /// By site and relay.
+    pub sites: Vec<AccountSite>,
+    /// Whether more waits than was looked at.
+    pub is_cut: bool,
+}
+
 /// Whoever can tell what the queue holds.
 pub(super) trait QueueView: Send + Sync {
     /// All of it, by site and relay.
@@ -33,6 +63,12 @@ pub(super) trait QueueView: Send + Sync {
     /// # Errors
     /// Those of the store.
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError>;
+
+    /// What one account has in it, as far as `most` messages tell.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError>;
 
     /// Until when a message that is due waits behind a site or relay that is held back, as far as that is known. Costs
     /// a look into memory.
@@ -53,5 +89,17 @@ impl Engine {
     pub async fn queue(self: &Arc<Self>) -> Result<Vec<SiteQueue>, StoreError> {
         let Some(view) = self.queue_view() else { return Ok(Vec::new()) };
         tokio::task::spawn_blocking(move || view.sites()).await.unwrap_or(Err(StoreError::Panicked))
+    }
+
+    /// What an account has in the queue. At most `most` of its messages are looked at, so that a long queue costs no
+    /// more than a short one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn queue_of(self: &Arc<Self>, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
+        let view = self.queue_view.get().and_then(std::sync::Weak::upgrade);
+        let Some(view) = view else { return Ok(AccountQueue::default()) };
+        let look = tokio::task::spawn_blocking(move || view.of_account(account, most));
+        look.await.unwrap_or(Err(StoreError::Panicked))
     }
 }

@@ -255,6 +255,18 @@ impl Engine {
         Ok(Some(Visitor { key, session, user }))
     }
 
+    /// Whether a session still opens anything. Unlike a visit, asking keeps no session alive.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn is_signed_in(&self, key: &SessionKey) -> Result<bool, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let session = snapshot.row::<Session>(key)?.filter(|session| session.is_live(self.clock.now()));
+        let Some(session) = session.filter(|session| session.stage == Stage::SignedIn) else { return Ok(false) };
+        let user = snapshot.row::<User>(&schema::user(session.account, session.user))?;
+        Ok(user.is_some_and(|user| !user.disabled))
+    }
+
     /// The live sessions of a user, newest first, with what each is found by.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
-//! An account's events as Server-Sent Events (contract 4): the body of `GET /v1/events/stream`.
+//! An account's events as Server-Sent Events (contract 4): the body of `GET /v1/events/stream`, and of the panel's.
 //!
-//! Made by the events handler, driven by the connection: the next page is read when the client has taken the one
+//! Made by the handler, driven by the connection: the next page is read when the client has taken the one
 //! before. Comments and the `retry` hint are lines without a blank one behind them, since some readers take every blank
 //! line for an event.
 
@@ -18,18 +18,33 @@ use crate::engine::follow::{Followed, Follower, Told};
 const OPENING: &[u8] = b"retry: 3000\n";
 const HEARTBEAT: &[u8] = b": nothing new\n";
 
-/// What one step gives: the bytes to send, with the follower for the next step; nothing at the end.
-type Stepped = io::Result<Option<(Follower, Bytes)>>;
+/// Whether whoever follows may still do so, beyond what the follower knows of its key.
+type StillMay = Box<dyn Fn() -> bool + Send>;
+
+/// Who is told, and as long as what.
+struct Telling {
+    follower: Follower,
+    still_may: StillMay,
+}
+
+/// What one step gives: the bytes to send, and what the next step goes on with; nothing at the end.
+type Stepped = io::Result<Option<(Telling, Bytes)>>;
 
 /// The body.
-pub(super) struct EventStream {
+pub(crate) struct EventStream {
     step: Pin<Box<dyn Future<Output = Stepped> + Send>>,
 }
 
 impl EventStream {
     /// The stream of what `follower` is told.
     pub(super) fn new(follower: Follower) -> Self {
-        Self { step: Box::pin(async { Ok(Some((follower, Bytes::from_static(OPENING)))) }) }
+        Self::while_allowed(follower, || true)
+    }
+
+    /// The same for as long as `still_may` says so, which is asked before anything is told.
+    pub(crate) fn while_allowed(follower: Follower, still_may: impl Fn() -> bool + Send + 'static) -> Self {
+        let telling = Telling { follower, still_may: Box::new(still_may) };
+        Self { step: Box::pin(async { Ok(Some((telling, Bytes::from_static(OPENING)))) }) }
     }
 }
 
@@ -39,26 +54,29 @@ impl Body for EventStream {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         let (next, told) = match ready!(self.step.as_mut().poll(cx)) {
-            Ok(Some((follower, bytes))) => (Some(follower), Some(Ok(Frame::data(bytes)))),
+            Ok(Some((telling, bytes))) => (Some(telling), Some(Ok(Frame::data(bytes)))),
             Ok(None) => (None, None),
             Err(error) => (None, Some(Err(error))),
         };
         self.step = match next {
-            Some(follower) => Box::pin(step(follower)),
+            Some(telling) => Box::pin(step(telling)),
             None => Box::pin(async { Ok(None) }),
         };
         Poll::Ready(told)
     }
 }
 
-async fn step(mut follower: Follower) -> Stepped {
-    let told = follower.next().await.map_err(|error| {
+async fn step(mut telling: Telling) -> Stepped {
+    let told = telling.follower.next().await.map_err(|error| {
         tracing::error!(%error, "the store failed an event stream");
         io::Error::other("the store failed")
     })?;
+    if !(telling.still_may)() {
+        return Ok(None);
+    }
     Ok(match told {
-        Told::Events(events) => Some((follower, written(&events))),
-        Told::Quiet => Some((follower, Bytes::from_static(HEARTBEAT))),
+        Told::Events(events) => Some((telling, written(&events))),
+        Told::Quiet => Some((telling, Bytes::from_static(HEARTBEAT))),
         Told::End => None,
     })
 }

@@ -8,7 +8,7 @@ pub mod csv;
 pub mod dev;
 pub mod error;
 pub mod error_page;
-mod event_stream;
+pub(crate) mod event_stream;
 pub(crate) mod handlers;
 mod html;
 pub mod json;

@@ -12,6 +12,7 @@ mod golden;
 pub mod idempotency;
 pub mod quota;
 pub mod rate;
+pub mod renewal;
 pub mod reputation;
 pub mod retention;
 pub mod retry;

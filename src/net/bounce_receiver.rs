@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::net::TcpListener;
+
 use super::smtp_listener::{Deadlines, Gate, ListenerConfig, MailHandler, SmtpListener};
 use super::tls_settings::TlsSettings;
 use crate::engine::ports::BoxFuture;
@@ -48,12 +50,12 @@ pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig 
     }
 }
 
-/// Begins to receive at `address`.
+/// Begins to receive on `socket`.
 ///
 /// # Errors
-/// Those of binding.
-pub async fn listen(address: SocketAddr, config: ListenerConfig, receiver: Arc<Receiver>) -> io::Result<SmtpListener> {
-    SmtpListener::bind(address, config, Arc::new(Handler(receiver))).await
+/// Those of asking the socket for its address.
+pub fn listen(socket: TcpListener, config: ListenerConfig, receiver: Arc<Receiver>) -> io::Result<SmtpListener> {
+    SmtpListener::on(socket, config, Arc::new(Handler(receiver)))
 }
 
 struct Handler(Arc<Receiver>);

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
+use super::acme::challenges;
 use super::http_activity::{Activity, Busy, Offer, Protocol, Verdict};
 use super::http_body::Body;
 use super::http_client::Client;
@@ -76,6 +77,13 @@ impl<T> Clone for Shared<T> {
     }
 }
 
+impl<T> Shared<T> {
+    /// The same for another service.
+    pub(super) fn with<U>(self, service: Arc<U>) -> Shared<U> {
+        Shared { service, limits: self.limits, stop: self.stop }
+    }
+}
+
 impl<T: Serve> Shared<T> {
     /// Serves `stream` after a TLS handshake, which has its own deadline.
     pub(super) async fn serve_tls<S>(self, stream: S, tls: Arc<TlsSettings>, peer: Option<SocketAddr>)
@@ -91,6 +99,8 @@ impl<T: Serve> Shared<T> {
         let agreed = match stream.get_ref().1.alpn_protocol() {
             Some(b"h2") => Some(Protocol::Http2),
             Some(b"http/1.1") => Some(Protocol::Http1),
+            // An authority has seen in the handshake what it came for (RFC 8737 3).
+            Some(challenges::ALPN) => return,
             Some(_) | None => None,
         };
         self.serve(stream, agreed, peer, ListenerKind::Public, true).await;

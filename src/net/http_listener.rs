@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use super::clear_http::{self, ClearHttp};
 pub use super::http_activity::Busy;
 use super::http_body::Body;
 pub use super::http_connection::Connection;
@@ -85,6 +86,15 @@ impl Default for HttpLimits {
     }
 }
 
+/// What a listener of TLS needs.
+#[derive(Clone)]
+pub struct TlsDoor {
+    /// The certificate.
+    pub settings: Arc<TlsSettings>,
+    /// What answers those who come in clear.
+    pub clear: Arc<ClearHttp>,
+}
+
 /// What answers requests.
 pub trait Serve: Send + Sync + 'static {
     /// The answer to one request. It must not panic: that would end the connection.
@@ -137,8 +147,15 @@ impl<T: Serve> HttpServer<T> {
     ///
     /// # Errors
     /// Those of binding the socket.
-    pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<Arc<TlsSettings>>) -> io::Result<SocketAddr> {
-        let socket = TcpListener::bind(address).await?;
+    pub async fn listen_tcp(&mut self, address: SocketAddr, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
+        self.listen_on(TcpListener::bind(address).await?, tls)
+    }
+
+    /// Listens on `socket`, else as [`Self::listen_tcp`].
+    ///
+    /// # Errors
+    /// Those of asking the socket for its address.
+    pub fn listen_on(&mut self, socket: TcpListener, tls: Option<TlsDoor>) -> io::Result<SocketAddr> {
         let bound = socket.local_addr()?;
         self.listeners.spawn(accept(TcpDoor { socket, tls }, self.shared.clone(), self.public.clone()));
         Ok(bound)
@@ -185,7 +202,7 @@ trait Door: Send + 'static {
 
 struct TcpDoor {
     socket: TcpListener,
-    tls: Option<Arc<TlsSettings>>,
+    tls: Option<TlsDoor>,
 }
 
 impl Door for TcpDoor {
@@ -207,7 +224,11 @@ impl Door for TcpDoor {
             // later.
             let _set = stream.set_nodelay(true);
             match tls {
-                Some(tls) => shared.serve_tls(stream, tls, peer).await,
+                Some(tls) => match timeout(shared.limits.handshake, clear_http::is_tls(&stream)).await {
+                    Ok(true) => shared.serve_tls(stream, tls.settings, peer).await,
+                    Ok(false) => shared.with(tls.clear).serve_clear(stream, peer, ListenerKind::Public).await,
+                    Err(_) => tracing::debug!("a client of TLS said nothing"),
+                },
                 None => shared.serve_clear(stream, peer, ListenerKind::Public).await,
             }
         }

@@ -1,9 +1,12 @@
 //! Floor 6: the outside world. Sockets, DNS, TLS, the real clock and entropy; it implements the ports that the
 //! engine asks through. Nothing above or below opens a socket.
 
+pub mod acme;
 pub mod admin_socket;
 pub mod bounce_receiver;
 mod broken_tls;
+pub mod certificate_files;
+pub mod clear_http;
 pub mod clock;
 mod dane;
 pub mod dev;
@@ -12,6 +15,7 @@ pub mod entropy;
 pub mod event_source;
 pub mod forward;
 pub mod guard;
+pub mod handed_over;
 pub mod hook_listener;
 mod http_activity;
 pub mod http_body;

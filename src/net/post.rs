@@ -24,9 +24,9 @@ use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::tls;
 
-use self::fault::{Refused, Unresolved};
+use self::fault::Refused;
 
-pub(super) use self::fault::{classify, was_unasked};
+pub(super) use self::fault::{Unresolved, classify, was_unasked};
 
 /// What a whole attempt may take, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);

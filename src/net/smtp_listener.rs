@@ -92,13 +92,16 @@ impl SmtpListener {
     ///
     /// # Errors
     /// Those of binding.
-    pub async fn bind(
-        address: SocketAddr,
-        mut config: ListenerConfig,
-        handler: Arc<dyn MailHandler>,
-    ) -> io::Result<Self> {
+    pub async fn bind(address: SocketAddr, config: ListenerConfig, handler: Arc<dyn MailHandler>) -> io::Result<Self> {
+        Self::on(TcpListener::bind(address).await?, config, handler)
+    }
+
+    /// Begins to receive on `listener`.
+    ///
+    /// # Errors
+    /// Those of asking the socket for its address.
+    pub fn on(listener: TcpListener, mut config: ListenerConfig, handler: Arc<dyn MailHandler>) -> io::Result<Self> {
         config.session.starttls = config.tls.is_some();
-        let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(None);
         let acceptor = Acceptor { listener, config: Arc::new(config), handler, stopped };

@@ -14,6 +14,7 @@ use crate::engine::ports::{BoxFuture, Session};
 use crate::smtp::client::{Client, Want};
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::tls_policy::TlsFault;
+use crate::smtp::transcript::Transcript;
 
 /// How much is read at once: all answers of a pipelined exchange, with room.
 const READ_OCTETS: usize = 4 * 1024;
@@ -131,6 +132,7 @@ impl SmtpSession {
             ending: Ending::Closed("the session had ended".to_owned()),
             peer: None,
             tls: None,
+            transcript: Transcript::default(),
         })
     }
 

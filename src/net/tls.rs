@@ -9,8 +9,11 @@ use std::sync::{Arc, LazyLock};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
-use rustls::server::WantsServerCert;
+use rustls::server::{ClientHello, ResolvesServerCert, WantsServerCert};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ConfigBuilder, RootCertStore, ServerConfig};
+
+use super::acme::challenges::{self, Challenges};
 
 /// Why TLS material cannot be used: what, why, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +33,40 @@ const ROOTS_REMEDY: &str = "name a PEM file with the authorities' certificates, 
 ///
 /// # Errors
 /// Where a file cannot be read, holds nothing usable, or the two do not belong together.
-pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsFault> {
+pub fn server_config(certificate: &Path, key: &Path) -> Result<ServerConfig, TlsFault> {
+    let pair = pair(certificate, key)?;
+    let mut config = builder().with_cert_resolver(Arc::new(SingleCertAndKey::from(pair)));
+    config.alpn_protocols = HTTP.map(<[u8]>::to_vec).into();
+    Ok(config)
+}
+
+/// A listener's configuration that presents `pair`, and answers authorities that come to look at `challenges`.
+pub fn presenting(pair: Arc<CertifiedKey>, challenges: &Arc<Challenges>) -> ServerConfig {
+    let mut config = builder().with_cert_resolver(Arc::new(Presenting { pair, challenges: Arc::clone(challenges) }));
+    config.alpn_protocols = [&HTTP[..], &[challenges::ALPN]].concat().into_iter().map(<[u8]>::to_vec).collect();
+    config
+}
+
+#[derive(Debug)]
+struct Presenting {
+    pair: Arc<CertifiedKey>,
+    challenges: Arc<Challenges>,
+}
+
+impl ResolvesServerCert for Presenting {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        match challenges::is_asked_in(&hello) {
+            true => self.challenges.certificate(&hello),
+            false => Some(Arc::clone(&self.pair)),
+        }
+    }
+}
+
+/// A certificate chain with its key, from PEM files, which may be the same.
+///
+/// # Errors
+/// As [`server_config`].
+pub fn pair(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, TlsFault> {
     let what = || format!("cannot use the TLS certificate {}", certificate.display());
     let chain = certificates(certificate, what, CHAIN_REMEDY)?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(|why| TlsFault {
@@ -38,7 +74,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
         why: reason(&why, "no private key"),
         remedy: KEY_REMEDY,
     })?;
-    let mut config = builder().with_single_cert(chain, private).map_err(|why| TlsFault {
+    let made = CertifiedKey::from_der(chain, private, &provider()).map_err(|why| TlsFault {
         what: format!("cannot use the TLS certificate {} with the key {}", certificate.display(), key.display()),
         why: match why {
             rustls::Error::InconsistentKeys(_) => "they do not belong together".to_owned(),
@@ -46,8 +82,7 @@ pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>
         },
         remedy: PAIR_REMEDY,
     })?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(Arc::new(made))
 }
 
 /// The same certificate for mail: SMTP knows no protocols to choose from (RFC 3207), and a client that names some is
@@ -58,20 +93,31 @@ pub fn for_mail(config: &ServerConfig) -> ServerConfig {
     config
 }
 
-/// A certificate for `hostname` that vouches for itself: enough for mail servers, which encrypt with whoever offers it
-/// and verify nobody (RFC 7435). Made anew at each start and kept nowhere, for nobody could have come to trust it.
+/// A certificate for `names` that vouches for itself: enough for mail servers, which encrypt with whoever offers it and
+/// verify nobody (RFC 7435), and for browsers until an authority has issued another. Made anew at each start and kept
+/// nowhere, for nobody could have come to trust it.
 ///
 /// # Errors
 /// Where the cryptographic library fails.
-pub fn self_signed(hostname: &str) -> Result<ServerConfig, TlsFault> {
+pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault> {
     let fault = |why: String| TlsFault {
-        what: "cannot make a TLS certificate for incoming mail".to_owned(),
+        what: "cannot make a TLS certificate".to_owned(),
         why,
         remedy: "name certificate files in [http.tls], which serve mail too",
     };
-    let made = rcgen::generate_simple_self_signed(vec![hostname.to_owned()]).map_err(|why| fault(why.to_string()))?;
+    let made = rcgen::generate_simple_self_signed(names).map_err(|why| fault(why.to_string()))?;
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    builder().with_single_cert(vec![made.cert.der().clone()], key.into()).map_err(|why| fault(why.to_string()))
+    let pair = CertifiedKey::from_der(vec![made.cert.der().clone()], key.into(), &provider());
+    pair.map(Arc::new).map_err(|why| fault(why.to_string()))
+}
+
+/// Such a certificate for mail alone.
+///
+/// # Errors
+/// As [`self_signed_pair`].
+pub fn self_signed(hostname: &str) -> Result<ServerConfig, TlsFault> {
+    let pair = self_signed_pair(&[hostname.to_owned()])?;
+    Ok(builder().with_cert_resolver(Arc::new(SingleCertAndKey::from(pair))))
 }
 
 fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {
@@ -80,6 +126,9 @@ fn builder() -> ConfigBuilder<ServerConfig, WantsServerCert> {
         .unwrap_or_else(|_| unreachable!("aws-lc-rs has cipher suites for TLS 1.2 and 1.3"))
         .with_no_client_auth()
 }
+
+/// The protocols of HTTP, the better one first.
+const HTTP: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The roots that the system trusts, read once.
 static SYSTEM_ROOTS: LazyLock<RootCertStore> = LazyLock::new(|| {

@@ -1,9 +1,14 @@
-//! The TLS settings of a listener, which may change while they listen: a reload or a renewed certificate
-//! swaps them, and connections that are open keep what they were made with.
+//! The TLS settings of the listeners, which may change while they listen: a reload or a renewed certificate swaps
+//! them, and connections that are open keep what they were made with.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
+
+use super::tls;
+use crate::base::meter::Counter;
+use crate::base::time::Timestamp;
 
 /// The current [`ServerConfig`], shared between whoever renews it and the listeners.
 pub struct TlsSettings(RwLock<Arc<ServerConfig>>);
@@ -22,5 +27,56 @@ impl TlsSettings {
     /// What a connection that opens now gets.
     pub fn current(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// One certificate as it is presented to browsers and to mail servers.
+pub struct Presented {
+    /// For HTTP.
+    pub http: Arc<TlsSettings>,
+    /// For STARTTLS.
+    pub mail: Arc<TlsSettings>,
+    /// What is counted of it.
+    pub meters: CertificateMeters,
+}
+
+/// What is counted of the certificate, for monitoring.
+#[derive(Debug, Default)]
+pub struct CertificateMeters {
+    /// Certificates that an authority issued.
+    pub issued: Counter,
+    /// Attempts that an authority refused.
+    pub refused: Counter,
+    /// Attempts that did not reach an authority.
+    pub unreached: Counter,
+    /// Until when the certificate holds, in milliseconds since the epoch; 0 where it is nobody's but ours.
+    until: AtomicU64,
+}
+
+impl CertificateMeters {
+    /// Until when the certificate holds, where it is one that somebody may trust.
+    pub fn until(&self) -> Option<Timestamp> {
+        Some(self.until.load(Relaxed)).filter(|until| *until > 0).map(Timestamp::from_millis)
+    }
+}
+
+impl Presented {
+    /// Presents the certificate of `config`, which holds `until` then.
+    pub fn new(config: ServerConfig, until: Option<Timestamp>) -> Self {
+        let (http, mail) = (TlsSettings::new(config.clone()), TlsSettings::new(tls::for_mail(&config)));
+        let presented = Self { http: Arc::new(http), mail: Arc::new(mail), meters: CertificateMeters::default() };
+        presented.holds(until);
+        presented
+    }
+
+    /// Presents the certificate of `config` from now on.
+    pub fn present(&self, config: ServerConfig, until: Option<Timestamp>) {
+        self.mail.swap(tls::for_mail(&config));
+        self.http.swap(config);
+        self.holds(until);
+    }
+
+    fn holds(&self, until: Option<Timestamp>) {
+        self.meters.until.store(until.map_or(0, Timestamp::as_millis), Relaxed);
     }
 }

@@ -23,6 +23,7 @@ use crate::engine::ports::{BoxFuture, Session, Target, Transmit};
 use crate::smtp::client::{Client, Settings, StartTls, Want};
 use crate::smtp::outcome::{Ending, Outcome, Phase};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
+use crate::smtp::transcript::Transcript;
 
 mod submit;
 
@@ -210,7 +211,14 @@ fn opened(mut driver: Driver, wire: Option<Wire>, target: &Target) -> Result<Box
 }
 
 fn failed_to_connect(target: &Target, ending: Ending) -> Outcome {
-    Outcome { phase: Phase::Connect, ending, peer: Some(target.address.ip()), tls: None }
+    unopened(target, Phase::Connect, ending)
+}
+
+/// The outcome of a session that was not opened.
+fn unopened(target: &Target, phase: Phase, ending: Ending) -> Outcome {
+    let mut transcript = Transcript::default();
+    transcript.ended(&ending);
+    Outcome { phase, ending, peer: Some(target.address.ip()), tls: None, transcript }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::sync::LazyLock;
 
+use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::CACHE_CONTROL;
 use sha2::{Digest as _, Sha256};
@@ -19,7 +20,7 @@ pub(super) struct Asset {
     /// The path, with the hash.
     pub(super) path: String,
     content_type: &'static str,
-    bytes: &'static [u8],
+    bytes: Bytes,
 }
 
 /// Every file.
@@ -36,17 +37,25 @@ pub(super) struct Assets {
 }
 
 static ASSETS: LazyLock<Assets> = LazyLock::new(|| Assets {
-    style: Asset::new("panel", "css", "text/css; charset=utf-8", include_bytes!("../../data/assets/panel.css")),
-    docs_style: Asset::new("docs", "css", "text/css; charset=utf-8", include_bytes!("../../data/assets/docs.css")),
-    script: Asset::new("panel", "js", "text/javascript; charset=utf-8", include_bytes!("../../data/assets/panel.js")),
-    icon: Asset::new("icon", "svg", "image/svg+xml", include_bytes!("../../data/assets/icon.svg")),
+    style: Asset::new("panel", "css", "text/css; charset=utf-8", squeezed(include_str!("../../data/assets/panel.css"))),
+    docs_style: Asset::new("docs", "css", "text/css; charset=utf-8", include_str!("../../data/assets/docs.css")),
+    script: Asset::new("panel", "js", "text/javascript; charset=utf-8", include_str!("../../data/assets/panel.js")),
+    icon: Asset::new("icon", "svg", "image/svg+xml", include_str!("../../data/assets/icon.svg")),
 });
 
 impl Asset {
-    fn new(stem: &str, extension: &str, content_type: &'static str, bytes: &'static [u8]) -> Self {
-        let hash = hex::encode(&Sha256::digest(bytes)[..8]);
+    fn new(stem: &str, extension: &str, content_type: &'static str, bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        let hash = hex::encode(&Sha256::digest(&bytes)[..8]);
         Self { path: format!("/assets/{stem}-{hash}.{extension}"), content_type, bytes }
     }
+}
+
+/// A style without what only people read: comments on lines of their own, line ends, and blanks around signs.
+fn squeezed(style: &str) -> String {
+    let lines = style.lines().map(str::trim).filter(|line| !line.starts_with("/*"));
+    let signs = [(": ", ":"), ("; ", ";"), (", ", ","), (" {", "{"), ("{ ", "{"), (" }", "}"), (";}", "}")];
+    signs.iter().fold(lines.collect::<String>(), |style, (wide, narrow)| style.replace(wide, narrow))
 }
 
 /// The files.
@@ -60,13 +69,21 @@ pub(super) async fn show(_: &Api, call: Call<()>) -> Result<Answer, Fault> {
     let asset =
         [&all.style, &all.docs_style, &all.script, &all.icon].into_iter().find(|asset| asset.path == call.path());
     let asset = asset.ok_or(ApiError::NotFound)?;
-    let answer = Answer::bytes(StatusCode::OK, asset.content_type, asset.bytes);
+    let answer = Answer::bytes(StatusCode::OK, asset.content_type, asset.bytes.clone());
     Ok(answer.with_header(CACHE_CONTROL, "public, max-age=31536000, immutable"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_style_is_squeezed_and_means_the_same() {
+        let style = "/* Words. */\na, b { color: red; margin: 0 1px; }\n@media (x: 1) {\n  a:hover { top: 0; }\n}\n";
+        assert_eq!(squeezed(style), "a,b{color:red;margin:0 1px}@media (x:1){a:hover{top:0}}");
+        let whole = squeezed(include_str!("../../data/assets/panel.css"));
+        assert!(!whole.contains("/*") && whole.matches('{').count() == whole.matches('}').count());
+    }
 
     #[test]
     fn what_a_page_loads_is_small() {

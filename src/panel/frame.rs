@@ -32,14 +32,19 @@ pub(super) struct Place {
 const RAIL: &[Place] = &[
     Place { path: "/", name: "Overview", icon: "gauge" },
     Place { path: "/messages", name: "Messages", icon: "mail" },
+    Place { path: "/events", name: "Events", icon: "list" },
+    Place { path: "/queue", name: "Queue", icon: "queue" },
     Place { path: "/domains", name: "Domains", icon: "globe" },
     Place { path: "/webhooks", name: "Webhooks", icon: "hook" },
     Place { path: "/suppressions", name: "Suppressions", icon: "shield" },
     Place { path: "/keys", name: "API keys", icon: "key" },
     Place { path: "/settings", name: "Settings", icon: "sliders" },
     Place { path: "/users", name: "Users", icon: "people" },
-    Place { path: "/audit", name: "Audit log", icon: "list" },
+    Place { path: "/audit", name: "Audit log", icon: "book" },
 ];
+
+/// The mail that was captured: a place in `dev` alone.
+const CAPTURED: Place = Place { path: "/captured", name: "Captured mail", icon: "inbox" };
 
 /// A line of the rail.
 #[derive(Debug)]
@@ -126,7 +131,7 @@ impl Frame {
             email: user.email.as_given().to_owned(),
             role: user.role.as_str(),
             may_change: user.role.may_change(),
-            rail: RAIL.iter().map(line).collect(),
+            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).map(line).collect(),
             notices: notices(visit.api, &visit.account, visit.now)?,
             search: String::new(),
             done: None,

@@ -10,10 +10,12 @@
 
 mod assets;
 mod attempts;
+mod chart;
 mod cookie;
 mod dns;
 mod door;
 mod endpoint_form;
+mod event;
 mod fault;
 mod form;
 mod frame;
@@ -22,12 +24,15 @@ mod moment;
 mod pages;
 mod paging;
 mod parts;
+mod preview;
 mod record;
 mod same_origin;
 mod search;
+mod standing;
 #[cfg(test)]
 mod stories;
 mod timeline;
+mod trend;
 mod upload;
 
 use hyper::Method;
@@ -36,8 +41,9 @@ use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
-    appearance, audit, delivery, docs, domain, domains, key, keys, login, me, message, messages, overview, proof,
-    second_factor, settings, suppression, suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
+    appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
+    overview, proof, queue, second_factor, settings, suppression, suppression_import, suppressions, users, webhook,
+    webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -94,8 +100,16 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/messages/{id}", "panel.message", Look, message::show),
         page!(GET, "/messages/{id}/preview", "panel.message.preview", Look, message::preview),
         page!(GET, "/messages/{id}/source", "panel.message.source", Look, message::source),
+        page!(GET, "/messages/{id}/download", "panel.message.download", Look, message::download),
         page!(GET, "/messages/{id}/json", "panel.message.json", Look, message::json),
         page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Change, message::cancel),
+        page!(GET, "/captured", "panel.captured", Look, captured::list),
+        page!(GET, "/captured/{id}", "panel.captured.mail", Look, captured::show),
+        page!(GET, "/captured/{id}/preview", "panel.captured.preview", Look, captured::preview),
+        page!(GET, "/captured/{id}/source", "panel.captured.source", Look, captured::source),
+        page!(GET, "/events", "panel.events", Look, events::list),
+        page!(GET, "/events/stream", "panel.events.stream", Look, events::stream),
+        page!(GET, "/queue", "panel.queue", Look, queue::show),
         page!(GET, "/webhooks", "panel.webhooks", Look, webhooks::list),
         page!(POST, "/webhooks", "panel.webhooks.create", Secret, webhooks::create),
         page!(GET, "/webhooks/{id}", "panel.webhook", Look, webhook::show),

@@ -24,6 +24,16 @@ impl Moment {
     pub(super) fn text(&self) -> String {
         zoned(self.at, &self.zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
     }
+
+    /// The day alone: `20 Nov`.
+    pub(super) fn day(&self) -> String {
+        zoned(self.at, &self.zone).strftime("%-d %b").to_string()
+    }
+
+    /// The time of day, to the minute: `16:04`.
+    pub(super) fn hour(&self) -> String {
+        zoned(self.at, &self.zone).strftime("%H:%M").to_string()
+    }
 }
 
 fn zoned(at: Timestamp, zone: &TimeZone) -> jiff::Zoned {

@@ -9,6 +9,11 @@ use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::machine::transfer::Status;
 
+/// Octets of a text that a page shows.
+const EXCERPT_OCTETS: usize = 20_000;
+/// Characters of an answer that a line shows.
+const ANSWER_CHARACTERS: usize = 60;
+
 /// A sign, drawn in the colour of its text. It says nothing that stands beside it in words too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Icon(pub(super) &'static str);
@@ -26,6 +31,8 @@ impl Icon {
             b"list" => "M8 6h12M8 12h12M8 18h12M4 6h.01M4 12h.01M4 18h.01",
             b"shield" => "M12 3l8 3v6c0 5-3.500 8-8 9-4.500-1-8-4-8-9V6z",
             b"queue" => "M4 6h16M4 12h10M4 18h6M18 12v7M15 16l3 3 3-3",
+            b"book" => "M5 4h12a2 2 0 0 1 2 2v14H7a2 2 0 0 1-2-2zM5 18a2 2 0 0 1 2-2h12M9 8h6",
+            b"inbox" => "M4 5h16v14H4zM4 13h5l1.500 3h3L15 13h5",
             b"search" => "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
             b"check" => "M5 12.500l4.500 4.500L19 7.500",
             b"cross" => "M6 6l12 12M18 6L6 18",
@@ -43,12 +50,7 @@ impl Icon {
 
 impl fmt::Display for Icon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "<svg class=\"icon\" viewBox=\"0 0 24 24\" width=\"18\" height=\"18\" aria-hidden=\"true\" \
-             focusable=\"false\"><path d=\"{}\"/></svg>",
-            self.path()
-        )
+        write!(f, "<svg class=\"icon\" viewBox=\"0 0 24 24\" aria-hidden=\"true\"><path d=\"{}\"/></svg>", self.path())
     }
 }
 
@@ -138,6 +140,32 @@ impl From<Violations> for FormFaults {
     }
 }
 
+/// An answer in one line of a list: its beginning.
+pub(super) fn shortened(answer: &str) -> String {
+    let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(ANSWER_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// The beginning of a long text, so that a page weighs little whatever it shows.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Excerpt {
+    /// What is shown.
+    pub(super) text: String,
+    /// Whether there is more.
+    pub(super) is_cut: bool,
+}
+
+impl Excerpt {
+    /// The beginning of `text`.
+    pub(super) fn of(text: &str) -> Self {
+        let shown = &text[..text.floor_char_boundary(EXCERPT_OCTETS)];
+        Self { text: shown.to_owned(), is_cut: shown.len() < text.len() }
+    }
+}
+
 /// Octets as people read them.
 pub(super) fn octets(count: u64) -> String {
     match count {
@@ -172,6 +200,13 @@ mod tests {
         for kind in EventType::ALL {
             assert!(Badge::of_event(kind).to_string().contains(kind.as_str()), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(Excerpt::of("short"), Excerpt { text: "short".to_owned(), is_cut: false });
+        let long = Excerpt::of(&"€".repeat(10_000));
+        assert!(long.is_cut && long.text.len() == 19_998);
     }
 
     #[test]

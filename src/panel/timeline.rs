@@ -1,34 +1,16 @@
 //! A message's timeline as its page tells it: every event with the receiver's answer as received, and a sentence of our
 //! own beside it.
 
-use jiff::tz::TimeZone;
-use serde::Deserialize;
-
+use super::attempts::of_delivery;
+use super::door::Visit;
+use super::event::Event;
 use super::moment::{Moment, gap};
 use super::parts::Badge;
+use crate::base::id::EventId;
 use crate::base::time::Timestamp;
-use crate::domain::event::{Authenticated, Bounce, Complaint, EventType, TlsFacts, TlsPolicy};
+use crate::domain::event::{Authenticated, EventType, TlsFacts, TlsPolicy};
 use crate::engine::messages::MessageRecord;
-
-/// An event, of the bytes that were written once.
-#[derive(Debug, Deserialize)]
-struct Event {
-    #[serde(rename = "type")]
-    kind: EventType,
-    created_at: String,
-    attempt: Option<u32>,
-    smtp_code: Option<u16>,
-    smtp_enhanced_code: Option<String>,
-    smtp_response: Option<String>,
-    mx_host: Option<String>,
-    mx_ip: Option<String>,
-    relay: Option<String>,
-    tls: Option<TlsFacts>,
-    duration_ms: Option<u64>,
-    next_attempt_at: Option<String>,
-    bounce: Option<Bounce>,
-    complaint: Option<Complaint>,
-}
+use crate::store::error::StoreError;
 
 /// One step, ready to be shown.
 #[derive(Debug)]
@@ -49,40 +31,80 @@ pub(super) struct Step {
     pub(super) advice: Option<String>,
     /// When it goes on.
     pub(super) next: Option<Moment>,
+    /// What was said, where the attempt failed.
+    pub(super) transcript: Option<String>,
+    /// Whom webhooks told of it.
+    pub(super) told: Vec<Told>,
+}
+
+/// A webhook's delivery of an event.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// To which address.
+    pub(super) url: String,
+    /// How far it is.
+    pub(super) badge: Badge,
+    /// Where its attempts are; none where its endpoint is gone.
+    pub(super) path: Option<String>,
+    /// What was answered last, and how often it was tried.
+    pub(super) answer: String,
 }
 
 /// The steps of a timeline, oldest first.
-pub(super) fn steps(record: &MessageRecord, events: &[Vec<u8>], zone: &TimeZone) -> Vec<Step> {
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>]) -> Result<Vec<Step>, StoreError> {
+    let engine = &visit.api.engine;
+    let mut transcripts = engine.transcripts(visit.account_id(), record.id)?;
     let mut before: Option<Timestamp> = None;
     let mut steps = Vec::with_capacity(events.len());
-    for bytes in events {
-        let event: Event = match serde_json::from_slice(bytes) {
-            Ok(event) => event,
-            Err(error) => {
-                tracing::error!(%error, "an event can't be read");
-                continue;
-            }
-        };
-        let at = event.created_at.parse().unwrap_or(record.row.created_at);
+    for event in events.iter().filter_map(|bytes| Event::read(bytes)) {
+        let at = event.at();
         let gap = before.map_or_else(String::new, |before| gap(before, at));
         before = Some(at);
-        steps.push(step(record, event, at, gap, zone));
+        let id: Option<EventId> = event.id.parse().ok();
+        let transcript = id.and_then(|id| transcripts.remove(&id));
+        let told = id.map(|id| told(visit, id)).transpose()?.unwrap_or_default();
+        steps.push(Step { gap, transcript, told, ..step(visit, record, event) });
     }
-    steps
+    Ok(steps)
 }
 
-fn step(record: &MessageRecord, event: Event, at: Timestamp, gap: String, zone: &TimeZone) -> Step {
+fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
     let next = event.next_attempt_at.as_deref().and_then(|text| text.parse().ok());
     Step {
-        at: Moment::new(at, zone.clone()),
-        gap,
+        at: visit.moment(event.at()),
+        gap: String::new(),
         badge: Badge::of_event(event.kind),
         sentence: sentence(record, &event),
         facts: facts(&event),
         advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).filter(|advice| !advice.is_empty()),
         answer: event.smtp_response,
-        next: next.map(|at| Moment::new(at, zone.clone())),
+        next: next.map(|at| visit.moment(at)),
+        transcript: None,
+        told: Vec::new(),
     }
+}
+
+/// The deliveries of an event, as the timeline's side tells them.
+fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<Told>, StoreError> {
+    let engine = &visit.api.engine;
+    let mut told = Vec::new();
+    for (delivery, last) in engine.deliveries_of(visit.account_id(), event)? {
+        let (badge, endpoint) = (of_delivery(&delivery), delivery.row.endpoint);
+        let row = engine.endpoint(visit.account_id(), endpoint)?;
+        let answer = last.map(|row| row.status.map_or(row.error.unwrap_or_default(), |status| status.to_string()));
+        let attempts = match delivery.row.state.attempts {
+            0 => "not yet tried".to_owned(),
+            1 => answer.unwrap_or_default(),
+            many => format!("{}, attempt {many}", answer.unwrap_or_default()),
+        };
+        let path = row.is_some().then(|| format!("/webhooks/{endpoint}/deliveries/{}", delivery.id));
+        let url = row.map_or_else(|| "a webhook that was deleted".to_owned(), |row| row.url);
+        told.push(Told { url, badge, path, answer: attempts });
+    }
+    Ok(told)
 }
 
 fn sentence(record: &MessageRecord, event: &Event) -> String {

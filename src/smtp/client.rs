@@ -13,6 +13,7 @@ use super::outcome::{Ending, Envelope, Outcome, Phase};
 use super::reply::{Reply, ReplyParser};
 use super::tls_policy::TlsFault;
 use super::transaction::{Next, Transaction};
+use super::transcript::Transcript;
 use crate::domain::event::TlsFacts;
 
 mod auth;
@@ -48,6 +49,7 @@ pub struct Client {
     due: Duration,
     /// How many messages were begun on this connection.
     messages: u32,
+    transcript: Transcript,
     outcome: Option<Outcome>,
 }
 
@@ -64,6 +66,7 @@ impl Client {
             out: Vec::with_capacity(512),
             due,
             messages: 0,
+            transcript: Transcript::default(),
             outcome: None,
         }
     }
@@ -118,6 +121,10 @@ impl Client {
 
     /// Begins a message, where one is wanted.
     pub fn begin(&mut self, envelope: &Envelope, message: Bytes, now: Duration) {
+        if self.messages > 0 {
+            self.transcript = Transcript::default();
+            self.transcript.happened("on a connection that was kept from the message before");
+        }
         if !matches!(self.state, State::Ready) {
             return self.end_in(Phase::Rset, Ending::Closed("the session had ended".to_owned()));
         }
@@ -147,6 +154,7 @@ impl Client {
 
     /// The output has been written.
     pub fn written(&mut self, now: Duration) {
+        self.note_output();
         self.out.clear();
         // A large message's room is given back: thousands of connections may be kept.
         self.out.shrink_to(32 * 1024);
@@ -157,13 +165,30 @@ impl Client {
         }
     }
 
+    /// Writes down what was said, but for the message and what a login consists of.
+    fn note_output(&mut self) {
+        match &self.state {
+            State::Auth(_) => self.transcript.happened("> AUTH, and what belongs to it"),
+            State::Transaction(transaction) if transaction.phase() == Phase::Body => {
+                self.transcript.happened_once("> the message");
+            }
+            State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Handshake => {
+                self.transcript.said(&self.out);
+            }
+            State::Ready | State::Transaction(_) | State::Quit | State::Ended => self.transcript.said(&self.out),
+        }
+    }
+
     /// The output could not be written; `pending` is what the server had said before, such as why it hung up: a 421, or
     /// a refusal of the message in the midst of it.
     pub fn write_failed(&mut self, pending: &[u8], reason: &str) {
         let said = ReplyParser::new().feed(pending).ok().and_then(|(_, reply)| reply);
         let is_amid_body = matches!(&self.state, State::Transaction(transaction) if transaction.phase() == Phase::Body);
         match said.filter(|reply| reply.code == 421 || (is_amid_body && reply.code >= 400)) {
-            Some(reply) => self.end(Ending::Answered(reply)),
+            Some(reply) => {
+                self.transcript.heard(&reply);
+                self.end(Ending::Answered(reply));
+            }
             None => self.end(Ending::Closed(reason.to_owned())),
         }
     }
@@ -217,12 +242,14 @@ impl Client {
     /// The connection was secured before its first byte (RFC 8314 3.3): called before anything is read.
     #[must_use]
     pub fn over_tls(mut self, facts: TlsFacts) -> Self {
+        self.transcript.happened(&format!("{} with {}", facts.version, facts.cipher));
         self.tls = Some(facts);
         self
     }
 
     /// The handshake is done.
     pub fn secured(&mut self, facts: TlsFacts, now: Duration) {
+        self.transcript.happened(&format!("{} with {}", facts.version, facts.cipher));
         self.tls = Some(facts);
         // What was said in clear counts for nothing (RFC 3207 4.2).
         self.capabilities = Capabilities::default();
@@ -250,6 +277,7 @@ impl Client {
     }
 
     fn answered(&mut self, reply: Reply, now: Duration) {
+        self.transcript.heard(&reply);
         // 421 announces the end of the connection, whatever was asked (RFC 5321 3.8).
         if reply.code == 421 {
             return self.end(Ending::Answered(reply));
@@ -300,7 +328,9 @@ impl Client {
     }
 
     fn outcome_of(&self, phase: Phase, ending: Ending) -> Outcome {
-        Outcome { phase, ending, peer: self.settings.peer, tls: self.tls.clone() }
+        let mut transcript = self.transcript.clone();
+        transcript.ended(&ending);
+        Outcome { phase, ending, peer: self.settings.peer, tls: self.tls.clone(), transcript }
     }
 }
 

@@ -17,4 +17,5 @@ pub mod tls_policy;
 pub mod tls_rpt;
 pub mod tlsa;
 mod transaction;
+pub mod transcript;
 pub mod verdict;

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use super::reply::Reply;
 use super::tls_policy::TlsFault;
+use super::transcript::Transcript;
 use crate::domain::event::TlsFacts;
 
 /// What the client needs beside the message itself.
@@ -111,4 +112,6 @@ pub struct Outcome {
     pub peer: Option<IpAddr>,
     /// How the connection was secured.
     pub tls: Option<TlsFacts>,
+    /// What was said.
+    pub transcript: Transcript,
 }

@@ -138,9 +138,10 @@ mod tests {
     use super::*;
     use crate::smtp::reply::ReplyParser;
     use crate::smtp::tls_policy::TlsFault;
+    use crate::smtp::transcript::Transcript;
 
     fn outcome(phase: Phase, ending: Ending) -> Outcome {
-        Outcome { phase, ending, peer: None, tls: None }
+        Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }
     }
 
     fn answered(phase: Phase, text: &str) -> Outcome {

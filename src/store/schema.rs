@@ -64,6 +64,8 @@ tables! {
     Transfers = "transfers";
     /// account, message, event → the event's JSON bytes; written once, kept with the message.
     Timeline = "timeline";
+    /// account, message, event → what was said in the attempt that failed: text, kept as long as the event log's event.
+    Transcripts = "transcripts";
     /// account, event → type and message: the customer's event log, kept 30 days.
     EventLog = "event_log";
     /// account, type, event → message: the event log by type.
@@ -188,7 +190,7 @@ pub fn message(account: AccountId, message: MessageId) -> [u8; 32] {
     owned(account, message.as_bytes())
 }
 
-/// Key of [`Table::Timeline`].
+/// Key of [`Table::Timeline`] and [`Table::Transcripts`].
 pub fn timeline(account: AccountId, message: MessageId, event: EventId) -> [u8; 48] {
     owned_pair(account, message.as_bytes(), event.as_bytes())
 }

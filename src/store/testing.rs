@@ -293,7 +293,17 @@ impl<'a> Sender<'a> {
         let due = self.test.row::<TransferRow>(&self.key(message)).due.unwrap_or_default();
         let facts = AttemptFacts::default();
         let (account, others) = (self.account, Vec::new());
-        self.test.done(SettleTransfer { account, message, due, end, facts, provider: None, chance: [0; 4], others });
+        self.test.done(SettleTransfer {
+            account,
+            message,
+            due,
+            end,
+            facts,
+            provider: None,
+            chance: [0; 4],
+            others,
+            transcript: None,
+        });
     }
 
     /// Accepts one with an idempotency key.

@@ -1,7 +1,10 @@
 //! Stories of `serve` under a supervisor: what it tells systemd, and what it logs for machines.
 
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -13,23 +16,25 @@ struct Serve(Child);
 impl Serve {
     /// With this more in its configuration, a supervisor at `socket`, and its log in the file `log` of `folder`.
     fn start(folder: &Path, more: &str, socket: &Path) -> Self {
-        let config = folder.join("postrider.toml");
-        let data = folder.join("data").display().to_string();
-        let text = format!(
-            "hostname = \"mail.example.com\"\ndata_dir = {data:?}\n[http]\nlisten = [\"127.0.0.1:0\"]\n[http.tls]\n\
-             mode = \"off\"\n[metrics]\nlisten = \"\"\n[dns]\nservers = [\"127.0.0.1:1\"]\n{more}"
-        );
-        std::fs::write(&config, text).unwrap();
-        let log = std::fs::File::create(folder.join("log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
-        command.args(["serve", "--config"]).arg(&config).env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "100000");
-        Self(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap())
+        command.args(["serve", "--config"]).arg(configure(folder, "127.0.0.1:0", more)).stdin(Stdio::null());
+        Self::run(command, folder, socket)
+    }
+
+    fn run(mut command: Command, folder: &Path, socket: &Path) -> Self {
+        let log = std::fs::File::create(folder.join("log")).unwrap();
+        command.env("NOTIFY_SOCKET", socket).env("WATCHDOG_USEC", "100000");
+        Self(command.stdout(Stdio::null()).stderr(log).spawn().unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
 
     /// Asks it to stop, and waits for its end.
     fn stop(mut self) -> i32 {
-        let pid = self.0.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("-TERM");
         self.0.wait().unwrap().code().unwrap()
     }
 }
@@ -40,6 +45,18 @@ impl Drop for Serve {
         drop(self.0.kill());
         drop(self.0.wait());
     }
+}
+
+/// Writes the configuration, with this more in it.
+fn configure(folder: &Path, listen: &str, more: &str) -> PathBuf {
+    let config = folder.join("postrider.toml");
+    let data = folder.join("data").display().to_string();
+    let text = format!(
+        "hostname = \"mail.example.com\"\ndata_dir = {data:?}\n[http]\nlisten = [{listen:?}]\n[http.tls]\n\
+         mode = \"off\"\n[metrics]\nlisten = \"\"\n[dns]\nservers = [\"127.0.0.1:1\"]\n{more}"
+    );
+    std::fs::write(&config, text).unwrap();
+    config
 }
 
 fn supervisor(folder: &Path) -> (UnixDatagram, std::path::PathBuf) {
@@ -76,6 +93,53 @@ fn the_supervisor_is_told_of_the_beginning_the_life_and_the_end() {
     heard(&socket, "STOPPING=1");
 }
 
+/// The supervisor is told when it begins and ends, and the log what has changed.
+#[test]
+fn a_hangup_reads_the_configuration_again_and_says_what_changed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, path) = supervisor(folder.path());
+    let serve = Serve::start(folder.path(), "[log]\nlevel = \"warn\"\n", &path);
+    heard(&socket, "READY=1");
+    let log = || std::fs::read_to_string(folder.path().join("log")).unwrap();
+    let hang_up = |more: &str| {
+        configure(folder.path(), "127.0.0.1:0", more);
+        serve.signal("-HUP");
+        let before = heard(&socket, "READY=1");
+        assert!(before.iter().any(|said| said.starts_with("RELOADING=1\nMONOTONIC_USEC=")), "{before:?}");
+        log()
+    };
+    let said = hang_up("[log]\nlevel = \"debug\"\n[quota]\nper_hour = 5\n");
+    assert!(said.contains("key=\"quota\"") && said.contains("when the service starts again"), "{said}");
+    assert!(said.contains("key=\"log.level\" level=DEBUG"), "{said}");
+    let said = hang_up("[log]\nlevel = \"loud\"\n");
+    assert!(said.contains("the configuration stays the one before") && said.contains("log.level: must be"), "{said}");
+    let said = hang_up("[log]\nlevel = \"debug\"\n");
+    assert!(said.ends_with("nothing has changed\n"), "{said}");
+    assert_eq!(serve.stop(), 0);
+}
+
+/// As under a socket unit: the port is not free, and nobody but the supervisor could open it.
+#[test]
+fn a_socket_that_the_supervisor_opened_is_served() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, path) = supervisor(folder.path());
+    let open = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = open.local_addr().unwrap();
+    let config = configure(folder.path(), &address.to_string(), "");
+    let mut waiting = TcpStream::connect(address).unwrap();
+    waiting.write_all(b"GET /healthz HTTP/1.1\r\nHost: mail.example.com\r\nConnection: close\r\n\r\n").unwrap();
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\""]);
+    shell.args([env!("CARGO_BIN_EXE_postrider"), "serve", "--config"]).arg(config);
+    shell.stdin(Stdio::from(OwnedFd::from(open.try_clone().unwrap())));
+    let serve = Serve::run(shell, folder.path(), &path);
+    heard(&socket, "READY=1");
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "who came before the service was served: {answer}");
+    assert_eq!(serve.stop(), 0);
+}
+
 #[test]
 fn the_log_for_machines_is_an_object_a_line() {
     let folder = tempfile::tempdir().unwrap();
@@ -105,13 +169,39 @@ fn the_log_for_machines_is_an_object_a_line() {
 /// Skipped, with a word about it, where the machine has no systemd to ask.
 #[test]
 fn the_unit_is_as_closed_as_a_mail_service_can_be() {
-    let unit = concat!(env!("CARGO_MANIFEST_DIR"), "/systemd/postrider.service");
-    let asked = |threshold: &str| {
+    let systemd = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd");
+    let folder = tempfile::tempdir().unwrap();
+    let read = |name: &str| std::fs::read_to_string(systemd.join(name)).unwrap();
+    // What a drop-in says is said after the unit.
+    let bare = folder.path().join("postrider.service");
+    std::fs::write(&bare, format!("{}\n{}", read("postrider.service"), read("no-capabilities.conf"))).unwrap();
+    let asked = |unit: &Path, threshold: &str| {
         let mut analysis = Command::new("systemd-analyze");
-        analysis.args(["security", "--offline=true", "--no-pager", &format!("--threshold={threshold}"), unit]);
+        analysis.args(["security", "--offline=true", "--no-pager", &format!("--threshold={threshold}")]).arg(unit);
         analysis.output()
     };
-    let Ok(analysed) = asked("16") else { return eprintln!("skipped: there is no systemd-analyze") };
-    assert!(analysed.status.success(), "{}", String::from_utf8_lossy(&analysed.stdout));
-    assert!(!asked("5").unwrap().status.success(), "the threshold means something");
+    for (unit, threshold) in [(systemd.join("postrider.service"), "16"), (bare, "12")] {
+        let Ok(analysed) = asked(&unit, threshold) else { return eprintln!("skipped: there is no systemd-analyze") };
+        assert!(analysed.status.success(), "{}", String::from_utf8_lossy(&analysed.stdout));
+        assert!(!asked(&unit, "5").unwrap().status.success(), "the threshold means something");
+    }
+}
+
+/// Units that systemd would complain of, or read otherwise than they were meant.
+#[test]
+fn systemd_finds_nothing_wrong_with_the_units() {
+    let folder = tempfile::tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_postrider");
+    let names = ["postrider.service", "postrider.socket", "postrider-bounces.socket"];
+    for name in names {
+        let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name);
+        let text = std::fs::read_to_string(unit).unwrap().replace("/usr/bin/postrider", binary);
+        std::fs::write(folder.path().join(name), text).unwrap();
+    }
+    let mut verify = Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no", "--recursive-errors=no"]).args(names.map(|name| folder.path().join(name)));
+    let Ok(verified) = verify.output() else { return eprintln!("skipped: there is no systemd-analyze") };
+    let said = String::from_utf8_lossy(&verified.stderr);
+    let ours: Vec<_> = said.lines().filter(|line| line.contains("postrider")).collect();
+    assert!(verified.status.success() && ours.is_empty(), "{said}");
 }

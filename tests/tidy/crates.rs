@@ -6,7 +6,7 @@ use super::floors::folder;
 use super::source::SourceFile;
 
 /// Where a crate may be named.
-enum Place {
+pub(crate) enum Place {
     /// On any floor: it is a way of writing Rust, and does nothing of its own.
     Anywhere,
     /// In these folders.
@@ -18,7 +18,7 @@ enum Place {
 use Place::{Anywhere, Only, Tests};
 
 /// Every dependency, where it may be named, and why it is there.
-const CRATES: &[(&str, Place, &str)] = &[
+pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // Runtime and HTTP.
     ("tokio", Only(&["store", "engine", "net", "http", "panel", "app"]), "waits; the store uses its channels alone"),
     ("hyper", Only(&["net", "http", "panel", "app"]), "HTTP/1.1 and HTTP/2 as bytes"),
@@ -31,7 +31,8 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("rustls", Only(&["net", "app"]), "TLS"),
     ("tokio-rustls", Only(&["net"]), "TLS over tokio's sockets"),
     ("rustls-native-certs", Only(&["net"]), "the roots that the system trusts"),
-    ("rcgen", Only(&["net"]), "makes the certificate of incoming mail where no other is configured"),
+    ("rcgen", Only(&["net"]), "makes certificates of our own, and asks authorities for theirs"),
+    ("instant-acme", Only(&["net"]), "speaks ACME over our own HTTPS client: signed requests, nonces, polling"),
     ("aws-lc-rs", Only(&["base", "mail", "net"]), "seals secrets, signs DKIM, and is what TLS is built on"),
     ("hmac", Only(&["base"]), "webhook signatures and return-path tokens"),
     ("sha2", Only(&["base", "domain", "mail", "engine", "net", "http", "panel", "app"]), "hashes keys and bodies"),
@@ -71,6 +72,7 @@ const CRATES: &[(&str, Place, &str)] = &[
     ("tracing", Only(&["store", "engine", "net", "http", "panel", "app"]), "the log; machines are silent"),
     ("tracing-subscriber", Only(&["app"]), "writes the log"),
     ("sd-notify", Only(&["app"]), "tells systemd"),
+    ("listenfd", Only(&["net"]), "takes over sockets that systemd opened, without unsafe code of ours"),
     // Tests.
     ("proptest", Tests, "laws over many inputs"),
     ("mail-auth", Tests, "checks our DKIM signatures and reads our TLS reports with another's code"),

@@ -5,6 +5,7 @@
 //! comments and strings are none. Where a rule has an honest exception, it stands in a table with its reason.
 
 mod crates;
+mod dependencies;
 mod floors;
 mod lexer;
 mod paths;
@@ -98,6 +99,25 @@ fn outside_crates_stay_on_their_floors() {
 #[test]
 fn every_dependency_has_a_reason() {
     nothing_of(crates::unlisted_dependencies("Cargo.toml", &read("Cargo.toml")));
+}
+
+#[test]
+fn the_page_of_dependencies_is_the_table() {
+    let file = "docs/dependencies.md";
+    let page = dependencies::page();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(root().join(file), &page).expect("the page can be written");
+    }
+    assert!(read(file) == page, "{file} is stale. Renew it with `UPDATE_GOLDEN=1 cargo test --test tidy`.");
+}
+
+/// What is never resolved is in no build, whatever it is for.
+#[test]
+fn no_other_cryptography_is_locked() {
+    let lock = read("Cargo.lock");
+    for banned in ["openssl", "openssl-sys", "native-tls"] {
+        assert!(!lock.contains(&format!("name = \"{banned}\"")), "{banned} is in Cargo.lock: see deny.toml");
+    }
 }
 
 #[test]

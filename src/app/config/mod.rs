@@ -4,6 +4,7 @@
 //! Read once at start and at a reload; whoever holds a [`Config`] holds checked values. Every fault is told at once,
 //! with its line and column or the environment variable that it stands in.
 
+mod changes;
 mod delivery;
 mod fault;
 mod http;
@@ -13,7 +14,7 @@ mod section;
 #[cfg(test)]
 mod tests;
 mod tree;
-mod unbuilt;
+mod warnings;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,6 +23,7 @@ use std::path::{Path, PathBuf};
 
 use url::Url;
 
+pub(super) use self::changes::LOG_LEVEL;
 pub use self::delivery::{Bounces, Delivery, Dns};
 pub use self::fault::{ConfigError, Fault};
 pub use self::http::{Acme, Http, Tls};
@@ -29,6 +31,7 @@ pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
 pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls, WarmUp};
 pub use self::tree::Place;
 
+use self::changes::Source;
 use self::section::{Notes, Section, parsed, path};
 use super::environment::Environment;
 use super::exit::Exit;
@@ -75,6 +78,8 @@ pub struct Config {
     pub log: Log,
     /// The dotted keys that a file or a variable has set.
     set: BTreeSet<String>,
+    /// What it is read again from.
+    source: Option<Source>,
 }
 
 impl Default for Config {
@@ -94,6 +99,7 @@ impl Default for Config {
             quota: QuotaLimits::default(),
             log: Log::default(),
             set: BTreeSet::new(),
+            source: None,
         }
     }
 }
@@ -111,7 +117,8 @@ impl Config {
     /// # Errors
     /// [`ConfigError`], with every fault.
     pub fn load(path: &Path, environment: &Environment) -> Result<Self, ConfigError> {
-        Self::default().with_file(path, environment)
+        let source = Source { file: path.to_owned(), environment: environment.clone() };
+        Self { source: Some(source), ..Self::default() }.with_file(path, environment)
     }
 
     /// The configuration in `text`; `origin` names it in errors.
@@ -172,6 +179,7 @@ impl Config {
             quota: process::quota(root.section("quota"), self.quota),
             log: Log::read(root.section("log"), self.log),
             set: self.set,
+            source: self.source,
             hostname,
         };
         root.finish();
@@ -206,30 +214,13 @@ impl Config {
         if self.hostname != no_hostname() {
             return Ok(());
         }
-        Err(refusal(
+        Err(Trouble::new(
+            Exit::Failed,
+            "cannot serve with this configuration",
             "hostname is not set, and receivers refuse mail from a server without a name",
             "Set hostname to this server's name in DNS, such as mail.example.com.",
         ))
     }
-
-    /// Whether `serve` can run with it.
-    ///
-    /// # Errors
-    /// What has to be set first.
-    pub fn fit_to_serve(&self) -> Result<(), Trouble> {
-        self.fit_to_mail()?;
-        match self.http.tls {
-            Tls::Files { .. } | Tls::Off => Ok(()),
-            Tls::Acme(_) => Err(refusal(
-                "http.tls.mode is \"acme\" (its default), and certificates can't be asked for by ACME yet",
-                "Set http.tls.mode to \"files\" with certificate and key, or to \"off\" behind a proxy that has them.",
-            )),
-        }
-    }
-}
-
-fn refusal(why: &str, remedy: &str) -> Trouble {
-    Trouble::new(Exit::Failed, "cannot serve with this configuration", why, remedy)
 }
 
 fn no_hostname() -> DomainName {

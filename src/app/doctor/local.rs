@@ -3,16 +3,10 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::time::Duration;
 
-use super::{Check, Patient, Verdict};
-use crate::app::config::{Config, Tls};
-use crate::engine::ports::Clock as _;
-use crate::net::clock::SystemClock;
-use crate::net::probe::certificate::Certificate;
+use super::{Check, Patient, Verdict, certificate};
+use crate::app::config::Config;
 
-/// When an expiry begins to worry: authorities renew a month ahead.
-const EXPIRY_WORRIES: Duration = Duration::from_secs(14 * 24 * 3600);
 /// Free space worries below so many times the least that is needed.
 const ROOM: u64 = 16;
 
@@ -22,21 +16,22 @@ pub(super) fn checks(patient: &Patient) -> Vec<Check> {
     checks.push(directory(&config.data_dir));
     checks.push(master_key(&config.data_dir));
     checks.push(disk(&config.data_dir, config.limits.min_free_bytes));
-    checks.push(certificate(config));
+    checks.push(certificate::check(config));
     checks
 }
 
 fn configuration(config: &Config) -> Vec<Check> {
     const NAME: &str = "configuration";
     let mut checks = Vec::new();
-    if let Err(trouble) = config.fit_to_serve() {
+    if let Err(trouble) = config.fit_to_mail() {
         let text = trouble.to_string();
         let mut lines = text.lines().skip(1).map(str::trim);
         let (seen, remedy) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
         checks.push(Check::new(NAME, Verdict::Fail, seen, remedy));
     } else {
-        let unbuilt = config.unbuilt();
-        checks.extend(unbuilt.into_iter().map(|warning| Check::new(NAME, Verdict::Warn, warning, "Leave it out.")));
+        let remedy = "Change it, or leave it where it is meant so.";
+        let warnings = config.warnings().into_iter();
+        checks.extend(warnings.map(|warning| Check::new(NAME, Verdict::Warn, warning, remedy)));
     }
     if checks.is_empty() {
         checks.push(Check::new(NAME, Verdict::Ok, "every value is usable", ""));
@@ -101,46 +96,4 @@ fn disk(directory: &Path, least: u64) -> Check {
         _ => return Check::new(NAME, Verdict::Ok, seen, ""),
     };
     Check::new(NAME, verdict, seen, "Make room, or move data_dir to a larger disk.")
-}
-
-fn certificate(config: &Config) -> Check {
-    const NAME: &str = "certificate";
-    let path = match &config.http.tls {
-        Tls::Files { certificate, .. } => certificate,
-        Tls::Off => {
-            let seen = "http.tls.mode is \"off\": a proxy in front of the service has the certificate";
-            return Check::new(NAME, Verdict::Ok, seen, "");
-        }
-        Tls::Acme(acme) => {
-            let seen = format!("the service asks {} for it by itself", acme.directory);
-            return Check::new(NAME, Verdict::Ok, seen, "");
-        }
-    };
-    let certificate = match Certificate::read(path) {
-        Ok(certificate) => certificate,
-        Err(why) => {
-            let remedy = "Name a PEM file with the server's certificate first in http.tls.certificate.";
-            return Check::new(NAME, Verdict::Fail, why, remedy);
-        }
-    };
-    let shown = path.display();
-    let url = config.public_url();
-    let host = url.host_str().unwrap_or_default();
-    let Some(end) = certificate.not_after() else {
-        return Check::new(NAME, Verdict::Fail, format!("{shown} is no X.509 certificate"), "Name another file.");
-    };
-    let now = SystemClock::new().now();
-    let renew = "Renew it; the service takes up the new files when they change or at SIGHUP.";
-    if end <= now {
-        return Check::new(NAME, Verdict::Fail, format!("{shown} expired at {end}"), renew);
-    }
-    if !certificate.is_for(host) {
-        let remedy = format!("Have one issued for {host}, or correct http.public_url.");
-        return Check::new(NAME, Verdict::Fail, format!("{shown} is not for {host}"), remedy);
-    }
-    let seen = format!("{shown} is for {host} and holds until {end}");
-    match end.since(now) < EXPIRY_WORRIES {
-        true => Check::new(NAME, Verdict::Warn, seen, renew),
-        false => Check::new(NAME, Verdict::Ok, seen, ""),
-    }
 }

@@ -5,6 +5,7 @@
 //! looking for a domain's records now changes.
 
 mod bounces;
+mod certificate;
 mod clock;
 mod domains;
 mod egress;

@@ -56,6 +56,29 @@ fn a_configuration_that_is_there_is_used_and_never_overwritten() {
     assert_eq!(fs::read_to_string(&config).unwrap(), text);
 }
 
+/// As a package brings it: every key, and no name.
+#[test]
+fn a_configuration_without_a_name_gets_it_and_keeps_all_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = options(folder.path(), Some("mail.example.com"));
+    fs::create_dir_all(options.config.parent().unwrap()).unwrap();
+    let brought = EXAMPLE.replace("\nhostname = ", "\n#hostname = ");
+    fs::write(&options.config, &brought).unwrap();
+    fs::set_permissions(&options.config, fs::Permissions::from_mode(0o640)).unwrap();
+    let made = set_up(&options).unwrap();
+    assert_eq!((made.hostname.as_str(), made.config_is_new), ("mail.example.com", false));
+    assert_eq!(fs::read_to_string(&options.config).unwrap(), EXAMPLE);
+    assert_eq!(fs::metadata(&options.config).unwrap().permissions().mode() & 0o777, 0o640);
+
+    let bare = tempfile::tempdir().unwrap();
+    let options = self::options(bare.path(), Some("mail.example.com"));
+    fs::create_dir_all(options.config.parent().unwrap()).unwrap();
+    fs::write(&options.config, "[log]\nlevel = \"warn\"\n").unwrap();
+    set_up(&options).unwrap();
+    let text = fs::read_to_string(&options.config).unwrap();
+    assert_eq!(text, "hostname = \"mail.example.com\"\n[log]\nlevel = \"warn\"\n");
+}
+
 #[test]
 fn what_was_begun_and_not_finished_does_not_stand_in_the_way() {
     let folder = tempfile::tempdir().unwrap();

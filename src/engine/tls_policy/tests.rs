@@ -15,6 +15,7 @@ use crate::domain::event::{Authenticated, TlsPolicy};
 use crate::engine::ports::{BoxFuture, Clock, Resolve, RouteFailure, StsFetchFailure, Unfetched};
 use crate::engine::settings::Settings;
 use crate::smtp::outcome::Phase;
+use crate::smtp::transcript::Transcript;
 use crate::store::Store;
 use crate::store::op::tls_report::day_of;
 use crate::store::open::Surroundings;
@@ -383,7 +384,8 @@ async fn what_would_not_do_under_a_policy_in_testing_is_delivered_and_counted() 
     }
     let ending = Ending::TlsFailed("alert".to_owned());
     for (phase, ending) in [(Phase::StartTls, ending), (Phase::Connect, Ending::TimedOut)] {
-        world.policies.count_refused(&policy, &required, MX, &Outcome { phase, ending, peer: None, tls: None });
+        let outcome = Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() };
+        world.policies.count_refused(&policy, &required, MX, &outcome);
     }
     let counted = world.counted(PolicyType::Sts).await;
     let faults: Vec<_> = counted.details.iter().map(|detail| detail.fault.as_str()).collect();

@@ -20,6 +20,7 @@ use crate::engine::ports::{RouteFailure, Session, Target};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
+use crate::smtp::transcript::Transcript;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict, judge};
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
@@ -35,6 +36,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 pub(super) struct Attempt {
     pub(super) ended: Ended,
     pub(super) facts: AttemptFacts,
+    /// What was said with all servers that were asked.
+    pub(super) transcript: Transcript,
     pub(super) signal: Signal,
 }
 
@@ -80,6 +83,7 @@ pub(super) async fn attempt(
         envelope: envelope(row),
         message: Bytes::from(message),
         facts: AttemptFacts { relay: Some(relay.name.to_string()), ..AttemptFacts::default() },
+        transcript: Transcript::default(),
         unusable: None,
     };
     let (ended, signal) = match trial.run(began).await {
@@ -91,7 +95,7 @@ pub(super) async fn attempt(
         tracing::debug!(site = ?lane.site, ?signal, "deferred");
     }
     trial.facts.duration_ms = Some(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX));
-    Attempt { ended, facts: trial.facts, signal }
+    Attempt { ended, facts: trial.facts, transcript: trial.transcript, signal }
 }
 
 fn envelope(row: &MessageRow) -> Envelope {
@@ -112,6 +116,7 @@ struct Trial<'a> {
     envelope: Envelope,
     message: Bytes,
     facts: AttemptFacts,
+    transcript: Transcript,
     /// Why no address of the relay could be used, as long as none could.
     unusable: Option<String>,
 }
@@ -257,7 +262,10 @@ impl Trial<'_> {
         self.facts.tls = outcome.tls.clone();
         if let Some(peer) = outcome.peer {
             self.facts.mx_ip = Some(peer.to_string());
+            let host = self.facts.mx_host.as_deref().unwrap_or_default();
+            self.transcript.happened_once(&format!("{host} [{peer}]"));
         }
+        self.transcript.append(&outcome.transcript);
         let reply = match &outcome.ending {
             Ending::Answered(reply) => Some(reply),
             _ => None,

@@ -1,4 +1,6 @@
-//! The queue by site and relay: the waiting messages of the store, and what the lanes know of their sites.
+//! The queue by site and relay: the waiting messages of the store, and what the lanes know of their sites. Of an
+//! account's own part only the account's rows are read; a lane adds until when its site is held back, never an answer,
+//! which may name another account's recipient.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,22 +8,23 @@ use std::sync::Arc;
 use super::Transfers;
 use super::relays::Number;
 use super::site::Site;
-use crate::base::id::MessageId;
+use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
+use crate::engine::listing::last_id;
 use crate::engine::messages::MessageRecord;
-use crate::engine::queue::{QueueView, SiteQueue};
+use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix};
-use crate::store::row::message::MessageRow;
+use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
 /// Timers that are read from one snapshot, so that a long queue pins no pages for long.
 const PAGE: usize = 4_096;
 
-/// Relay and site, by their names.
+/// Site and relay, by their names.
 type Key = (String, String);
 
 impl QueueView for Transfers {
@@ -55,6 +58,31 @@ impl QueueView for Transfers {
             .collect())
     }
 
+    fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
+        let snapshot = self.shared.engine.store.snapshot()?;
+        let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+        let keys = snapshot.keys(Table::Waiting, from, &to, Order::Ascending, most + 1)?;
+        let mut found: BTreeMap<Key, Part> = BTreeMap::new();
+        let mut names = HashMap::new();
+        for id in keys.iter().take(most).filter_map(|key| last_id(key)).map(MessageId) {
+            let key = schema::message(account, id);
+            let (Some(row), Some(transfer)) = (snapshot.row::<MessageRow>(&key)?, snapshot.row(&key)?) else {
+                continue;
+            };
+            let (relay, site) = self.way_of(&row, id, &mut names);
+            found.entry((site, relay)).or_default().add(id, &transfer, self.shared.leases.is_taken(id));
+        }
+        let held = self.held_back(self.shared.now());
+        let sites = found.into_iter().filter_map(|(key, part)| {
+            let held_until = held.get(&key).copied();
+            let (site, relay) = key;
+            let Part { waiting, in_flight, next_at, last_tried } = part;
+            let next_at = next_at.max(held_until.filter(|_| waiting > 0));
+            Some(AccountSite { site, relay, waiting, in_flight, next_at, held_until, last_tried: last_tried?.1 })
+        });
+        Ok(AccountQueue { sites: sites.collect(), is_cut: keys.len() > most })
+    }
+
     fn held_until(&self, record: &MessageRecord) -> Option<Timestamp> {
         let MessageRecord { id, row, transfer, .. } = record;
         let (relays, now) = (&self.shared.relays, self.shared.now());
@@ -70,6 +98,28 @@ impl QueueView for Transfers {
         let lane = site.and_then(|site| self.lanes().by_way.get(&(number, site)).map(Arc::clone));
         let held_until = lane.and_then(|lane| lane.sight(now).held_until);
         held_until.max(relays.held_until(number, now))
+    }
+}
+
+/// What an account has waiting for one site, as it is counted.
+#[derive(Default)]
+struct Part {
+    waiting: u64,
+    in_flight: u64,
+    next_at: Option<Timestamp>,
+    /// The later an attempt was, the later the next one is due.
+    last_tried: Option<((bool, Option<Timestamp>), MessageId)>,
+}
+
+impl Part {
+    fn add(&mut self, id: MessageId, transfer: &TransferRow, is_on_the_wire: bool) {
+        if is_on_the_wire {
+            self.in_flight += 1;
+        } else {
+            self.waiting += 1;
+            self.next_at = [self.next_at, transfer.due].into_iter().flatten().min();
+        }
+        self.last_tried = self.last_tried.max(Some(((transfer.attempts > 0, transfer.due), id)));
     }
 }
 
@@ -95,6 +145,16 @@ impl Transfers {
             }
         };
         (relay.name.to_string(), site)
+    }
+
+    /// The sites that are held back, and until when.
+    fn held_back(&self, now: Timestamp) -> HashMap<Key, Timestamp> {
+        let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
+        let held = lanes.into_iter().filter_map(|lane| {
+            let relay = self.shared.relays.relay(lane.relay).name.to_string();
+            Some(((named(&lane.site), relay), lane.sight(now).held_until?))
+        });
+        held.collect()
     }
 
     /// Adds what the lanes know. What is on the wire has its timer too, so it was counted as waiting.

@@ -45,6 +45,8 @@ pub(super) struct Unsettled {
     pub(super) ticket: Ticket,
     pub(super) _held: Held,
     pub(super) lease: Option<Lease>,
+    /// What was said, where the attempt failed.
+    pub(super) transcript: Option<String>,
 }
 
 impl Shared {
@@ -78,7 +80,7 @@ impl Shared {
     /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
     pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
         let Some(lease) = self.leases.take(ticket.id()) else { return self.near().give_back(ticket.timer) };
-        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: Some(lease) };
+        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: Some(lease), transcript: None };
         match (self.look(&ticket), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
             (Ok(Ready::Send(_)), Unsent::Late) => unsettled.expired(self),
@@ -112,7 +114,7 @@ impl Shared {
 
     /// Has a message looked at again at `until`, without an attempt: a row says so.
     pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: Timestamp) {
-        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: None };
+        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: None, transcript: None };
         unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
     }
 
@@ -169,14 +171,15 @@ impl Unsettled {
         let (account, message, due) = (self.ticket.account(), self.ticket.id(), self.ticket.timer.due);
         let provider = facts.mx_host.as_deref().map(|host| shared.provider_of(host));
         let chance = entropy::bytes(&*shared.engine.entropy);
-        SettleTransfer { account, message, due, end, facts, provider, chance, others }
+        let transcript = self.transcript.clone();
+        SettleTransfer { account, message, due, end, facts, provider, chance, transcript, others }
     }
 
     /// Posts the outcome. Where it fails by itself it is posted once more with nothing but its end, so that a message
     /// which was taken is not sent again for a damaged row beside it.
     fn post(self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
         let (facts, others) = (AttemptFacts::default(), Vec::new());
-        let bare = SettleTransfer { end: op.end.clone(), facts, provider: None, others, ..op };
+        let bare = SettleTransfer { end: op.end.clone(), facts, provider: None, transcript: None, others, ..op };
         let store = Arc::clone(&shared.engine.store);
         shared.engine.store.post(op, move |answer| match answer {
             Ok(_) => {

@@ -15,6 +15,7 @@ use super::site::Site;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::engine::crash::caught;
+use crate::smtp::transcript::Transcript;
 use crate::store::content::Unreadable;
 use crate::store::error::StoreError;
 use crate::store::op::settle_transfer::TransferEnd;
@@ -87,7 +88,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
         shared.near().give_back(ticket.timer);
         return;
     };
-    let unsettled = Unsettled { ticket, _held: held, lease: Some(lease) };
+    let unsettled = Unsettled { ticket, _held: held, lease: Some(lease), transcript: None };
     let row = match caught(async { shared.look(&ticket) }).await.unwrap_or(Err(StoreError::Panicked)) {
         Ok(Ready::Send(row)) => row,
         Ok(Ready::Settle(end)) => return unsettled.settle(shared, end, AttemptFacts::default()),
@@ -103,7 +104,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
     send(shared, lane, unsettled, *row, message).await;
 }
 
-async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row: MessageRow, message: Vec<u8>) {
+async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, row: MessageRow, message: Vec<u8>) {
     let (ticket, site) = (unsettled.ticket, lane.site.name());
     let share = match shared.relays.share(lane.relay, &site, shared.now(), &shared.engine.store) {
         Ok(Some(share)) => share,
@@ -115,9 +116,10 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
         Err(error) => return unsettled.unreadable(shared, error),
     };
     let tried = caught(attempt(shared, lane, &ticket, &row, message)).await;
-    let Attempt { ended, facts, signal } = tried.unwrap_or_else(|crashed| {
+    let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
         tracing::error!(message = %ticket.id(), %crashed, "an attempt crashed");
-        Attempt { ended: Ended::With(TransferEnd::Crashed), facts: AttemptFacts::default(), signal: Signal::Silent }
+        let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
+        Attempt { ended: Ended::With(TransferEnd::Crashed), facts, transcript, signal: Signal::Silent }
     });
     match ended {
         Ended::With(end) => {
@@ -132,6 +134,8 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, unsettled: Unsettled, row:
             }
             obey(shared, lane, signal);
             let others = shared.others(&ticket, &row.to, &end);
+            let is_failure = !matches!(end, TransferEnd::Delivered) && !transcript.as_str().is_empty();
+            unsettled.transcript = is_failure.then(|| transcript.as_str().to_owned());
             unsettled.settle_with(shared, end, facts, others, row.to);
         }
         Ended::RelayFault(why) => {

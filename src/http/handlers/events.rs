@@ -55,16 +55,21 @@ pub(in crate::http) async fn stream(api: &Api, call: Call<Caller>) -> Result<Ans
     let after: Option<EventId> = violations.or(|| Some(given.or(after)))?;
     let follower = api.engine.follow(&call.caller, filter, after).map_err(refused)?;
     let place = follower.place();
-    let answer = Answer::stream(StatusCode::OK, "text/event-stream", Box::pin(EventStream::new(follower)));
-    let answer = answer.with_header(ACCEL_BUFFERING, "no");
+    let answer = followed(EventStream::new(follower));
     Ok(match place {
         Some(place) => answer.with_header(LAST_EVENT_ID, &place.to_string()),
         None => answer,
     })
 }
 
+/// The answer that goes on with `stream`.
+pub(crate) fn followed(stream: EventStream) -> Answer {
+    let answer = Answer::stream(StatusCode::OK, "text/event-stream", Box::pin(stream));
+    answer.with_header(ACCEL_BUFFERING, "no")
+}
+
 /// The header's identifier, where there is one.
-fn last_event_id(call: &Call<Caller>, violations: &mut Violations) -> Option<EventId> {
+pub(crate) fn last_event_id<C>(call: &Call<C>, violations: &mut Violations) -> Option<EventId> {
     let mut given = call.headers.get_all(&LAST_EVENT_ID).iter();
     let text = given.next()?.to_str().unwrap_or("");
     if given.next().is_some() {
@@ -73,7 +78,8 @@ fn last_event_id(call: &Call<Caller>, violations: &mut Violations) -> Option<Eve
     violations.check("Last-Event-ID", text.parse())
 }
 
-fn refused(refusal: FollowRefusal) -> ApiError {
+/// What refusing to follow is on an interface.
+pub(crate) fn refused(refusal: FollowRefusal) -> ApiError {
     match refusal {
         FollowRefusal::Full => ApiError::Overloaded,
         FollowRefusal::Ending => ApiError::ShuttingDown,

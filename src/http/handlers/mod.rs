@@ -5,7 +5,7 @@ pub(super) mod accounts;
 pub(super) mod backup;
 pub(crate) mod domains;
 pub(crate) mod endpoints;
-pub(super) mod events;
+pub(crate) mod events;
 pub(super) mod health;
 pub(crate) mod keys;
 mod listing;

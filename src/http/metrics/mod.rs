@@ -20,26 +20,34 @@ use super::meters::RequestMeters;
 use crate::engine::Engine;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, Serve};
+use crate::net::tls_settings::Presented;
 
 /// What the metrics listener serves.
 pub struct MetricsService {
     engine: Arc<Engine>,
     requests: Arc<RequestMeters>,
     process: Process,
+    certificate: Option<Arc<Presented>>,
 }
 
 impl MetricsService {
-    /// The page over the meters of these.
-    pub const fn new(engine: Arc<Engine>, requests: Arc<RequestMeters>, process: Process) -> Self {
-        Self { engine, requests, process }
+    /// The page over the meters of these. `certificate` is what HTTP presents, where it speaks TLS.
+    pub const fn new(
+        engine: Arc<Engine>,
+        requests: Arc<RequestMeters>,
+        process: Process,
+        certificate: Option<Arc<Presented>>,
+    ) -> Self {
+        Self { engine, requests, process, certificate }
     }
 
     async fn page(&self) -> Response<Body> {
         let (engine, requests) = (Arc::clone(&self.engine), Arc::clone(&self.requests));
-        let process = self.process.clone();
+        let (process, certificate) = (self.process.clone(), self.certificate.clone());
         let written = tokio::task::spawn_blocking(move || {
             let now = engine.clock.now();
-            page::page(&engine, &requests, &process, now)
+            let certificate = certificate.as_ref().map(|presented| &presented.meters);
+            page::page(&engine, &requests, &process, certificate, now)
         });
         match written.await {
             Ok(Ok(text)) => answer(StatusCode::OK, exposition::MEDIA_TYPE, text),

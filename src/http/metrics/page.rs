@@ -11,6 +11,7 @@ use crate::domain::stream::Stream;
 use crate::engine::Engine;
 use crate::engine::meters::EngineMeters;
 use crate::http::meters::RequestMeters;
+use crate::net::tls_settings::CertificateMeters;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::meters::StoreMeters;
@@ -23,6 +24,7 @@ pub(super) fn page(
     engine: &Engine,
     requests: &RequestMeters,
     process: &Process,
+    certificate: Option<&CertificateMeters>,
     now: Timestamp,
 ) -> Result<String, StoreError> {
     let mut text = Exposition::default();
@@ -32,6 +34,7 @@ pub(super) fn page(
     of_what_came_back(&mut text, &engine.meters);
     of_queue(&mut text, &engine.store, now)?;
     of_store(&mut text, &engine.store)?;
+    of_certificate(&mut text, certificate);
     process.write(&mut text);
     Ok(text.finish())
 }
@@ -53,6 +56,22 @@ fn of_requests(text: &mut Exposition, requests: &RequestMeters) {
         "postrider_http_refusals",
         "Requests refused for a reason that an operator should know of, by the error's code.",
         requests.refusals().map(|(code, count)| (vec![("code", code)], count)),
+    );
+}
+
+fn of_certificate(text: &mut Exposition, meters: Option<&CertificateMeters>) {
+    let until = meters.and_then(CertificateMeters::until);
+    text.gauges(
+        "postrider_certificate_expiry_timestamp_seconds",
+        "When the TLS certificate expires; absent where there is none but our own.",
+        until.map(|until| (vec![], until.as_secs())),
+    );
+    let results = meters
+        .map(|meters| [("issued", &meters.issued), ("refused", &meters.refused), ("unreached", &meters.unreached)]);
+    text.counters(
+        "postrider_certificate_orders",
+        "Attempts to get a certificate from an authority (ACME), by how they ended.",
+        results.into_iter().flatten().map(|(result, count)| (vec![("result", result)], count.read())),
     );
 }
 

@@ -12,6 +12,8 @@ use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
 
 use super::*;
+use crate::net::clear_http::ClearHttp;
+use crate::net::http_listener::TlsDoor;
 use crate::net::tls_settings::TlsSettings;
 
 #[tokio::test]
@@ -46,6 +48,11 @@ fn pair() -> (ServerConfig, ClientConfig) {
     (server, client.with_root_certificates(roots).with_no_client_auth())
 }
 
+fn door(settings: &Arc<TlsSettings>) -> TlsDoor {
+    let clear = Arc::new(ClearHttp::new(Arc::default(), "https://localhost"));
+    TlsDoor { settings: Arc::clone(settings), clear }
+}
+
 async fn secured(
     address: SocketAddr,
     config: ClientConfig,
@@ -59,7 +66,7 @@ async fn tls_serves_both_protocols_and_a_swapped_certificate_holds_for_new_conne
     let (config, client_config) = pair();
     let settings = Arc::new(TlsSettings::new(config));
     let (mut server, _) = server(HttpLimits::default(), ServiceLimits::default());
-    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(Arc::clone(&settings))).await.unwrap();
+    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(door(&settings))).await.unwrap();
 
     let mut old = Client::over(secured(address, client_config.clone()).await.unwrap());
     assert_eq!(old.post("{}").await.status, 202);
@@ -75,6 +82,24 @@ async fn tls_serves_both_protocols_and_a_swapped_certificate_holds_for_new_conne
     let mut new = Client::over(secured(address, new_client_config).await.unwrap());
     assert_eq!(new.post("{}").await.status, 202);
     assert_eq!(old.post("{}").await.status, 202);
+}
+
+/// No key is taken in clear where TLS is spoken.
+#[tokio::test]
+async fn who_comes_in_clear_to_a_listener_of_tls_is_sent_to_it() {
+    let (config, client_config) = pair();
+    let (mut server, _) = server(HttpLimits::default(), ServiceLimits::default());
+    let door = door(&Arc::new(TlsSettings::new(config)));
+    let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), Some(door)).await.unwrap();
+
+    let mut clear = Client::over(TcpStream::connect(address).await.unwrap());
+    let reply = clear.get("/v1/messages/1", "").await;
+    assert_eq!((reply.status, reply.header("location")), (404, ""));
+    assert!(reply.body.contains("ask https://localhost"), "{}", reply.body);
+    let reply = clear.get("/queue", "").await;
+    assert_eq!((reply.status, reply.header("location")), (308, "https://localhost/queue"));
+    let mut safe = Client::over(secured(address, client_config).await.unwrap());
+    assert_eq!(safe.post("{}").await.status, 202);
 }
 
 async fn ask_http2<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S) -> (u16, String) {

@@ -9,7 +9,7 @@ use crate::engine::ports::{LookupFailure, PostError};
 /// The name did not resolve.
 #[derive(Debug, thiserror::Error)]
 #[error("the host's name did not resolve: {0}")]
-pub(super) struct Unresolved(pub(super) LookupFailure);
+pub(in crate::net) struct Unresolved(pub(in crate::net) LookupFailure);
 
 /// The guard permits none of the host's addresses.
 #[derive(Debug, thiserror::Error)]

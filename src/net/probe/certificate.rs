@@ -1,5 +1,5 @@
-//! What a certificate says of itself: until when it holds, and whether it is for a name. Whether anybody should trust
-//! it is not asked here.
+//! What a certificate says of itself: from when until when it holds, and whether it is for a name. Whether anybody
+//! should trust it is not asked here.
 
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 
 use crate::base::time::Timestamp;
+use crate::machine::renewal::Validity;
 
 /// The leaf of a chain in PEM.
 pub struct Certificate(CertificateDer<'static>);
@@ -21,9 +22,9 @@ impl Certificate {
         CertificateDer::from_pem_file(path).map(Self).map_err(|error| format!("{}: {error:?}", path.display()))
     }
 
-    /// Until when it holds.
-    pub fn not_after(&self) -> Option<Timestamp> {
-        not_after(self.0.as_ref())
+    /// From when until when it holds.
+    pub fn validity(&self) -> Option<Validity> {
+        validity(self.0.as_ref())
     }
 
     /// Whether it is for `name`.
@@ -35,8 +36,8 @@ impl Certificate {
     }
 }
 
-/// The end of `Certificate.tbsCertificate.validity` (RFC 5280 4.1).
-fn not_after(der: &[u8]) -> Option<Timestamp> {
+/// `Certificate.tbsCertificate.validity` (RFC 5280 4.1).
+fn validity(der: &[u8]) -> Option<Validity> {
     let (_, certificate, _) = element(der)?;
     let (_, mut rest, _) = element(certificate)?;
     if let (0xa0, _, after_version) = element(rest)? {
@@ -47,8 +48,13 @@ fn not_after(der: &[u8]) -> Option<Timestamp> {
         rest = element(rest)?.2;
     }
     let (_, validity, _) = element(rest)?;
-    let (_, _, end) = element(validity)?;
-    let (tag, time, _) = element(end)?;
+    let (tag, from, rest) = element(validity)?;
+    let from = moment(tag, from)?;
+    let (tag, until, _) = element(rest)?;
+    Some(Validity { from, until: moment(tag, until)? })
+}
+
+fn moment(tag: u8, time: &[u8]) -> Option<Timestamp> {
     let digits = std::str::from_utf8(time).ok()?.strip_suffix('Z')?;
     let digits = match tag {
         // UTCTime: years from 50 on are of the last century.
@@ -91,16 +97,18 @@ mod tests {
 
     fn made(year: i32) -> Certificate {
         let mut params = rcgen::CertificateParams::new(vec!["mail.example.com".to_owned()]).unwrap();
+        params.not_before = rcgen::date_time_ymd(1999, 12, 31);
         params.not_after = rcgen::date_time_ymd(year, 2, 3);
         let key = rcgen::KeyPair::generate().unwrap();
         Certificate(params.self_signed(&key).unwrap().der().clone())
     }
 
     #[test]
-    fn a_certificate_holds_until_its_end_in_either_form_of_time() {
+    fn a_certificate_holds_between_its_ends_in_either_form_of_time() {
+        let from = "1999-12-31T00:00:00Z".parse().unwrap();
         for year in [2031, 2049, 2050, 2077] {
-            let end: Timestamp = format!("{year}-02-03T00:00:00Z").parse().unwrap();
-            assert_eq!(made(year).not_after(), Some(end));
+            let until = format!("{year}-02-03T00:00:00Z").parse().unwrap();
+            assert_eq!(made(year).validity(), Some(Validity { from, until }));
         }
     }
 
@@ -115,10 +123,10 @@ mod tests {
     fn bytes_that_are_no_certificate_tell_nothing() {
         let whole = made(2031).0;
         for length in 0..whole.len() {
-            assert_eq!(not_after(&whole[..length]), None);
+            assert_eq!(validity(&whole[..length]), None);
         }
         for octet in 0..=u8::MAX {
-            let _ = not_after(&[octet; 64]);
+            let _ = validity(&[octet; 64]);
         }
     }
 }

@@ -43,5 +43,5 @@ impl Transmitter {
 }
 
 fn not_secured(target: &Target, ending: Ending) -> Outcome {
-    Outcome { phase: Phase::StartTls, ending, peer: Some(target.address.ip()), tls: None }
+    super::unopened(target, Phase::StartTls, ending)
 }

@@ -2,27 +2,28 @@
 
 use askama::Template;
 use hyper::StatusCode;
+use hyper::header::CONTENT_DISPOSITION;
 use serde_json::Value;
 
+use super::events::news_of;
 use crate::base::id::MessageId;
 use crate::engine::messages::MessageRecord;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::record_json;
-use crate::mail::read::{AttachedFile, ListFields, Parts, parts_of};
+use crate::mail::read::{ListFields, Parts, parts_of};
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
-use crate::panel::html::{self, Remote};
+use crate::panel::html;
 use crate::panel::moment::Moment;
-use crate::panel::parts::{Badge, octets};
+use crate::panel::parts::{Badge, Excerpt, octets};
+use crate::panel::preview::{self, Preview};
+use crate::panel::record::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
 use crate::store::error::Stop;
 use crate::store::op::cancel::CancelRefusal;
-
-/// Characters of the source that the page shows; the whole is a link away.
-const SOURCE_CHARACTERS: usize = 100_000;
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -41,25 +42,19 @@ struct MessagePage {
     retention_days: u64,
     may_cancel: bool,
     steps: Vec<Step>,
+    live: String,
     tab: Tab,
-    api_url: String,
+    record: Record,
 }
 
 /// What is shown of the content.
 enum Tab {
     /// The message as its reader sees it.
-    Preview {
-        has_html: bool,
-        has_remote_images: bool,
-        wants_images: bool,
-        text: Option<String>,
-        headers: Vec<(String, String)>,
-        files: Vec<String>,
-    },
+    Preview(Preview),
     /// The octets.
-    Source { text: String, is_cut: bool },
+    Source(Excerpt),
     /// The record as the API gives it.
-    Json(String),
+    Json(Excerpt),
     /// Nothing is left to see.
     Gone,
 }
@@ -67,8 +62,8 @@ enum Tab {
 impl Tab {
     const fn name(&self) -> &'static str {
         match self {
-            Self::Preview { .. } | Self::Gone => "preview",
-            Self::Source { .. } => "source",
+            Self::Preview(_) | Self::Gone => "preview",
+            Self::Source(_) => "source",
             Self::Json(_) => "json",
         }
     }
@@ -90,7 +85,6 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let moment = |at| Moment::new(at, zone.clone());
     let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
     let done = (query.text("done") == "canceled").then_some("The message was withdrawn; it is not sent any more.");
-    let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
     let page = MessagePage {
         frame: Frame::new(&visit, title, "/messages")?.with_done(done),
         id: *id,
@@ -105,9 +99,10 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         is_content_gone: matches!(tab, Tab::Gone) || visit.now >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
         may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_change(),
-        steps: steps(&record, &events, &zone),
+        steps: steps(&visit, &record, &events)?,
+        live: news_of(*id, &events),
         tab,
-        api_url: format!("{public_url}/v1/messages/{id}"),
+        record: Record::new(&visit, id, &format!("/messages/{id}"), &format!("/v1/messages/{id}")),
     };
     html::page(StatusCode::OK, &page)
 }
@@ -143,56 +138,34 @@ async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts
 async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, Fault> {
     Ok(match query.text("tab") {
         "source" => match visit.api.engine.content(record, |signed| signed).await? {
-            Some(signed) => {
-                let text = String::from_utf8_lossy(&signed);
-                let shown: String = text.chars().take(SOURCE_CHARACTERS).collect();
-                Tab::Source { is_cut: shown.len() < text.len(), text: shown }
-            }
+            Some(signed) => Tab::Source(Excerpt::of(&String::from_utf8_lossy(&signed))),
             None => Tab::Gone,
         },
         "json" => {
             let json = record_json(visit.api, visit.account_id(), record).await?;
             let value: Value = serde_json::from_slice(&json).unwrap_or_default();
-            Tab::Json(serde_json::to_string_pretty(&value).unwrap_or_default())
+            Tab::Json(Excerpt::of(&serde_json::to_string_pretty(&value).unwrap_or_default()))
         }
         _ => match parts(visit, record).await? {
-            Some(parts) => Tab::Preview {
-                has_html: parts.html.is_some(),
-                has_remote_images: parts.html.as_deref().is_some_and(has_remote_images),
-                wants_images: query.text("images") == "remote",
-                text: parts.text,
-                headers: parts.headers.into_iter().collect(),
-                files: parts.attachments.iter().map(file).collect(),
-            },
+            Some(parts) => Tab::Preview(Preview::new(parts, &format!("/messages/{}", record.id), query)),
             None => Tab::Gone,
         },
     })
-}
-
-/// A file in words: its name, type and size.
-fn file(file: &AttachedFile) -> String {
-    let name = file.filename.as_deref().unwrap_or("no name");
-    format!("{name} ({}, {})", file.content_type, octets(file.size as u64))
-}
-
-/// Whether the HTML names something to be fetched from elsewhere. A guess, for a button: the policy does not guess.
-fn has_remote_images(html: &str) -> bool {
-    let html = html.to_ascii_lowercase();
-    ["src=\"http", "src='http", "src=http", "url(http", "url('http", "url(\"http"]
-        .iter()
-        .any(|sign| html.contains(sign))
 }
 
 /// `GET /messages/{id}/preview`: the HTML, for the sandboxed frame alone.
 pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
     let parts = parts(&visit, &record).await?.ok_or(ApiError::ContentGone)?;
-    let html = parts.html.ok_or(ApiError::NotFound)?;
-    let remote = match Form::of_query(&visit.call).text("images") {
-        "remote" => Remote::Images,
-        _ => Remote::Blocked,
-    };
-    Ok(html::preview(html, remote))
+    preview::document(parts, &Form::of_query(&visit.call))
+}
+
+/// `GET /messages/{id}/download`: the signed message as a file.
+pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let record = find(&visit)?;
+    let signed = visit.api.engine.content(&record, |signed| signed).await?.ok_or(ApiError::ContentGone)?;
+    let name = format!("attachment; filename=\"{}.eml\"", record.id);
+    Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed).with_header(CONTENT_DISPOSITION, &name))
 }
 
 /// `GET /messages/{id}/source`: the signed message, as text that no browser takes for more.

@@ -19,13 +19,11 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
-use crate::panel::parts::Badge;
+use crate::panel::parts::{Badge, shortened};
 use crate::panel::search::{Search, Term};
 
-/// Rows of a page.
-const ROWS: usize = 50;
-/// Characters of an answer that a line shows.
-const ANSWER_CHARACTERS: usize = 60;
+/// Rows of a page: with all that it loads, it stays under 60 KB.
+const ROWS: usize = 40;
 
 #[derive(Template)]
 #[template(path = "messages.html")]
@@ -67,14 +65,6 @@ impl MessageLine {
             stream: row.stream,
             answer: shortened(answer),
         }
-    }
-}
-
-fn shortened(answer: &str) -> String {
-    let line = answer.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(ANSWER_CHARACTERS) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
     }
 }
 

@@ -2,11 +2,13 @@
 
 pub(super) mod appearance;
 pub(super) mod audit;
+pub(super) mod captured;
 pub(super) mod delivery;
 pub(super) mod docs;
 pub(super) mod domain;
 pub(super) mod domains;
 pub(super) mod error;
+pub(super) mod events;
 pub(super) mod key;
 pub(super) mod keys;
 pub(super) mod login;
@@ -15,6 +17,7 @@ pub(super) mod message;
 pub(super) mod messages;
 pub(super) mod overview;
 pub(super) mod proof;
+pub(super) mod queue;
 pub(super) mod second_factor;
 pub(super) mod settings;
 pub(super) mod suppression;

@@ -1,39 +1,49 @@
-//! The overview: how today goes, what is left of the quota, and the newest messages.
+//! The overview: how the account stands, how today goes, deliveries and rates over time, what is left of the quota, and
+//! the newest messages. Its figures are hourly counts; no message is read for them.
 
 use askama::Template;
 use hyper::StatusCode;
 
 use super::messages::MessageLine;
+use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::sending_domain::DomainStatus;
+use crate::domain::stream::Stream;
 use crate::engine::listing::PageRequest;
 use crate::engine::messages::MessageFilter;
+use crate::engine::reputation::{OutcomesQuestion, Step};
 use crate::http::answer::Answer;
 use crate::machine::quota::WindowView;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
+use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::start_of_day;
 use crate::panel::parts::{Badge, grouped};
-use crate::store::error::StoreError;
+use crate::panel::standing::Standing;
+use crate::panel::trend::{Span, Trend};
 
 /// Messages shown.
 const NEWEST: usize = 8;
-/// Events of one type that are counted; beyond, "so many and more" is told.
-const COUNTED_MAX: usize = 20_000;
-/// What is counted, in the order of a message's life.
-const COUNTED: [EventType; 5] =
-    [EventType::Queued, EventType::Delivered, EventType::Deferred, EventType::Bounced, EventType::Complained];
+const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: Frame,
+    standing: Standing,
     counts: Vec<Count>,
     windows: [QuotaBar; 2],
     newest: Vec<MessageLine>,
     first_steps: Option<FirstSteps>,
+    spans: Vec<Choice>,
+    streams: Vec<Choice>,
+    /// What is shown, in words.
+    shown: String,
+    widest: String,
+    trend: Trend,
+    live: &'static str,
 }
 
 /// One of today's figures.
@@ -59,30 +69,83 @@ struct FirstSteps {
     from: String,
 }
 
+/// Something else to look at.
+struct Choice {
+    words: String,
+    path: String,
+    is_here: bool,
+}
+
+/// The address of the page for a span and a stream.
+fn address(span: Span, stream: Option<Stream>) -> String {
+    let stream = stream.map(|stream| format!("&stream={stream}")).unwrap_or_default();
+    format!("/?range={}{stream}#trend", span.as_str())
+}
+
+fn spans(chosen: Span, stream: Option<Stream>) -> Vec<Choice> {
+    let choice =
+        |span: Span| Choice { words: span.words().to_owned(), path: address(span, stream), is_here: span == chosen };
+    Span::ALL.map(choice).into()
+}
+
+fn streams(span: Span, chosen: Option<Stream>) -> Vec<Choice> {
+    let choice = |stream: Option<Stream>| Choice {
+        words: stream.map_or_else(|| "all streams".to_owned(), |stream| stream.to_string()),
+        path: address(span, stream),
+        is_here: stream == chosen,
+    };
+    [None, Some(Stream::Transactional), Some(Stream::Marketing)].map(choice).into()
+}
+
 /// `GET /`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (engine, account) = (&visit.api.engine, visit.account_id());
-    let since = start_of_day(visit.now, &visit.account.time_zone.zone());
-    let counts = COUNTED.iter().map(|kind| {
-        let count = engine.count_events(account, *kind, since, COUNTED_MAX)?;
-        let more = if count == COUNTED_MAX { "+" } else { "" };
-        let path = format!("/messages?status={kind}");
-        Ok(Count { badge: Badge::of_event(*kind), figure: format!("{}{more}", grouped(count as u64)), path })
-    });
-    let counts = counts.collect::<Result<_, StoreError>>()?;
+    let zone = visit.account.time_zone.zone();
+    let query = Form::of_query(&visit.call);
+    let (span, stream) = (Span::named(query.text("range")), query.text("stream").parse().ok());
+    let outcomes = engine.outcomes(account, &span.question(visit.now, &zone, stream))?;
     let quota = engine.quota(&visit.account)?;
     let page = PageRequest { before: None, limit: NEWEST };
     let newest = engine.messages(account, MessageFilter::default(), page).await?.rows;
-    let zone = visit.account.time_zone.zone();
     let first_steps = if newest.is_empty() { Some(first_steps(&visit)?) } else { None };
     let page = OverviewPage {
         frame: Frame::new(&visit, "Overview", "/")?,
-        counts,
+        standing: Standing::new(&engine.reputation(account)?),
+        counts: counts(&visit, start_of_day(visit.now, &zone))?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],
         newest: newest.iter().map(|record| MessageLine::new(record, &zone)).collect(),
         first_steps,
+        spans: spans(span, stream),
+        streams: streams(span, stream),
+        shown: match stream {
+            Some(stream) => format!("in the last {}, on the {stream} stream", span.words()),
+            None => format!("in the last {}", span.words()),
+        },
+        widest: address(Span::Month, None),
+        trend: Trend::new(&outcomes, span, &zone),
+        live: "/events/stream",
     };
     html::page(StatusCode::OK, &page)
+}
+
+/// What became of the messages that were accepted since `midnight`, in the order of a message's life.
+fn counts(visit: &Visit<'_>, midnight: Timestamp) -> Result<Vec<Count>, Fault> {
+    let question =
+        OutcomesQuestion { from: midnight, to: visit.now + HOUR, step: Step::Day, stream: None, domain: None };
+    let today = visit.api.engine.outcomes(visit.account_id(), &question)?.total;
+    let counted = [
+        (EventType::Queued, today.accepted),
+        (EventType::Delivered, today.delivered),
+        (EventType::Deferred, today.deferred),
+        (EventType::Bounced, today.bounced()),
+        (EventType::Complained, today.complained),
+    ];
+    let count = |(kind, count)| Count {
+        badge: Badge::of_event(kind),
+        figure: grouped(count),
+        path: format!("/messages?status={kind}"),
+    };
+    Ok(counted.map(count).into())
 }
 
 fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> QuotaBar {

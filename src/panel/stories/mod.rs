@@ -4,12 +4,14 @@
 mod audit;
 mod domains;
 mod escaping;
+mod following;
 mod keys;
 mod looking;
 mod records;
 mod settings;
 mod signing_in;
 mod suppressions;
+mod telling;
 mod users;
 mod webhooks;
 
@@ -47,6 +49,8 @@ use crate::store::open::Surroundings;
 /// 2023-11-14T22:13:20Z.
 const START_MS: u64 = 1_700_000_000_000;
 const DAY: Duration = Duration::from_secs(24 * 3600);
+/// What was said in every attempt.
+const TRANSCRIPT: &str = "> RCPT TO:<bob@example.com>\n< 550 <script>no</script>\n";
 const EMAIL: &str = "ann@example.test";
 
 #[derive(Clone)]
@@ -147,7 +151,8 @@ impl World {
     async fn settle(&self, message: MessageId, end: TransferEnd, facts: AttemptFacts) {
         let due = self.engine.message(self.account, message).unwrap().unwrap().transfer.due.unwrap();
         let (account, chance, others, provider) = (self.account, [0; 4], Vec::new(), None);
-        let op = SettleTransfer { account, message, due, end, facts, chance, others, provider };
+        let transcript = Some(TRANSCRIPT.to_owned());
+        let op = SettleTransfer { account, message, due, end, facts, chance, others, provider, transcript };
         self.engine.store.commit(op).await.unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! Logging in at a server that wants it, and what never happens in clear.
 
-use super::script::{PIPELINED, Scene, facts, settings};
+use super::script::{PIPELINED, Scene, WIRE, facts, settings};
 use super::*;
 use crate::base::secret::Secret;
 
@@ -81,4 +81,31 @@ fn a_connection_that_was_secure_from_the_start_needs_no_starttls() {
     scene.says("220 mx\r\n").hears("EHLO us.example\r\n").says("250-mx\r\n250 AUTH PLAIN\r\n");
     scene.hears("AUTH PLAIN AHVzZXIAcGFzcw==\r\n").says("535 no\r\n");
     assert_eq!(scene.outcome().tls, Some(facts()));
+}
+
+#[test]
+fn what_is_written_down_of_a_talk_is_neither_the_login_nor_the_message() {
+    let mut scene = secured("CRAM-MD5 login");
+    scene.hears("AUTH LOGIN\r\n").says("334 VXNlcm5hbWU6\r\n").hears("dXNlcg==\r\n");
+    scene.says("334 UGFzc3dvcmQ6\r\n").hears("cGFzcw==\r\n").says("235 welcome\r\n");
+    scene.begins().hears(PIPELINED).says("250 ok\r\n250 ok\r\n354 go\r\n").hears(WIRE).says("554 5.7.1 spam\r\n");
+    let transcript = scene.outcome().transcript;
+    let said = transcript.as_str();
+    for line in [
+        "> EHLO us.example\n",
+        "TLSv1.3 with TLS_AES_128_GCM_SHA256\n",
+        "> AUTH, and what belongs to it\n< 235 welcome\n",
+        "> MAIL FROM:<b@r.example> SIZE=20\n> RCPT TO:<a@mx.example>\n> DATA\n",
+        "< 354 go\n> the message\n< 554 5.7.1 spam\n",
+    ] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+    assert!(!said.contains("cGFzcw==") && !said.contains("dXNlcg==") && !said.contains("Subject"), "{said}");
+    // The next message of the session begins a talk of its own.
+    scene.begins().hears(&format!("RSET\r\n{PIPELINED}")).says("250 ok\r\n").passes(Duration::from_secs(600));
+    scene.client.deadline_passed();
+    let transcript = scene.outcome().transcript;
+    let said = transcript.as_str();
+    assert!(said.starts_with("on a connection that was kept") && said.ends_with("nothing more in time\n"), "{said}");
+    assert!(!said.contains("spam") && !said.contains("AUTH"));
 }

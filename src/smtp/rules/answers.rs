@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::smtp::outcome::{Ending, Outcome, Phase};
+use crate::smtp::transcript::Transcript;
 use crate::smtp::verdict::{Verdict, judge};
 
 const ANSWERS: &str = include_str!("../../../tests/corpus/answers.tsv");
@@ -101,7 +102,7 @@ fn a_refusal_of_the_recipient_bounces_or_waits_by_its_code_whatever_it_means() {
     for answer in answers() {
         let code = answer.reply.code;
         let ending = Ending::Answered(answer.reply);
-        let outcome = Outcome { phase: Phase::Rcpt, ending, peer: None, tls: None };
+        let outcome = Outcome { phase: Phase::Rcpt, ending, peer: None, tls: None, transcript: Transcript::default() };
         match judge(&outcome, answer.host, Rules::built_in()) {
             Verdict::Bounced(bounce) => {
                 assert!(code >= 500, "line {}", answer.line);

@@ -78,6 +78,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         Table::Messages => vec![owner(), there(Table::Transfers, key)],
         Table::Transfers => vec![there(Table::Messages, key)],
         Table::Timeline => vec![there(Table::Messages, &key[..32])],
+        Table::Transcripts => vec![there(Table::Timeline, key)],
         Table::EventLog => {
             let (account, event) = (account_of(key), EventId(ulid(&key[16..])));
             let EventLogRow { message, kind } = EventLogRow::decode(value)?;

@@ -142,9 +142,10 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::EndpointEnd
         | TimerKind::Deliveries
         | TimerKind::StsPolicy
+        | TimerKind::TlsReport
         | TimerKind::TlsReports
-        | TimerKind::Reputation
-        | TimerKind::TlsReport => true,
+        | TimerKind::TlsReport
+        | TimerKind::Reputation => true,
     };
     if !serves {
         report.fail(Rule::Queue, || format!("a timer of {:?} for {} serves nothing", timer.kind, timer.id));

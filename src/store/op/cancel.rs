@@ -79,6 +79,7 @@ mod tests {
             provider: None,
             chance: [0; 4],
             others: vec![],
+            transcript: None,
         };
         assert_eq!(test.done(late), Settled::Stale);
     }

@@ -14,7 +14,7 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
-use crate::store::schema;
+use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
@@ -67,6 +67,8 @@ pub struct SettleTransfer {
     pub provider: Option<String>,
     /// Chance for the next delay's jitter.
     pub chance: [u8; 4],
+    /// What was said, where it failed; shown in the timeline for as long as the event log keeps its event.
+    pub transcript: Option<String>,
     /// Further messages to the same address, whose leases the caller holds: they end where this outcome suppresses it.
     pub others: Vec<MessageId>,
 }
@@ -245,7 +247,12 @@ impl SettleTransfer {
             transfer: Some(transfer),
         };
         let subject = Subject { account: self.account, id: self.message, row: message };
-        event::record(tables, &subject, kind, &happening).map(drop)
+        let event = event::record(tables, &subject, kind, &happening)?;
+        if let (Some(said), EventType::Deferred | EventType::Bounced | EventType::Failed) = (&self.transcript, kind) {
+            let key = schema::timeline(self.account, self.message, event);
+            tables.put_bytes(Table::Transcripts, &key, said.clone().into_bytes());
+        }
+        Ok(())
     }
 
     fn suppress(&self, tables: &mut Tables<'_, '_>, message: &MessageRow) -> Result<(), StoreError> {

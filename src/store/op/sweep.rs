@@ -74,7 +74,8 @@ impl Op for ContentDestroyed {
     }
 }
 
-/// Removes a slice of the events that are past their 30 days from the log; the messages' timelines keep them. Counts of
+/// Removes a slice of the events that are past their 30 days from the log, and what was said in their attempts; the
+/// messages' timelines keep the events. Counts of
 /// outcomes and lines of the audit log go with them, once they are past their own time.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SweepEvents {
@@ -122,6 +123,7 @@ impl SweepEvents {
                 let row = EventLogRow::decode(&bytes)?;
                 let event = crate::base::id::EventId(Ulid(*event));
                 tables.remove(Table::EventLogByType, &schema::event_of_type(account, row.kind, event));
+                tables.remove(Table::Transcripts, &schema::timeline(account, row.message, event));
             }
             tables.remove(Table::EventLog, key);
         }

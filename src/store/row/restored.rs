@@ -34,9 +34,7 @@ impl Restored {
             && match timer.kind {
                 TimerKind::Transfer => timer.id <= self.last_message,
                 TimerKind::Delivery => timer.id <= self.last_id,
-                // A TLS report that comes again is known again by its identifier.
-                TimerKind::TlsReport
-                | TimerKind::Unpark
+                TimerKind::Unpark
                 | TimerKind::DomainCheck
                 | TimerKind::Idempotency
                 | TimerKind::Content
@@ -44,7 +42,9 @@ impl Restored {
                 | TimerKind::EndpointEnd
                 | TimerKind::Deliveries
                 | TimerKind::StsPolicy
+                | TimerKind::TlsReport
                 | TimerKind::TlsReports
+                | TimerKind::TlsReport
                 | TimerKind::Reputation => false,
             }
     }

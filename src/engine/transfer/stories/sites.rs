@@ -255,3 +255,30 @@ async fn however_many_wait_for_a_name_it_is_asked_for_once_and_what_dns_denies_e
     assert_eq!(*world.net.asked.lock().unwrap(), ["gone.test"]);
     assert!(world.net.opened.lock().unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn an_account_sees_its_own_part_of_the_queue_and_nothing_of_another_s() {
+    let mut world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let first = world.account;
+    let theirs = world.send("ann@dead.test").await;
+    let quota = world.engine.settings.quota;
+    world.account = world.engine.create_account("Other".parse().unwrap(), None, quota).await.unwrap().id;
+    let name = "other.test".parse().unwrap();
+    world.engine.create_verified_domain(world.account, name, Stream::Transactional).await.unwrap();
+    let mut ours = Vec::new();
+    for n in 0..3 {
+        ours.push(world.send_from("us@other.test", &format!("u{n}@dead.test")).await);
+    }
+    world.pass(0).await;
+    let operators = world.queue("mx.dead.test").await.unwrap();
+    let [site] = <[_; 1]>::try_from(world.engine.queue_of(world.account, 100).await.unwrap().sites).unwrap();
+    assert_eq!((site.site.as_str(), site.relay.as_str()), ("mx.dead.test", "direct"));
+    assert_eq!((site.waiting, site.in_flight, site.held_until), (3, 0, operators.held_until));
+    assert_eq!(site.next_at, operators.held_until, "not before the site is tried again");
+    assert!(ours.contains(&site.last_tried));
+    let cut = world.engine.queue_of(world.account, 2).await.unwrap();
+    assert_eq!((cut.sites[0].waiting, cut.is_cut), (2, true));
+    let [site] = <[_; 1]>::try_from(world.engine.queue_of(first, 100).await.unwrap().sites).unwrap();
+    assert_eq!((site.waiting, site.last_tried), (1, theirs));
+}

@@ -33,6 +33,7 @@ use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::tlsa::TlsaRecord;
+use crate::smtp::transcript::Transcript;
 use crate::store::Store;
 use crate::store::open::Surroundings;
 
@@ -164,7 +165,7 @@ struct ScriptedSession {
 }
 
 fn outcome(phase: Phase, ending: Ending) -> Outcome {
-    Outcome { phase, ending, peer: None, tls: None }
+    Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }
 }
 
 fn answer(text: &str) -> Ending {

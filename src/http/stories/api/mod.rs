@@ -243,6 +243,7 @@ impl World {
             provider: None,
             chance: [0; 4],
             others: vec![],
+            transcript: None,
         };
         self.engine.store.commit(op).await.unwrap();
     }

@@ -29,7 +29,17 @@ fn settle(test: &TestStore, sender: &Sender<'_>, message: MessageId, end: Transf
     let due = test.row::<TransferRow>(&sender.key(message)).due.unwrap_or_default();
     let (account, provider) = (sender.account, provider.map(str::to_owned));
     let facts = AttemptFacts::default();
-    test.done(SettleTransfer { account, message, due, end, facts, provider, chance: [0; 4], others: vec![] });
+    test.done(SettleTransfer {
+        account,
+        message,
+        due,
+        end,
+        facts,
+        provider,
+        chance: [0; 4],
+        others: vec![],
+        transcript: None,
+    });
 }
 
 fn hear(test: &TestStore, sender: &Sender<'_>, message: MessageId, news: News) {
@@ -171,6 +181,7 @@ fn what_counting_costs() {
             provider: Some("google".to_owned()),
             chance: [0; 4],
             others: vec![],
+            transcript: None,
         };
         let settles: Vec<_> = messages.iter().map(settle).collect();
         println!("{what}: accept {:?}, settle {:?}", each(&test, messages), each(&test, settles));

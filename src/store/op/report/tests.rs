@@ -67,7 +67,17 @@ impl<'a> Story<'a> {
         let due = self.transfer().due.unwrap_or_default();
         let facts = AttemptFacts { smtp_code: Some(250), relay: Some("direct".into()), ..AttemptFacts::default() };
         let provider = Some("google".to_owned());
-        self.test.done(SettleTransfer { account, message, due, end, facts, provider, chance: [0; 4], others: vec![] })
+        self.test.done(SettleTransfer {
+            account,
+            message,
+            due,
+            end,
+            facts,
+            provider,
+            chance: [0; 4],
+            others: vec![],
+            transcript: None,
+        })
     }
 
     fn hear_with(&self, wire: Wire, news: News) -> usize {

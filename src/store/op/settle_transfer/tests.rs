@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::event::{BounceKind, BounceSource};
 use crate::store::op::admission::Refusal;
+use crate::store::op::sweep::SweepEvents;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
@@ -61,7 +62,17 @@ impl<'a> Story<'a> {
 
     fn settle_timer(&self, due: Timestamp, end: TransferEnd, facts: AttemptFacts, chance: [u8; 4]) -> Settled {
         let (account, message) = (self.sender.account, self.message);
-        self.test.done(SettleTransfer { account, message, due, end, facts, provider: None, chance, others: vec![] })
+        self.test.done(SettleTransfer {
+            account,
+            message,
+            due,
+            end,
+            facts,
+            provider: None,
+            chance,
+            others: vec![],
+            transcript: Some("> RCPT TO:<b@example.net>\n".to_owned()),
+        })
     }
 
     fn events(&self) -> Vec<serde_json::Value> {
@@ -230,4 +241,23 @@ fn a_message_that_crashes_three_times_is_set_aside_with_an_event() {
         assert_eq!((story.status(), story.last_event()["type"].as_str()), (status, Some(status)));
     }
     assert!(story.due_timers().is_empty());
+}
+
+#[test]
+fn what_was_said_in_a_failed_attempt_is_kept_as_long_as_the_log_keeps_its_event() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    story.settle(deferred(), facts(451), [0; 4]);
+    let event = test.keys(Table::Timeline, &story.sender.key(story.message)).pop().unwrap();
+    assert_eq!(test.keys(Table::Transcripts, &[]), [event], "beside the event that tells of the failure");
+    story.settle(TransferEnd::Delivered, facts(250), [0; 4]);
+    assert_eq!(test.count(Table::Transcripts, &[]), 1, "of what went well nothing is kept");
+    let [timer] = <[_; 1]>::try_from(test.timers(TimerKind::EventLog)).unwrap();
+    for (days, left) in [(29, 1), (2, 0)] {
+        test.pass(MINUTE * 60 * 24 * days);
+        let due = test.timers(TimerKind::EventLog).first().map_or(timer.due, |timer| timer.due);
+        test.done(SweepEvents { due });
+        assert_eq!(test.count(Table::Transcripts, &[]), left);
+    }
+    assert_eq!(story.events().len(), 3, "the timeline stays");
 }

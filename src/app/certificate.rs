@@ -1,0 +1,154 @@
+//! Where the certificate of `[http.tls]` comes from, and who keeps it fresh: files, an authority, or nobody.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use url::Host;
+
+use super::config::{self, Config, Tls};
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::net::acme::challenges::Challenges;
+use crate::net::acme::{Acme, AcmeSettings, Way};
+use crate::net::certificate_files::CertificateFiles;
+use crate::net::clear_http::ClearHttp;
+use crate::net::dns::HostAddresses;
+use crate::net::http_listener::TlsDoor;
+use crate::net::tls;
+use crate::net::tls_settings::Presented;
+
+/// The certificate of a service.
+pub(super) struct Certificate {
+    /// What is presented.
+    pub(super) presented: Arc<Presented>,
+    challenges: Arc<Challenges>,
+    keeper: Keeper,
+    at_once: Arc<Notify>,
+}
+
+enum Keeper {
+    Files(CertificateFiles),
+    Authority(Box<Acme>),
+}
+
+/// The certificate while somebody looks after it.
+pub(super) struct Kept {
+    at_once: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Certificate {
+    /// What the configuration says; none where TLS is left to others.
+    ///
+    /// # Errors
+    /// Files that can't be used. An authority that can't be reached is no error: it is asked again and again.
+    pub(super) fn of(config: &Config, names: Arc<dyn HostAddresses>) -> Result<Option<Self>, Trouble> {
+        let trouble =
+            |why: &dyn std::fmt::Display| Trouble::new(Exit::Failed, "cannot set up TLS", why.to_string(), "");
+        let (presented, challenges, keeper) = match &config.http.tls {
+            Tls::Off => return Ok(None),
+            Tls::Files { certificate, key } => {
+                let (files, presented) = CertificateFiles::open(certificate, key).map_err(|fault| trouble(&fault))?;
+                (Arc::new(presented), Arc::default(), Keeper::Files(files))
+            }
+            Tls::Acme(acme) => {
+                let roots = tls::trusted_roots(acme.extra_roots.as_deref()).map_err(|fault| trouble(&fault))?;
+                let acme = Acme::new(settings(config, acme), &config.data_dir, roots, names);
+                let acme = acme.map_err(|why| trouble(&why))?;
+                (Arc::clone(acme.presented()), Arc::clone(acme.challenges()), Keeper::Authority(Box::new(acme)))
+            }
+        };
+        Ok(Some(Self { presented, challenges, keeper, at_once: Arc::default() }))
+    }
+
+    /// What the listeners of HTTP need.
+    pub(super) fn door(&self, config: &Config) -> TlsDoor {
+        let public = Some(config.public_url()).filter(|url| url.scheme() == "https");
+        let public = public.map_or_else(|| format!("https://{}", config.hostname), String::from);
+        let clear = ClearHttp::new(Arc::clone(&self.challenges), &public);
+        TlsDoor { settings: Arc::clone(&self.presented.http), clear: Arc::new(clear) }
+    }
+
+    /// Looks after it from now on: the listeners must be there, for an authority comes to see them.
+    pub(super) fn keep(self) -> Kept {
+        let (presented, at_once) = (self.presented, Arc::clone(&self.at_once));
+        let task = match self.keeper {
+            Keeper::Files(files) => tokio::spawn(files.run(presented, at_once)),
+            Keeper::Authority(acme) => tokio::spawn(acme.run(at_once)),
+        };
+        Kept { at_once: self.at_once, task }
+    }
+}
+
+impl Kept {
+    /// Looks at once: the operator says that there is something to see.
+    pub(super) fn look(&self) {
+        self.at_once.notify_one();
+    }
+
+    /// Looks after it no more. What was under way is gone on with at the next start.
+    pub(super) fn stop(&self) {
+        self.task.abort();
+    }
+}
+
+/// The names that a certificate must have: the host name, that of the public address, and where mail comes back to.
+pub(super) fn names(config: &Config) -> Vec<String> {
+    let public = match config.public_url().host() {
+        Some(Host::Domain(name)) => Some(name.to_owned()),
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) | None => None,
+    };
+    let bounces = config.bounces.iter().filter(|bounces| !bounces.listen.is_empty());
+    let mut seen = BTreeSet::new();
+    let all = [config.hostname.to_string()].into_iter().chain(public);
+    let all = all.chain(bounces.map(|bounces| bounces.host.to_string()));
+    all.filter(|name| seen.insert(name.clone())).collect()
+}
+
+fn settings(config: &Config, acme: &config::Acme) -> AcmeSettings {
+    let listens_on = |port: u16| config.http.listen.iter().any(|address| address.port() == port);
+    AcmeSettings {
+        directory: acme.directory.clone(),
+        contact: acme.contact.clone(),
+        names: names(config),
+        // An authority comes to these two ports; from outside, others may lead to them.
+        way: if listens_on(80) && !listens_on(443) { Way::Http } else { Way::TlsAlpn },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::environment::Environment;
+
+    fn config(more: &str) -> Config {
+        let text = format!("hostname = \"mail.example.com\"\n{more}");
+        Config::parse(&text, "p.toml", &Environment::default()).unwrap()
+    }
+
+    #[test]
+    fn a_certificate_is_for_every_name_that_the_service_is_reached_by_and_for_each_once() {
+        assert_eq!(names(&config("")), ["mail.example.com"]);
+        let elsewhere = "[http]\npublic_url = \"https://panel.example.com\"\n";
+        assert_eq!(names(&config(elsewhere)), ["mail.example.com", "panel.example.com"]);
+        let literal = "[http]\npublic_url = \"https://192.0.2.1:8443\"\n[bounces]\nhost = \"mail.example.com\"\n";
+        assert_eq!(names(&config(literal)), ["mail.example.com"]);
+        let bounces = format!("{elsewhere}[bounces]\nhost = \"bounces.example.com\"\n");
+        assert_eq!(names(&config(&bounces)), ["mail.example.com", "panel.example.com", "bounces.example.com"]);
+    }
+
+    #[test]
+    fn names_are_proven_by_the_port_that_is_listened_on() {
+        let way = |listen: &str| {
+            let config = config(&format!("[http]\nlisten = {listen}\n"));
+            let Tls::Acme(acme) = &config.http.tls else { panic!("acme is the default") };
+            settings(&config, acme).way
+        };
+        assert_eq!(way("[\"[::]:443\"]"), Way::TlsAlpn);
+        assert_eq!(way("[\"[::]:443\", \"[::]:80\"]"), Way::TlsAlpn);
+        assert_eq!(way("[\"[::]:80\"]"), Way::Http);
+        assert_eq!(way("[\"127.0.0.1:8443\"]"), Way::TlsAlpn);
+    }
+}

@@ -1,0 +1,36 @@
+//! What is valid and yet may not be what was meant. Said at the start and by `config check`; nothing is refused for it.
+
+use super::{Config, Tls};
+
+/// The ports that an authority comes to (RFC 8555 8.3, RFC 8737 3).
+const AUTHORITY_PORTS: [u16; 2] = [443, 80];
+
+impl Config {
+    /// A sentence for each.
+    pub fn warnings(&self) -> Vec<&'static str> {
+        let mut listened_on = self.http.listen.iter().map(std::net::SocketAddr::port);
+        let table = [(
+            matches!(self.http.tls, Tls::Acme(_)) && !listened_on.any(|port| AUTHORITY_PORTS.contains(&port)),
+            "http.tls.mode is \"acme\", and http.listen has neither port 443 nor 80, to which authorities come: \
+             one of them must lead here from outside.",
+        )];
+        table.into_iter().filter(|(is_so, _)| *is_so).map(|(_, sentence)| sentence).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::environment::Environment;
+
+    #[test]
+    fn an_authority_that_may_not_find_its_way_here_is_warned_of() {
+        let warned = |more: &str| {
+            let text = format!("hostname = \"mail.example.com\"\n{more}");
+            !Config::parse(&text, "p.toml", &Environment::default()).unwrap().warnings().is_empty()
+        };
+        assert!(warned("[http]\nlisten = [\"127.0.0.1:8443\"]"));
+        assert!(!warned("[http]\nlisten = [\"127.0.0.1:8443\", \"[::]:80\"]"));
+        assert!(!warned("[http]\nlisten = [\"127.0.0.1:8443\"]\n[http.tls]\nmode = \"off\""));
+    }
+}

@@ -1,0 +1,177 @@
+//! The certificate, as it stands in files or as an authority has issued it: for the right names, and long enough?
+
+use std::time::Duration;
+
+use super::{Check, Verdict};
+use crate::app::certificate::names;
+use crate::app::config::{self, Config, Tls};
+use crate::base::time::Timestamp;
+use crate::engine::ports::Clock as _;
+use crate::machine::renewal::Validity;
+use crate::net::acme::vault::{Status, Vault};
+use crate::net::clock::SystemClock;
+use crate::net::probe::certificate::Certificate;
+
+const NAME: &str = "certificate";
+/// When an expiry begins to worry: authorities renew a month ahead.
+const EXPIRY_WORRIES: Duration = Duration::from_secs(14 * 24 * 3600);
+
+pub(super) fn check(config: &Config) -> Check {
+    let now = SystemClock::new().now();
+    match &config.http.tls {
+        Tls::Files { certificate, .. } => in_files(config, certificate, now),
+        Tls::Off => {
+            let seen = "http.tls.mode is \"off\": a proxy in front of the service has the certificate";
+            Check::new(NAME, Verdict::Ok, seen, "")
+        }
+        Tls::Acme(acme) => by_authority(config, acme, now),
+    }
+}
+
+fn in_files(config: &Config, path: &std::path::Path, now: Timestamp) -> Check {
+    let certificate = match Certificate::read(path) {
+        Ok(certificate) => certificate,
+        Err(why) => {
+            let remedy = "Name a PEM file with the server's certificate first in http.tls.certificate.";
+            return Check::new(NAME, Verdict::Fail, why, remedy);
+        }
+    };
+    let shown = path.display();
+    let url = config.public_url();
+    let host = url.host_str().unwrap_or_default();
+    let Some(Validity { until: end, .. }) = certificate.validity() else {
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is no X.509 certificate"), "Name another file.");
+    };
+    let renew = "Renew it; the service takes up the new files when they change or at SIGHUP.";
+    if end <= now {
+        return Check::new(NAME, Verdict::Fail, format!("{shown} expired at {end}"), renew);
+    }
+    if !certificate.is_for(host) {
+        let remedy = format!("Have one issued for {host}, or correct http.public_url.");
+        return Check::new(NAME, Verdict::Fail, format!("{shown} is not for {host}"), remedy);
+    }
+    let seen = format!("{shown} is for {host} and holds until {end}");
+    match end.since(now) < EXPIRY_WORRIES {
+        true => Check::new(NAME, Verdict::Warn, seen, renew),
+        false => Check::new(NAME, Verdict::Ok, seen, ""),
+    }
+}
+
+/// What the service has kept of its authority; asked of the files, so that it is told where the service is down too.
+fn by_authority(config: &Config, acme: &config::Acme, now: Timestamp) -> Check {
+    let vault = Vault::within(&config.data_dir);
+    let wanted = names(config);
+    let status = vault.status().filter(|status| status.directory == acme.directory.as_str());
+    let fault = status.as_ref().and_then(|status| Some((status.fault.as_deref()?, status)));
+    let ours = vault.issued_by().is_some_and(|directory| directory == acme.directory.as_str());
+    let held = ours.then(|| Certificate::read(&vault.certificate()).ok()).flatten();
+    let held = held.and_then(|certificate| Some((certificate.validity()?, certificate)));
+    let Some((validity, certificate)) = held.filter(|(validity, _)| validity.until > now) else {
+        return match fault {
+            Some(fault) => failed(format!("{} has issued no certificate", acme.directory), fault, Verdict::Fail),
+            None => {
+                let seen = format!("{} has issued no certificate yet", acme.directory);
+                let remedy = "Start the service: it asks by itself. If you did, run doctor as its user.";
+                Check::new(NAME, Verdict::Warn, seen, remedy)
+            }
+        };
+    };
+    let lacking: Vec<_> = wanted.iter().filter(|name| !certificate.is_for(name)).map(String::as_str).collect();
+    let until = validity.until;
+    let seen = match lacking.is_empty() {
+        true => format!("{} holds until {until} and is renewed from {} on", wanted.join(", "), validity.renew_at()),
+        false => format!("the certificate is not for {}, and holds until {until}", lacking.join(", ")),
+    };
+    match fault {
+        Some(fault) => failed(seen, fault, Verdict::Warn),
+        None if lacking.is_empty() => Check::new(NAME, Verdict::Ok, seen, ""),
+        None => Check::new(NAME, Verdict::Warn, seen, "Start the service again: it asks for the names by itself."),
+    }
+}
+
+fn failed(seen: String, (fault, status): (&str, &Status), verdict: Verdict) -> Check {
+    let next = status.setbacks.wait_until();
+    let remedy = match (status.setbacks.refused, status.setbacks.unreached) {
+        (0, _) => "See that this machine reaches http.tls.directory, and that extra_roots trusts it.",
+        _ => "See that every name leads to this machine in DNS, and that port 443 or 80 is open to the world.",
+    };
+    let remedy = format!("{remedy} It is asked again at {next}, and at once at SIGHUP.");
+    Check::new(NAME, verdict, format!("{seen}: {fault}"), remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::environment::Environment;
+    use std::fs;
+
+    const DIRECTORY: &str = "https://ca.example/dir";
+
+    struct Kept {
+        folder: tempfile::TempDir,
+        config: Config,
+    }
+
+    impl Kept {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir(folder.path().join("acme")).unwrap();
+            let text = format!(
+                "hostname = \"mail.example.com\"\ndata_dir = {:?}\n[http.tls]\ndirectory = {DIRECTORY:?}\n\
+                 [bounces]\nhost = \"bounces.example.com\"\n",
+                folder.path().display().to_string()
+            );
+            Self { config: Config::parse(&text, "p.toml", &Environment::default()).unwrap(), folder }
+        }
+
+        fn certificate(&self, directory: &str, names: &[&str], year: i32) {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            let mut params = rcgen::CertificateParams::new(names).unwrap();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            let made = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap();
+            let text = format!("Issued by {directory}\n{}", made.pem());
+            fs::write(self.folder.path().join("acme/certificate.pem"), text).unwrap();
+        }
+
+        fn fault(&self, refused: u32) {
+            let names = names(&self.config);
+            let setbacks =
+                serde_json::json!({ "refused": refused, "unreached": 1, "wait_until": 1_900_000_000_000_u64 });
+            let status = serde_json::json!({
+                "directory": DIRECTORY, "names": names, "setbacks": setbacks, "fault": "it said no"
+            });
+            fs::write(self.folder.path().join("acme/status.json"), status.to_string()).unwrap();
+        }
+
+        fn judged(&self) -> (Verdict, String) {
+            let check = check(&self.config);
+            (check.verdict, format!("{} | {}", check.seen, check.remedy))
+        }
+    }
+
+    #[test]
+    fn a_certificate_of_the_authority_for_all_names_is_as_it_should_be() {
+        let kept = Kept::new();
+        assert_eq!(kept.judged().0, Verdict::Warn, "nothing was asked for yet");
+        kept.certificate(DIRECTORY, &["mail.example.com", "bounces.example.com"], 2099);
+        assert_eq!(kept.judged().0, Verdict::Ok);
+        kept.certificate("https://staging.example/dir", &["mail.example.com", "bounces.example.com"], 2099);
+        assert_eq!(kept.judged().0, Verdict::Warn, "another authority's");
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_with_what_to_do_and_when_it_is_asked_again() {
+        let kept = Kept::new();
+        kept.fault(0);
+        let (verdict, said) = kept.judged();
+        assert!(verdict == Verdict::Fail && said.contains("it said no") && said.contains("extra_roots"), "{said}");
+        kept.fault(1);
+        let (verdict, said) = kept.judged();
+        assert!(verdict == Verdict::Fail && said.contains("port 443 or 80") && said.contains("at 2030-"), "{said}");
+        kept.certificate(DIRECTORY, &["mail.example.com"], 2099);
+        let (verdict, said) = kept.judged();
+        assert!(verdict == Verdict::Warn && said.contains("is not for bounces.example.com"), "{said}");
+        kept.certificate(DIRECTORY, &["mail.example.com", "bounces.example.com"], 2020);
+        assert_eq!(kept.judged().0, Verdict::Fail, "expired");
+    }
+}

@@ -1,0 +1,152 @@
+//! When a certificate is asked for at its authority (RFC 8555), and when again after that went wrong.
+//!
+//! ```text
+//! from ........................ renew_at ........... until        renew_at: two thirds of the life
+//!                               |- asked for -|- failed: 10 s, 5 min, 20 min, 1 h, 3 h, 6 h, 12 h, 24 h, 24 h ...
+//! ```
+//!
+//! Authorities count refused validations by the hour: Let's Encrypt stops a name at five. So four attempts at most fall
+//! into any hour that follow a refusal, the second one early, for it goes another way. An authority that can't be
+//! reached has counted nothing, and is tried again sooner. The count is kept over restarts, or a process that is
+//! started again and again would use up the hour by itself.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::base::time::Timestamp;
+
+/// Seconds after the first, second, ... refusal; from the eighth on, the last one.
+const AFTER_REFUSAL: [u64; 8] = [10, 300, 1_200, 3_600, 3 * 3_600, 6 * 3_600, 12 * 3_600, 24 * 3_600];
+/// Seconds after an authority was not reached, doubled each time up to an hour.
+const AFTER_SILENCE: u64 = 10;
+const AFTER_SILENCE_MAX: u64 = 3_600;
+
+/// From when until when a certificate holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Validity {
+    /// `notBefore`.
+    pub from: Timestamp,
+    /// `notAfter`.
+    pub until: Timestamp,
+}
+
+impl Validity {
+    /// When its successor is asked for: after two thirds of its life, so that a month is left of three.
+    pub fn renew_at(self) -> Timestamp {
+        self.from + self.until.since(self.from).mul_f64(2.0 / 3.0)
+    }
+}
+
+/// How an attempt went wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Setback {
+    /// The authority was not reached, or did not say anything that can be read.
+    Unreached,
+    /// The authority said no.
+    Refused,
+}
+
+/// What went wrong since the last certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setbacks {
+    /// Refusals.
+    pub refused: u32,
+    /// Authorities not reached.
+    pub unreached: u32,
+    /// Until when nothing is asked, in milliseconds since the epoch.
+    wait_until: u64,
+}
+
+impl Setbacks {
+    /// One more, at `now`. `retry_after` is what the authority asked for.
+    #[must_use]
+    pub fn and(self, setback: Setback, now: Timestamp, retry_after: Option<Duration>) -> Self {
+        let mut next = self;
+        let pause = match setback {
+            Setback::Refused => {
+                let step = usize::try_from(self.refused).unwrap_or(usize::MAX).min(AFTER_REFUSAL.len() - 1);
+                next.refused = self.refused.saturating_add(1);
+                AFTER_REFUSAL[step]
+            }
+            Setback::Unreached => {
+                let doubled = AFTER_SILENCE.checked_shl(self.unreached.min(16)).unwrap_or(u64::MAX);
+                next.unreached = self.unreached.saturating_add(1);
+                doubled.min(AFTER_SILENCE_MAX)
+            }
+        };
+        let pause = Duration::from_secs(pause).max(retry_after.unwrap_or_default());
+        next.wait_until = (now + pause).as_millis();
+        next
+    }
+
+    /// Until when nothing is asked.
+    pub const fn wait_until(self) -> Timestamp {
+        Timestamp::from_millis(self.wait_until)
+    }
+}
+
+/// When a certificate is to be asked for. `held` is the one that covers all that is wanted, where there is one.
+pub fn due(held: Option<Validity>, setbacks: Setbacks) -> Timestamp {
+    let wanted = held.map_or(Timestamp::from_millis(0), Validity::renew_at);
+    wanted.max(setbacks.wait_until())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_certificate_is_renewed_after_two_thirds_of_its_life_and_a_missing_one_is_asked_for_at_once() {
+        let day = 24 * HOUR;
+        let held = Validity { from: NOW, until: NOW + 90 * day };
+        assert_eq!(due(Some(held), Setbacks::default()), NOW + 60 * day);
+        assert!(due(None, Setbacks::default()) < NOW);
+    }
+
+    #[test]
+    fn an_authority_that_is_not_reached_is_tried_again_sooner_than_one_that_refused() {
+        let pauses = |setback| {
+            let mut setbacks = Setbacks::default();
+            let mut pause = || {
+                setbacks = setbacks.and(setback, NOW, None);
+                setbacks.wait_until().since(NOW).as_secs()
+            };
+            (0..10).map(|_| pause()).collect::<Vec<_>>()
+        };
+        assert_eq!(pauses(Setback::Unreached), [10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600]);
+        assert_eq!(pauses(Setback::Refused), [10, 300, 1200, 3600, 10800, 21600, 43200, 86400, 86400, 86400]);
+    }
+
+    #[test]
+    fn an_authority_that_asks_for_more_patience_has_it() {
+        let setbacks = Setbacks::default().and(Setback::Refused, NOW, Some(2 * HOUR));
+        assert_eq!(due(None, setbacks), NOW + 2 * HOUR);
+        assert_eq!(setbacks.and(Setback::Refused, NOW, Some(Duration::ZERO)).wait_until(), NOW + HOUR / 12);
+    }
+
+    proptest! {
+        /// Whatever the order in which authorities refuse and are not reached.
+        #[test]
+        fn no_hour_holds_five_refusals(order in proptest::collection::vec(any::<bool>(), 1..40)) {
+            let (mut now, mut setbacks, mut refusals) = (NOW, Setbacks::default(), Vec::new());
+            for refused in order {
+                let setback = if refused { Setback::Refused } else { Setback::Unreached };
+                if refused {
+                    refusals.push(now);
+                }
+                setbacks = setbacks.and(setback, now, None);
+                prop_assert!(due(None, setbacks) > now);
+                now = due(None, setbacks);
+            }
+            for five in refusals.windows(5) {
+                prop_assert!(five[4].since(five[0]) >= HOUR);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! One certificate, from the account to the chain: what an attempt says to the authority, in order.
+//!
+//! Every step can be repeated. The account is asked for by its key, which finds the one that is there; an order is kept
+//! before it is finished, and gone on with by whoever comes next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use instant_acme::{
+    Account, AuthorizationStatus, ChallengeType, Error, Identifier, Key, KeyAuthorization, NewOrder, OrderStatus,
+    RetryPolicy,
+};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::challenges::{Given, Proof};
+use super::{Acme, Way, keys, vault};
+use crate::machine::renewal::Setback;
+
+/// How often an authority that is still busy is asked.
+const POLLING: RetryPolicy =
+    RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_secs(120));
+/// The pause after a rate limit that names none.
+const RATE_LIMITED: Duration = Duration::from_secs(3600);
+
+/// What was issued, in PEM.
+pub(super) struct Issued {
+    pub(super) chain: String,
+    pub(super) key: String,
+}
+
+/// Why nothing was issued.
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) setback: Setback,
+    /// A sentence.
+    pub(super) why: String,
+    /// The names that could not be proven, where that is what went wrong.
+    pub(super) unproven: Vec<String>,
+    /// How long the authority wants us to wait.
+    pub(super) retry_after: Option<Duration>,
+}
+
+impl Fault {
+    pub(super) fn new(setback: Setback, why: impl Into<String>) -> Self {
+        Self { setback, why: why.into(), unproven: Vec::new(), retry_after: None }
+    }
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Api(problem) => {
+                let kind = problem.r#type.as_deref().unwrap_or_default().rsplit(':').next().unwrap_or_default();
+                let detail = problem.detail.clone().unwrap_or_else(|| error.to_string());
+                let why = if kind.is_empty() { detail } else { format!("{detail} ({kind})") };
+                let retry_after = (kind == "rateLimited").then_some(RATE_LIMITED);
+                // Trouble on the way or of its own is no word about us, and counts against nobody.
+                let setback = match kind {
+                    "badNonce" | "serverInternal" => Setback::Unreached,
+                    _ => Setback::Refused,
+                };
+                Self { retry_after, ..Self::new(setback, why) }
+            }
+            _ => Self::new(Setback::Unreached, error.to_string()),
+        }
+    }
+}
+
+impl Acme {
+    /// Asks for one certificate for `names`, proving them by `way`.
+    pub(super) async fn order(&self, names: &[String], way: Way) -> Result<Issued, Fault> {
+        let account = self.account().await?;
+        let (mut order, key) = self.begun(&account, names).await?;
+        if matches!(order.state().status, OrderStatus::Pending | OrderStatus::Ready) {
+            self.prove(&mut order, way).await?;
+            let request = keys::signing_request(names, &key).map_err(|why| Fault::new(Setback::Refused, why))?;
+            order.finalize_csr(&request).await?;
+        }
+        let chain = order.poll_certificate(&POLLING).await?;
+        Ok(Issued { chain, key })
+    }
+
+    /// The account of our key, made where there is none.
+    async fn account(&self) -> Result<Account, Fault> {
+        let pem = match self.vault.account_key() {
+            Some(pem) => pem,
+            None => {
+                let pem = keys::new_key().map_err(|why| Fault::new(Setback::Refused, why))?;
+                self.vault.keep_account_key(&pem).map_err(|error| unkept(&error))?;
+                pem
+            }
+        };
+        let unusable = |why: String| Fault::new(Setback::Refused, format!("acme/account.key can't be used: {why}"));
+        let der = PrivatePkcs8KeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| unusable(format!("{error:?}")))?;
+        let key = Key::from_pkcs8_der(der.clone_key()).map_err(|error| unusable(error.to_string()))?;
+        let builder = Account::builder_with_http(Box::new(self.http.clone()));
+        let directory = self.settings.directory.to_string();
+        let (account, _) = builder.create_from_key((key, PrivateKeyDer::Pkcs8(der)), directory).await?;
+        if let Some(contact) = &self.settings.contact {
+            account.update_contacts(&[&format!("mailto:{contact}")]).await?;
+        }
+        Ok(account)
+    }
+
+    /// The order that was begun for these names and not fetched, or a new one.
+    async fn begun(&self, account: &Account, names: &[String]) -> Result<(instant_acme::Order, String), Fault> {
+        let directory = self.settings.directory.as_str();
+        if let Some(kept) = self.vault.order() {
+            let held = std::fs::read_to_string(self.vault.certificate()).unwrap_or_default();
+            let is_ours = kept.directory == directory && kept.names == names && !held.contains(&kept.key);
+            self.vault.forget_order();
+            if is_ours {
+                match account.order(kept.url.clone()).await {
+                    Ok(mut order) => {
+                        if order.state().status != OrderStatus::Invalid {
+                            self.vault.keep_order(&kept).map_err(|error| unkept(&error))?;
+                            return Ok((order, kept.key));
+                        }
+                    }
+                    // The authority knows it no more.
+                    Err(Error::Api(_)) => {}
+                    Err(error) => {
+                        self.vault.keep_order(&kept).map_err(|error| unkept(&error))?;
+                        return Err(error.into());
+                    }
+                }
+            }
+        }
+        let identifiers: Vec<_> = names.iter().cloned().map(Identifier::Dns).collect();
+        let order = account.new_order(&NewOrder::new(&identifiers)).await?;
+        let key = keys::new_key().map_err(|why| Fault::new(Setback::Refused, why))?;
+        let (directory, url) = (directory.to_owned(), order.url().to_owned());
+        let begun = vault::Order { directory, names: names.to_vec(), url, key };
+        self.vault.keep_order(&begun).map_err(|error| unkept(&error))?;
+        Ok((order, begun.key))
+    }
+
+    /// Proves every name that is not proven yet.
+    async fn prove(&self, order: &mut instant_acme::Order, way: Way) -> Result<(), Fault> {
+        let mut given = Vec::new();
+        let mut authorizations = order.authorizations();
+        while let Some(authorization) = authorizations.next().await {
+            let mut authorization = authorization?;
+            if authorization.status != AuthorizationStatus::Pending {
+                continue;
+            }
+            let name = authorization.identifier().to_string();
+            let mut challenge = authorization.challenge(way.challenge()).ok_or_else(|| Fault {
+                unproven: vec![name.clone()],
+                ..Fault::new(Setback::Refused, format!("{name} can't be proven by {}", way.as_str()))
+            })?;
+            let token = challenge.token.clone();
+            given.push(self.give(way, name, token, &challenge.key_authorization())?);
+            challenge.set_ready().await?;
+        }
+        match order.poll_ready(&POLLING).await {
+            Ok(OrderStatus::Ready) => Ok(()),
+            Ok(_) => Err(unproven(order, way, None).await),
+            Err(error @ Error::Api(_)) => Err(unproven(order, way, Some(error)).await),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn give(&self, way: Way, name: String, token: String, key: &KeyAuthorization) -> Result<Given, Fault> {
+        let proof = match way {
+            Way::Http => Proof::Answer { token, answer: key.as_str().to_owned() },
+            Way::TlsAlpn => {
+                let certificate = keys::proof(&name, key.digest().as_ref());
+                let certificate = certificate.map_err(|why| Fault::new(Setback::Refused, why))?;
+                Proof::Certificate { name, certificate }
+            }
+        };
+        Ok(Arc::clone(&self.challenges).give(proof))
+    }
+}
+
+/// Which names the authority did not believe, and why. `error` is what it says of the whole order.
+async fn unproven(order: &mut instant_acme::Order, way: Way, error: Option<Error>) -> Fault {
+    let (mut unproven, mut whys) = (Vec::new(), Vec::new());
+    let mut authorizations = order.authorizations();
+    while let Some(Ok(mut authorization)) = authorizations.next().await {
+        let Ok(state) = authorization.refresh().await else { continue };
+        if state.status != AuthorizationStatus::Invalid {
+            continue;
+        }
+        let name = state.identifier().to_string();
+        let said = state.challenges.iter().find_map(|challenge| challenge.error.as_ref()?.detail.clone());
+        whys.push(format!("{name}: {}", said.unwrap_or_else(|| "not believed".to_owned())));
+        unproven.push(name);
+    }
+    if whys.is_empty() {
+        let silent = || Fault::new(Setback::Refused, "the authority ended the order without saying why");
+        return error.map_or_else(silent, Fault::from);
+    }
+    let why = format!("not proven by {}: {}", way.as_str(), whys.join("; "));
+    Fault { unproven, ..Fault::new(Setback::Refused, why) }
+}
+
+impl Way {
+    const fn challenge(self) -> ChallengeType {
+        match self {
+            Self::TlsAlpn => ChallengeType::TlsAlpn01,
+            Self::Http => ChallengeType::Http01,
+        }
+    }
+}
+
+/// The data directory can't be written: not the authority's fault, and over when there is room again.
+pub(super) fn unkept(error: &std::io::Error) -> Fault {
+    Fault::new(Setback::Unreached, format!("the folder acme of the data directory can't be written: {error}"))
+}

@@ -1,0 +1,178 @@
+//! What is kept of an authority, in the folder `acme` of the data directory: the account's key, the certificate with
+//! its key, the order that is under way, and what went wrong last. Every file has mode 0600 and is replaced whole.
+//!
+//! The worker writes it; `doctor` reads it beside a running service.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::renewal::Setbacks;
+
+/// The folder's name.
+const FOLDER: &str = "acme";
+const ACCOUNT: &str = "account.key";
+const CERTIFICATE: &str = "certificate.pem";
+const ORDER: &str = "order.json";
+const STATUS: &str = "status.json";
+/// How the certificate's file begins.
+const ISSUED_BY: &str = "Issued by ";
+
+/// The folder.
+#[derive(Debug, Clone)]
+pub struct Vault(PathBuf);
+
+/// An order that was begun. It is kept before its certificate exists, so that a process that dies in between fetches
+/// what was issued and does not ask for another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Order {
+    /// The authority's directory.
+    pub(super) directory: String,
+    /// The names it is for.
+    pub(super) names: Vec<String>,
+    /// Where the authority has it.
+    pub(super) url: String,
+    /// The private key that its certificate is for, in PEM.
+    pub(super) key: String,
+}
+
+/// How asking goes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Whom what follows is of.
+    pub directory: String,
+    /// The names that are wanted.
+    pub names: Vec<String>,
+    /// How names are proven next: as last time where that went well.
+    pub(super) way: Option<super::Way>,
+    /// What went wrong since the last certificate that had all names.
+    pub setbacks: Setbacks,
+    /// What was said then.
+    pub fault: Option<String>,
+}
+
+impl Vault {
+    /// The folder in this data directory, there or not.
+    pub fn within(data_dir: &Path) -> Self {
+        Self(data_dir.join(FOLDER))
+    }
+
+    /// Makes the folder where it is not there.
+    pub(super) fn make(&self) -> io::Result<()> {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0)
+    }
+
+    /// Where the certificate stands: the chain and the private key, in PEM.
+    pub fn certificate(&self) -> PathBuf {
+        self.0.join(CERTIFICATE)
+    }
+
+    /// How asking goes, where it has begun.
+    pub fn status(&self) -> Option<Status> {
+        self.read(STATUS)
+    }
+
+    pub(super) fn keep_status(&self, status: &Status) -> io::Result<()> {
+        self.write(STATUS, &serde_json::to_vec(status)?)
+    }
+
+    /// The key of the account, in PEM.
+    pub(super) fn account_key(&self) -> Option<String> {
+        fs::read_to_string(self.0.join(ACCOUNT)).ok()
+    }
+
+    pub(super) fn keep_account_key(&self, pem: &str) -> io::Result<()> {
+        self.write(ACCOUNT, pem.as_bytes())
+    }
+
+    pub(super) fn order(&self) -> Option<Order> {
+        self.read(ORDER)
+    }
+
+    pub(super) fn keep_order(&self, order: &Order) -> io::Result<()> {
+        self.write(ORDER, &serde_json::to_vec(order)?)
+    }
+
+    pub(super) fn forget_order(&self) {
+        // One that stays is found to be of no use.
+        let _gone = fs::remove_file(self.0.join(ORDER));
+    }
+
+    /// Whose certificate is kept.
+    pub fn issued_by(&self) -> Option<String> {
+        let text = fs::read_to_string(self.certificate()).ok()?;
+        text.lines().next()?.strip_prefix(ISSUED_BY).map(str::to_owned)
+    }
+
+    /// One file holds chain, key and whose they are, so that they change together. PEM has room for words (RFC 7468 2).
+    pub(super) fn keep_certificate(&self, directory: &str, chain: &str, key: &str) -> io::Result<()> {
+        let end = if chain.ends_with('\n') { "" } else { "\n" };
+        self.write(CERTIFICATE, format!("{ISSUED_BY}{directory}\n{chain}{end}{key}").as_bytes())
+    }
+
+    /// A file that can't be read counts as absent: each can be had again from the authority.
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_slice(&fs::read(self.0.join(name)).ok()?).ok()
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.0.join(name);
+        let half_made = path.with_extension("new");
+        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&half_made)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        fs::rename(&half_made, &path)?;
+        File::open(&self.0)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn what_is_kept_is_there_again_and_nobody_else_may_read_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Vault::within(folder.path());
+        assert_eq!((vault.status(), vault.order(), vault.account_key()), (None, None, None));
+        vault.make().unwrap();
+        vault.make().unwrap();
+        let order = Order {
+            directory: "https://ca.example/dir".to_owned(),
+            names: vec!["a.example".to_owned()],
+            url: "https://ca.example/1".to_owned(),
+            key: "KEY".to_owned(),
+        };
+        vault.keep_order(&order).unwrap();
+        vault.keep_account_key("ACCOUNT").unwrap();
+        vault.keep_certificate("https://ca.example/dir", "CHAIN", "KEY").unwrap();
+        let status = Status { names: order.names.clone(), ..Status::default() };
+        vault.keep_status(&status).unwrap();
+        assert_eq!((vault.status(), vault.order()), (Some(status), Some(order)));
+        assert_eq!(vault.account_key().as_deref(), Some("ACCOUNT"));
+        let kept = fs::read_to_string(vault.certificate()).unwrap();
+        assert_eq!(kept, "Issued by https://ca.example/dir\nCHAIN\nKEY");
+        assert_eq!(vault.issued_by().as_deref(), Some("https://ca.example/dir"));
+        for entry in fs::read_dir(folder.path().join("acme")).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o777, 0o600, "{entry:?}");
+        }
+        assert_eq!(fs::metadata(folder.path().join("acme")).unwrap().permissions().mode() & 0o777, 0o700);
+        vault.forget_order();
+        assert_eq!(vault.order(), None);
+    }
+
+    #[test]
+    fn a_torn_file_counts_as_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let vault = Vault::within(folder.path());
+        vault.make().unwrap();
+        fs::write(folder.path().join("acme/status.json"), "{\"directory\":").unwrap();
+        assert_eq!(vault.status(), None);
+    }
+}

@@ -1,0 +1,186 @@
+//! A certificate in files that others renew: read again when they change, and presented from then on. Connections that
+//! are open keep what they have.
+//!
+//! The files are looked at, not watched: names lead to them over links and mounts that are swapped whole. A pair that
+//! can't be used leaves the one before in place, and is told once; a chain is often there a moment before its key.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use tokio::sync::Notify;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::probe::certificate::Certificate;
+use super::tls::{self, TlsFault};
+use super::tls_settings::Presented;
+use crate::base::time::Timestamp;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The files.
+pub struct CertificateFiles {
+    certificate: PathBuf,
+    key: PathBuf,
+    seen: [Option<Print>; 2],
+    /// A pair that could not be used, and has not been told of.
+    untold: Option<TlsFault>,
+}
+
+/// By what a file is known to be the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Print {
+    device: u64,
+    inode: u64,
+    octets: u64,
+    modified: (i64, i64),
+}
+
+/// What a look found.
+#[derive(Debug)]
+enum Look {
+    /// What was there before.
+    Same,
+    /// Another certificate.
+    Changed(Box<ServerConfig>, Option<Timestamp>),
+    /// Files that have changed and can't be used.
+    Unusable(TlsFault),
+}
+
+impl CertificateFiles {
+    /// The files as they are now, and what they hold.
+    ///
+    /// # Errors
+    /// Where they can't be used.
+    pub fn open(certificate: &Path, key: &Path) -> Result<(Self, Presented), TlsFault> {
+        let seen = [certificate, key].map(print);
+        let config = tls::server_config(certificate, key)?;
+        let presented = Presented::new(config, until(certificate));
+        Ok((Self { certificate: certificate.to_owned(), key: key.to_owned(), seen, untold: None }, presented))
+    }
+
+    /// Presents what the files hold whenever they change, and looks at once when told so; never ends.
+    pub async fn run(mut self, presented: Arc<Presented>, at_once: Arc<Notify>) {
+        let mut turns = interval(LOOK);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let asked = tokio::select! {
+                _ = turns.tick() => false,
+                () = at_once.notified() => true,
+            };
+            if asked {
+                self.seen = [None, None];
+            }
+            self.turn(&presented);
+        }
+    }
+
+    fn turn(&mut self, presented: &Presented) {
+        match self.look() {
+            // Nothing more came: it was no pair that is only half there.
+            Look::Same => {
+                if let Some(fault) = self.untold.take() {
+                    tracing::warn!(%fault, "the TLS certificate stays the one before");
+                }
+            }
+            Look::Changed(config, until) => {
+                self.untold = None;
+                presented.present(*config, until);
+                tracing::info!(until = until.map(tracing::field::display), "the TLS certificate was read again");
+            }
+            Look::Unusable(fault) => self.untold = Some(fault),
+        }
+    }
+
+    fn look(&mut self) -> Look {
+        let now = [&self.certificate, &self.key].map(print);
+        if now == self.seen {
+            return Look::Same;
+        }
+        self.seen = now;
+        match tls::server_config(&self.certificate, &self.key) {
+            Ok(config) => Look::Changed(Box::new(config), until(&self.certificate)),
+            Err(fault) => Look::Unusable(fault),
+        }
+    }
+}
+
+fn until(certificate: &Path) -> Option<Timestamp> {
+    Some(Certificate::read(certificate).ok()?.validity()?.until)
+}
+
+/// Links are followed: who renews often swaps those.
+fn print(path: impl AsRef<Path>) -> Option<Print> {
+    let found = fs::metadata(path).ok()?;
+    let modified = (found.mtime(), found.mtime_nsec());
+    Some(Print { device: found.dev(), inode: found.ino(), octets: found.len(), modified })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn write(dir: &TempDir, part: &str, text: &str) {
+        let new = dir.path().join("new");
+        fs::write(&new, text).unwrap();
+        fs::rename(new, dir.path().join(part)).unwrap();
+    }
+
+    /// A new pair: chain and key.
+    fn made() -> (String, String) {
+        let made = rcgen::generate_simple_self_signed(vec!["a.example".to_owned()]).unwrap();
+        (made.cert.pem(), made.signing_key.serialize_pem())
+    }
+
+    fn opened(dir: &TempDir) -> (CertificateFiles, Presented) {
+        let (chain, key) = made();
+        write(dir, "crt", &chain);
+        write(dir, "key", &key);
+        CertificateFiles::open(&dir.path().join("crt"), &dir.path().join("key")).unwrap()
+    }
+
+    #[test]
+    fn a_new_pair_is_presented_once_both_files_are_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut files, presented) = opened(&dir);
+        let first = presented.http.current();
+        files.turn(&presented);
+        assert!(Arc::ptr_eq(&first, &presented.http.current()), "nothing has changed");
+        let (chain, key) = made();
+        write(&dir, "crt", &chain);
+        files.turn(&presented);
+        assert!(Arc::ptr_eq(&first, &presented.http.current()), "its key is not there yet");
+        assert!(files.untold.is_some(), "and nobody is told before the next look");
+        write(&dir, "key", &key);
+        files.turn(&presented);
+        assert!(!Arc::ptr_eq(&first, &presented.http.current()));
+        assert!(files.untold.is_none());
+    }
+
+    #[test]
+    fn a_pair_that_can_not_be_used_leaves_the_one_before_and_is_told_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut files, presented) = opened(&dir);
+        let first = (presented.http.current(), presented.mail.current());
+        write(&dir, "crt", "torn");
+        files.turn(&presented);
+        assert!(files.untold.as_ref().unwrap().to_string().contains("no certificate"));
+        files.turn(&presented);
+        assert!(files.untold.is_none(), "told");
+        files.turn(&presented);
+        fs::remove_file(dir.path().join("key")).unwrap();
+        files.turn(&presented);
+        assert!(Arc::ptr_eq(&first.0, &presented.http.current()) && Arc::ptr_eq(&first.1, &presented.mail.current()));
+        let (chain, key) = made();
+        write(&dir, "key", &key);
+        write(&dir, "crt", &chain);
+        files.turn(&presented);
+        assert!(!Arc::ptr_eq(&first.1, &presented.mail.current()), "and mail has it too");
+        assert!(presented.meters.until().is_some());
+    }
+}

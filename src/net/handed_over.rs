@@ -1,0 +1,78 @@
+//! Sockets that a supervisor has opened for us (systemd.socket(5), `LISTEN_FDS`), so that ports below 1024 need no
+//! privilege, and those who connect while the service starts again wait in the kernel's queue.
+//!
+//! The configuration says where to listen, as ever; a socket that is there already takes the place of opening one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use listenfd::ListenFd;
+use tokio::net::TcpListener;
+
+/// The sockets that were handed over and are not taken yet.
+#[derive(Debug, Default)]
+pub struct HandedOver(Mutex<Vec<std::net::TcpListener>>);
+
+impl HandedOver {
+    /// Those of this process. Taken once, at the start: the variables that tell of them are gone then.
+    ///
+    /// # Errors
+    /// One that is no listening TCP socket.
+    pub fn to_process() -> io::Result<Self> {
+        let mut handed = ListenFd::from_env();
+        let sockets: io::Result<Vec<_>> = (0..handed.len()).map(|at| handed.take_tcp_listener(at)).collect();
+        Ok(Self(Mutex::new(sockets?.into_iter().flatten().collect())))
+    }
+
+    /// Where the sockets listen that are neither taken nor among `wanted`.
+    pub fn beside(&self, wanted: &[SocketAddr]) -> Vec<SocketAddr> {
+        let addresses = self.open().iter().filter_map(|socket| socket.local_addr().ok()).collect::<Vec<_>>();
+        addresses.into_iter().filter(|address| !wanted.contains(address)).collect()
+    }
+
+    /// A socket that listens at `address`: the one that was handed over, else a new one.
+    ///
+    /// # Errors
+    /// Those of binding.
+    pub async fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        match self.take(address) {
+            Some(socket) => {
+                socket.set_nonblocking(true)?;
+                TcpListener::from_std(socket)
+            }
+            None => TcpListener::bind(address).await,
+        }
+    }
+
+    fn take(&self, address: SocketAddr) -> Option<std::net::TcpListener> {
+        let mut open = self.open();
+        let at = open.iter().position(|socket| socket.local_addr().is_ok_and(|own| own == address))?;
+        Some(open.swap_remove(at))
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<std::net::TcpListener>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_that_is_there_takes_the_place_of_opening_one() {
+        let socket = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        let elsewhere = SocketAddr::from(([127, 0, 0, 1], 1));
+        let handed = HandedOver(Mutex::new(vec![socket]));
+        assert_eq!(handed.beside(&[elsewhere]), [address]);
+        assert!(handed.beside(&[address]).is_empty());
+        let free = SocketAddr::from(([127, 0, 0, 1], 0));
+        assert_ne!(handed.listen(free).await.unwrap().local_addr().unwrap(), address);
+        let taken = handed.listen(address).await.unwrap();
+        assert_eq!(taken.local_addr().unwrap(), address);
+        assert!(handed.beside(&[]).is_empty());
+        assert!(handed.listen(address).await.is_err(), "it is given once");
+    }
+}

@@ -1,0 +1,247 @@
+//! Charts as SVG: stacked bars, and a rate against its thresholds. The plot is stretched to the page, so no text
+//! stands in it: the scale beside it has a size of its own, and the labels below are the page's. Colours and dashes are
+//! classes of the style, and everything that is drawn stands in the table behind the chart too.
+
+use std::fmt::{self, Write as _};
+
+use askama::filters::HtmlSafe;
+
+use super::parts::grouped;
+
+/// The plot's own measures; the width is only a scale.
+const WIDTH: u64 = 1000;
+const HEIGHT: u64 = 160;
+/// The least distance of two words beside a plot, in tenths.
+const TICK_APART: u64 = 140;
+/// Labels below a plot at most.
+const LABELS_MAX: usize = 4;
+
+/// A chart, ready to be shown. All in it is ours: digits, names of months, titles.
+#[derive(Debug)]
+pub(super) struct Chart {
+    name: &'static str,
+    title: &'static str,
+    about: String,
+    ticks: Vec<(u64, String)>,
+    drawn: String,
+    labels: Vec<String>,
+}
+
+/// One bar: the words that explain it, and its parts from the bottom up, each with its class.
+#[derive(Debug)]
+pub(super) struct Bar {
+    /// What the tooltip says.
+    pub(super) words: String,
+    /// Classes and counts.
+    pub(super) parts: Vec<(&'static str, u64)>,
+}
+
+/// A rate over time: millionths, or none where too little was sent to tell.
+#[derive(Debug)]
+pub(super) struct Rates {
+    /// Step by step.
+    pub(super) steps: Vec<Option<u32>>,
+    /// Where receivers begin to mind, and where they refuse; millionths.
+    pub(super) thresholds: (u32, u32),
+}
+
+/// The heading of a chart: what its parts are called in the page, and what it is told as to those who do not see it.
+#[derive(Debug)]
+pub(super) struct Heading {
+    /// The beginning of its identifiers.
+    pub(super) name: &'static str,
+    /// Its title.
+    pub(super) title: &'static str,
+    /// What it shows, in a sentence.
+    pub(super) about: String,
+}
+
+impl Chart {
+    /// Stacked bars. `labels` names each of them; those that have room are shown.
+    pub(super) fn of_bars(heading: Heading, bars: &[Bar], labels: Vec<String>) -> Self {
+        let highest = bars.iter().map(|bar| bar.parts.iter().map(|(_, count)| count).sum()).max().unwrap_or(0);
+        let top = round_up(highest.max(4));
+        let mut drawn = grid([top / 2, top].map(|value| level(value, top)));
+        let step = WIDTH * 10 / (bars.len() as u64).max(1);
+        for (place, bar) in bars.iter().enumerate() {
+            let _ = write!(drawn, "<g><title>{}</title>", bar.words);
+            // The whole column answers to the pointer, however low its bar.
+            let (left, wide) = (place as u64 * step + step / 10, step - step / 5);
+            let _ = write!(drawn, "<rect class=\"reach\" {}/>", rectangle(left, wide, 0, HEIGHT * 10));
+            let mut below = 0;
+            for (class, count) in bar.parts.iter().filter(|(_, count)| *count > 0) {
+                let (from, to) = (level(below, top), level(below + count, top));
+                // What is there is seen, however little it is.
+                let high = (from - to).max(10);
+                let _ =
+                    write!(drawn, "<rect class=\"{class}\" {}/>", rectangle(left, wide, from - high.min(from), high));
+                below += count;
+            }
+            drawn.push_str("</g>");
+        }
+        let ticks = [0, top / 2, top].map(|value| (level(value, top), grouped(value)));
+        Self::new(heading, ticks.into(), drawn, labels)
+    }
+
+    /// A rate as a line, with its thresholds across the plot.
+    pub(super) fn of_rates(heading: Heading, rates: &Rates, labels: Vec<String>) -> Self {
+        let (warn, alarm) = rates.thresholds;
+        let highest = rates.steps.iter().flatten().copied().max().unwrap_or(0);
+        // Both thresholds are always in sight.
+        let top = u64::from(highest.max(alarm)) * 6 / 5;
+        let mut drawn = String::new();
+        for (class, value) in [("warn", warn), ("alarm", alarm)] {
+            let _ = write!(drawn, "<path class=\"{class}\" d=\"M0 {}H{WIDTH}\"/>", tenths(level(value.into(), top)));
+        }
+        let step = WIDTH * 10 / (rates.steps.len() as u64).max(1);
+        let (mut line, mut dots, mut is_drawing) = (String::new(), String::new(), false);
+        for (place, rate) in rates.steps.iter().enumerate() {
+            let Some(rate) = rate else {
+                is_drawing = false;
+                continue;
+            };
+            let (x, y) = (tenths(place as u64 * step + step / 2), tenths(level((*rate).into(), top)));
+            let _ = write!(line, "{}{x} {y}", if is_drawing { 'L' } else { 'M' });
+            let _ = write!(dots, "M{x} {y}h0");
+            is_drawing = true;
+        }
+        if !dots.is_empty() {
+            let _ = write!(drawn, "<path class=\"rate\" d=\"{line}\"/><path class=\"dots\" d=\"{dots}\"/>");
+        }
+        let mut ticks: Vec<(u64, String)> = Vec::new();
+        for value in [0, alarm, warn, highest] {
+            let at = level(value.into(), top);
+            // Words that would stand on each other are left out; the thresholds are named below the chart too.
+            if ticks.iter().all(|(other, _)| other.abs_diff(at) >= TICK_APART) {
+                ticks.push((at, percent(value)));
+            }
+        }
+        Self::new(heading, ticks, drawn, labels)
+    }
+
+    fn new(heading: Heading, ticks: Vec<(u64, String)>, drawn: String, labels: Vec<String>) -> Self {
+        let Heading { name, title, about } = heading;
+        let every = labels.len().div_ceil(LABELS_MAX).max(1);
+        let labels = labels.into_iter().step_by(every).collect();
+        Self { name, title, about, ticks, drawn, labels }
+    }
+}
+
+impl fmt::Display for Chart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, title, about, drawn, .. } = self;
+        write!(
+            f,
+            "<div class=\"plot\"><svg class=\"scale\" width=\"56\" height=\"{}\" aria-hidden=\"true\">",
+            HEIGHT + 12
+        )?;
+        for (y, words) in &self.ticks {
+            write!(f, "<text x=\"50\" y=\"{}\">{words}</text>", tenths(y + 100))?;
+        }
+        write!(
+            f,
+            "</svg><svg class=\"drawn\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+             aria-labelledby=\"{name}-title {name}-about\"><title id=\"{name}-title\">{title}</title>\
+             <desc id=\"{name}-about\">{about}</desc>{drawn}</svg><div class=\"steps-below\" aria-hidden=\"true\">"
+        )?;
+        self.labels.iter().try_for_each(|label| write!(f, "<span>{label}</span>"))?;
+        f.write_str("</div></div>")
+    }
+}
+
+impl HtmlSafe for Chart {}
+
+/// Lines across the plot at these heights.
+fn grid<const N: usize>(heights: [u64; N]) -> String {
+    let lines = heights.map(|height| format!("M0 {}H{WIDTH}", tenths(height))).concat();
+    format!("<path class=\"grid\" d=\"{lines}\"/>")
+}
+
+/// The attributes of a rectangle, all in tenths.
+fn rectangle(left: u64, wide: u64, top: u64, high: u64) -> String {
+    let [x, width, y, height] = [left, wide, top, high].map(tenths);
+    format!("x=\"{x}\" width=\"{width}\" y=\"{y}\" height=\"{height}\"")
+}
+
+/// How far below the plot's upper edge a value stands, in tenths.
+fn level(value: u64, top: u64) -> u64 {
+    let high = u128::from(value) * u128::from(HEIGHT * 10) / u128::from(top.max(1));
+    (HEIGHT * 10).saturating_sub(u64::try_from(high).unwrap_or(u64::MAX))
+}
+
+fn tenths(value: u64) -> String {
+    if value.is_multiple_of(10) { (value / 10).to_string() } else { format!("{}.{}", value / 10, value % 10) }
+}
+
+/// The next number that people divide by easily: 1, 2, 4, 6, 8 or 10 times a power of ten.
+fn round_up(value: u64) -> u64 {
+    let power = 10_u64.saturating_pow(value.max(1).ilog10());
+    [1, 2, 4, 6, 8, 10]
+        .map(|times| power.saturating_mul(times))
+        .into_iter()
+        .find(|round| *round >= value)
+        .unwrap_or(value)
+}
+
+/// A rate in millionths as people read it: `0.59 %`.
+pub(super) fn percent(millionths: u32) -> String {
+    let hundredths = (u64::from(millionths) + 50) / 100;
+    match hundredths % 100 {
+        0 => format!("{}\u{a0}%", hundredths / 100),
+        part if part % 10 == 0 => format!("{}.{}\u{a0}%", hundredths / 100, part / 10),
+        part => format!("{}.{part:02}\u{a0}%", hundredths / 100),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn heading() -> Heading {
+        Heading { name: "x", title: "Title", about: "About.".to_owned() }
+    }
+
+    #[test]
+    fn bars_stand_on_each_other_and_say_what_they_are() {
+        let bars = [
+            Bar { words: "Monday: 3 and 1".to_owned(), parts: vec![("good", 3), ("bad", 1)] },
+            Bar { words: "Tuesday: 0 and 0".to_owned(), parts: vec![("good", 0), ("bad", 0)] },
+        ];
+        let chart = Chart::of_bars(heading(), &bars, vec!["Mon".to_owned(), "Tue".to_owned()]).to_string();
+        for part in [
+            "role=\"img\" aria-labelledby=\"x-title x-about\"",
+            "<desc id=\"x-about\">About.</desc>",
+            "<title>Monday: 3 and 1</title>",
+            "<rect class=\"good\" x=\"50\" width=\"400\" y=\"40\" height=\"120\"/>",
+            "<rect class=\"bad\" x=\"50\" width=\"400\" y=\"0\" height=\"40\"/>",
+            "<span>Tue</span>",
+        ] {
+            assert!(chart.contains(part), "{part} in {chart}");
+        }
+        assert_eq!((chart.matches("class=\"good\"").count(), chart.contains("style")), (1, false));
+    }
+
+    #[test]
+    fn a_rate_is_drawn_where_there_is_one_and_its_thresholds_always() {
+        let thresholds = (20_000, 50_000);
+        let rates = Rates { steps: vec![Some(0), Some(60_000), None, Some(30_000)], thresholds };
+        let chart = Chart::of_rates(heading(), &rates, Vec::new()).to_string();
+        assert!(chart.contains("<path class=\"rate\" d=\"M125 160L375 26.7M875 93.4\"/>"), "{chart}");
+        assert!(chart.contains("<path class=\"warn\" d=\"M0 115.6H1000\"/>") && chart.contains(">5\u{a0}%</text>"));
+        let empty = Chart::of_rates(heading(), &Rates { steps: vec![None; 30], thresholds }, vec![String::new(); 30]);
+        let empty = empty.to_string();
+        assert!(empty.contains("class=\"alarm\"") && !empty.contains("class=\"rate\""));
+        assert_eq!(empty.matches("<span>").count(), 4, "labels that have room");
+    }
+
+    #[test]
+    fn scales_end_at_round_numbers_and_rates_are_written_for_people() {
+        assert_eq!([1, 3, 5, 11, 61, 100, 8_001].map(round_up), [1, 4, 6, 20, 80, 100, 10_000]);
+        assert_eq!(
+            [0, 1_000, 5_935, 20_000, 123_456].map(percent).map(|text| text.replace('\u{a0}', " ")),
+            ["0 %", "0.1 %", "0.59 %", "2 %", "12.35 %"]
+        );
+        let huge = Bar { words: String::new(), parts: vec![("good", u64::MAX / 4)] };
+        assert!(Chart::of_bars(heading(), &[huge], Vec::new()).to_string().contains("class=\"good\""));
+    }
+}

@@ -1,0 +1,124 @@
+//! The mail that `dev` captured instead of mailing it: what a receiver would have seen. In `serve` these pages are not
+//! there.
+
+use std::sync::Arc;
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::MessageId;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::mail::read::{ListFields, Parts, parts_of};
+use crate::net::dev::capture::{Capture, CapturedMail};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::octets;
+use crate::panel::preview::{self, Preview};
+
+/// Mail that the list shows.
+const ROWS: usize = 100;
+
+#[derive(Template)]
+#[template(path = "captured.html")]
+struct CapturedPage {
+    frame: Frame,
+    lines: Vec<CapturedLine>,
+    is_cut: bool,
+    live: &'static str,
+}
+
+/// One captured message in the list.
+struct CapturedLine {
+    id: MessageId,
+    at: Moment,
+    to: String,
+    subject: Option<String>,
+}
+
+#[derive(Template)]
+#[template(path = "captured_mail.html")]
+struct CapturedMailPage {
+    frame: Frame,
+    mail: CapturedMail,
+    at: Moment,
+    size: String,
+    /// Whether the account has the message too: not where somebody else's mail was relayed.
+    is_ours: bool,
+    preview: Preview,
+}
+
+/// The captured mail, where there is a receiver that captures.
+fn capture(visit: &Visit<'_>) -> Result<Arc<Capture>, Fault> {
+    visit.api.dev.as_ref().map(|dev| Arc::clone(&dev.capture)).ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /captured`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let mails = capture(&visit)?.list();
+    let line = |mail: &CapturedMail| CapturedLine {
+        id: mail.message_id,
+        at: visit.moment(mail.received_at),
+        to: mail.rcpt_to.clone(),
+        subject: mail.subject.clone(),
+    };
+    let page = CapturedPage {
+        frame: Frame::new(&visit, "Captured mail", "/captured")?,
+        lines: mails.iter().take(ROWS).map(line).collect(),
+        is_cut: mails.len() > ROWS,
+        live: "/events/stream?type=delivered",
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// One captured message, with its octets. Past its content's deadline it is refused everywhere (contract 7).
+async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
+    let (id, capture): (MessageId, _) = (visit.id()?, capture(visit)?);
+    if visit.api.engine.is_content_over(id)? {
+        return Err(ApiError::NotFound.into());
+    }
+    let found = tokio::task::spawn_blocking(move || capture.get(id)).await.map_err(|_| ApiError::Internal)?;
+    let found = found.map_err(|error| {
+        tracing::error!(%error, "captured mail can't be reached");
+        ApiError::Internal
+    })?;
+    found.ok_or_else(|| ApiError::NotFound.into())
+}
+
+async fn parts(octets: Vec<u8>) -> Result<Parts, Fault> {
+    let read = tokio::task::spawn_blocking(move || parts_of(&octets, ListFields::Callers));
+    Ok(read.await.map_err(|_| ApiError::Internal)?)
+}
+
+/// `GET /captured/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (mail, octets_read) = find(&visit).await?;
+    let size = octets(octets_read.len() as u64);
+    let own = format!("/captured/{}", mail.message_id);
+    let title = mail.subject.clone().unwrap_or_else(|| "Mail without subject".to_owned());
+    let page = CapturedMailPage {
+        frame: Frame::new(&visit, title, "/captured")?,
+        at: visit.moment(mail.received_at),
+        size,
+        is_ours: visit.api.engine.message(visit.account_id(), mail.message_id)?.is_some(),
+        preview: Preview::new(parts(octets_read).await?, &own, &Form::of_query(&visit.call)),
+        mail,
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// `GET /captured/{id}/preview`: the HTML, for the sandboxed frame alone.
+pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (_, octets) = find(&visit).await?;
+    preview::document(parts(octets).await?, &Form::of_query(&visit.call))
+}
+
+/// `GET /captured/{id}/source`: what came in, octet by octet, as text.
+pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (_, octets) = find(&visit).await?;
+    Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", octets))
+}

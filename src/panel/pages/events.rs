@@ -1,0 +1,144 @@
+//! The account's event log, newest first, with the filters of the API; and the stream by which it stays fresh while
+//! somebody looks.
+
+use askama::Template;
+use hyper::StatusCode;
+use url::form_urlencoded;
+
+use crate::base::id::{EventId, MessageId};
+use crate::domain::event::EventType;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::events::EventFilter;
+use crate::engine::listing::{Page, PageRequest};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::event_stream::EventStream;
+use crate::http::handlers::events::{followed, last_event_id, refused};
+use crate::panel::door::Visit;
+use crate::panel::event::{Event, EventLine};
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+
+/// Rows of a page: with all that it loads, it stays under 60 KB.
+const ROWS: usize = 40;
+
+#[derive(Template)]
+#[template(path = "events.html")]
+struct EventsPage {
+    frame: Frame,
+    asked: Asked,
+    kinds: [EventType; 9],
+    faults: Vec<String>,
+    lines: Vec<EventLine>,
+    newer: Option<String>,
+    older: Option<String>,
+    /// Where news of what is shown come from; a page of the past has none.
+    live: Option<String>,
+    curl: String,
+}
+
+/// What is asked for, as it was typed.
+struct Asked {
+    kind: String,
+    message: String,
+}
+
+impl Asked {
+    fn of(query: &Form) -> Self {
+        Self { kind: query.text("type").to_owned(), message: query.text("message_id").to_owned() }
+    }
+
+    fn is_filtered(&self) -> bool {
+        !self.kind.is_empty() || !self.message.is_empty()
+    }
+
+    /// The filter of the API; none where nothing can fit, for what is no identifier is as unknown as any other.
+    fn filter(&self, violations: &mut Violations) -> Option<EventFilter> {
+        let kind = match self.kind.as_str() {
+            "" => None,
+            text => Some(violations.check("type", text.parse())?),
+        };
+        match self.message.as_str() {
+            "" => Some(EventFilter { message: None, kind }),
+            text => Some(EventFilter { message: Some(text.parse().ok()?), kind }),
+        }
+    }
+
+    /// An address with what is asked for, and one thing more.
+    fn address(&self, path: &str, more: Option<(&str, &str)>) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        let asked = [("type", self.kind.as_str()), ("message_id", self.message.as_str())];
+        for (name, value) in asked.into_iter().chain(more).filter(|(_, value)| !value.is_empty()) {
+            query.append_pair(name, value);
+        }
+        match query.finish() {
+            query if query.is_empty() => path.to_owned(),
+            query => format!("{path}?{query}"),
+        }
+    }
+}
+
+/// `GET /events`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
+    let query = Form::of_query(&visit.call);
+    let asked = Asked::of(&query);
+    let mut violations = Violations::new();
+    let filter = asked.filter(&mut violations);
+    let newer: Option<EventId> = query.given("newer").and_then(|text| text.parse().ok());
+    let older: Option<EventId> = query.given("older").and_then(|text| text.parse().ok());
+    let found = match (filter, newer) {
+        (None, _) => Page { rows: Vec::new(), next: None },
+        (Some(filter), Some(after)) => engine.newer_events(account, filter, after, ROWS)?,
+        (Some(filter), None) => {
+            engine.events(account, filter, PageRequest { before: older.map(|id| id.0), limit: ROWS })?
+        }
+    };
+    let has_next = found.next.is_some();
+    let events: Vec<_> = found.rows.iter().filter_map(|bytes| Event::read(bytes)).collect();
+    let (first, last) = (events.first().map(|event| event.id.as_str()), events.last().map(|event| event.id.as_str()));
+    let place = older.or(newer).map(|id| id.to_string()).unwrap_or_default();
+    let to = |name, id: Option<&str>| asked.address("/events", Some((name, id.unwrap_or(&place))));
+    let has_newer = if newer.is_some() { has_next } else { older.is_some() };
+    let has_older = if newer.is_some() { true } else { has_next };
+    let is_newest = !has_newer && filter.is_some();
+    let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
+    let page = EventsPage {
+        frame: Frame::new(&visit, "Events", "/events")?,
+        kinds: EventType::ALL,
+        faults: violations.by_field().iter().map(|(name, said)| format!("{name}: {}", said.join("; "))).collect(),
+        newer: has_newer.then(|| to("newer", first)),
+        older: has_older.then(|| to("older", last)),
+        live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
+        curl: asked.address(&format!("{public_url}/v1/events"), None),
+        lines: events.into_iter().map(|event| EventLine::new(event, &zone)).collect(),
+        asked,
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// `GET /events/stream`: the API's stream, for as long as the session lasts.
+pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let mut violations = Violations::new();
+    let filter = Asked::of(&query).filter(&mut violations);
+    let given = last_event_id(&visit.call, &mut violations);
+    // The header is the newer one: it comes with a reconnection.
+    let after = given.or_else(|| query.given("last_event_id").and_then(|text| text.parse().ok()));
+    violations.or(|| Some(())).map_err(ApiError::from)?;
+    let caller = Caller { account: visit.account_id(), key: None };
+    let follower = visit.api.engine.follow(&caller, filter, after).map_err(refused)?;
+    let (engine, key) = (std::sync::Arc::clone(&visit.api.engine), visit.visitor.key);
+    let still_may = move || engine.is_signed_in(&key).unwrap_or(false);
+    Ok(followed(EventStream::while_allowed(follower, still_may)))
+}
+
+/// Where news of one message come from, behind the last event that is shown.
+pub(super) fn news_of(message: MessageId, events: &[Vec<u8>]) -> String {
+    let last = events.last().and_then(|bytes| Event::read(bytes)).map(|event| event.id);
+    let asked = Asked { kind: String::new(), message: message.to_string() };
+    asked.address("/events/stream", last.as_deref().map(|id| ("last_event_id", id)))
+}

@@ -1,0 +1,99 @@
+//! What the account has in the queue, by site: what waits, until when, and what the site said last.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+use crate::engine::queue::AccountSite;
+use crate::http::answer::Answer;
+use crate::panel::door::Visit;
+use crate::panel::event::Event;
+use crate::panel::fault::Fault;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::{Badge, grouped};
+
+/// Waiting messages that are looked at.
+const LOOKED_AT: usize = 2_000;
+/// Sites that are shown.
+const SITES: usize = 200;
+
+#[derive(Template)]
+#[template(path = "queue.html")]
+struct QueuePage {
+    frame: Frame,
+    lines: Vec<SiteLine>,
+    is_cut: bool,
+    looked_at: String,
+    /// How long a message is tried.
+    hours: u64,
+    live: &'static str,
+}
+
+/// One site.
+struct SiteLine {
+    site: String,
+    relay: String,
+    waiting: String,
+    in_flight: String,
+    next_at: Option<Moment>,
+    held_until: Option<Moment>,
+    badge: Badge,
+    message: MessageId,
+    answer: String,
+    what_to_do: String,
+}
+
+/// `GET /queue`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
+    let is_cut = queue.is_cut || queue.sites.len() > SITES;
+    let lines = queue.sites.into_iter().take(SITES).map(|site| line(&visit, site));
+    let page = QueuePage {
+        frame: Frame::new(&visit, "Queue", "/queue")?,
+        lines: lines.collect::<Result<_, Fault>>()?,
+        is_cut,
+        looked_at: grouped(LOOKED_AT as u64),
+        hours: visit.api.engine.settings.queue_lifetime.as_secs() / 3600,
+        live: "/events/stream",
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
+    let events = visit.api.engine.timeline(visit.account_id(), site.last_tried)?;
+    let last = events.last().and_then(|bytes| Event::read(bytes));
+    let moment = |at: Timestamp| Moment::new(at, visit.account.time_zone.zone());
+    Ok(SiteLine {
+        badge: badge(&site),
+        what_to_do: what_to_do(&site, last.as_ref()),
+        waiting: grouped(site.waiting),
+        in_flight: grouped(site.in_flight),
+        next_at: site.next_at.map(moment),
+        held_until: site.held_until.map(moment),
+        message: site.last_tried,
+        answer: last.map(|event| event.smtp_response.unwrap_or_default()).unwrap_or_default(),
+        site: site.site,
+        relay: site.relay,
+    })
+}
+
+const fn badge(site: &AccountSite) -> Badge {
+    match (site.held_until.is_some(), site.in_flight > 0) {
+        (true, _) => Badge::new("held back", "wait", "clock"),
+        (false, true) => Badge::new("sending", "good", "check"),
+        (false, false) => Badge::new("waiting", "calm", "clock"),
+    }
+}
+
+/// What a person can do about it; where nothing, that.
+fn what_to_do(site: &AccountSite, last: Option<&Event>) -> String {
+    let advice = last.and_then(|event| event.bounce.as_ref()).map(|bounce| bounce.advice.as_str());
+    match (advice.filter(|advice| !advice.is_empty()), site.held_until.is_some()) {
+        (Some(advice), _) => advice.to_owned(),
+        (None, true) => "The site asked for patience, or could not be reached. It is tried again by itself.".to_owned(),
+        (None, false) => "Nothing: it goes out as soon as it is due.".to_owned(),
+    }
+}

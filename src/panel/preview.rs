@@ -1,0 +1,78 @@
+//! What a message's reader sees of it, shown safely: its HTML in a frame without any right, images from elsewhere only
+//! when asked for, and its text, own headers and files as text.
+
+use super::fault::Fault;
+use super::form::Form;
+use super::html::{self, Remote};
+use super::parts::{Excerpt, octets};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::mail::read::{AttachedFile, Parts};
+
+/// The content of a message as its page shows it.
+pub(super) struct Preview {
+    /// Where the frame's document is; none where there is no HTML.
+    pub(super) frame: Option<String>,
+    /// How the frame looks.
+    pub(super) class: &'static str,
+    /// Where the images from elsewhere would be loaded, where there are any and they are not.
+    pub(super) with_images: Option<String>,
+    /// The same page with the frame in its other width.
+    pub(super) other_width: String,
+    /// What that is called.
+    pub(super) other_width_words: &'static str,
+    /// The plain text.
+    pub(super) text: Option<Excerpt>,
+    /// Own headers.
+    pub(super) headers: Vec<(String, String)>,
+    /// Files, in words.
+    pub(super) files: Vec<String>,
+}
+
+impl Preview {
+    /// The preview of `parts` on the page at `path`, whose frame's document is at `path`/preview.
+    pub(super) fn new(parts: Parts, path: &str, query: &Form) -> Self {
+        let (wants_images, is_narrow) = (wants_images(query), query.text("width") == "narrow");
+        let has_remote = parts.html.as_deref().is_some_and(has_remote_images);
+        let images = if wants_images { "?images=remote" } else { "" };
+        let address = |width: &str, images: bool| {
+            let images = if images { "&images=remote" } else { "" };
+            format!("{path}?width={width}{images}#content")
+        };
+        let (width, other) = if is_narrow { ("narrow", "wide") } else { ("wide", "narrow") };
+        Self {
+            frame: parts.html.is_some().then(|| format!("{path}/preview{images}")),
+            class: if is_narrow { "preview narrow" } else { "preview" },
+            with_images: (has_remote && !wants_images).then(|| address(width, true)),
+            other_width: address(other, wants_images),
+            other_width_words: if is_narrow { "As wide as the page" } else { "As narrow as a phone" },
+            text: parts.text.as_deref().map(Excerpt::of),
+            headers: parts.headers.into_iter().collect(),
+            files: parts.attachments.iter().map(file).collect(),
+        }
+    }
+}
+
+fn wants_images(query: &Form) -> bool {
+    query.text("images") == "remote"
+}
+
+/// A file in words: its name, type and size.
+fn file(file: &AttachedFile) -> String {
+    let name = file.filename.as_deref().unwrap_or("no name");
+    format!("{name} ({}, {})", file.content_type, octets(file.size as u64))
+}
+
+/// Whether the HTML names something to be fetched from elsewhere. A guess, for a link: the policy does not guess.
+fn has_remote_images(html: &str) -> bool {
+    let html = html.to_ascii_lowercase();
+    ["src=\"http", "src='http", "src=http", "url(http", "url('http", "url(\"http"]
+        .iter()
+        .any(|sign| html.contains(sign))
+}
+
+/// The HTML, for the frame alone.
+pub(super) fn document(parts: Parts, query: &Form) -> Result<Answer, Fault> {
+    let html = parts.html.ok_or(ApiError::NotFound)?;
+    Ok(html::preview(html, if wants_images(query) { Remote::Images } else { Remote::Blocked }))
+}

@@ -1,0 +1,129 @@
+//! What a message's page tells beside its events, what the overview makes of all of them, and what only `dev` shows.
+
+use super::*;
+use crate::domain::event::{Bounce, BounceKind, BounceSource};
+use crate::domain::webhook_url::WebhookUrl;
+use crate::engine::endpoints::NewEndpoint;
+use crate::store::op::sweep::SweepEvents;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn bounced() -> TransferEnd {
+    TransferEnd::Bounced(Bounce {
+        kind: BounceKind::Block,
+        category: "policy".to_owned(),
+        status: Some("5.7.1".to_owned()),
+        source: BounceSource::Smtp,
+        rule: "policy".to_owned(),
+        advice: "Ask the receiver.".to_owned(),
+        suppressed: false,
+    })
+}
+
+#[tokio::test]
+async fn a_failed_attempt_opens_to_what_was_said_and_one_that_went_well_does_not() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let (failed, taken) = (world.send(serde_json::json!({})).await, world.send(serde_json::json!({})).await);
+    world.settle(failed, bounced(), AttemptFacts::default()).await;
+    world.settle(taken, TransferEnd::Delivered, AttemptFacts::default()).await;
+    let page = browser.get(&format!("/messages/{failed}")).await;
+    assert!(page.shows("&#62; RCPT TO:&#60;bob@example.com&#62;\n&#60; 550 &#60;script&#62;no"), "{}", page.body);
+    assert!(!browser.get(&format!("/messages/{taken}")).await.shows("What was said"));
+    world.advance(31 * DAY);
+    world.engine.store.commit(SweepEvents { due: Timestamp::ZERO }).await.unwrap();
+    let page = world.owner().await.get(&format!("/messages/{failed}")).await;
+    assert!(page.shows("can&#39;t be delivered"), "the timeline stays");
+    assert!(!page.shows("What was said"), "what was said goes with the event log");
+}
+
+#[tokio::test]
+async fn a_message_s_page_tells_at_the_side_whom_webhooks_told() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let mut endpoints = Vec::new();
+    for url in ["https://a.example/hook", "https://b.example/<hook>"] {
+        let url = WebhookUrl::parse(url, |_| true).unwrap();
+        let new = NewEndpoint { url, events: None, description: None };
+        endpoints.push(world.engine.create_endpoint(world.account, new).await.unwrap().0);
+    }
+    let before = world.send(serde_json::json!({})).await;
+    let message = world.send(serde_json::json!({})).await;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    for (endpoint, url) in endpoints.iter().zip(["https://a.example/hook", "https://b.example/&#60;hook&#62;"]) {
+        let link = format!("<a href=\"/webhooks/{endpoint}/deliveries/dlv_");
+        assert_eq!(page.body.matches(&link).count(), 1, "its own delivery, and no other message's");
+        assert!(page.shows(&format!("\">{url}</a>")));
+    }
+    assert!(page.shows("not yet tried") && page.shows("pending"));
+    let again = page.body.split("/deliveries/").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
+    let again = world.engine.redeliver(world.account, again).await.unwrap().id;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    assert!(page.shows(&format!("/deliveries/{again}\"")), "the latest of them");
+    world.engine.delete_endpoint(world.account, endpoints[0]).await.unwrap();
+    let page = browser.get(&format!("/messages/{before}")).await;
+    assert!(page.shows("a webhook that was deleted") && page.shows("https://b.example/"));
+}
+
+#[tokio::test]
+async fn a_message_is_seen_wide_and_narrow_and_kept_as_a_file() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
+    let own = format!("/messages/{message}");
+    let page = browser.get(&own).await;
+    assert!(page.shows("class=\"preview\"") && page.shows("width=narrow#content") && page.shows("Copy id"));
+    assert!(page.shows(&format!("curl http://panel.test/v1{own} ")));
+    let page = browser.get(&format!("{own}?width=narrow&images=remote")).await;
+    assert!(
+        page.shows("class=\"preview narrow\"") && page.shows("preview?images=remote\"") && !page.shows("not loaded")
+    );
+    let file = browser.get(&format!("{own}/download")).await;
+    assert_eq!(file.header("content-type"), "message/rfc822");
+    assert_eq!(file.header("content-disposition"), format!("attachment; filename=\"{message}.eml\""));
+    assert!(file.shows("DKIM-Signature:"));
+    world.advance(31 * DAY);
+    assert_eq!(world.owner().await.get(&format!("{own}/download")).await.status, 410);
+}
+
+#[tokio::test]
+async fn the_overview_draws_what_was_counted_and_says_how_the_account_stands() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for number in 0..120 {
+        let message = world.send(serde_json::json!({ "to": format!("u{number}@example.com") })).await;
+        let end = if number % 15 == 0 { bounced() } else { TransferEnd::Delivered };
+        world.settle(message, end, AttemptFacts::default()).await;
+    }
+    let page = browser.get("/").await;
+    for told in [
+        "120 messages accepted in the last 24 hours. Some of it needs you:",
+        "Bounces on the transactional stream: 6.67\u{a0}% (8 of 120). Receivers refuse senders from 5 % on.",
+        "<title>14 Nov: 112 delivered, 8 bounced, 0 given up</title>",
+        "class=\"rate\"",
+        "<th scope=\"row\">14 Nov</th><td>120</td><td>112</td><td>0</td><td>8</td><td>0</td><td>6.67\u{a0}%</td>",
+        "<strong>112</strong>",
+        "0\u{a0}% (0 of 112)",
+    ] {
+        assert!(page.shows(told), "{told} in {}", page.body);
+    }
+    assert!(browser.get("/?range=24h").await.shows("<title>22:00: 112 delivered"), "the hour in the account's zone");
+    let page = browser.get("/?range=30d&stream=marketing").await;
+    assert!(page.shows("Nothing was sent in the last 30 days, on the marketing stream."));
+    assert!(page.shows("href=\"/?range=7d&#38;stream=marketing#trend\""), "a choice keeps the other");
+    world.advance(2 * HOUR);
+    browser.post("/settings", &[("time_zone", "Asia/Tokyo")]).await;
+    assert!(browser.get("/?range=7d").await.shows("<title>15 Nov: 112 delivered"), "a day is the zone's");
+}
+
+#[tokio::test]
+async fn captured_mail_is_a_page_of_dev_alone() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(!browser.get("/").await.shows("/captured"));
+    let message = world.send(serde_json::json!({})).await;
+    let own = format!("/captured/{message}");
+    for path in ["/captured", &own, &format!("{own}/preview"), &format!("{own}/source")] {
+        assert_eq!(browser.get(path).await.status, 404, "{path}");
+    }
+}

@@ -1,0 +1,245 @@
+//! What became of an account's messages over time, from the hourly counts: charts, and the table behind them.
+
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+
+use super::chart::{Bar, Chart, Heading, Rates, percent};
+use super::moment::{Moment, start_of_day};
+use super::parts::grouped;
+use crate::base::time::Timestamp;
+use crate::domain::stream::Stream;
+use crate::engine::reputation::{Outcomes, OutcomesQuestion, Step};
+use crate::machine::reputation::{Measure, Rate};
+use crate::store::row::outcomes::OutcomeCounts;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Receivers in the table at most.
+const PROVIDERS: usize = 10;
+
+/// How much of the past is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Span {
+    /// 24 hours, by the hour.
+    Day,
+    /// Seven days, by the day.
+    Week,
+    /// Thirty days, by the day.
+    Month,
+}
+
+impl Span {
+    /// All, in the order of the choice.
+    pub(super) const ALL: [Self; 3] = [Self::Day, Self::Week, Self::Month];
+
+    /// Its name in addresses.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Day => "24h",
+            Self::Week => "7d",
+            Self::Month => "30d",
+        }
+    }
+
+    /// Its name for people.
+    pub(super) const fn words(self) -> &'static str {
+        match self {
+            Self::Day => "24 hours",
+            Self::Week => "7 days",
+            Self::Month => "30 days",
+        }
+    }
+
+    /// The span of this name; a week where it is none.
+    pub(super) fn named(name: &str) -> Self {
+        Self::ALL.into_iter().find(|span| span.as_str() == name).unwrap_or(Self::Week)
+    }
+
+    const fn step(self) -> Step {
+        match self {
+            Self::Day => Step::Hour,
+            Self::Week | Self::Month => Step::Day,
+        }
+    }
+
+    /// The question for this span up to `now`. Days are those of `zone`.
+    pub(super) fn question(self, now: Timestamp, zone: &TimeZone, stream: Option<Stream>) -> OutcomesQuestion {
+        // From the middle of a day its beginning is found whatever hours were skipped or repeated since.
+        let days_ago = |days| start_of_day(start_of_day(now, zone) + DAY / 2 - DAY * days, zone);
+        let from = match self {
+            Self::Day => now - HOUR * 23,
+            Self::Week => days_ago(6),
+            Self::Month => days_ago(29),
+        };
+        OutcomesQuestion { from, to: now + HOUR, step: self.step(), stream, domain: None }
+    }
+}
+
+/// One row of the table behind the charts.
+pub(super) struct Row {
+    /// Which step, or which receiver.
+    pub(super) name: String,
+    /// The counts, in the table's order.
+    pub(super) counts: [String; 5],
+    /// Bounces among what was answered.
+    pub(super) bounce_rate: String,
+    /// Complaints among what was delivered.
+    pub(super) complaint_rate: String,
+}
+
+impl Row {
+    fn new(name: String, counts: &OutcomeCounts) -> Self {
+        let numbers = [counts.accepted, counts.delivered, counts.deferred, counts.bounced(), counts.complained];
+        let figures = counts.figures();
+        let rate = |rate: Rate| rate.millionths().map_or_else(|| "–".to_owned(), percent);
+        Self {
+            name,
+            counts: numbers.map(grouped),
+            bounce_rate: rate(figures.bounces),
+            complaint_rate: rate(figures.complaints),
+        }
+    }
+}
+
+/// The charts and the tables of a span.
+pub(super) struct Trend {
+    /// Deliveries over time.
+    pub(super) deliveries: Chart,
+    /// Bounces against their thresholds.
+    pub(super) bounces: Chart,
+    /// Complaints against theirs.
+    pub(super) complaints: Chart,
+    /// Step by step, the newest first.
+    pub(super) rows: Vec<Row>,
+    /// By receiver, the largest first.
+    pub(super) providers: Vec<Row>,
+    /// Whether any step has enough deliveries for a percentage.
+    pub(super) has_rates: bool,
+    /// Whether anything was sent.
+    pub(super) is_empty: bool,
+}
+
+impl Trend {
+    /// What the counts of a span look like in `zone`.
+    pub(super) fn new(outcomes: &Outcomes, span: Span, zone: &TimeZone) -> Self {
+        let names: Vec<_> = outcomes.series.iter().map(|(at, _)| name_of(*at, span, zone)).collect();
+        let series = || outcomes.series.iter().map(|(_, counts)| counts);
+        let bars: Vec<_> = series().zip(&names).map(|(counts, name)| bar(counts, name)).collect();
+        let rows = series().zip(&names).map(|(counts, name)| Row::new(name.clone(), counts)).rev();
+        let rates = |measure| rates_of(series(), measure);
+        let total = &outcomes.total;
+        Self {
+            deliveries: Chart::of_bars(deliveries(total, span), &bars, names.clone()),
+            bounces: Chart::of_rates(heading_of(Measure::Bounces, span), &rates(Measure::Bounces), names.clone()),
+            complaints: Chart::of_rates(
+                heading_of(Measure::Complaints, span),
+                &rates(Measure::Complaints),
+                names.clone(),
+            ),
+            rows: rows.collect(),
+            providers: providers(outcomes),
+            has_rates: series().any(|counts| counts.figures().bounces.millionths().is_some()),
+            is_empty: *total == OutcomeCounts::default(),
+        }
+    }
+}
+
+/// A step's name: the hour that it begins with, or the day that its middle is in.
+fn name_of(at: Timestamp, span: Span, zone: &TimeZone) -> String {
+    match span.step() {
+        Step::Hour => Moment::new(at, zone.clone()).hour(),
+        Step::Day => Moment::new(at + DAY / 2, zone.clone()).day(),
+    }
+}
+
+fn bar(counts: &OutcomeCounts, name: &str) -> Bar {
+    // What was returned after delivery counts as bounced alone, so that no message stands in the bar twice.
+    let delivered = counts.answered().saturating_sub(counts.bounced());
+    let words = format!("{name}: {delivered} delivered, {} bounced, {} given up", counts.bounced(), counts.failed);
+    Bar { words, parts: vec![("good", delivered), ("bad", counts.bounced()), ("wait", counts.failed)] }
+}
+
+fn rates_of<'a>(series: impl Iterator<Item = &'a OutcomeCounts>, measure: Measure) -> Rates {
+    let (warn, alarm) = measure.thresholds();
+    let millionths = |thousandths: u64| u32::try_from(thousandths * 1_000).unwrap_or(u32::MAX);
+    Rates {
+        steps: series.map(|counts| counts.figures().rate(measure).millionths()).collect(),
+        thresholds: (millionths(warn), millionths(alarm)),
+    }
+}
+
+fn deliveries(total: &OutcomeCounts, span: Span) -> Heading {
+    let (delivered, bounced) = (grouped(total.delivered), grouped(total.bounced()));
+    let about = format!(
+        "In the last {}: {delivered} delivered, {bounced} bounced. The table below has each step.",
+        span.words()
+    );
+    Heading { name: "deliveries", title: "Deliveries over time", about }
+}
+
+fn heading_of(measure: Measure, span: Span) -> Heading {
+    let (name, title, what) = match measure {
+        Measure::Bounces => ("bounces", "Bounce rate", "bounces among what was answered, against 2 % and 5 %"),
+        Measure::Complaints => ("complaints", "Complaint rate", "complaints among deliveries, against 0.1 % and 0.3 %"),
+    };
+    Heading { name, title, about: format!("The share of {what}, in the last {}.", span.words()) }
+}
+
+fn providers(outcomes: &Outcomes) -> Vec<Row> {
+    let mut asked: Vec<_> = outcomes.by_provider.iter().filter(|(name, _)| !name.is_empty()).collect();
+    asked.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.answered() + counts.deferred));
+    asked.into_iter().take(PROVIDERS).map(|(name, counts)| Row::new(name.clone(), counts)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::reputation::Outcomes;
+
+    fn zone() -> TimeZone {
+        TimeZone::get("Europe/Vienna").unwrap()
+    }
+
+    fn counts(delivered: u64, bounced_hard: u64, returned: u64) -> OutcomeCounts {
+        OutcomeCounts {
+            accepted: delivered + bounced_hard,
+            delivered,
+            bounced_hard,
+            returned,
+            ..OutcomeCounts::default()
+        }
+    }
+
+    #[test]
+    fn days_begin_at_midnight_of_the_zone_over_a_change_of_the_clock_too() {
+        // 2026-10-28 12:00 in Vienna; summer time ended on the 25th.
+        let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
+        let question = Span::Week.question(now, &zone(), None);
+        assert_eq!(question.from.to_string(), "2026-10-21T22:00:00.000+00:00");
+        let names: Vec<_> = (0..7).map(|day| name_of(question.from + DAY * day, Span::Week, &zone())).collect();
+        assert_eq!(names, ["22 Oct", "23 Oct", "24 Oct", "25 Oct", "26 Oct", "27 Oct", "28 Oct"]);
+        let question = Span::Day.question(now, &zone(), None);
+        assert_eq!(name_of(question.from, Span::Day, &zone()), "13:00");
+    }
+
+    #[test]
+    fn a_percentage_is_told_from_a_hundred_deliveries_on_and_the_counts_always() {
+        let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
+        let few = Outcomes { series: vec![(now, counts(98, 1, 0))], total: counts(98, 1, 0), ..Outcomes::default() };
+        let trend = Trend::new(&few, Span::Day, &zone());
+        assert_eq!((trend.rows[0].counts[3].as_str(), trend.rows[0].bounce_rate.as_str()), ("1", "–"));
+        assert!(!trend.has_rates && !trend.is_empty);
+        let many = Outcomes { series: vec![(now, counts(98, 2, 0))], total: counts(98, 2, 0), ..Outcomes::default() };
+        let trend = Trend::new(&many, Span::Day, &zone());
+        assert_eq!(trend.rows[0].bounce_rate, "2\u{a0}%");
+        assert!(trend.has_rates && trend.bounces.to_string().contains("class=\"rate\""));
+    }
+
+    #[test]
+    fn a_message_that_came_back_stands_in_the_bar_once() {
+        let bar = bar(&counts(10, 3, 2), "28 Oct");
+        assert_eq!(bar.parts, [("good", 8), ("bad", 3), ("wait", 0)]);
+        assert_eq!(bar.words, "28 Oct: 8 delivered, 3 bounced, 0 given up");
+    }
+}

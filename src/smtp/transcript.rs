@@ -1,0 +1,131 @@
+//! What was said in a session, for whoever looks into a failed attempt. Written by the client as it speaks and hears;
+//! never the message, never what a login consists of, and never more than 2 KiB: of a longer talk the end is kept, for
+//! there it failed.
+
+use super::outcome::Ending;
+use super::reply::Reply;
+
+/// The most that is kept, in octets.
+pub const OCTETS_MAX: usize = 2 * 1024;
+/// The most that is kept of one line.
+const LINE_OCTETS_MAX: usize = 256;
+/// What stands for lines that are no longer there.
+const CUT: &str = "\u{2026}\n";
+
+/// Lines of a talk: `> ` was said, `< ` was heard, and the rest happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Transcript(String);
+
+impl Transcript {
+    /// Something was said, in one or several lines.
+    pub fn said(&mut self, octets: &[u8]) {
+        let text = String::from_utf8_lossy(octets);
+        text.lines().for_each(|line| self.push("> ", line));
+    }
+
+    /// A reply was heard.
+    pub fn heard(&mut self, reply: &Reply) {
+        reply.lines.iter().for_each(|line| self.push("< ", &String::from_utf8_lossy(line)));
+    }
+
+    /// Something happened that nobody said.
+    pub fn happened(&mut self, what: &str) {
+        self.push("", what);
+    }
+
+    /// The same, unless it was the last that happened.
+    pub fn happened_once(&mut self, what: &str) {
+        if self.0.lines().next_back() != Some(what) {
+            self.happened(what);
+        }
+    }
+
+    /// How it ended, where that was no answer.
+    pub fn ended(&mut self, ending: &Ending) {
+        match ending {
+            Ending::Answered(_) => {}
+            Ending::Unreachable(why) | Ending::Unusable(why) => self.happened(&format!("no connection: {why}")),
+            Ending::TimedOut => self.happened("nothing more in time"),
+            Ending::Closed(why) => self.happened(&format!("the connection ended: {why}")),
+            Ending::Unreadable(why) => self.happened(&format!("not understood: {why}")),
+            Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. } => self.happened(&format!("no TLS: {why}")),
+            Ending::TooLarge { limit } => self.happened(&format!("too large: the server takes {limit} octets")),
+            Ending::NeedsSmtpUtf8 => self.happened("the server lacks SMTPUTF8, which the message needs"),
+            Ending::Loop => self.happened("the server is ourselves"),
+        }
+    }
+
+    /// What was said with another server, behind this.
+    pub fn append(&mut self, other: &Self) {
+        self.0.push_str(&other.0);
+        self.cut();
+    }
+
+    /// The text; empty where nothing was said.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn push(&mut self, mark: &str, line: &str) {
+        let shown = &line[..line.floor_char_boundary(LINE_OCTETS_MAX)];
+        self.0.push_str(mark);
+        self.0.extend(shown.chars().map(|c| if c.is_control() && c != '\t' { '\u{fffd}' } else { c }));
+        self.0.push_str(if shown.len() < line.len() { CUT } else { "\n" });
+        self.cut();
+    }
+
+    /// Drops the first lines of what is too long.
+    fn cut(&mut self) {
+        let Some(over) = self.0.len().checked_sub(OCTETS_MAX).filter(|over| *over > 0) else { return };
+        let from = self.0.ceil_char_boundary(over + CUT.len());
+        let end = self.0[from..].find('\n').map_or(self.0.len(), |end| from + end + 1);
+        self.0.replace_range(..end, CUT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reply(code: u16, text: &str) -> Reply {
+        Reply { code, lines: text.lines().map(|line| line.as_bytes().to_vec()).collect() }
+    }
+
+    #[test]
+    fn a_talk_is_written_as_it_went() {
+        let mut transcript = Transcript::default();
+        transcript.heard(&reply(220, "220-mx.example\n220 ready"));
+        transcript.said(b"EHLO us.example\r\n");
+        transcript.happened("TLS");
+        transcript.happened_once("TLS");
+        transcript.heard(&reply(550, "550 \x1b[31mno"));
+        let written = "< 220-mx.example\n< 220 ready\n> EHLO us.example\nTLS\n< 550 \u{fffd}[31mno\n";
+        assert_eq!(transcript.as_str(), written);
+    }
+
+    #[test]
+    fn an_end_that_is_no_answer_is_told() {
+        let mut transcript = Transcript::default();
+        transcript.ended(&Ending::Answered(reply(550, "550 no")));
+        assert_eq!(transcript.as_str(), "");
+        transcript.ended(&Ending::Closed("reset".to_owned()));
+        transcript.ended(&Ending::TooLarge { limit: 9 });
+        assert_eq!(transcript.as_str(), "the connection ended: reset\ntoo large: the server takes 9 octets\n");
+    }
+
+    #[test]
+    fn a_long_talk_keeps_its_end_and_never_more_than_its_share() {
+        let mut transcript = Transcript::default();
+        for number in 0..500 {
+            transcript.said(format!("NOOP {number} é\r\n").as_bytes());
+            assert!(transcript.as_str().len() <= OCTETS_MAX);
+        }
+        transcript.heard(&reply(250, &"é".repeat(5_000)));
+        let text = transcript.as_str();
+        assert!(text.len() <= OCTETS_MAX && text.starts_with(CUT) && text.contains("> NOOP 499 é\n"));
+        assert!(text.ends_with("é\u{2026}\n"));
+        let mut both = transcript.clone();
+        both.append(&transcript);
+        assert!(both.as_str().len() <= OCTETS_MAX && both.as_str().ends_with("é\u{2026}\n"));
+    }
+}

@@ -1,0 +1,206 @@
+// What people do with the panel, in a real browser against a running instance with its simulator.
+
+import assert from "node:assert/strict";
+import { after, afterEach, before, beforeEach, test } from "node:test";
+
+import { missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startHookServer } from "./support/hook_server.mjs";
+import { startInstance } from "./support/instance.mjs";
+
+const DAY = 24 * 3600;
+const skip = missing();
+let chromium, instance, page, context, faults;
+
+before(async () => {
+  if (!skip) chromium = await startChromium();
+});
+after(() => chromium?.close());
+beforeEach(async () => {
+  if (skip) return;
+  instance = await startInstance();
+  ({ page, context, faults } = await visitor(chromium, instance));
+  await signIn(page, instance);
+});
+afterEach(async () => {
+  if (skip) return;
+  await context.close();
+  await instance.close();
+  assert.deepEqual(faults, []);
+});
+
+const story = (name, tell) => test(name, { skip, timeout: 120_000 }, tell);
+const shown = (text) => page.getByText(text, { exact: false }).first().waitFor();
+const steps = () => page.locator(".timeline > li .badge").allInnerTexts();
+
+story("a stranger is asked to sign in, and led on to where they wanted to go", async () => {
+  const other = await visitor(chromium, instance);
+  await other.page.goto("/settings");
+  assert.equal(new URL(other.page.url()).pathname, "/login");
+  await other.page.getByLabel("Address").fill(instance.info.panel_user);
+  await other.page.getByLabel("Password").fill("not the password");
+  await other.page.getByRole("button", { name: "Sign in" }).click();
+  await other.page.getByRole("alert").waitFor();
+  await other.page.getByLabel("Password").fill(instance.info.panel_password);
+  await other.page.getByRole("button", { name: "Sign in" }).click();
+  await other.page.waitForURL("**/settings");
+  await other.context.close();
+});
+
+story("a message's timeline fills while somebody looks", async () => {
+  const id = await instance.send({ to: "deferred@simulator.test" });
+  await instance.advance(0);
+  await page.goto(`/messages/${id}`);
+  assert.deepEqual(await steps(), ["queued", "deferred"]);
+  await shown("451 4.7.1");
+  await page.getByText("Following").waitFor();
+  await instance.advance(90);
+  await instance.advance(180);
+  await page.locator(".timeline .badge.good").waitFor();
+  assert.deepEqual(await steps(), ["queued", "deferred", "deferred", "delivered"]);
+  await page.locator("#state .badge.good").waitFor();
+  await shown("localhost [127.0.0.1]");
+});
+
+story("a bounce is told with the answer as received, and its address is suppressed", async () => {
+  const id = await instance.send({ to: "bounced+1@simulator.test" });
+  await instance.advance(0);
+  await page.goto("/messages?status=bounced");
+  await page.locator(`a[href='/messages/${id}']`).click();
+  await shown("550 5.1.1");
+  await shown("User unknown in virtual mailbox table");
+  await shown("the address is sent nothing more");
+  await assert.rejects(instance.send({ to: "bounced+1@simulator.test" }), /recipient_suppressed/);
+});
+
+story("a failed attempt opens to the talk, and mail that was captured is seen as its receiver sees it", async () => {
+  const failed = await instance.send({ to: "blocked@simulator.test" });
+  const taken = await instance.send({ to: "ann@example.org", subject: "Captured", html: "<p>Hello <b>Ann</b></p>" });
+  await instance.advance(0);
+  await page.goto(`/messages/${failed}`);
+  await page.getByText("What was said").click();
+  const said = await page.locator(".transcript").innerText();
+  assert.match(said, /> RCPT TO:<blocked@simulator\.test>/);
+  assert.match(said, /< 550 5\.7\.1 See/);
+  await page.getByRole("link", { name: "Captured mail" }).click();
+  await page.getByRole("link", { name: "Captured", exact: true }).click();
+  const seen = page.frameLocator("iframe.preview");
+  await seen.getByText("Hello Ann").waitFor();
+  await page.getByRole("link", { name: "Its message and timeline" }).click();
+  await page.waitForURL(`**/messages/${taken}`);
+});
+
+story("events come as they happen, until somebody asks for a pause", async () => {
+  await page.goto("/events");
+  await shown("Nothing has happened yet.");
+  await page.getByText("Following").waitFor();
+  await instance.send({ to: "delivered+1@simulator.test", subject: "The first" });
+  await instance.advance(0);
+  await page.locator("td .badge.good").waitFor();
+  await page.getByRole("button", { name: "Pause" }).click();
+  await shown("Paused");
+  await instance.send({ to: "bounced+2@simulator.test", subject: "The second" });
+  await instance.advance(0);
+  await page.getByRole("button", { name: "Pause" }).click();
+  await page.locator("td .badge.bad").waitFor();
+  await page.getByRole("link", { name: "The second" }).first().click();
+  await page.getByRole("heading", { name: "The second" }).waitFor();
+});
+
+story("the queue shows what waits, what was said last, and what to do", async () => {
+  await instance.send({ to: "full@simulator.test" });
+  await instance.advance(0);
+  await page.goto("/queue");
+  await shown("452 4.2.2");
+  await shown("their mailbox is full");
+  await page.getByRole("link", { name: "The message that was tried last" }).click();
+  await page.getByRole("button", { name: "Withdraw" }).click();
+  await page.goto("/queue");
+  await shown("Nothing waits.");
+});
+
+story("a webhook that fails is disabled, reactivated, and given another secret", async () => {
+  let status = 500;
+  const hooks = await startHookServer(() => ({ status, body: "<b>broken</b>" }));
+  const own = await startInstance(`[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`);
+  const other = await visitor(chromium, own);
+  await signIn(other.page, own);
+  const { id } = await own.ask("POST", "/v1/webhooks", { url: hooks.url });
+  for (let number = 0; number < 6; number += 1) await own.send({ to: `delivered+${number}@simulator.test` });
+  await own.advance(0);
+  await other.page.goto("/webhooks");
+  await other.page.getByText("Disabled after repeated failures").first().waitFor();
+  await other.page.goto(`/webhooks/${id}`);
+  status = 200;
+  await other.page.getByRole("button", { name: "Reactivate" }).first().click();
+  await own.advance(0);
+  await other.page.reload();
+  assert.equal((await own.ask("GET", `/v1/webhooks/${id}`)).enabled, true);
+  assert.equal(await other.page.getByText("Disabled after repeated failures").count(), 0);
+  await other.page.getByRole("button", { name: "Rotate secret" }).click();
+  assert.match(await other.page.locator("#copy-secret").innerText(), /^whsec_/);
+  await other.context.close();
+  await own.close();
+  hooks.close();
+  assert.deepEqual(other.faults, []);
+});
+
+story("a change of the retention holds for messages from then on", async () => {
+  const before = await instance.send({ to: "delivered@simulator.test", subject: "Before" });
+  await page.goto("/settings");
+  await page.getByLabel("Days for which message content is kept").fill("7");
+  await page.getByRole("button", { name: "Save" }).click();
+  await shown("The settings are saved.");
+  const behind = await instance.send({ to: "delivered@simulator.test", subject: "Behind" });
+  await instance.advance(8 * DAY);
+  await signIn(page, instance);
+  await page.goto(`/messages/${behind}`);
+  await shown("under the rule of 7 days; the timeline is kept");
+  await page.goto(`/messages/${before}`);
+  await page.locator(".mail-text").waitFor();
+  await page.goto("/settings");
+  await page.getByLabel("Days for which message content is kept").fill("0");
+  await page.getByRole("button", { name: "Save" }).evaluate((button) => (button.form.noValidate = true));
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator("#days-fault").waitFor();
+});
+
+story("messages are found by address, subject, Message-ID and identifier, from any page", async () => {
+  const id = await instance.send({ to: "delivered+ann@simulator.test", subject: "Your parcel" });
+  await instance.send({ to: "delivered+bob@simulator.test", subject: "Another" });
+  await instance.advance(0);
+  const { message_id_header: header } = await instance.ask("GET", `/v1/messages/${id}`);
+  const search = async (text) => {
+    await page.goto("/settings");
+    await page.keyboard.press("/");
+    await page.keyboard.type(text);
+    await page.keyboard.press("Enter");
+    await page.waitForURL("**/messages**");
+  };
+  const typed = ["parcel", "delivered+ann@simulator.test", "to:delivered+ann@simulator.test status:delivered", header];
+  for (const text of typed) {
+    await search(text);
+    assert.deepEqual(await page.locator("td.subject a").allInnerTexts(), ["Your parcel"], text);
+  }
+  await search(id);
+  assert.equal(new URL(page.url()).pathname, `/messages/${id}`);
+  await search("nothing has these words");
+  await shown("No message matches.");
+  await page.getByRole("link", { name: "without nothing" }).waitFor();
+});
+
+story("every action works without scripts", async () => {
+  const id = await instance.send({ to: "deferred@simulator.test" });
+  await instance.advance(0);
+  const plain = await visitor(chromium, instance, { scripts: false });
+  await signIn(plain.page, instance);
+  await plain.page.goto(`/messages/${id}`);
+  await plain.page.getByRole("button", { name: "Withdraw" }).click();
+  await plain.page.getByText("The message was withdrawn").waitFor();
+  await plain.page.locator(".me summary").click();
+  await plain.page.getByRole("button", { name: "dark" }).click();
+  assert.equal(await plain.page.locator("html").getAttribute("data-theme"), "dark");
+  await plain.page.locator(".me summary").click();
+  await plain.page.getByRole("button", { name: "Sign out" }).click();
+  await plain.page.waitForURL("**/login");
+  await plain.context.close();
+});

@@ -1,0 +1,99 @@
+// Every page, in both themes and three widths: nothing that axe-core finds, nothing that scrolls sideways, nothing
+// that the policy refuses, and no more weight than a page may have. With SCREENSHOTS=DIR it leaves pictures there.
+
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import { axeSource, missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startHookServer } from "./support/hook_server.mjs";
+import { startInstance } from "./support/instance.mjs";
+import { tellStory } from "./support/story.mjs";
+import { addresses } from "./support/walk.mjs";
+
+const WIDTHS = [320, 768, 1440];
+const OCTETS_MAX = 60_000;
+const RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+const pictures = process.env.SCREENSHOTS;
+const skip = missing();
+let instance, chromium, empty, hooks;
+
+before(async () => {
+  if (skip) return;
+  hooks = await startHookServer((event) => ({ status: event.type === "queued" ? 200 : 503, body: "<b>later</b>" }));
+  const config = `[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`;
+  [instance, empty, chromium] = await Promise.all([startInstance(config), startInstance(), startChromium()]);
+  await tellStory(instance, hooks.url);
+});
+after(async () => {
+  await chromium?.close();
+  await Promise.all([instance?.close(), empty?.close()]);
+  hooks?.close();
+});
+
+for (const theme of ["light", "dark"]) {
+  test(`every page is accessible, fits and weighs little, ${theme}`, { skip, timeout: 300_000 }, async () => {
+    await holdEveryPage(instance, theme, "full");
+  });
+  test(`so is every page that has nothing to show yet, ${theme}`, { skip, timeout: 300_000 }, async () => {
+    await holdEveryPage(empty, theme, "empty");
+  });
+}
+
+async function holdEveryPage(of, theme, what) {
+  const { context, page, faults } = await visitor(chromium, of, { theme });
+  const found = [];
+  await page.goto("/login");
+  found.push(...(await held(page, "/login", theme, what)));
+  await signIn(page, of);
+  const all = await addresses(page);
+  assert.ok(all.length > 8, `only ${all}`);
+  for (const address of all) {
+    const octets = await weighed(page, address);
+    if (octets > OCTETS_MAX) found.push(`${address} weighs ${octets} octets`);
+    found.push(...(await held(page, address, theme, what)));
+  }
+  assert.deepEqual([...found, ...faults], []);
+  await context.close();
+}
+
+/** Opens a page and tells what went over the wire for it, the cache being empty. */
+async function weighed(page, address) {
+  const wire = await page.context().newCDPSession(page);
+  await wire.send("Network.enable");
+  await wire.send("Network.setCacheDisabled", { cacheDisabled: true });
+  let octets = 0;
+  wire.on("Network.loadingFinished", (event) => (octets += event.encodedDataLength));
+  await page.goto(address, { waitUntil: "load" });
+  await wire.detach();
+  return octets;
+}
+
+/** What is wrong with the page that is open, at every width. */
+async function held(page, address, theme, what) {
+  const found = [];
+  for (const width of WIDTHS) {
+    await page.setViewportSize({ width, height: 900 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    if (wide > 0) found.push(`${address} is ${wide} px too wide at ${width}`);
+    if (pictures) await picture(page, [what, address, theme, width]);
+    if (width !== WIDTHS.at(-1) && !(width === WIDTHS[0] && what === "full" && theme === "light")) continue;
+    for (const { id, nodes } of await violations(page)) {
+      found.push(`${address} at ${width}: ${id}: ${nodes.map((node) => node.html.slice(0, 160)).join(" | ")}`);
+    }
+  }
+  return found;
+}
+
+async function violations(page) {
+  await page.evaluate(axeSource());
+  const result = await page.evaluate((values) => window.axe.run({ runOnly: { type: "tag", values } }), RULES);
+  return result.violations;
+}
+
+async function picture(page, parts) {
+  mkdirSync(pictures, { recursive: true });
+  const name = parts.join("-").replace(/[a-z]{3}_[0-9A-Z]{26}/g, "one").replace(/[^\w=-]+/g, "_");
+  await page.screenshot({ path: join(pictures, `${name}.png`), fullPage: true });
+}

@@ -1,0 +1,94 @@
+// Chromium as a visitor has it, and what is held against every page: what its policy refused, what a script said, and
+// what it asked of other hosts.
+
+import { existsSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+
+const modules = createRequire(join(process.env.POSTRIDER_PEERS_DIR ?? ".", "node", "index.js"));
+const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
+
+/** Why no story can be told here; nothing where one can. */
+export function missing() {
+  const lacks = [];
+  if (!CHROMIUM) lacks.push("chromium");
+  for (const name of ["playwright-core", "axe-core"]) {
+    try {
+      modules.resolve(name);
+    } catch {
+      lacks.push(name);
+    }
+  }
+  if (lacks.length === 0) return undefined;
+  if (process.env.POSTRIDER_PEERS_REQUIRED) throw new Error(`missing: ${lacks.join(", ")}`);
+  return `missing: ${lacks.join(", ")}`;
+}
+
+/** Starts Chromium. */
+export function startChromium() {
+  const { chromium } = modules("playwright-core");
+  // Root has no sandbox; what is opened here is our own.
+  return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+}
+
+/** A visitor with cookies of their own. `look` is what the browser asks of pages: colours, size, scripts or none. */
+export async function visitor(chromium, instance, look = {}) {
+  const { theme = "light", width = 1440, height = 900, scripts = true } = look;
+  const context = await chromium.newContext({
+    baseURL: instance.url,
+    colorScheme: theme,
+    viewport: { width, height },
+    javaScriptEnabled: scripts,
+    reducedMotion: "reduce",
+  });
+  context.setDefaultTimeout(15_000);
+  const faults = [];
+  await watchPolicy(context, faults);
+  const page = await context.newPage();
+  watchPage(page, instance, faults);
+  return { context, page, faults };
+}
+
+/** Holds what happens on `page` against it: what should not be goes to `faults`. */
+export function watchPage(page, instance, faults) {
+  page.on("dialog", (dialog) => {
+    faults.push(`dialog: ${dialog.message()} at ${page.url()}`);
+    dialog.dismiss().catch(() => {});
+  });
+  page.on("pageerror", (error) => faults.push(`script: ${error.message} at ${page.url()}`));
+  const asked = (request) => {
+    const url = new URL(request.url());
+    const refused = request.failure()?.errorText === "csp";
+    if (url.origin !== instance.url && url.protocol !== "data:" && !refused) {
+      faults.push(`foreign request: ${request.url()} ${request.failure()?.errorText}`);
+    }
+  };
+  page.on("requestfinished", asked);
+  page.on("requestfailed", asked);
+}
+
+async function watchPolicy(context, faults) {
+  await context.exposeBinding("tellViolation", ({ frame, page: from }, what) => {
+    // The frame of a preview is other people's HTML: there the policy is meant to refuse.
+    if (frame === from.mainFrame()) faults.push(`policy: ${what} at ${from.url()}`);
+  });
+  await context.addInitScript(() => {
+    document.addEventListener("securitypolicyviolation", (event) => {
+      window.tellViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sample}`);
+    });
+  });
+}
+
+/** Signs in by the form. */
+export async function signIn(page, instance) {
+  await page.goto(instance.info.panel_url);
+  await page.getByLabel("Address").fill(instance.info.panel_user);
+  await page.getByLabel("Password").fill(instance.info.panel_password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.waitForURL((url) => url.pathname === "/");
+}
+
+/** The source of axe-core. */
+export function axeSource() {
+  return modules("axe-core").source;
+}

@@ -1,0 +1,75 @@
+// The program under test: `postrider dev` on a directory of its own, its time standing still until it is moved.
+
+import { spawn } from "node:child_process";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const START_MS = 30_000;
+const STOP_MS = 35_000;
+
+/** Starts one; `config` is laid over its defaults. End it with `close`. */
+export async function startInstance(config = "") {
+  const folder = mkdtempSync(join(tmpdir(), "postrider-browser-"));
+  const file = join(folder, "postrider.toml");
+  writeFileSync(file, config);
+  const words = ["dev", "--json", "--virtual-clock", "--listen", "127.0.0.1:0", "--config", file];
+  const more = config.includes("[[relay]]") ? ["--deliver"] : [];
+  const child = spawn(process.env.POSTRIDER_BIN, [...words, "--data-dir", join(folder, "data"), ...more], {
+    stdio: ["ignore", "pipe", "inherit"],
+    env: { ...process.env, POSTRIDER_LOG__LEVEL: "error" },
+  });
+  const info = JSON.parse(await firstLine(child));
+  return new Instance(info, child, folder);
+}
+
+async function firstLine(child) {
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const late = new Promise((_, refuse) => {
+    setTimeout(() => refuse(new Error("dev did not become ready")), START_MS).unref();
+  });
+  const { value, done } = await Promise.race([lines.next(), late]);
+  if (done) throw new Error("dev ended before it was ready");
+  return value;
+}
+
+/** A running instance: its API, and its clock. */
+export class Instance {
+  constructor(info, child, folder) {
+    Object.assign(this, { info, url: info.url, child, folder });
+  }
+
+  /** Asks the API; an answer that is no success is a fault of the test. */
+  async ask(method, path, body, key = this.info.api_key) {
+    const answer = await fetch(this.url + path, {
+      method,
+      headers: { Authorization: `Bearer ${key}`, ...(body && { "Content-Type": "application/json" }) },
+      body: body && JSON.stringify(body),
+    });
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+    return text && JSON.parse(text);
+  }
+
+  /** Sends a message of these members over the usual ones; gives its identifier. */
+  async send(members, key) {
+    const usual = { from: "shop@example.test", subject: "Your order", text: "Thank you for your order." };
+    return (await this.ask("POST", "/v1/messages", { ...usual, ...members }, key)).id;
+  }
+
+  /** Moves the clock; what comes due has settled when this returns. */
+  advance(seconds) {
+    return this.ask("POST", "/dev/clock", { advance_seconds: seconds });
+  }
+
+  /** Ends it, and removes what it wrote. */
+  async close() {
+    const ended = new Promise((tell) => this.child.once("exit", tell));
+    this.child.kill("SIGTERM");
+    const kill = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS);
+    await ended;
+    clearTimeout(kill);
+    rmSync(this.folder, { recursive: true, force: true });
+  }
+}

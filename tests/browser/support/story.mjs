@@ -1,0 +1,47 @@
+// What the messages of a shop look like after some weeks: every outcome, so that no page is empty.
+
+/**
+ * Sends mail with every outcome, tells a webhook of it, and lets its time pass. Gives the identifiers by the outcome's
+ * name.
+ */
+export async function tellStory(instance, hook) {
+  if (hook) await instance.ask("POST", "/v1/webhooks", { url: hook, description: "Order status" });
+  await instance.ask("POST", "/v1/suppressions", { email: "gone@example.org", note: "asked by telephone" });
+  const sent = {};
+  const to = (name) => `${name}+story@simulator.test`;
+  const write = async (name, members) => {
+    sent[name] = await instance.send({ to: to(name), ...members });
+  };
+  await write("delivered", {
+    from_name: "Harbour Books",
+    subject: "Your order 10482 is on its way",
+    text: "Hello Ann,\n\nyour parcel left our warehouse this morning.\n\nHarbour Books",
+    html: LETTER,
+    headers: { "X-Order": "10482" },
+    metadata: { order: "10482", customer: "c_7731" },
+    unsubscribe_url: "https://example.test/unsubscribe/7731",
+  });
+  await write("bounced", { subject: "Confirm your address" });
+  await write("blocked", { subject: "Your invoice for November" });
+  await write("deferred", { subject: "Your sign-in code" });
+  await write("full", { subject: "A reply to your question" });
+  await write("complained", { subject: "Ten books for long evenings" });
+  await write("late-bounce", { subject: "Your library card" });
+  await instance.send(
+    {
+      from: "letters@news.example.test",
+      to: "delivered+news@simulator.test",
+      subject: "What we read in autumn",
+      unsubscribe_url: "https://example.test/unsubscribe/1",
+    },
+    instance.info.marketing_api_key,
+  );
+  await instance.advance(0);
+  await instance.advance(90);
+  return sent;
+}
+
+const LETTER = `<html><body style="font-family: Georgia, serif; color: #222">
+<h1 style="font-size: 20px">On its way</h1><p>Hello Ann,</p>
+<p>your parcel left our warehouse <b>this morning</b>.</p><img src="https://images.example.test/parcel.png" alt="">
+<p>Harbour Books</p></body></html>`;

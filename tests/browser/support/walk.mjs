@@ -1,0 +1,38 @@
+// Every page that a visitor can reach: what the rail links to, and from each of those the first record of each kind.
+// A page that is added to the rail is walked without a word here.
+
+/** What no link of the rail leads to. */
+const BESIDE = ["/login", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere"];
+/** Views of one record that are pages of their own. */
+const VIEWS = { "/messages/": ["?tab=source", "?tab=json"] };
+const OF_RECORD = /\/[a-z]+\/[a-z]{3}_[0-9A-Z]{26}$/;
+const RECORD = /^\/([a-z]+)\/([a-z]{3}_[0-9A-Z]{26})$/;
+
+/** The addresses of all pages, for somebody who is signed in. */
+export async function addresses(page) {
+  await page.goto("/");
+  const rail = await page.$$eval("nav[aria-label=Panel] a", (links) => links.map((link) => link.getAttribute("href")));
+  const found = new Set([...rail, ...BESIDE]);
+  const kinds = new Map();
+  for (const address of rail) {
+    await page.goto(address);
+    for (const link of await ownLinks(page)) {
+      const [, kind] = RECORD.exec(link) ?? [];
+      if (kind && !kinds.has(kind)) kinds.set(kind, link);
+    }
+  }
+  for (const [kind, link] of kinds) {
+    found.add(link);
+    for (const view of VIEWS[`/${kind}/`] ?? []) found.add(link + view);
+    // What belongs to a record, such as a webhook's delivery, is a page below it.
+    await page.goto(link);
+    const below = (await ownLinks(page)).find((other) => other.startsWith(`${link}/`) && OF_RECORD.test(other));
+    if (below) found.add(below);
+  }
+  return [...found];
+}
+
+/** The links of a page that stay within the panel. */
+export function ownLinks(page) {
+  return page.$$eval("main a[href^='/']", (links) => links.map((link) => link.getAttribute("href")));
+}

@@ -1,0 +1,71 @@
+"""Pebble, the authority that Let's Encrypt's people wrote to test clients with (ACME, RFC 8555).
+
+It finds names by the test's name system, and comes to the ports that the test says in place of 443 and 80. A twentieth
+of its nonces is refused on purpose, and what it knows it forgets when it ends.
+"""
+
+import json
+import os
+import ssl
+import urllib.request
+from pathlib import Path
+
+from .roots import program
+from .wait import LOOPBACK, free_port, listens, spawn, stop, until
+
+HOST = "pebble.test"
+
+
+class Pebble:
+    """A running pebble. `ports` are where it looks for tls-alpn-01 and http-01."""
+
+    def __init__(self, folder: Path, knot, authority, life_s: int = 90 * 86_400):
+        self.folder, self.knot, self.authority, self.life_s, self.child = folder, knot, authority, life_s, None
+        folder.mkdir()
+        self.port, self.management = free_port(), free_port()
+        self.tls_port, self.http_port = free_port(), free_port()
+        self.directory = f"https://{HOST}:{self.port}/dir"
+        self.pem = authority.issue(HOST, LOOPBACK)
+        knot.put(HOST, "A", LOOPBACK)
+        knot.publish()
+
+    def start(self, **environment: str):
+        """Starts it, without the pauses that it makes for realism."""
+        settings = {
+            "listenAddress": f"{LOOPBACK}:{self.port}",
+            "managementListenAddress": f"{LOOPBACK}:{self.management}",
+            "certificate": str(self.pem),
+            "privateKey": str(self.pem),
+            "tlsPort": self.tls_port,
+            "httpPort": self.http_port,
+            "ocspResponderURL": "",
+            "externalAccountBindingRequired": False,
+            "certificateValidityPeriod": self.life_s,
+        }
+        config = self.folder / "pebble.json"
+        config.write_text(json.dumps({"pebble": settings}))
+        command, surroundings = program("pebble", "pebble")
+        surroundings = (surroundings or os.environ) | {"PEBBLE_VA_NOSLEEP": "1"} | environment
+        with (self.folder / "log").open("a") as log:
+            self.child = spawn(
+                [command, "-config", str(config), "-dnsserver", self.knot.server], log, env=surroundings
+            )
+        until("pebble listens", lambda: listens(self.port) and listens(self.management))
+
+    def root(self) -> Path:
+        """The root of what it issues, which is another at each start."""
+        context = ssl.create_default_context(cafile=str(self.authority.root))
+        with urllib.request.urlopen(f"https://{LOOPBACK}:{self.management}/roots/0", context=context) as answer:
+            file = self.folder / "root.pem"
+            file.write_bytes(answer.read())
+        return file
+
+    def logged(self) -> str:
+        """What it wrote, over all its starts."""
+        return (self.folder / "log").read_text(errors="replace")
+
+    def close(self):
+        """Ends it."""
+        if self.child:
+            stop(self.child)
+            self.child = None

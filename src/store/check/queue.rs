@@ -144,7 +144,6 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::StsPolicy
         | TimerKind::TlsReport
         | TimerKind::TlsReports
-        | TimerKind::TlsReport
         | TimerKind::Reputation => true,
     };
     if !serves {

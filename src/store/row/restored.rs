@@ -44,7 +44,6 @@ impl Restored {
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReport
                 | TimerKind::TlsReports
-                | TimerKind::TlsReport
                 | TimerKind::Reputation => false,
             }
     }

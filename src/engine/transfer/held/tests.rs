@@ -15,6 +15,7 @@ use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Ending, LoopCheck, Phase};
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
+use crate::smtp::transcript::Transcript;
 use crate::store::row::tls_policy::PolicyType;
 use crate::store::testing::{START, message_row};
 
@@ -72,7 +73,8 @@ async fn a_message_that_waives_tls_asks_for_no_policy_and_is_not_counted() {
     let host = host(&[]);
     assert!(matches!(waiving.requirement(Some(&host)).await, Ok(TlsRequirement::Opportunistic)));
     let (phase, ending) = (Phase::StartTls, Ending::TlsFailed("no".to_owned()));
-    waiving.count(&target(MX), &Err(Outcome { phase, ending, peer: None, tls: None }));
+    waiving
+        .count(&target(MX), &Err(Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }));
     assert_eq!(world.counted(PolicyType::Sts).await.failures, 0);
     // Another message to the same domain is held to what that asks for, and counted.
     assert!(matches!(held(&shared, domain()).await.requirement(Some(&host)).await, Err(Withheld::LeftOut(_))));

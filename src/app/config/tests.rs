@@ -135,10 +135,8 @@ fn every_key_has_its_value() {
     assert_eq!(config.http.trusted_proxies, ["10.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()]);
     assert_eq!(config.http.tls, Tls::Files { certificate: "c.pem".into(), key: "k.pem".into() });
     assert_eq!(config.metrics.listen, Some("127.0.0.1:0".parse().unwrap()));
-    assert_eq!(
-        config.dns,
-        Dns { servers: vec!["127.0.0.1:5353".parse().unwrap()], trust_anchor: Some("anchor".into()) }
-    );
+    let dns = Dns { servers: vec!["127.0.0.1:5353".parse().unwrap()], trust_anchor: Some("anchor".into()) };
+    assert_eq!(config.dns, dns);
     let delivery = Delivery {
         port: 2525,
         lifetime: Duration::from_secs(3600),
@@ -396,8 +394,7 @@ fn a_password_file_of_a_bare_name_is_a_credential_where_there_are_any() {
 
 #[test]
 fn serve_needs_a_host_name() {
-    let why = |text: &str| parsed(text).fit_to_mail().unwrap_err().to_string();
-    assert!(why("[http.tls]\nmode = \"off\"").contains("hostname is not set"));
-    assert_eq!(why("[http.tls]\nmode = \"off\"").lines().count(), 3);
+    let why = parsed("[http.tls]\nmode = \"off\"").fit_to_mail().unwrap_err().to_string();
+    assert!(why.contains("hostname is not set") && why.lines().count() == 3, "{why}");
     assert!(parsed(BARE).fit_to_mail().is_ok());
 }

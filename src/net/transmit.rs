@@ -202,6 +202,7 @@ async fn connect(socket: TcpSocket, address: SocketAddr) -> io::Result<TcpStream
 }
 
 /// The session, or the outcome that the machine has of it.
+#[expect(clippy::result_large_err, reason = "there is one for each session, and it is moved once")]
 fn opened(mut driver: Driver, wire: Option<Wire>, target: &Target) -> Result<Box<dyn Session>, Outcome> {
     match (driver.client.take_outcome(), wire) {
         (None, Some(wire)) => Ok(Box::new(SmtpSession { driver, wire })),

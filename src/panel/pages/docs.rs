@@ -27,7 +27,7 @@ macro_rules! files {
 }
 
 /// Every file.
-static FILES: [(&str, &str); 13] = files![
+static FILES: [(&str, &str); 14] = files![
     "index",
     "first-message",
     "domains",
@@ -41,6 +41,7 @@ static FILES: [(&str, &str); 13] = files![
     "upgrade",
     "metrics",
     "troubleshooting",
+    "dependencies",
 ];
 
 /// A file, ready to be shown.

@@ -97,8 +97,12 @@ fn messages(count: u64) -> String {
     if count == 1 { "1 message".to_owned() } else { format!("{} messages", grouped(count)) }
 }
 
-const fn badge(level: Level) -> Badge {
+/// Where no rate can be told, neither can that all is well.
+fn badge(level: Level, rates: [Rate; 2]) -> Badge {
     match level {
+        Level::Ok if rates.iter().all(|rate| rate.millionths().is_none()) => {
+            Badge::new("too few to tell", "calm", "clock")
+        }
         Level::Ok => Badge::new("fine", "good", "check"),
         Level::Warn => Badge::new("watch", "wait", "warn"),
         Level::Alarm => Badge::new("act now", "bad", "warn"),
@@ -110,7 +114,7 @@ fn line(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> Sta
         Measure::Bounces => ("bounces", "2 % to watch, 5 % to act"),
         Measure::Complaints => ("complaints", "0.1 % to watch, 0.3 % to act"),
     };
-    StandingLine { stream, measure, badge: badge(level), rates: rates.map(told), thresholds }
+    StandingLine { stream, measure, badge: badge(level, rates), rates: rates.map(told), thresholds }
 }
 
 /// A rate with what it is made of; the counts alone where they are too few for a percentage.

@@ -60,7 +60,7 @@ struct QuotaBar {
     limit: String,
     raw_used: u64,
     raw_limit: u64,
-    minutes: u64,
+    anew_in: String,
 }
 
 /// What to do where nothing was sent yet.
@@ -155,7 +155,7 @@ fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> QuotaBar {
         limit: grouped(window.limit),
         raw_used: window.used.min(window.limit),
         raw_limit: window.limit.max(1),
-        minutes: window.reset.saturating_sub(visit.now.as_secs()).div_ceil(60),
+        anew_in: in_words(window.reset.saturating_sub(visit.now.as_secs()).div_ceil(60)),
     }
 }
 
@@ -166,4 +166,12 @@ fn first_steps(visit: &Visit<'_>) -> Result<FirstSteps, Fault> {
     let domain = verified.map_or_else(|| "your-domain.example".to_owned(), |(_, row)| row.name.to_string());
     let url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/')).to_owned();
     Ok(FirstSteps { url, from: format!("hello@{domain}") })
+}
+
+fn in_words(minutes: u64) -> String {
+    match (minutes / 60, minutes % 60) {
+        (0, minutes) => format!("{minutes} min"),
+        (hours, 0) => format!("{hours} h"),
+        (hours, minutes) => format!("{hours} h {minutes} min"),
+    }
 }

@@ -1,5 +1,6 @@
 //! Stories of whole messages: what they look like, that no input breaks their lines, and that signatures hold.
 
+mod complaining;
 mod composing;
 mod rewriting;
 mod signing;

@@ -5,6 +5,7 @@ use super::{CONNECTING, Check, Patient, Verdict};
 use crate::net::probe::dns::{Asked, NotTold};
 use crate::net::probe::policy::{PolicyHost, fetch};
 use crate::net::tls;
+use crate::smtp::mta_sts::{StsMode, StsPolicy};
 
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
     let domain = patient.config.bounce_host().as_str();
@@ -35,20 +36,21 @@ async fn policy(patient: &Patient, domain: &str) -> Result<String, String> {
 }
 
 fn judge(name: String, policy: &str, host: &str) -> Check {
-    let servers: Vec<_> =
-        policy.lines().filter_map(|line| line.split_once(':')).filter(|(key, _)| key.trim() == "mx").collect();
-    // `*.` stands for exactly one label (RFC 8461 4.1).
-    let names = |pattern: &str| match pattern.strip_prefix("*.") {
-        Some(parent) => host.split_once('.').is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent)),
-        None => pattern.eq_ignore_ascii_case(host),
-    };
-    match servers.iter().any(|(_, pattern)| names(pattern.trim())) {
-        true => Check::new(name, Verdict::Ok, format!("its policy names {host}"), ""),
-        false => {
-            let seen = format!("its policy does not name {host}, so servers that heed it do not bring bounces");
-            Check::new(name, Verdict::Fail, seen, format!("Add mx: {host} to the policy, and change its id."))
+    let policy = match StsPolicy::read(policy) {
+        Ok(policy) => policy,
+        Err(why) => {
+            let seen = format!("its policy can't be read: {why}, so servers pass over it");
+            return Check::new(name, Verdict::Fail, seen, "Mend the policy, and change its id.");
         }
+    };
+    if policy.mode == StsMode::None {
+        return Check::new(name, Verdict::Ok, "its policy is withdrawn (mode: none)", "");
     }
+    if policy.admits(host) {
+        return Check::new(name, Verdict::Ok, format!("its policy names {host}"), "");
+    }
+    let seen = format!("its policy does not name {host}, so servers that heed it do not bring bounces");
+    Check::new(name, Verdict::Fail, seen, format!("Add mx: {host} to the policy, and change its id."))
 }
 
 #[cfg(test)]
@@ -56,11 +58,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_names_this_server_itself_or_by_its_parent() {
-        let judged = |policy: &str| judge("x".to_owned(), policy, "mail.example.com").verdict;
-        assert_eq!(judged("version: STSv1\nmode: enforce\nmx: mail.example.com\n"), Verdict::Ok);
-        assert_eq!(judged("version: STSv1\r\nmx: *.Example.com\r\n"), Verdict::Ok);
-        assert_eq!(judged("version: STSv1\nmx: *.com\n"), Verdict::Fail);
-        assert_eq!(judged("mode: none"), Verdict::Fail);
+    fn a_policy_names_this_server_itself_or_by_its_parent_or_is_withdrawn() {
+        let judged = |rest: &str| {
+            let policy = format!("version: STSv1\r\nmax_age: 604800\r\n{rest}");
+            judge("x".to_owned(), &policy, "mail.example.com").verdict
+        };
+        assert_eq!(judged("mode: enforce\r\nmx: mail.example.com\r\n"), Verdict::Ok);
+        assert_eq!(judged("mode: testing\r\nmx: *.Example.com\r\n"), Verdict::Ok);
+        assert_eq!(judged("mode: enforce\r\nmx: *.com\r\n"), Verdict::Fail);
+        assert_eq!(judged("mode: none\r\n"), Verdict::Ok);
+        assert_eq!(judged("mx: mail.example.com\r\n"), Verdict::Fail, "nobody can read it");
     }
 }

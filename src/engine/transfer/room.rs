@@ -80,7 +80,14 @@ impl Room {
         told.await.ok()
     }
 
-    /// Resolves when somebody waits for room: whoever holds some for convenience gives it back.
+    /// Whether somebody waits for room: whoever holds some for convenience gives it back.
+    pub(super) fn is_wanted(&self) -> bool {
+        let state = self.0.state();
+        let mut waiting = state.transactional.iter().chain(&state.marketing);
+        waiting.any(|waiter| !waiter.tell.is_closed())
+    }
+
+    /// Resolves when somebody begins to wait, once for each who does. Who waits already is told by [`Self::is_wanted`].
     pub(super) fn wanted(&self) -> Notified<'_> {
         self.0.wanted.notified()
     }
@@ -287,5 +294,23 @@ mod tests {
         };
         let (second, ()) = tokio::join!(room.take(Stream::Transactional, 1), giver);
         assert!(second.is_some());
+    }
+
+    #[test]
+    fn room_is_wanted_as_long_as_somebody_waits_however_many_were_told() {
+        let room = Room::new(1);
+        let taken = now(&room, Stream::Transactional, 1).unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = Box::pin(room.take(Stream::Transactional, 1));
+        let mut second = Box::pin(room.take(Stream::Marketing, 1));
+        assert!(!room.is_wanted());
+        assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
+        assert!(room.is_wanted());
+        drop(taken);
+        let Poll::Ready(given) = first.as_mut().poll(&mut context) else { panic!("it was the first") };
+        assert!(room.is_wanted(), "the second waits still");
+        drop(second);
+        assert!(!room.is_wanted());
+        drop(given);
     }
 }

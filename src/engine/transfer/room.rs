@@ -6,7 +6,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, oneshot};
 
 use crate::domain::stream::Stream;
@@ -80,16 +79,23 @@ impl Room {
         told.await.ok()
     }
 
-    /// Whether somebody waits for room: whoever holds some for convenience gives it back.
-    pub(super) fn is_wanted(&self) -> bool {
+    /// Whether somebody waits for room.
+    fn is_wanted(&self) -> bool {
         let state = self.0.state();
         let mut waiting = state.transactional.iter().chain(&state.marketing);
         waiting.any(|waiter| !waiter.tell.is_closed())
     }
 
-    /// Resolves when somebody begins to wait, once for each who does. Who waits already is told by [`Self::is_wanted`].
-    pub(super) fn wanted(&self) -> Notified<'_> {
-        self.0.wanted.notified()
+    /// Resolves as long as somebody waits for room: whoever holds some for convenience gives it back.
+    pub(super) async fn wanted(&self) {
+        loop {
+            // Listens before it looks, so that nobody who comes in between goes unheard.
+            let told = self.0.wanted.notified();
+            if self.is_wanted() {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// Has what was taken for one message serve one of `stream`; false where that would be more than marketing may

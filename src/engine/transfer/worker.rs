@@ -56,7 +56,7 @@ async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>) {
                 }
             }
             Next::Nothing => {
-                if lane.pool.len() == 0 || shared.connections.is_wanted() {
+                if lane.pool.len() == 0 {
                     return;
                 }
                 tokio::select! {

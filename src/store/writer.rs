@@ -64,19 +64,23 @@ impl Writer {
     /// Runs until every sender is gone, or the database fails.
     pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
         while let Ok(first) = inbox.recv() {
-            let mut batch = gather(inbox, first, BATCH_MAX, patience);
-            let committed = match self.health.failure() {
-                Some(_) => Err(StoreError::Closed),
-                None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
-            };
-            if let Ok(effects) = &committed {
-                self.near.committed(&effects.armed, &effects.disarmed);
-                self.key_changes.committed(&effects.changed_keys);
-                self.bells.ring(&effects.told);
-            }
-            for job in batch {
-                job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
-            }
+            self.serve(gather(inbox, first, BATCH_MAX, patience));
+        }
+    }
+
+    /// Commits a batch and releases its answers.
+    pub(super) fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        let committed = match self.health.failure() {
+            Some(_) => Err(StoreError::Closed),
+            None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
+        };
+        if let Ok(effects) = &committed {
+            self.near.committed(&effects.armed, &effects.disarmed);
+            self.key_changes.committed(&effects.changed_keys);
+            self.bells.ring(&effects.told);
+        }
+        for job in batch {
+            job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
         }
     }
 

@@ -1,0 +1,147 @@
+"""One row: a fresh system, a warm-up, the measured messages, the wait until nothing is left to do, and the check that
+every message came once and is signed. Where that does not hold the row has faults, and its figures mean nothing.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gauge
+from client import Load, Running, Sent
+from keys import fault_of_signature
+from letters import Letters
+from sink import Arrived, Sink
+from systems import World
+
+_LOOK_SECONDS = 0.005
+_WEIGH_SECONDS = 0.25  # between two looks at memory, which take milliseconds with Postfix's many processes
+_STALL_SECONDS = 90
+_SAMPLE = 20
+
+
+@dataclass
+class Task:
+    """What every system is given."""
+
+    letters: Letters
+    sink: Sink
+    world: World
+    messages: int
+    warm_up: int
+
+
+@dataclass
+class Row:
+    """What one system did with it; figures are of one message where they can be."""
+
+    system: str  # with its version
+    accepted: float  # a second
+    delivered: float  # a second
+    cpu: float  # ms
+    signatures: float  # CPU over the CPU of one RSA-2048 signature
+    device: float  # KB that reached the disk
+    write_bytes: float  # KB, of /proc/PID/io
+    flushes: float
+    memory: float  # MB at most
+    sink_octets: float
+    client_busy: float  # share of the time
+    others: float  # KB a second that reached the disk just before, while the system was idle
+    load: float
+    faults: list[str] = field(default_factory=list)
+
+
+def measure(system_kind, folder: Path, task: Task) -> Row:
+    """One row of this system, in a new folder."""
+    with contextlib.ExitStack() as ending:
+        ending.callback(shutil.rmtree, folder, ignore_errors=True)
+        processes = gauge.group(folder.name)
+        ending.callback(processes.close)
+        with processes:
+            system = system_kind(folder, task.world)
+        ending.callback(system.close)
+        try:
+            return _Measurement(system, processes, folder, task).row()
+        except AssertionError as error:
+            raise AssertionError(f"{system.name}: {error}\n{system.logged()[-2000:]}") from None
+
+
+class _Measurement:
+    def __init__(self, system, processes, folder: Path, task: Task):
+        self.system, self.processes, self.task = system, processes, task
+        self.disk = gauge.Disk(folder)
+        self.peak, self.weighed = 0, 0.0
+
+    def row(self) -> Row:
+        task, sink = self.task, self.task.sink
+        taken = sink.taken
+        self._settled(self._load(range(task.warm_up)), taken + task.warm_up)
+        unit, others = self._unit()
+        taken, load = sink.taken, os.getloadavg()[0]
+        before = gauge.reading(self.processes, self.disk)
+        running = self._load(range(task.warm_up, task.warm_up + task.messages))
+        last = self._settled(running, taken + task.messages)
+        used = before.until(gauge.reading(self.processes, self.disk))
+        sent, arrived = running.wait(), sink.messages()
+        each = 1 / task.messages
+        return Row(
+            system=f"{self.system.name} {self.system.version()}",
+            accepted=task.messages / (sent.ended - sent.began),
+            delivered=task.messages / (last - sent.began),
+            cpu=used.cpu * 1e3 * each,
+            signatures=used.cpu * each / unit,
+            device=used.device / 1024 * each,
+            write_bytes=used.written / 1024 * each,
+            flushes=used.flushes * each,
+            memory=self.peak / 2**20,
+            sink_octets=arrived.octets / max(1, arrived.copies.total()),
+            client_busy=sent.busy,
+            others=others,
+            load=load,
+            faults=self._faults(sent, arrived),
+        )
+
+    def _load(self, numbers: range) -> Running:
+        task = self.task
+        return Load(task.letters, self.system.port, task.world.clients, numbers, self.system.key).start()
+
+    def _settled(self, running: Running, wanted: int) -> float:
+        """Waits until the sink has taken `wanted` in all and the system has nothing left; when the last one came."""
+        last, moved = self.task.sink.taken, time.monotonic()
+        while True:
+            if self.task.sink.taken != last:
+                last, moved = self.task.sink.taken, time.monotonic()
+            if last >= wanted and running.is_over() and self.system.is_idle():
+                return moved
+            if time.monotonic() - moved > _STALL_SECONDS:
+                raise AssertionError(f"{wanted - last} messages did not arrive, or some still wait for their outcome")
+            self._weigh()
+            time.sleep(_LOOK_SECONDS)
+
+    def _weigh(self):
+        if time.monotonic() - self.weighed > _WEIGH_SECONDS:
+            self.peak = max(self.peak, gauge.memory(self.processes))
+            self.weighed = time.monotonic()
+
+    def _unit(self) -> tuple[float, float]:
+        """CPU of one signature in this minute, and what others wrote to the disk a second meanwhile, in KB."""
+        written, began = self.disk.read()[0], time.monotonic()
+        unit = self.task.world.key.signature_seconds()
+        octets = self.disk.read()[0] - written
+        return unit, octets / 1024 / (time.monotonic() - began)
+
+    def _faults(self, sent: Sent, arrived: Arrived) -> list[str]:
+        every = range(self.task.warm_up + self.task.messages)
+        faults = [f"refused: {answer[:200].decode(errors='replace')}" for answer in sent.refused[:1]]
+        if missing := sum(arrived.copies[number] == 0 for number in every):
+            faults.append(f"{missing} did not arrive")
+        if doubles := arrived.copies.total() - len(arrived.copies):
+            faults.append(f"{doubles} came twice")
+        if strangers := [number for number in arrived.copies if number not in every]:
+            faults.append(f"{len(strangers)} that nobody sent")
+        sample = random.Random(self.task.messages).sample(sorted(arrived.contents), min(_SAMPLE, len(arrived.contents)))
+        found = (fault_of_signature(arrived.contents[number], self.task.world.knot) for number in sample)
+        return faults + sorted({fault for fault in found if fault})

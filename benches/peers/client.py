@@ -97,19 +97,17 @@ class Running:
     def __init__(self, load: Load):
         context = multiprocessing.get_context("fork")
         self.reader, writer = context.Pipe(duplex=False)
+        self.result: Sent | None = None
         self.process = context.Process(target=lambda: writer.send(load.run()), daemon=True)
         self.process.start()
         writer.close()
 
-    def is_over(self) -> bool:
-        """Whether everything is sent, or the process has failed."""
-        return self.reader.poll()
-
-    def wait(self) -> Sent:
-        """What became of it."""
-        sent = self.reader.recv()
-        self.process.join()
-        return sent
+    def sent(self) -> Sent | None:
+        """What became of it, once it is over."""
+        if self.result is None and self.reader.poll():
+            self.result = self.reader.recv()
+            self.process.join()
+        return self.result
 
 
 class _Connection:

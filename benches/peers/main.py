@@ -13,7 +13,6 @@ import platform
 import shutil
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "peers"))
@@ -27,6 +26,7 @@ from row import Row, Task, measure  # noqa: E402
 from sink import Sink  # noqa: E402
 from support.knot import Knot  # noqa: E402
 from support.pki import Authority  # noqa: E402
+from support.wait import until  # noqa: E402
 from systems import SYSTEMS, World  # noqa: E402
 
 
@@ -72,9 +72,8 @@ def _task(folder: Path, options: argparse.Namespace, ending: contextlib.ExitStac
 
 def _ceiling(task: Task) -> float:
     """Messages a second from the load straight into the sink: nobody between them can be faster."""
-    sent = Load(task.letters, task.sink.port, task.world.clients, range(task.messages)).start().wait()
-    while task.sink.taken < task.messages:
-        time.sleep(0.01)
+    sent = Load(task.letters, task.sink.port, task.world.clients, range(task.messages)).run()
+    until("the sink has all", lambda: task.sink.taken >= task.messages)
     task.sink.messages()
     return task.messages / (sent.ended - sent.began)
 

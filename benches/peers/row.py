@@ -6,12 +6,14 @@ import contextlib
 import os
 import random
 import shutil
+import sys
 import time
 from dataclasses import dataclass, field
+from math import nan
 from pathlib import Path
 
 import gauge
-from client import Load, Running, Sent
+from client import Load, Running
 from keys import fault_of_signature
 from letters import Letters
 from sink import Arrived, Sink
@@ -21,6 +23,7 @@ _LOOK_SECONDS = 0.005
 _WEIGH_SECONDS = 0.25  # between two looks at memory, which take milliseconds with Postfix's many processes
 _STALL_SECONDS = 90
 _SAMPLE = 20
+_LOG_TAIL = 2000
 
 
 @dataclass
@@ -36,22 +39,22 @@ class Task:
 
 @dataclass
 class Row:
-    """What one system did with it; figures are of one message where they can be."""
+    """What one system did with it; figures are of one message where they can be. A row that failed has none."""
 
     system: str  # with its version
-    accepted: float  # a second
-    delivered: float  # a second
-    cpu: float  # ms
-    signatures: float  # CPU over the CPU of one RSA-2048 signature
-    device: float  # KB that reached the disk
-    write_bytes: float  # KB, of /proc/PID/io
-    flushes: float
-    memory: float  # MB at most
-    sink_octets: float
-    client_busy: float  # share of the time
-    others: float  # KB a second that reached the disk just before, while the system was idle
-    load: float
     faults: list[str] = field(default_factory=list)
+    accepted: float = nan  # a second
+    delivered: float = nan  # a second
+    cpu: float = nan  # ms
+    signatures: float = nan  # CPU over the CPU of one RSA-2048 signature
+    device: float = nan  # KB that reached the disk
+    write_bytes: float = nan  # KB, of /proc/PID/io
+    flushes: float = nan
+    memory: float = nan  # MB at most
+    sink_octets: float = nan
+    client_busy: float = nan  # share of the time
+    others: float = nan  # KB a second that reached the disk just before, while the system was idle
+    load: float = nan
 
 
 def measure(system_kind, folder: Path, task: Task) -> Row:
@@ -63,10 +66,13 @@ def measure(system_kind, folder: Path, task: Task) -> Row:
         with processes:
             system = system_kind(folder, task.world)
         ending.callback(system.close)
+        name = f"{system.name} {system.version()}"
         try:
-            return _Measurement(system, processes, folder, task).row()
+            return _Measurement(system, processes, folder, task).row(name)
         except AssertionError as error:
-            raise AssertionError(f"{system.name}: {error}\n{system.logged()[-2000:]}") from None
+            sys.stderr.write(f"{name}: {error}\n{system.logged()[-_LOG_TAIL:]}\n")
+            task.sink.messages()  # What came of it is not the next one's.
+            return Row(name, [str(error)])
 
 
 class _Measurement:
@@ -75,7 +81,7 @@ class _Measurement:
         self.disk = gauge.Disk(folder)
         self.peak, self.weighed = 0, 0.0
 
-    def row(self) -> Row:
+    def row(self, name: str) -> Row:
         task, sink = self.task, self.task.sink
         taken = sink.taken
         self._settled(self._load(range(task.warm_up)), taken + task.warm_up)
@@ -85,10 +91,11 @@ class _Measurement:
         running = self._load(range(task.warm_up, task.warm_up + task.messages))
         last = self._settled(running, taken + task.messages)
         used = before.until(gauge.reading(self.processes, self.disk))
-        sent, arrived = running.wait(), sink.messages()
+        sent, arrived = running.sent(), sink.messages()
         each = 1 / task.messages
         return Row(
-            system=f"{self.system.name} {self.system.version()}",
+            system=name,
+            faults=self._faults(arrived),
             accepted=task.messages / (sent.ended - sent.began),
             delivered=task.messages / (last - sent.began),
             cpu=used.cpu * 1e3 * each,
@@ -101,7 +108,6 @@ class _Measurement:
             client_busy=sent.busy,
             others=others,
             load=load,
-            faults=self._faults(sent, arrived),
         )
 
     def _load(self, numbers: range) -> Running:
@@ -114,7 +120,9 @@ class _Measurement:
         while True:
             if self.task.sink.taken != last:
                 last, moved = self.task.sink.taken, time.monotonic()
-            if last >= wanted and running.is_over() and self.system.is_idle():
+            if (sent := running.sent()) and sent.refused:
+                raise AssertionError(f"{len(sent.refused)} refused: {sent.refused[0][:200].decode(errors='replace')}")
+            if sent and last >= wanted and self.system.is_idle():
                 return moved
             if time.monotonic() - moved > _STALL_SECONDS:
                 raise AssertionError(f"{wanted - last} messages did not arrive, or some still wait for their outcome")
@@ -133,9 +141,9 @@ class _Measurement:
         octets = self.disk.read()[0] - written
         return unit, octets / 1024 / (time.monotonic() - began)
 
-    def _faults(self, sent: Sent, arrived: Arrived) -> list[str]:
+    def _faults(self, arrived: Arrived) -> list[str]:
         every = range(self.task.warm_up + self.task.messages)
-        faults = [f"refused: {answer[:200].decode(errors='replace')}" for answer in sent.refused[:1]]
+        faults = []
         if missing := sum(arrived.copies[number] == 0 for number in every):
             faults.append(f"{missing} did not arrive")
         if doubles := arrived.copies.total() - len(arrived.copies):

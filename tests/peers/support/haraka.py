@@ -13,14 +13,14 @@ from .wait import free_port, listens, spawn, stop, until
 
 _ROUTES = """\
 const routes = {routes};
-const route = (address, domain) => routes[address] || routes[domain];
+const route = (recipient, domain) => routes[recipient.address] || routes[domain];
 exports.hook_rcpt = function (next, connection, [recipient]) {{
-    if (!route(recipient.address(), recipient.host)) return next(DENY, "relay not permitted");
+    if (!route(recipient, recipient.host)) return next(DENY, "relay not permitted");
     connection.relaying = true;
     next(OK);
 }};
 exports.hook_get_mx = function (next, mail, domain) {{
-    next(OK, {{ priority: 0, exchange: "127.0.0.1", port: route(mail.todo.rcpt_to[0].address(), domain) }});
+    next(OK, {{ priority: 0, exchange: "127.0.0.1", port: route(mail.todo.rcpt_to[0], domain) }});
 }};
 """
 # What `haraka --install` puts into a new configuration: limits, and the words of its bounces.

@@ -1,9 +1,8 @@
 """What a system costs, read from outside: a control group for CPU, `/proc` for memory and disk.
 
 A control group's clock counts every process that was ever started in it, those included that live for one message
-(Exim's) and that nobody waits for. Only the group's own counter is used, which needs no controller; so it is there
-with any mounted cgroup2. Where none can be made, CPU is summed over the processes that live and the children they have
-waited for, and that is too little for Exim.
+(Exim's) and that nobody waits for: summed over the living and their waited-for children, Exim would cost an eighth.
+Only the group's own counter is used, which needs no controller; so any mounted cgroup2 will do.
 
 Bytes are told twice, for each figure lies in its own way. `/proc/diskstats` counts what reached the device, from every
 process of the machine: measure in a quiet moment. `write_bytes` of `/proc/PID/io` counts dirtied pages: of deleted
@@ -18,7 +17,6 @@ from pathlib import Path
 from support.wait import until
 
 _SECTOR = 512  # the unit of /proc/diskstats, whatever the device's own is
-_TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
@@ -42,8 +40,6 @@ class Reading:
 
 class Group:
     """A control group. What is started inside `with group:` belongs to it."""
-
-    kind = "cgroup cpu.stat"
 
     def __init__(self, name: str):
         mount = _cgroup2()
@@ -75,41 +71,6 @@ class Group:
         self.folder.rmdir()
 
 
-class Sessions:
-    """Instead of a control group: the processes of the sessions that were begun inside `with sessions:`."""
-
-    kind = "/proc/PID/stat, waited-for children included"
-
-    def __enter__(self):
-        self.before = self._sessions(os.getpid())
-
-    def __exit__(self, *_):
-        self.leaders = self._sessions(os.getpid()) - self.before
-
-    def pids(self) -> list[int]:
-        """The processes that live in them now."""
-        return [pid for pid, fields in _processes() if int(fields[3]) in self.leaders]
-
-    def cpu(self) -> float:
-        """Seconds of CPU: user and system time, own and of waited-for children (proc(5), fields 14 to 17)."""
-        own = [fields for _, fields in _processes() if int(fields[3]) in self.leaders]
-        return sum(int(field) for fields in own for field in fields[11:15]) * _TICK
-
-    def close(self):
-        """Nothing is left."""
-
-    def _sessions(self, parent: int) -> set[int]:
-        return {int(fields[3]) for _, fields in _processes() if int(fields[1]) == parent}
-
-
-def group(name: str) -> Group | Sessions:
-    """The better of the two that this machine has."""
-    try:
-        return Group(name)
-    except (OSError, StopIteration):
-        return Sessions()
-
-
 class Disk:
     """The block device under a folder."""
 
@@ -127,14 +88,14 @@ class Disk:
         return 0, 0
 
 
-def reading(processes: Group | Sessions, disk: Disk) -> Reading:
+def reading(processes: Group, disk: Disk) -> Reading:
     """All counters now."""
     octets, flushes = disk.read()
     written = sum(_number(pid, "io", "write_bytes:") for pid in processes.pids())
     return Reading(processes.cpu(), written, octets, flushes)
 
 
-def memory(processes: Group | Sessions) -> int:
+def memory(processes: Group) -> int:
     """Octets of memory now: proportional set sizes, so that what processes share is counted once."""
     return sum(_number(pid, "smaps_rollup", "Pss:") for pid in processes.pids()) * 1024
 
@@ -146,17 +107,6 @@ def _number(pid: int, file: str, name: str) -> int:
     except OSError:
         return 0
     return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(name)), 0)
-
-
-def _processes() -> list[tuple[int, list[str]]]:
-    """All processes with the fields of `stat` behind the name, which may hold anything."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            found.append((int(folder.name), (folder / "stat").read_text().rpartition(")")[2].split()))
-        except OSError:
-            continue
-    return found
 
 
 def _cgroup2() -> Path:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "peers"))
 
-import gauge  # noqa: E402
 import table  # noqa: E402
 from client import Load  # noqa: E402
 from keys import SigningKey  # noqa: E402
@@ -48,7 +47,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benches/peers/run", description=__doc__.partition("\n")[0])
     parser.add_argument("--messages", type=int, default=5000, help="of each row")
-    parser.add_argument("--warm-up", type=int, default=500, help="messages before each row (Haraka is compiled as it runs)")
+    parser.add_argument("--warm-up", type=int, default=2000, help="messages before (Haraka is compiled on the way)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--size", type=int, default=10240, help="octets of text and html together")
     parser.add_argument("--clients", type=int, default=64, help="kept connections")
@@ -81,8 +80,7 @@ def _ceiling(task: Task) -> float:
 def _row(kind, folder: Path, number: int, task: Task) -> Row:
     row = measure(kind, folder / f"{kind.__name__.lower()}{number}", task)
     figures = {
-        name: round(value, 3) if isinstance(value, float) else value
-        for name, value in dataclasses.asdict(row).items()
+        name: round(value, 3) if isinstance(value, float) else value for name, value in dataclasses.asdict(row).items()
     }
     print(json.dumps({"round": number + 1} | figures), file=sys.stderr, flush=True)
     return row
@@ -92,15 +90,10 @@ def _head(options: argparse.Namespace, task: Task, rounds: list[list[Row]], ceil
     """What was measured, where, and what would cast doubt on it."""
     letters, rows = task.letters, [row for rows in rounds for row in rows]
     ratio = f"{letters.ratio:.1f}:1" if letters.ratio else "unknown"
-    clock = gauge.group("clock")
-    kind = clock.kind
-    with clock:
-        pass
-    clock.close()
     return [
         f"{options.messages} messages of {letters.octets:.0f} octets (zstd {ratio}) from {options.clients} clients, "
         f"{options.rounds} rounds, median (least–most), on {_machine()}.",
-        f"CPU: {kind}. Straight into the sink the load brings {ceiling:.0f}/s, and it was at most "
+        f"Straight into the sink the load brings {ceiling:.0f}/s, and it was at most "
         f"{max(row.client_busy for row in rows):.0%} busy; others wrote at most "
         f"{max(row.others for row in rows):.0f} KB/s to the disk.",
     ]
@@ -109,7 +102,8 @@ def _head(options: argparse.Namespace, task: Task, rounds: list[list[Row]], ceil
 def _machine() -> str:
     models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").open() if line.startswith("model name")]
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{len(models)} × {models[0] if models else platform.machine()}, {gigabytes:.0f} GiB, Linux {platform.release()}"
+    model = models[0] if models else platform.machine()
+    return f"{os.cpu_count()} × {model}, {gigabytes:.0f} GiB, Linux {platform.release()}"
 
 
 if __name__ == "__main__":

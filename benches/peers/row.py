@@ -4,7 +4,6 @@ every message came once and is signed. Where that does not hold the row has faul
 
 import contextlib
 import os
-import random
 import shutil
 import sys
 import time
@@ -14,15 +13,13 @@ from pathlib import Path
 
 import gauge
 from client import Load, Running
-from keys import fault_of_signature
 from letters import Letters
-from sink import Arrived, Sink
+from sink import Sink
 from systems import World
 
 _LOOK_SECONDS = 0.005
 _WEIGH_SECONDS = 0.25  # between two looks at memory, which take milliseconds with Postfix's many processes
 _STALL_SECONDS = 90
-_SAMPLE = 20
 _LOG_TAIL = 2000
 
 
@@ -61,12 +58,12 @@ def measure(system_kind, folder: Path, task: Task) -> Row:
     """One row of this system, in a new folder."""
     with contextlib.ExitStack() as ending:
         ending.callback(shutil.rmtree, folder, ignore_errors=True)
-        processes = gauge.group(folder.name)
+        processes = gauge.Group(folder.name)
         ending.callback(processes.close)
         with processes:
             system = system_kind(folder, task.world)
         ending.callback(system.close)
-        name = f"{system.name} {system.version()}"
+        name = system.title()
         try:
             return _Measurement(system, processes, folder, task).row(name)
         except AssertionError as error:
@@ -95,7 +92,7 @@ class _Measurement:
         each = 1 / task.messages
         return Row(
             system=name,
-            faults=self._faults(arrived),
+            faults=arrived.faults(range(task.warm_up + task.messages), task.world.knot),
             accepted=task.messages / (sent.ended - sent.began),
             delivered=task.messages / (last - sent.began),
             cpu=used.cpu * 1e3 * each,
@@ -140,16 +137,3 @@ class _Measurement:
         unit = self.task.world.key.signature_seconds()
         octets = self.disk.read()[0] - written
         return unit, octets / 1024 / (time.monotonic() - began)
-
-    def _faults(self, arrived: Arrived) -> list[str]:
-        every = range(self.task.warm_up + self.task.messages)
-        faults = []
-        if missing := sum(arrived.copies[number] == 0 for number in every):
-            faults.append(f"{missing} did not arrive")
-        if doubles := arrived.copies.total() - len(arrived.copies):
-            faults.append(f"{doubles} came twice")
-        if strangers := [number for number in arrived.copies if number not in every]:
-            faults.append(f"{len(strangers)} that nobody sent")
-        sample = random.Random(self.task.messages).sample(sorted(arrived.contents), min(_SAMPLE, len(arrived.contents)))
-        found = (fault_of_signature(arrived.contents[number], self.task.world.knot) for number in sample)
-        return faults + sorted({fault for fault in found if fault})

@@ -5,6 +5,7 @@ tmpfs, so that none of their bytes reaches the disk that is measured.
 """
 
 import os
+import random
 import re
 import shutil
 import tempfile
@@ -13,10 +14,13 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from keys import fault_of_signature
+from support.knot import Knot
 from support.roots import library_path, missing, private_root
 from support.wait import LOOPBACK, free_port, listens, spawn, stop, until
 
 _SESSIONS = "1024"
+_SAMPLE = 20
 _MEMORY = Path("/dev/shm")
 # smtp-sink's own headers end with this one; then comes what it was sent, behind the Received header that it adds.
 _ENVELOPE = re.compile(rb"^X-Rcpt-Args: <customer(\d+)@", re.MULTILINE)
@@ -85,3 +89,16 @@ class Arrived:
         self.copies[number] += 1
         self.octets += len(dump)
         self.contents[number] = dump[dump.index(b"\nReceived:", found.end()) + 1 :] if found else dump
+
+    def faults(self, sent: range, knot: Knot) -> list[str]:
+        """What is wrong if these numbers were sent: each must have come once, and a sample's signatures must verify."""
+        faults = []
+        if missing_ones := sum(self.copies[number] == 0 for number in sent):
+            faults.append(f"{missing_ones} did not arrive")
+        if doubles := self.copies.total() - sum(1 for count in self.copies.values() if count):
+            faults.append(f"{doubles} came twice")
+        if strangers := sum(number not in sent for number in self.copies):
+            faults.append(f"{strangers} were sent by nobody")
+        sample = random.Random(len(sent)).sample(sorted(self.contents), min(_SAMPLE, len(self.contents)))
+        found = (fault_of_signature(self.contents[number], knot) for number in sample)
+        return faults + sorted({fault for fault in found if fault})

@@ -21,7 +21,6 @@ from support.wait import LOOPBACK, free_port, spawn, stop, until
 
 _HOST = f"mail.{SENDING_DOMAIN}"
 _NO_LIMIT = 10**9
-_SIGNED_HEADERS = "From, Sender, Reply-To, Subject, Date, Message-ID, To, Cc, MIME-Version"
 
 
 @dataclass
@@ -36,9 +35,7 @@ class World:
 
 
 class Postrider:
-    """Over its HTTP API, with a domain of which only the RSA record is published: so it signs once, as the others do."""
-
-    name = "Postrider"
+    """Over its HTTP API. Of its domain only the RSA record is published: so it signs once, as the others do."""
 
     def __init__(self, folder: Path, world: World):
         limits = {
@@ -63,9 +60,9 @@ class Postrider:
         """Ends it."""
         self.serve.close()
 
-    def version(self) -> str:
-        """As it says itself."""
-        return subprocess.run([binary(), "--version"], capture_output=True, text=True).stdout.split()[1]
+    def title(self) -> str:
+        """Its name and version."""
+        return f"Postrider {_said(binary(), '--version').split()[1]}"
 
 
 _OPENDKIM = """\
@@ -85,7 +82,6 @@ RequireSafeKeys no
 class Postfix:
     """With OpenDKIM as its milter on a Unix socket, and the sink as its relay host."""
 
-    name = "Postfix + OpenDKIM"
     key = None
 
     def __init__(self, folder: Path, world: World):
@@ -131,15 +127,14 @@ class Postfix:
         stop(self.opendkim)
         self.log.close()
 
-    def version(self) -> str:
-        """Postfix's and OpenDKIM's."""
+    def title(self) -> str:
+        """Names and versions."""
         root = private_root("postfix") or missing("Postfix's private root")
-        environment = {"LD_LIBRARY_PATH": library_path(root, "usr/lib/postfix")}
-        command = [str(root / "usr/sbin/postconf"), "-d", "-h", "mail_version"]
-        own = subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip()
+        libraries = {"LD_LIBRARY_PATH": library_path(root, "usr/lib/postfix")}
+        own = _said(str(root / "usr/sbin/postconf"), "-d", "-h", "mail_version", environment=libraries).strip()
         opendkim, environment = program("opendkim", "opendkim")
-        said = subprocess.run([opendkim, "-V"], env=environment, capture_output=True, text=True).stdout
-        return f"{own}, {said.split()[2].removeprefix('v')}"
+        signer = re.search(r" v(\d\S*)", _said(opendkim, "-V", environment=environment))
+        return f"Postfix {own} with OpenDKIM {signer[1]}"
 
 
 _EXIM = """\
@@ -182,7 +177,6 @@ begin retry
 class Exim:
     """With its own signer. It starts a process and a connection for every message, as it always does."""
 
-    name = "Exim"
     key = None
 
     def __init__(self, folder: Path, world: World):
@@ -210,22 +204,33 @@ class Exim:
         """Ends it."""
         self.daemon.close()
 
-    def version(self) -> str:
-        """As its log begins."""
-        return re.search(r"exim (\S+) daemon started", self.logged())[1]
+    def title(self) -> str:
+        """Its name, and its version as its log begins."""
+        version = re.search(r"exim (\S+) daemon started", self.logged())
+        return f"Exim {version[1]}"
+
+
+# The headers are those that it ships with. Verifying what comes in is on by default, and is not the work here.
+_DKIM_INI = """\
+[sign]
+enabled = true
+headers = From, Sender, Reply-To, Subject, Date, Message-ID, To, Cc, MIME-Version
+[canon]
+body = relaxed
+[verify]
+enabled = false
+"""
 
 
 class Haraka:
     """With the dkim plugin, as one process."""
 
-    name = "Haraka + dkim"
     key = None
 
     def __init__(self, folder: Path, world: World):
-        signing = f"[sign]\nenabled = true\nheaders = {_SIGNED_HEADERS}\n[canon]\nbody = relaxed\n[verify]\nenabled = false\n"
         files = {
             "plugins": "routes\ndkim\n",
-            "dkim.ini": signing,
+            "dkim.ini": _DKIM_INI,
             f"dkim/{SENDING_DOMAIN}/private": world.key.pem,
             f"dkim/{SENDING_DOMAIN}/selector": SELECTOR,
         }
@@ -245,13 +250,17 @@ class Haraka:
         """Ends it."""
         self.haraka.close()
 
-    def version(self) -> str:
-        """As its package says."""
+    def title(self) -> str:
+        """Its name, and its version as its package says."""
         package = PEERS / "haraka" / "node_modules" / "Haraka" / "package.json"
-        return json.loads(package.read_text())["version"]
+        return f"Haraka {json.loads(package.read_text())['version']} with dkim"
 
 
 SYSTEMS = {"postrider": Postrider, "postfix": Postfix, "exim": Exim, "haraka": Haraka}
+
+
+def _said(*command: str, environment: dict[str, str] | None = None) -> str:
+    return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
 
 def _has_files(folder: Path) -> bool:

@@ -30,10 +30,10 @@ def report(head: list[str], rounds: list[list[Row]]) -> str:
     """Everything; the first system of a round is what the others are compared to."""
     figures = [["a message", *(column.name for column in _COLUMNS)]]
     ratios = [[f"against {rounds[0][0].system}", *(column.name for column in _RATIOS)]]
-    for rows in zip(*rounds):
+    for rows in zip(*rounds, strict=True):
         label = rows[0].system + (" (INVALID)" if any(row.faults for row in rows) else "")
         figures.append([label, *(_spread([getattr(row, c.figure) for row in rows], c.decimals) for c in _COLUMNS)])
-        pairs = [(row, others[0]) for row, others in zip(rows, rounds)]
+        pairs = [(row, others[0]) for row, others in zip(rows, rounds, strict=True)]
         ratios.append([label, *(_spread(_quotients(pairs, c.figure), c.decimals, "×") for c in _RATIOS)])
     faults = [f"- {row.system}: {fault}" for rows in rounds for row in rows for fault in row.faults]
     blocks = [head, _markdown(figures), _markdown(ratios[:1] + ratios[2:]), faults]

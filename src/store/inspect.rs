@@ -13,6 +13,7 @@ use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase,
 
 use super::content::SealedContent;
 use super::error::StoreError;
+use super::journal;
 use super::master_key;
 use super::open::{CACHE_OCTETS, FILE, OpenError};
 use super::read::Read;
@@ -89,6 +90,9 @@ impl Inspection {
             Ok(opened) => opened.map_err(|error| InspectError::Unreadable(error.to_string()))?,
             Err(_) => return Err(InspectError::Unreadable("its file is damaged".to_owned())),
         };
+        if let Some(transaction) = journal::lay_over(&database, directory)? {
+            transaction.commit().map_err(StoreError::from)?;
+        }
         make_tables(&database)?;
         let mut inspection = Self { database, content: None, key_fault: None };
         inspection.check_format()?;

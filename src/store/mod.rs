@@ -12,6 +12,7 @@ mod gather;
 pub mod health;
 mod inspect;
 mod job;
+mod journal;
 pub mod key_changes;
 pub mod master_key;
 pub mod meters;
@@ -31,6 +32,7 @@ pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timer;
+pub mod waiting;
 mod writer;
 
 use std::path::PathBuf;

@@ -8,13 +8,14 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError, Durability, ReadableDatabase};
+use redb::{Database, DatabaseError};
 
 use super::bells::Bells;
 use super::content::{Appender, Content};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
+use super::journal::{self, Epoch, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
@@ -22,8 +23,8 @@ use super::reserve::Reserve;
 use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
-use super::snapshot::Snapshot;
-use super::tables::Batch;
+use super::tables::{Batch, Moment, Tables};
+use super::waiting::Waiting;
 use super::writer::{Writer, last_id};
 use super::{Doors, Store, free_octets, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
@@ -110,6 +111,7 @@ impl Store {
             fs::remove_dir_all(directory.join("content")),
             fs::remove_file(directory.join(master_key::FILE)),
             fs::remove_file(directory.join(reserve::FILE)),
+            fs::remove_file(directory.join(journal::FILE)),
         ];
         let failures = removed.into_iter().filter_map(Result::err);
         failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
@@ -127,9 +129,15 @@ impl Store {
             return Err(OpenError::HalfRestored);
         }
         let database = Arc::new(open_database(&directory.join(FILE), patience)?);
+        migrate::refuse_newer(&database, FORMAT)?;
+        if let Some(transaction) = journal::lay_over(&database, directory)? {
+            journal::checkpoint(transaction, &*entropy)?;
+        }
         migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
-        let Prepared { last, last_message, master, restored } = prepare(&database, directory, &*entropy)?;
+        let Prepared { last, last_message, master, restored, waiting, epoch } =
+            prepare(&database, directory, &*entropy)?;
         let master = Arc::new(master);
+        let journal = Journal::open(directory, epoch)?;
         // The names of the directory and of the database are as durable as what will be promised on them.
         fs::File::open(directory)
             .and_then(|handle| handle.sync_all())
@@ -154,20 +162,19 @@ impl Store {
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
+            waiting,
+            journal,
             reserve: Reserve::open(directory, {
                 let directory = directory.to_owned();
                 move || free_octets(&directory).ok()
             }),
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
-        // Before the first commit: what waits now, and every change from here on.
-        let waiting = Snapshot::new(database.begin_read().map_err(StoreError::from)?);
-        let counting = Arc::clone(&meters);
+        meters.wait(waiting);
         let after_append = to_writer.clone();
         let threads = vec![
             spawn("appender", move || appender.run(&appender_inbox, &after_append))?,
             spawn("writer", move || writer.run(&writer_inbox))?,
-            spawn("count", move || count_waiting(&counting, &waiting))?,
         ];
         Ok(Self {
             directory: directory.to_owned(),
@@ -191,12 +198,6 @@ impl Store {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
-}
-
-fn count_waiting(meters: &StoreMeters, snapshot: &Snapshot) {
-    if let Err(error) = meters.count_waiting(snapshot) {
-        tracing::error!(%error, "what waits could not be counted; its metric stays away");
-    }
 }
 
 fn make_directory(directory: &Path) -> Result<(), OpenError> {
@@ -231,12 +232,13 @@ struct Prepared {
     last_message: Ulid,
     master: MasterKey,
     restored: Option<Restored>,
+    waiting: Waiting,
+    epoch: Epoch,
 }
 
 /// Checks the master key, makes every table, and reads the last identifiers.
 fn prepare(database: &Database, directory: &Path, entropy: &dyn Entropy) -> Result<Prepared, OpenError> {
-    let mut transaction = database.begin_write().map_err(StoreError::from)?;
-    transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
+    let transaction = database.begin_write().map_err(StoreError::from)?;
     let mut batch = Batch::new(&transaction);
     batch.create_all()?;
     batch.put(Table::Meta, meta::FORMAT, Some(&FORMAT.to_be_bytes()))?;
@@ -246,11 +248,19 @@ fn prepare(database: &Database, directory: &Path, entropy: &dyn Entropy) -> Resu
         batch.put(Table::Meta, meta::MASTER_KEY_PROOF, Some(&master_key::proof(&master, entropy)))?;
     }
     let restored = batch.get(Table::Meta, meta::RESTORED)?.map(|bytes| Restored::decode(&bytes)).transpose()?;
+    let waiting = match batch.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes)) {
+        Some(waiting) => waiting,
+        None => {
+            let moment = Moment { now: Timestamp::ZERO, chance: [0; 10] };
+            Waiting::count(&Tables::new(&mut batch, moment, Ulid::default()))?
+        }
+    };
+    batch.put(Table::Meta, meta::WAITING, Some(&waiting.encode()))?;
     drop(batch);
     let last = last_id(&transaction, meta::LAST_ID)?;
     let last_message = last_id(&transaction, meta::LAST_MESSAGE_ID)?;
-    transaction.commit().map_err(StoreError::from)?;
-    Ok(Prepared { last, last_message, master, restored })
+    let epoch = journal::checkpoint(transaction, entropy)?;
+    Ok(Prepared { last, last_message, master, restored, waiting, epoch })
 }
 
 #[cfg(test)]

@@ -137,9 +137,7 @@ fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), 
     text.gauges(
         "postrider_queue_waiting",
         "What is not settled yet, due or not: messages, and webhook deliveries of enabled endpoints.",
-        waiting.into_iter().flat_map(|waiting| {
-            [(vec![(KIND, "message")], waiting.transfers), (vec![(KIND, "webhook")], waiting.deliveries)]
-        }),
+        [(vec![(KIND, "message")], waiting.transfers), (vec![(KIND, "webhook")], waiting.deliveries)],
     );
     let due = store.due_now(now)?;
     text.gauges(
@@ -165,6 +163,11 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
         "postrider_store_commit_duration_seconds",
         "Commits of the database with their sync to disk.",
         meters.commit_duration.read(),
+    );
+    times(
+        "postrider_store_checkpoint_duration_seconds",
+        "Checkpoints: commits that write every page changed since the last one, and empty the journal.",
+        meters.checkpoint_duration.read(),
     );
     times(
         "postrider_store_append_duration_seconds",

@@ -12,6 +12,7 @@ files too, and on ext4 with large folios up to 1 MiB for 4 KB written into a pre
 import os
 import signal
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 from support.wait import until
@@ -25,8 +26,8 @@ class Reading:
 
     cpu: float  # seconds
     written: int  # write_bytes
-    device: int  # octets
-    flushes: int
+    device: float  # octets
+    flushes: float
 
     def until(self, later: "Reading") -> "Reading":
         """What happened from this reading to the later one."""
@@ -78,14 +79,14 @@ class Disk:
         device = os.stat(folder).st_dev
         self.numbers = [str(os.major(device)), str(os.minor(device))]
 
-    def read(self) -> tuple[int, int]:
-        """Octets written to it since the machine started, and flushes of its cache; zeros where it is not told of."""
+    def read(self) -> tuple[float, float]:
+        """Octets written to it since the machine started, and flushes of its cache; not numbers where none are told."""
         os.sync()  # What was written so far belongs to those who wrote it.
         for line in Path("/proc/diskstats").read_text().splitlines():
             fields = line.split()
             if fields[:2] == self.numbers:
                 return int(fields[9]) * _SECTOR, int(fields[18])
-        return 0, 0
+        return nan, nan
 
 
 def reading(processes: Group, disk: Disk) -> Reading:

@@ -7,7 +7,6 @@ from pathlib import Path
 import dkim
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-
 from letters import SENDING_DOMAIN
 from support.knot import Knot
 

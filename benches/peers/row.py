@@ -68,7 +68,6 @@ def measure(system_kind, folder: Path, task: Task) -> Row:
             return _Measurement(system, processes, folder, task).row(name)
         except AssertionError as error:
             sys.stderr.write(f"{name}: {error}\n{system.logged()[-_LOG_TAIL:]}\n")
-            task.sink.messages()  # What came of it is not the next one's.
             return Row(name, [str(error)])
 
 
@@ -80,6 +79,7 @@ class _Measurement:
 
     def row(self, name: str) -> Row:
         task, sink = self.task, self.task.sink
+        sink.messages()  # What came late from a row that failed is not this one's.
         taken = sink.taken
         self._settled(self._load(range(task.warm_up)), taken + task.warm_up)
         unit, others = self._unit()

@@ -1,6 +1,7 @@
 """The report, as Markdown: medians of the rounds with the least and the most, and what they are against Postrider's."""
 
 from dataclasses import dataclass
+from math import isnan
 from statistics import median
 
 from row import Row
@@ -46,6 +47,8 @@ def _quotients(pairs: list[tuple[Row, Row]], figure: str) -> list[float]:
 
 
 def _spread(values: list[float], decimals: int, unit: str = "") -> str:
+    if any(map(isnan, values)):
+        return "–"
     middle = f"{median(values):.{decimals}f}{unit}"
     low, high = f"{min(values):.{decimals}f}", f"{max(values):.{decimals}f}"
     return middle if low == high else f"{middle} ({low}–{high})"

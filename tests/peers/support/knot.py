@@ -1,7 +1,8 @@
 """Knot DNS as the whole name system: it is authoritative for the root, so that every name has an answer.
 
-A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second unless told. Signed,
-every answer carries signatures made as it is given (mod-onlinesign), and `anchor` is the file that makes them verify.
+A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second unless told.
+Signed, every answer carries signatures made as it is given (mod-onlinesign), and `anchor` is the file that makes them
+verify.
 """
 
 import subprocess

@@ -12,6 +12,7 @@ use std::sync::{PoisonError, RwLock};
 use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend};
 
 use super::content::SealedContent;
+use super::disk::FileSystem;
 use super::error::StoreError;
 use super::journal;
 use super::master_key;
@@ -90,7 +91,7 @@ impl Inspection {
             Ok(opened) => opened.map_err(|error| InspectError::Unreadable(error.to_string()))?,
             Err(_) => return Err(InspectError::Unreadable("its file is damaged".to_owned())),
         };
-        if let Some(transaction) = journal::lay_over(&database, directory)? {
+        if let Some(transaction) = journal::lay_over(&database, &FileSystem, directory)? {
             transaction.commit().map_err(StoreError::from)?;
         }
         make_tables(&database)?;

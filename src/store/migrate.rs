@@ -13,6 +13,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 
 use super::backup::{self, BackupError};
 use super::content::segment::sync_directory;
+use super::disk::FileSystem;
 use super::error::StoreError;
 use super::open::OpenError;
 use super::schema::{Table, meta};
@@ -154,7 +155,7 @@ fn back_up(database: &Database, directory: &Path, now: Timestamp, format: u32) -
     match written.and_then(|written| Ok(written.sync_all()?)) {
         Ok(()) => {
             fs::rename(&unfinished, &file)?;
-            sync_directory(directory)?;
+            sync_directory(&FileSystem, directory)?;
             Ok(file.display().to_string())
         }
         Err(error) => {

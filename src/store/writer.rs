@@ -86,7 +86,8 @@ impl Writer {
         }
     }
 
-    fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
+    /// Commits a batch and releases its answers.
+    pub(super) fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
         let committed = match self.health.failure() {
             Some(_) => Err(StoreError::Closed),
             None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
@@ -102,7 +103,7 @@ impl Writer {
     }
 
     /// Leaves nothing in the journal that a start would have to lay over the database.
-    fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         if self.journal.due().is_none() || self.health.failure().is_some() {
             return;
         }

@@ -12,16 +12,16 @@
 
 mod redo;
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 pub(super) use redo::Redo;
 
+use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use super::schema::{Table, meta};
 use crate::base::entropy::{self, Entropy};
@@ -47,7 +47,7 @@ pub(super) type Epoch = [u8; 16];
 
 /// The journal of a store that runs.
 pub(super) struct Journal {
-    file: File,
+    file: Arc<dyn DiskFile>,
     epoch: Epoch,
     end: u64,
     /// When a checkpoint is due, where there is a record.
@@ -68,10 +68,8 @@ impl Journal {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn open(directory: &Path, epoch: Epoch) -> Result<Self, StoreError> {
-        let mut options = OpenOptions::new();
-        let opened = options.create(true).truncate(false).write(true).mode(0o600).open(directory.join(FILE));
-        let file = opened.map_err(|error| failed("open", &error))?;
+    pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch) -> Result<Self, StoreError> {
+        let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
         Ok(Self { file, epoch, end: 0, due: None })
     }
 
@@ -142,9 +140,13 @@ fn set(transaction: &mut WriteTransaction, durability: Durability) -> Result<(),
 ///
 /// # Errors
 /// Those of the database and of the file system.
-pub(super) fn lay_over(database: &Database, directory: &Path) -> Result<Option<WriteTransaction>, StoreError> {
+pub(super) fn lay_over(
+    database: &Database,
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Option<WriteTransaction>, StoreError> {
     let Some(epoch) = epoch_of(database)? else { return Ok(None) };
-    let bytes = match std::fs::read(directory.join(FILE)) {
+    let bytes = match disk.read(&directory.join(FILE)) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed("read", &error)),

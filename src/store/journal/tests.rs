@@ -8,6 +8,7 @@ use redb::ReadableTable;
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::store::read::{Order, Read};
+use crate::store::disk::FileSystem;
 use crate::store::testing::TestStore;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -65,7 +66,7 @@ fn a_torn_record_and_all_behind_it_are_as_if_they_had_never_been() {
     for (kept, pair) in ends.windows(2).enumerate() {
         for cut in [pair[0], pair[0] + 1, (pair[0] + pair[1]) / 2, pair[1] - 1] {
             let left = killed(&test);
-            let journal = OpenOptions::new().write(true).open(left.path().join(FILE)).unwrap();
+            let journal = fs::OpenOptions::new().write(true).open(left.path().join(FILE)).unwrap();
             journal.set_len(cut as u64).unwrap();
             let after = TestStore::in_directory(left);
             assert_eq!(messages(&after), all[..kept], "cut at {cut}");
@@ -112,7 +113,7 @@ fn records_of_an_earlier_epoch_are_nothing() {
 #[test]
 fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(directory.path(), [7; 16]).unwrap();
+    let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16]).unwrap();
     let mut redo = Redo::default();
     redo.note(Table::Messages, b"key", Some(&vec![0; 600 << 10]));
     assert_eq!(journal.append(&redo, Some(SHORT), NOW).unwrap(), Kept::Record);
@@ -129,13 +130,13 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     let database = Database::create(directory.path().join("database")).unwrap();
     let entropy = SeededEntropy::new(1);
     let epoch = checkpoint(database.begin_write().unwrap(), &entropy).unwrap();
-    let mut journal = Journal::open(directory.path(), epoch).unwrap();
+    let mut journal = Journal::open(&FileSystem, directory.path(), epoch).unwrap();
     let redo = |key: &[u8]| {
         let mut redo = Redo::default();
         redo.note(Table::Messages, key, Some(b"value"));
         redo
     };
-    let found = || lay_over(&database, directory.path()).unwrap().map(|transaction| {
+    let found = || lay_over(&database, &FileSystem, directory.path()).unwrap().map(|transaction| {
         let table = transaction.open_table(Table::Messages.definition()).unwrap();
         table.iter().unwrap().map(|row| row.unwrap().0.value().to_vec()).collect::<Vec<_>>()
     });

@@ -29,9 +29,16 @@ class Sent:
     """What became of a load."""
 
     began: float  # on the monotonic clock, which all processes share
-    ended: float
+    ended: float  # with the last acceptance
     busy: float  # the share of that time for which this process ran
     refused: list[bytes] = field(default_factory=list)
+
+    def take(self, answer: bytes, wanted: bytes):
+        """Notes one answer, which accepts if it begins as wanted."""
+        if answer.startswith(wanted):
+            self.ended = time.monotonic()
+        else:
+            self.refused.append(answer)
 
 
 @dataclass
@@ -50,7 +57,7 @@ class Load:
 
     def run(self) -> Sent:
         """Sends all of it as fast as the answers come."""
-        waiting, sent = iter(self.numbers), Sent(time.monotonic(), 0, 0)
+        waiting, sent = iter(self.numbers), Sent(began := time.monotonic(), began, 0)
         talk = self._http if self.key else self._smtp
         with selectors.DefaultSelector() as selector:
             for _ in range(min(self.clients, len(self.numbers))):
@@ -62,8 +69,7 @@ class Load:
                     break
                 for key, _ in ready:
                     key.data.hear()
-        sent.ended = time.monotonic()
-        sent.busy = time.process_time() / (sent.ended - sent.began)
+        sent.busy = time.process_time() / (time.monotonic() - sent.began)
         return sent
 
     def _http(self, waiting: Iterator[int], sent: Sent) -> Talk:
@@ -74,8 +80,7 @@ class Load:
         for number in waiting:
             body = self.letters.as_json(number)
             answer = yield b"%s%d\r\n\r\n%s" % (head, len(body), body), _whole_http
-            if not answer.startswith(b"HTTP/1.1 202"):
-                sent.refused.append(answer)
+            sent.take(answer, b"HTTP/1.1 202")
 
     def _smtp(self, waiting: Iterator[int], sent: Sent) -> Talk:
         """With PIPELINING (RFC 2920), which all of them offer: two round trips a message."""
@@ -86,8 +91,7 @@ class Load:
             answer = yield envelope.encode(), _whole_smtp(3)
             if b"\n354" in answer:
                 answer = yield self.letters.as_mime(number), _whole_smtp(1)
-            if not answer.startswith(b"250"):
-                sent.refused.append(answer)
+            sent.take(answer, b"250")
         yield b"QUIT\r\n", _whole_smtp(1)
 
 

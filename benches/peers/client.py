@@ -90,8 +90,9 @@ class Load:
             envelope = f"MAIL FROM:<{SENDER}>\r\nRCPT TO:<{recipient(number)}>\r\nDATA\r\n"
             answer = yield envelope.encode(), _whole_smtp(3)
             if b"\n354" in answer:
-                answer = yield self.letters.as_mime(number), _whole_smtp(1)
-            sent.take(answer, b"250")
+                sent.take((yield self.letters.as_mime(number), _whole_smtp(1)), b"250")
+            else:  # MAIL may have been accepted all the same.
+                sent.refused.append(answer)
         yield b"QUIT\r\n", _whole_smtp(1)
 
 
@@ -109,7 +110,10 @@ class Running:
     def sent(self) -> Sent | None:
         """What became of it, once it is over."""
         if self.result is None and self.reader.poll():
-            self.result = self.reader.recv()
+            try:
+                self.result = self.reader.recv()
+            except EOFError:
+                self.result = Sent(0, 0, 0, [b"the load broke off"])
             self.process.join()
         return self.result
 

@@ -62,6 +62,11 @@ def test_what_came_twice_or_never_or_unsigned_is_found(counting_sink, knot):
     assert arrived.faults(range(3), knot)[1:] == ["1 were sent by nobody", "signed by []"]
 
 
+def test_a_refused_recipient_is_no_acceptance(postfix):
+    refused = Load(Letters(2000), postfix.port, 2, range(3)).run().refused
+    assert len(refused) == 3 and all(b"Relay access denied" in answer for answer in refused)
+
+
 def test_all_letters_have_the_size_that_was_asked_for_and_the_same_text_in_both_forms():
     letters = Letters(10240)
     assert 0.95 * 10240 < letters.octets <= 10240

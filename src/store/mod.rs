@@ -27,6 +27,8 @@ mod reserve;
 pub mod restore;
 pub mod row;
 pub mod schema;
+#[cfg(test)]
+mod simulation;
 pub mod snapshot;
 mod standstill;
 pub mod tables;

@@ -10,7 +10,7 @@ use redb::{Database, DatabaseError};
 
 use super::bells::Bells;
 use super::content::{Append, Appender, Content};
-use super::disk::{Disk, FileSystem};
+use super::disk::{Disk, FileSystem, Opening};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
@@ -34,6 +34,8 @@ use crate::base::time::Timestamp;
 
 /// The database's file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
+/// What it is called while it is made.
+const HALF_MADE: &str = "postrider.redb.new";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
@@ -117,6 +119,7 @@ impl Store {
     pub fn remove_unfinished(directory: &Path) -> Vec<std::io::Error> {
         let removed = [
             FileSystem.remove_file(&directory.join(FILE)),
+            FileSystem.remove_file(&directory.join(HALF_MADE)),
             FileSystem.remove_directory(&directory.join("content")),
             FileSystem.remove_file(&directory.join(master_key::FILE)),
             FileSystem.remove_file(&directory.join(reserve::FILE)),
@@ -159,10 +162,10 @@ impl Store {
             prepare(&database, &*disk, directory, &*entropy)?;
         let master = Arc::new(master);
         let journal = Journal::open(&*disk, directory, epoch)?;
-        // The names of the directory and of the database are as durable as what will be promised on them.
+        let content = Arc::new(Content::open(Arc::clone(&disk), directory, Arc::clone(&master), Arc::clone(&entropy))?);
+        // The names of the database, the journal, the key and the content are as durable as what will be promised on them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
-        let content = Arc::new(Content::open(Arc::clone(&disk), directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new(restored));
         let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
@@ -242,6 +245,9 @@ fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
 }
 
 fn open_database(disk: &dyn Disk, path: &Path, patience: Duration) -> Result<Database, OpenError> {
+    if !disk.exists(path) {
+        make_database(disk, path)?;
+    }
     let patience = Instant::now() + patience;
     loop {
         match disk.open_database(path, Database::builder().set_cache_size(CACHE_OCTETS)) {
@@ -253,6 +259,16 @@ fn open_database(disk: &dyn Disk, path: &Path, patience: Duration) -> Result<Dat
             Err(error) => return Err(StoreError::from(error).into()),
         }
     }
+}
+
+/// Makes an empty database, under another name first: half a database would stand in the way of every later start.
+fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
+    let half_made = path.with_file_name(HALF_MADE);
+    // Of an earlier try nothing is kept.
+    drop(disk.open(&half_made, Opening::Fresh).map_err(io)?);
+    drop(disk.open_database(&half_made, &Database::builder()).map_err(StoreError::from)?);
+    disk.rename(&half_made, path).map_err(io)
 }
 
 /// What opening learns from the tables.

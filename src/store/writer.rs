@@ -69,13 +69,9 @@ impl Writer {
     /// Runs until every sender is gone; once the database has failed, everything is refused.
     pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
         loop {
-            let now = (self.now)();
-            let next = match self.journal.due().filter(|_| self.health.failure().is_none()) {
-                Some(due) if due <= now => {
-                    self.rest();
-                    continue;
-                }
-                Some(due) => inbox.recv_timeout(due.since(now)),
+            self.rest_if_due();
+            let next = match self.rest_at() {
+                Some(due) => inbox.recv_timeout(due.since((self.now)())),
                 None => inbox.recv().map_err(RecvTimeoutError::from),
             };
             match next {
@@ -83,6 +79,18 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.rest(),
             }
+        }
+    }
+
+    /// When the journal is old enough for a checkpoint, where anything is in it.
+    fn rest_at(&self) -> Option<Timestamp> {
+        self.journal.due().filter(|_| self.health.failure().is_none())
+    }
+
+    /// Makes a checkpoint where one is due for the age of the journal.
+    pub(super) fn rest_if_due(&mut self) {
+        if self.rest_at().is_some_and(|due| due <= (self.now)()) {
+            self.rest();
         }
     }
 
@@ -103,8 +111,8 @@ impl Writer {
     }
 
     /// Leaves nothing in the journal that a start would have to lay over the database.
-    pub(super) fn rest(&mut self) {
-        if self.journal.due().is_none() || self.health.failure().is_some() {
+    fn rest(&mut self) {
+        if self.rest_at().is_none() {
             return;
         }
         let transaction = self.database.begin_write().map_err(StoreError::from);

@@ -50,6 +50,8 @@ pub(super) struct FileNode {
     pub(super) bytes: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) unsynced: Vec<Change>,
+    /// Whether a sync failed: what is seen is not what is durable, and no later sync makes it so.
+    is_doubtful: bool,
 }
 
 impl FileNode {
@@ -68,6 +70,16 @@ impl FileNode {
     pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
         self.durable = self.survivors(chance);
         self.unsynced.clear();
+        self.is_doubtful = true;
+    }
+
+    /// Another process begins. What a failed sync left in the system's memory alone, it does not find: nobody could
+    /// tell that from what is durable.
+    pub(super) fn restart(&mut self) {
+        if std::mem::take(&mut self.is_doubtful) {
+            self.bytes.clone_from(&self.durable);
+            self.unsynced.clear();
+        }
     }
 
     /// The machine went off.
@@ -135,6 +147,7 @@ pub(super) struct DirectoryNode {
     pub(super) names: BTreeMap<String, usize>,
     pub(super) durable: BTreeMap<String, usize>,
     pub(super) unsynced: Vec<Naming>,
+    is_doubtful: bool,
 }
 
 impl DirectoryNode {
@@ -154,6 +167,15 @@ impl DirectoryNode {
             if chance.coin() {
                 naming.apply(&mut self.durable);
             }
+        }
+        self.is_doubtful = true;
+    }
+
+    /// As with a file.
+    pub(super) fn restart(&mut self) {
+        if std::mem::take(&mut self.is_doubtful) {
+            self.names.clone_from(&self.durable);
+            self.unsynced.clear();
         }
     }
 

@@ -148,6 +148,12 @@ impl State {
     pub(super) fn restart(&mut self) {
         self.is_off = false;
         self.run += 1;
+        for node in &mut self.nodes {
+            match node {
+                Node::File(file) => file.restart(),
+                Node::Directory(directory) => directory.restart(),
+            }
+        }
         self.forgive();
     }
 

@@ -1,5 +1,5 @@
-//! Stories of a store whose disk fails, by the thousand: each is made of its seed alone, so that what one finds is found
-//! again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 5,000, beginning
+//! Stories of a store whose disk fails, by the thousand: each is made of its seed alone, so that what one finds is
+//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 5,000, beginning
 //! with seed `POSTRIDER_STORIES_FROM`.
 //!
 //! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
@@ -44,7 +44,8 @@ fn tell_all(seeds: impl Iterator<Item = u64>) -> Sums {
         let told = tell(seed, Honesty::Honest);
         assert!(
             told.findings.is_empty(),
-            "{}\nThe story of seed {seed} found {:#?}\nTell it again: POSTRIDER_STORY={seed} cargo test --lib one_story\n\
+            "{}\nThe story of seed {seed} found {:#?}\n\
+             Tell it again: POSTRIDER_STORY={seed} cargo test --lib one_story\n\
              Keep it: add {seed} to tests/seeds/store.txt",
             told.log.join("\n"),
             told.findings

@@ -84,7 +84,8 @@ pub(super) fn remove_bucket(disk: &dyn Disk, directory: &Path, bucket: Timestamp
     let path = bucket_directory(directory, bucket);
     match disk.remove_directory(&path) {
         Ok(()) => sync_directory(disk, directory),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        // Gone, and perhaps not durably so.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => sync_directory(disk, directory),
         Err(error) => Err(failed("remove", &path, &error)),
     }
 }

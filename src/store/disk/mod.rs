@@ -1,8 +1,8 @@
 //! The disk as the store sees it: the few things that it does with files, behind one trait.
 //!
 //! [`FileSystem`] is the real one. Stories of crashes run the same store on a simulated one, which forgets, tears and
-//! reorders what was not synced and fails at any operation: what the database, the bodies and their keys promise together
-//! can only be broken at one instant of one disk. Nothing in here knows what the store keeps.
+//! reorders what was not synced and fails at any operation: what the database, the bodies and their keys promise
+//! together can only be broken at one instant of one disk. Nothing in here knows what the store keeps.
 
 mod file_system;
 #[cfg(test)]

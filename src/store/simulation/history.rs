@@ -2,8 +2,9 @@
 //! store as it stands, the law judges.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::ControlFlow;
+
+use sha2::{Digest, Sha256};
 
 use super::start::HOURLY;
 use crate::base::id::{AccountId, EventId, MessageId, Ulid};
@@ -43,7 +44,7 @@ pub(super) struct Submitted {
 }
 
 /// All rows, by table: how many, and a digest.
-pub(super) type Rows = BTreeMap<&'static str, (u64, u64)>;
+pub(super) type Rows = BTreeMap<&'static str, (u64, [u8; 32])>;
 
 /// What is known.
 #[derive(Default)]
@@ -130,16 +131,20 @@ impl Submitted {
 /// Counts and digests all rows; but not the journal's epoch, which every start and checkpoint draws anew.
 pub(super) fn rows(snapshot: &Snapshot) -> Rows {
     let of = |table: Table| {
-        let (mut count, mut digest) = (0, DefaultHasher::new());
+        let (mut count, mut bytes) = (0, Vec::new());
         let mut each = |key: &[u8], value: &[u8]| {
-            if (table, key) != (Table::Meta, meta::JOURNAL) {
-                (key, value).hash(&mut digest);
-                count += 1;
+            if (table, key) == (Table::Meta, meta::JOURNAL) {
+                return Ok(ControlFlow::Continue(()));
             }
+            for part in [key, value] {
+                bytes.extend_from_slice(&part.len().to_be_bytes());
+                bytes.extend_from_slice(part);
+            }
+            count += 1;
             Ok(ControlFlow::Continue(()))
         };
         snapshot.scan(table, &[], &after_prefix(&[]), Order::Ascending, &mut each).unwrap();
-        (table.name(), (count, digest.finish()))
+        (table.name(), (count, Sha256::digest(&bytes).into()))
     };
     Table::ALL.iter().map(|table| of(*table)).collect()
 }

@@ -143,7 +143,7 @@ impl Judge<'_> {
         if !is_whole {
             self.find(
                 Law::WholeCommits,
-                format!("of a commit's messages some are there: {there:?}, and these tables changed: {changed:?}"),
+                format!("of a commit's messages some are there: {there:?}, and {} tables changed", changed.len()),
             );
         }
     }

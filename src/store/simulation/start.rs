@@ -34,16 +34,17 @@ pub(super) fn set_up(seed: u64, honesty: Honesty) -> (SimulatedDisk, Setup) {
     static BEGUN: OnceLock<(SimulatedDisk, Setup)> = OnceLock::new();
     let (disk, setup) = BEGUN.get_or_init(|| {
         let disk = SimulatedDisk::new(0, Honesty::Honest);
-        let setup = make(&disk);
+        let setup = make(&disk, HOURLY);
         (disk, setup)
     });
     (disk.copy(seed, honesty), *setup)
 }
 
-fn make(disk: &SimulatedDisk) -> Setup {
+/// Makes a store whose account may send so much in an hour.
+pub(super) fn make(disk: &SimulatedDisk, hourly: usize) -> Setup {
     let clock = Clock::new(START + Duration::from_secs(600));
     let mut process = Process::start(disk, &clock, 1).unwrap();
-    let quota = QuotaLimits { per_hour: HOURLY as u64, per_day: 1000 };
+    let quota = QuotaLimits { per_hour: hourly as u64, per_day: 1000 };
     let account = Account::new(AccountId::default(), "Example".parse().unwrap(), quota, START);
     let account = done(&mut process, CreateAccount { account }).id;
     let domain = DomainId(Ulid::new(START, [7; 10]));

@@ -63,7 +63,7 @@ pub(super) struct Told {
     /// How often the process ended before its time.
     pub(super) crashes: u64,
     /// Messages that were acknowledged.
-    pub(super) accepted: usize,
+    pub(super) accepted: u64,
 }
 
 /// Tells the story of `seed` on such a disk.
@@ -91,7 +91,7 @@ pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
             panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
         story.find(Law::Opens, format!("a panic: {}", what.unwrap_or_default()));
     }
-    let accepted = story.history.messages.values().filter(|submitted| submitted.accepted == Known::Yes).count();
+    let accepted = story.history.messages.values().filter(|submitted| submitted.accepted == Known::Yes).count() as u64;
     let told = Told {
         findings: std::mem::take(&mut story.findings),
         log: std::mem::take(&mut story.log),

@@ -99,7 +99,8 @@ impl SimulatedDisk {
     }
 
     /// All that could be read from the disk by somebody who takes it apart: of every file that has a name, or had one
-    /// when its directory was synced last, the bytes as they are seen, as they are durable, and as they are on their way.
+    /// when its directory was synced last, the bytes as they are seen, as they are durable, and as they are on their
+    /// way.
     pub(in crate::store) fn everything(&self) -> Vec<(PathBuf, Vec<u8>)> {
         self.state().everything()
     }

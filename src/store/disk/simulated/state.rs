@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use super::chance::Chance;
@@ -211,7 +212,8 @@ impl State {
                         Change::Write { bytes, .. } => Some(bytes.clone()),
                         Change::Length(_) => None,
                     });
-                    let all = [file.bytes.clone(), file.durable.clone()].into_iter().chain(on_their_way);
+                    let durable = (file.durable != file.bytes).then(|| file.durable.clone());
+                    let all = iter::once(file.bytes.clone()).chain(durable).chain(on_their_way);
                     found.extend(all.map(|bytes| (path.clone(), bytes)));
                 }
                 Node::Directory(directory) => {

@@ -23,6 +23,8 @@ pub struct StoreMeters {
     pub append_bodies: Histogram,
     /// How long writing and syncing them took, in microseconds.
     pub append_duration: Histogram,
+    /// How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.
+    pub syncs: Counter,
     events: [[Counter; Stream::ALL.len()]; EventType::ALL.len()],
     bounces: [[Counter; Stream::ALL.len()]; BounceKind::ALL.len()],
     transfers: AtomicU64,
@@ -45,6 +47,7 @@ impl Default for StoreMeters {
             checkpoint_duration: Histogram::of_durations(),
             append_bodies: Histogram::new(COMPANIES),
             append_duration: Histogram::of_durations(),
+            syncs: Counter::default(),
             events: Default::default(),
             bounces: Default::default(),
             transfers: AtomicU64::new(0),

@@ -138,7 +138,10 @@ impl Writer {
         let began = Instant::now();
         // Nobody sees what is not durable yet.
         match self.journal.append(&redo, free, (self.now)())? {
-            Kept::Record => journal::publish(transaction)?,
+            Kept::Record => {
+                self.meters.syncs.count();
+                journal::publish(transaction)?;
+            }
             Kept::NoRoom => self.check_in(transaction)?,
         }
         self.waiting = waiting;
@@ -149,6 +152,7 @@ impl Writer {
     fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
         let began = Instant::now();
         self.journal.check_in(transaction, &*self.entropy)?;
+        self.meters.syncs.add(journal::SYNCS_OF_CHECKPOINT);
         self.meters.checkpoint_duration.observe_duration(began.elapsed());
         Ok(())
     }

@@ -145,6 +145,11 @@ fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), 
         "What is due now and not settled yet, on the wire or waiting for its turn; counted to 10000 in all.",
         [(vec![(KIND, "message")], due.transfers), (vec![(KIND, "webhook")], due.deliveries)],
     );
+    text.gauges(
+        "postrider_queue_standstill",
+        "1 while what waited in a restored backup stands still, until `postrider queue release`.",
+        [(vec![], u64::from(store.standstill()?.is_some()))],
+    );
     let age = due.oldest_transfer.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
     text.gauges(
         "postrider_queue_oldest_due_seconds",
@@ -179,6 +184,11 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     };
     sizes("postrider_store_commit_operations", "How many operations shared a commit.", meters.commit_operations.read());
     sizes("postrider_store_append_bodies", "How many message bodies shared a sync.", meters.append_bodies.read());
+    text.counters(
+        "postrider_store_syncs",
+        "How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.",
+        [(vec![], meters.syncs.read())],
+    );
     let octets = store.size_octets();
     text.gauges(
         "postrider_store_size_bytes",

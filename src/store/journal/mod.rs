@@ -38,6 +38,8 @@ const OCTETS_MAX_SHORT: u64 = 1 << 20;
 const SHORT: u64 = 256 << 20;
 /// How old the first record becomes before a checkpoint, so that a store at rest has nothing to lay over.
 const AGE_MAX: Duration = Duration::from_secs(5);
+/// How often a checkpoint syncs: its pages, and then that they count.
+pub(super) const SYNCS_OF_CHECKPOINT: u64 = 2;
 /// Length and check, before each record.
 const HEAD: usize = 4 + CHECK;
 const CHECK: usize = 16;

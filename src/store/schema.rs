@@ -62,6 +62,8 @@ tables! {
     Messages = "messages";
     /// account, message → how far its transfer is.
     Transfers = "transfers";
+    /// account, last message of a block → what the block's messages may be found by.
+    MessageIndex = "message_index";
     /// account, message, event → the event's JSON bytes; written once, kept with the message.
     Timeline = "timeline";
     /// account, message, event → what was said in the attempt that failed: text, kept as long as the event log's event.
@@ -189,7 +191,7 @@ pub fn domain(account: AccountId, domain: DomainId) -> [u8; 32] {
     owned(account, domain.as_bytes())
 }
 
-/// Key of [`Table::Messages`] and [`Table::Transfers`].
+/// Key of [`Table::Messages`], [`Table::Transfers`] and [`Table::MessageIndex`].
 pub fn message(account: AccountId, message: MessageId) -> [u8; 32] {
     owned(account, message.as_bytes())
 }

@@ -88,13 +88,8 @@ pub(super) fn bring_forward(
     current: u32,
     steps: &[Step],
 ) -> Result<(), OpenError> {
-    let Some(found) = format_of(database)? else { return Ok(()) };
-    if found > current {
-        return Err(OpenError::Newer { found });
-    }
-    if found == current {
-        return Ok(());
-    }
+    refuse_newer(database, current)?;
+    let Some(found) = format_of(database)?.filter(|found| *found < current) else { return Ok(()) };
     let failed = |error: String| OpenError::NotMigrated { found, error };
     let file = back_up(database, directory, now, found).map_err(|error| failed(error.to_string()))?;
     tracing::warn!(
@@ -104,6 +99,17 @@ pub(super) fn bring_forward(
     migrate(database, found, current, steps).map_err(|error| failed(error.to_string()))?;
     tracing::warn!(format = current, "the store was brought forward");
     Ok(())
+}
+
+/// Refuses what a later version of this program wrote, before anything in it is touched.
+///
+/// # Errors
+/// [`OpenError::Newer`].
+pub(super) fn refuse_newer(database: &Database, current: u32) -> Result<(), OpenError> {
+    match format_of(database)? {
+        Some(found) if found > current => Err(OpenError::Newer { found }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The format of a store; none where nothing is in it yet.

@@ -13,6 +13,7 @@ mod gather;
 pub mod health;
 mod inspect;
 mod job;
+mod journal;
 pub mod key_changes;
 pub mod master_key;
 pub mod meters;
@@ -34,6 +35,7 @@ pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timer;
+pub mod waiting;
 mod writer;
 
 use std::path::PathBuf;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError, Durability, ReadableDatabase};
+use redb::{Database, DatabaseError};
 
 use super::bells::Bells;
 use super::content::{Append, Appender, Content};
@@ -15,6 +15,7 @@ use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
 use super::job::Job;
+use super::journal::{self, Epoch, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
@@ -22,8 +23,8 @@ use super::reserve::Reserve;
 use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
-use super::snapshot::Snapshot;
-use super::tables::Batch;
+use super::tables::{Batch, Moment, Tables};
+use super::waiting::Waiting;
 use super::writer::{Writer, last_id};
 use super::{Doors, Store, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
@@ -122,6 +123,7 @@ impl Store {
             FileSystem.remove_directory(&directory.join("content")),
             FileSystem.remove_file(&directory.join(master_key::FILE)),
             FileSystem.remove_file(&directory.join(reserve::FILE)),
+            FileSystem.remove_file(&directory.join(journal::FILE)),
         ];
         let failures = removed.into_iter().filter_map(Result::err);
         failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
@@ -151,11 +153,17 @@ impl Store {
             return Err(OpenError::HalfRestored);
         }
         let database = Arc::new(open_database(&*disk, &directory.join(FILE), patience)?);
+        migrate::refuse_newer(&database, FORMAT)?;
+        if let Some(transaction) = journal::lay_over(&database, &*disk, directory)? {
+            journal::checkpoint(transaction, &*entropy)?;
+        }
         migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
-        let Prepared { last, last_message, master, restored } = prepare(&database, &*disk, directory, &*entropy)?;
+        let Prepared { last, last_message, master, restored, waiting, epoch } =
+            prepare(&database, &*disk, directory, &*entropy)?;
         let master = Arc::new(master);
         let content = Arc::new(Content::open(Arc::clone(&disk), directory, Arc::clone(&master), Arc::clone(&entropy))?);
-        // The names of the database, the key and the content are as durable as what will be promised on them.
+        let journal = Journal::open(&*disk, directory, epoch)?;
+        // The names of the database, the journal, the key and the content are as durable as what is promised on them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let near = Arc::new(NearTimers::new(restored));
@@ -177,12 +185,15 @@ impl Store {
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
+            waiting,
+            journal,
             reserve: Reserve::open(&*disk, directory, {
                 let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
                 move || disk.free_octets(&directory).ok()
             }),
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
+        meters.wait(waiting);
         let store = Self {
             disk,
             directory: directory.to_owned(),
@@ -206,14 +217,10 @@ impl Store {
     /// Gives each worker its thread.
     fn start(&self, workers: Workers) -> Result<(), OpenError> {
         let Workers { writer, writer_inbox, appender, appender_inbox } = workers;
-        // Before the first commit: what waits now, and every change from here on.
-        let waiting = Snapshot::new(self.database.begin_read().map_err(StoreError::from)?);
-        let counting = Arc::clone(&self.meters);
         let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         threads.push(spawn("appender", move || appender.run(&appender_inbox, &after_append))?);
         threads.push(spawn("writer", move || writer.run(&writer_inbox))?);
-        threads.push(spawn("count", move || count_waiting(&counting, &waiting))?);
         Ok(())
     }
 }
@@ -221,12 +228,6 @@ impl Store {
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
     thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
-}
-
-fn count_waiting(meters: &StoreMeters, snapshot: &Snapshot) {
-    if let Err(error) = meters.count_waiting(snapshot) {
-        tracing::error!(%error, "what waits could not be counted; its metric stays away");
-    }
 }
 
 fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
@@ -276,6 +277,8 @@ struct Prepared {
     last_message: Ulid,
     master: MasterKey,
     restored: Option<Restored>,
+    waiting: Waiting,
+    epoch: Epoch,
 }
 
 /// Checks the master key, makes every table, and reads the last identifiers.
@@ -285,8 +288,7 @@ fn prepare(
     directory: &Path,
     entropy: &dyn Entropy,
 ) -> Result<Prepared, OpenError> {
-    let mut transaction = database.begin_write().map_err(StoreError::from)?;
-    transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
+    let transaction = database.begin_write().map_err(StoreError::from)?;
     let mut batch = Batch::new(&transaction);
     batch.create_all()?;
     batch.put(Table::Meta, meta::FORMAT, Some(&FORMAT.to_be_bytes()))?;
@@ -296,11 +298,19 @@ fn prepare(
         batch.put(Table::Meta, meta::MASTER_KEY_PROOF, Some(&master_key::proof(&master, entropy)))?;
     }
     let restored = batch.get(Table::Meta, meta::RESTORED)?.map(|bytes| Restored::decode(&bytes)).transpose()?;
+    let waiting = match batch.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes)) {
+        Some(waiting) => waiting,
+        None => {
+            let moment = Moment { now: Timestamp::ZERO, chance: [0; 10] };
+            Waiting::count(&Tables::new(&mut batch, moment, Ulid::default()))?
+        }
+    };
+    batch.put(Table::Meta, meta::WAITING, Some(&waiting.encode()))?;
     drop(batch);
     let last = last_id(&transaction, meta::LAST_ID)?;
     let last_message = last_id(&transaction, meta::LAST_MESSAGE_ID)?;
-    transaction.commit().map_err(StoreError::from)?;
-    Ok(Prepared { last, last_message, master, restored })
+    let epoch = journal::checkpoint(transaction, entropy)?;
+    Ok(Prepared { last, last_message, master, restored, waiting, epoch })
 }
 
 #[cfg(test)]

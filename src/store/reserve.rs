@@ -38,17 +38,15 @@ impl Reserve {
         Self { file: file.ok(), is_held: length > 0, free: Box::new(free) }
     }
 
-    /// Gives the room back where the device runs short, or takes it where there is plenty.
-    pub(super) fn before_commit(&mut self) {
-        if self.file.is_none() {
-            return;
-        }
-        let Some(free) = (self.free)() else { return };
+    /// Gives the room back where the device runs short, or takes it where there is plenty. Answers how much is free.
+    pub(super) fn before_commit(&mut self) -> Option<u64> {
+        let free = (self.free)()?;
         if self.is_held && free < SHORT {
             self.give_back();
         } else if !self.is_held && free >= PLENTY {
             self.take();
         }
+        Some(free)
     }
 
     fn give_back(&mut self) {

@@ -137,6 +137,10 @@ pub mod meta {
     pub const LAST_ID: &[u8] = b"last_id";
     /// The greatest message identifier accepted.
     pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+    /// The epoch of the journal whose records this state lacks, sixteen bytes.
+    pub const JOURNAL: &[u8] = b"journal";
+    /// How many timers wait, sixteen bytes.
+    pub const WAITING: &[u8] = b"waiting";
     /// The backup that the store was restored from.
     pub const RESTORED: &[u8] = b"restored";
 }

@@ -110,6 +110,7 @@ impl Appender {
         for file in segments.iter().filter_map(|segment| segment.file.get()) {
             // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
             // process.
+            self.meters.syncs.count();
             file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
         Ok(())

@@ -100,8 +100,12 @@ class Postfix(Maildirs):
         policy: "Policy | None" = None,
         routes: dict[str, int] | None = None,
         size_max: int = 31457280,
+        settings: dict[str, str] | None = None,
     ):
-        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
+        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback.
+
+        `settings` are laid over those that a receiver has.
+        """
         self.root = private_root("postfix")
         if not self.root:
             missing("Postfix's private root")
@@ -127,6 +131,8 @@ class Postfix(Maildirs):
                 routes=_inline({name: f"smtp:[{LOOPBACK}]:{port}" for name, port in (routes or {}).items()}),
                 policy=f", check_policy_service inet:{LOOPBACK}:{policy.port}" if policy else "",
             )
+            # Of a setting that stands twice, Postfix takes the last.
+            + "".join(f"{name} = {value}\n" for name, value in (settings or {}).items())
         )
         (folder / "etc" / "master.cf").write_text(_MASTER.format(port=self.port))
         for file in (folder / "etc").iterdir():  # Postfix waits until its configuration is two seconds old

@@ -1,5 +1,5 @@
-//! `postrider init`: from nothing to a configuration, a store with an account, its key and its panel's user, and the DNS
-//! records to publish (contract 8). The daemon does not run yet, so the store is opened here, under the daemon's own lock.
+//! `postrider init`: from nothing to a configuration, a store with an account, its key and its user of the panel, and
+//! the DNS records to publish (contract 8). The daemon does not run yet, so the store is opened here, under its lock.
 //!
 //! A configuration that is there is kept and used; a store that is there is never touched.
 

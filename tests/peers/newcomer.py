@@ -25,7 +25,7 @@ from support.wait import until
 DOCS = Path(__file__).parents[2] / "docs"
 # The reader's machine, and the world that it has a cable to: name server, authority and receiver.
 SERVER, OUTSIDE, RECEIVER = "93.184.215.14", "93.184.215.1", "93.184.216.20"
-CONFIG = "etc/postrider/postrider.toml"
+CONFIG = "/etc/postrider/postrider.toml"
 HOST, PANEL = "mail.example.com", "https://mail.example.com"
 
 
@@ -102,7 +102,7 @@ class Reader:
 
     def installs(self, package: Path, version: str):
         """First message, step 1."""
-        (self.machine.root / "root" / f"postrider_{version}_amd64.deb").write_bytes(package.read_bytes())
+        self.machine.write(f"postrider_{version}_amd64.deb", package.read_bytes())
         said = self.machine.run(commands("first-message", "On a server")[0])
         assert "postrider init" in said, said
 
@@ -118,7 +118,7 @@ class Reader:
 
     def asks_a_private_authority(self):
         """The one thing that is not as in the world outside: who issues certificates."""
-        config = self.machine.root / CONFIG
+        config = self.machine.file(CONFIG)
         config.write_text(re.sub('directory = ".*"', f'directory = "{self.world.pebble.directory}"', config.read_text()))
 
     def starts(self):
@@ -168,7 +168,7 @@ class Reader:
         """Domains and DNS: another host, its records, and what doctor says when everything is done."""
         section = (DOCS / "domains.md").read_text().split("## Bounces that come later")[1]
         assert self.world.publish(blocks(section, "text")[0].replace("192.0.2.1", SERVER)) == 3
-        with (self.machine.root / CONFIG).open("a") as config:
+        with self.machine.file(CONFIG).open("a") as config:
             config.write(blocks(section, "toml")[0].partition("\n")[2])
         self.machine.run("systemctl restart postrider")
         until("it answers again", self.reaches, 60, every=0.2)
@@ -186,13 +186,13 @@ class Reader:
         """What they take to another place."""
         for block in commands("backup", "Back up"):
             self.machine.run(block)
-        kept = ("/root/before.backup", "/media/safe/postrider-master.key", "/media/safe/postrider.toml")
-        return {path: (self.machine.root / path[1:]).read_bytes() for path in kept}
+        kept = ("before.backup", "/media/safe/postrider-master.key", "/media/safe/postrider.toml")
+        return {path: self.machine.file(path).read_bytes() for path in kept}
 
     def upgrades(self, package: Path, version: str):
         """The newer package over the older one: the service runs on in the new version."""
         before = self.machine.run("systemctl show --property MainPID --value postrider")
-        (self.machine.root / "root" / f"postrider_{version}_amd64.deb").write_bytes(package.read_bytes())
+        self.machine.write(f"postrider_{version}_amd64.deb", package.read_bytes())
         self.machine.run(commands("upgrade", "To a newer version")[0])
         assert self.machine.run("systemctl show --property MainPID --value postrider") != before
         assert self.machine.run("systemctl is-active postrider").strip() == "active"
@@ -201,8 +201,7 @@ class Reader:
     def restores(self, kept: dict[str, bytes]):
         """On a machine that has the package, and nothing else."""
         for path, content in kept.items():
-            self.machine.write(path, "")
-            (self.machine.root / path[1:]).write_bytes(content)
+            self.machine.write(path, content)
         restore, release = commands("backup", "Restore")
         self.machine.run(restore)
         until("a certificate is issued", self.reaches, 60, every=0.2)

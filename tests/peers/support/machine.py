@@ -72,16 +72,16 @@ class Machine:
         """What the service has logged."""
         return self.attempt("journalctl --unit postrider --no-pager --output cat")
 
-    def write(self, path: str, text: str):
-        """A file of the machine."""
-        file = self.root / path.lstrip("/")
+    def file(self, path: str) -> Path:
+        """A file of the machine; of its root's own folder where the path is relative."""
+        return self.root / (path.lstrip("/") if path.startswith("/") else f"root/{path}")
+
+    def write(self, path: str, content: bytes | str):
+        """Puts a file there, in place of what is there."""
+        file = self.file(path)
         file.unlink(missing_ok=True)
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-
-    def read(self, path: str) -> str:
-        """A file of the machine."""
-        return (self.root / path.lstrip("/")).read_text()
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
 
     def close(self):
         """Ends it, and takes its disk away. Once is enough, twice is no harm."""

@@ -91,6 +91,9 @@
     decide();
   });
 
+  // Where the rail is a strip, the place that one is at is in sight.
+  document.querySelector(".rail nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
   // Menus close when somebody goes on elsewhere.
   document.addEventListener("click", (event) => {
     each("details.me[open], details.actions[open]", (menu) => {
@@ -98,7 +101,8 @@
     });
   });
 
-  // Shortcuts: / search, j and k through rows, Enter opens, [ newer, ] older, u up, c copies, g and a letter goes.
+  // Shortcuts: / search, j and k through rows, Enter opens, [ newer, ] older, u up, c copies, r loads anew, g and a letter
+  // goes, ? tells of them. Who has turned them off has none.
   let at = -1;
   let goes = false;
   const step = (by) => {
@@ -115,6 +119,7 @@
   document.addEventListener("keydown", (event) => {
     const typing = event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key === "Escape" && typing) typing.blur();
+    if (document.body.dataset.shortcuts !== "on") return;
     if (typing || event.ctrlKey || event.metaKey || event.altKey) return;
     if (goes) {
       goes = false;
@@ -130,6 +135,11 @@
       "]": () => follow("a[rel=next]"),
       u: () => follow(".crumb a"),
       c: () => follow("button[data-copy='#copy-id']"),
+      r: () => location.reload(),
+      "?": () => {
+        const menu = document.querySelector("details.me");
+        if (menu) { menu.open = true; menu.querySelector("summary").focus(); }
+      },
       g: () => { goes = true; setTimeout(() => { goes = false; }, 1500); },
     };
     const act = acts[event.key];

@@ -42,6 +42,11 @@ impl Counter {
         self.0.fetch_add(1, Relaxed);
     }
 
+    /// So many more.
+    pub fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
     /// The count since the start.
     pub fn read(&self) -> u64 {
         self.0.load(Relaxed)

@@ -18,6 +18,7 @@ pub mod return_path;
 pub mod sending_domain;
 pub mod session;
 pub mod stream;
+pub mod subject_words;
 pub mod submission;
 pub mod text;
 pub mod token_key;

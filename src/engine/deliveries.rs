@@ -2,7 +2,7 @@
 //! endpoint (contract 5).
 
 use super::Engine;
-use super::listing::{self, Page, PageRequest};
+use super::listing::{self, Page, PageRequest, until};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
@@ -12,6 +12,9 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
+
+/// Deliveries that one page looks at; then it ends, full or not, with a place to go on from.
+const LOOKED_AT_MAX: usize = 4_000;
 
 /// A delivery with what its record shows beside its row.
 #[derive(Clone, Debug)]
@@ -115,7 +118,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// A page of the deliveries of an endpoint; none where there is no such endpoint.
+    /// A page of the deliveries of an endpoint, those of one status where that is asked for; none where there is no such
+    /// endpoint. Where few have the status it may hold less than was asked for and still name a next one.
     ///
     /// # Errors
     /// Those of the store.
@@ -123,19 +127,29 @@ impl Engine {
         &self,
         account: AccountId,
         endpoint: EndpointId,
+        status: Option<Status>,
         page: PageRequest,
     ) -> Result<Option<Page<DeliveryRecord>>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let prefix = schema::endpoint(account, endpoint);
         let Some(of) = snapshot.row::<EndpointRow>(&prefix)? else { return Ok(None) };
         let endpoint = EndpointStanding::of(&of);
-        let Page { rows: ids, next } = listing::ids(&snapshot, Table::DeliveriesByEndpoint, &prefix, page)?;
-        let mut rows = Vec::with_capacity(ids.len());
-        for id in ids.into_iter().map(DeliveryId) {
-            if let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, id))? {
-                rows.push(DeliveryRecord { id, row, endpoint });
+        let (from, to) = listing::range(&prefix, page.before);
+        let (mut rows, mut next, mut last, mut looked_at) = (Vec::new(), None, None, 0);
+        snapshot.scan(Table::DeliveriesByEndpoint, &from, &to, Order::Descending, &mut |key, _| {
+            if rows.len() == page.limit || looked_at == LOOKED_AT_MAX {
+                next = last;
+                return Ok(until(true));
             }
-        }
+            looked_at += 1;
+            let Some(id) = listing::last_id(key) else { return Ok(until(false)) };
+            last = Some(id);
+            if let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, DeliveryId(id)))? {
+                let record = DeliveryRecord { id: DeliveryId(id), row, endpoint };
+                rows.extend(Some(record).filter(|record| status.is_none_or(|status| record.status() == status)));
+            }
+            Ok(until(false))
+        })?;
         Ok(Some(Page { rows, next }))
     }
 

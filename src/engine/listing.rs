@@ -7,7 +7,6 @@ use crate::base::id::Ulid;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row;
-use crate::store::schema::Table;
 
 /// Which part of a list is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,19 +57,6 @@ pub(super) fn rows<R: Row>(
         }
         Ok(until(found.len() > request.limit))
     })?;
-    Ok(Page::cut(found, request.limit))
-}
-
-/// A page of the identifiers behind `prefix` in the keys of `table`.
-pub(super) fn ids(
-    read: &impl Read,
-    table: Table,
-    prefix: &[u8],
-    request: PageRequest,
-) -> Result<Page<Ulid>, StoreError> {
-    let (from, to) = range(prefix, request.before);
-    let keys = read.keys(table, &from, &to, Order::Descending, request.limit + 1)?;
-    let found = keys.iter().filter_map(|key| last_id(key)).map(|id| (id, id)).collect();
     Ok(Page::cut(found, request.limit))
 }
 

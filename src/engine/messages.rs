@@ -5,25 +5,20 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
-use super::listing::{Page, PageRequest, last_id, range};
-use crate::base::id::{AccountId, EventId, MessageId, Ulid};
+use super::listing::{Page, PageRequest, last_id};
+use crate::base::id::{AccountId, EventId, MessageId};
 use crate::base::time::Timestamp;
-use crate::domain::address::Address;
-use crate::domain::stream::Stream;
-use crate::machine::transfer::Status;
-use crate::store::Store;
 use crate::store::content::Unreadable;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::cancel::{CancelMessage, CancelRefusal};
 use crate::store::read::{Order, Read, after_prefix};
-use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
 
 use super::listing::until;
+use super::message_search::{search, search_newer};
 
-/// Rows that one page of a filtered list looks at; then it ends, full or not, with a cursor to go on from.
-const SCAN_MAX: usize = 20_000;
+pub use super::message_search::MessageFilter;
 
 /// A message as its record shows it, without its content.
 #[derive(Clone, Debug)]
@@ -40,31 +35,10 @@ pub struct MessageRecord {
 }
 
 impl MessageRecord {
-    const fn new(id: MessageId, row: MessageRow, transfer: TransferRow) -> Self {
+    pub(super) const fn new(id: MessageId, row: MessageRow, transfer: TransferRow) -> Self {
         let next_attempt_at = transfer.due;
         Self { id, row, transfer, next_attempt_at }
     }
-}
-
-/// Which messages are asked for. Absent members ask for nothing; the others hold together.
-#[derive(Clone, Debug, Default)]
-pub struct MessageFilter {
-    /// The recipient.
-    pub to: Option<Address>,
-    /// The sender.
-    pub from: Option<Address>,
-    /// Words of the subject, in lower case: each must occur in it.
-    pub subject_words: Vec<String>,
-    /// The identifier that a Message-ID names.
-    pub id: Option<MessageId>,
-    /// The status.
-    pub status: Option<Status>,
-    /// The stream.
-    pub stream: Option<Stream>,
-    /// Only those created later.
-    pub after: Option<Timestamp>,
-    /// Only those created earlier.
-    pub before: Option<Timestamp>,
 }
 
 impl Engine {
@@ -206,99 +180,8 @@ impl Engine {
     }
 }
 
-fn search(
-    store: &Store,
-    account: AccountId,
-    filter: &MessageFilter,
-    page: PageRequest,
-) -> Result<Page<MessageRecord>, StoreError> {
-    gather(store, filter, bounds(account, filter, page.before), Order::Descending, page.limit)
-}
-
-/// The page right after `after`, in the order of all pages; its `next` names the newest row where still newer ones
-/// follow.
-fn search_newer(
-    store: &Store,
-    account: AccountId,
-    filter: &MessageFilter,
-    after: MessageId,
-    limit: usize,
-) -> Result<Page<MessageRecord>, StoreError> {
-    let (from, to) = bounds(account, filter, None);
-    let from = from.max(schema::message(account, MessageId(after.0.next())).to_vec());
-    let range = if from > to { (from.clone(), from) } else { (from, to) };
-    let mut page = gather(store, filter, range, Order::Ascending, limit)?;
-    page.rows.reverse();
-    Ok(page)
-}
-
-/// The messages of a range of keys that `filter` takes, in `order`.
-fn gather(
-    store: &Store,
-    filter: &MessageFilter,
-    (from, to): (Vec<u8>, Vec<u8>),
-    order: Order,
-    limit: usize,
-) -> Result<Page<MessageRecord>, StoreError> {
-    let snapshot = store.snapshot()?;
-    let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None, 0);
-    snapshot.scan(Table::Messages, &from, &to, order, &mut |key, bytes| {
-        // There is a row beyond what this page may hold or look at, so another page follows.
-        if rows.len() == limit || scanned == SCAN_MAX {
-            next = last;
-            return Ok(until(true));
-        }
-        scanned += 1;
-        last = last_id(key);
-        let row = MessageRow::decode(bytes)?;
-        if let Some(id) = last
-            && filter.takes(&row)
-        {
-            let transfer = transfer(&snapshot, key)?;
-            if filter.status.is_none_or(|status| transfer.state.status() == status) {
-                rows.push(MessageRecord::new(MessageId(id), row, transfer));
-            }
-        }
-        Ok(until(false))
-    })?;
-    Ok(Page { rows, next })
-}
-
-/// The keys to go through. Times are asked of the identifiers, by which the list is ordered.
-fn bounds(account: AccountId, filter: &MessageFilter, before: Option<Ulid>) -> (Vec<u8>, Vec<u8>) {
-    let prefix = account.as_bytes();
-    let upper = filter.before.map(|at| Ulid::new(at, [0; 10]));
-    let upper = [upper, before, filter.id.map(|id| id.0.next())].into_iter().flatten().min();
-    let lower = filter.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next());
-    let lower = lower.max(filter.id.map(|id| id.0)).unwrap_or_default();
-    let from = [prefix.as_slice(), &lower.0].concat();
-    let (_, to) = range(prefix, upper);
-    if from > to { (from.clone(), from) } else { (from, to) }
-}
-
-impl MessageFilter {
-    /// Whether what was accepted is asked for; its status is looked at elsewhere.
-    fn takes(&self, row: &MessageRow) -> bool {
-        let same = |wanted: &Option<Address>, address: &Address| {
-            wanted.as_ref().is_none_or(|wanted| wanted.match_key() == address.match_key())
-        };
-        self.stream.is_none_or(|stream| row.stream == stream)
-            && same(&self.to, &row.to)
-            && same(&self.from, &row.from)
-            && self.has_words(row.subject.as_deref().unwrap_or_default())
-    }
-
-    fn has_words(&self, subject: &str) -> bool {
-        if self.subject_words.is_empty() {
-            return true;
-        }
-        let subject = subject.to_lowercase();
-        self.subject_words.iter().all(|word| subject.contains(word.as_str()))
-    }
-}
-
 /// How far the message at `key` is. It is written with the message, so it is there.
-fn transfer(read: &impl Read, key: &[u8]) -> Result<TransferRow, StoreError> {
+pub(super) fn transfer(read: &impl Read, key: &[u8]) -> Result<TransferRow, StoreError> {
     let fault = || StoreError::Row { table: Table::Transfers, fault: "a message has none".to_owned() };
     read.row(key)?.ok_or_else(fault)
 }

@@ -18,6 +18,7 @@ mod hot_keys;
 pub mod keeping;
 pub mod lease;
 pub mod listing;
+mod message_search;
 pub mod messages;
 pub mod meters;
 #[cfg(test)]

@@ -110,6 +110,7 @@ impl Pump {
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReports
                 | TimerKind::Reputation
+                | TimerKind::MessageIndex
                 | TimerKind::TlsReport
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);

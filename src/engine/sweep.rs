@@ -12,6 +12,7 @@ use crate::base::id::{DomainId, EndpointId};
 use crate::store::error::Stop;
 use crate::store::op::domain::PostponeDomainCheck;
 use crate::store::op::endpoint_end::EndDeliveries;
+use crate::store::op::message_index::IndexMessages;
 use crate::store::op::settle_delivery::Unpark;
 use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIdempotency};
 use crate::store::op::sweep_deliveries::SweepDeliveries;
@@ -88,6 +89,7 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
         TimerKind::DomainCheck => check_domain(engine, timer).await,
         TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
         TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
+        TimerKind::MessageIndex => told(store.commit(IndexMessages { timer }).await),
         TimerKind::Reputation => told(engine.judge_reputation(timer).await),
         TimerKind::TlsReport => told(engine.report_tls(post, timer).await),
         TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),

@@ -69,6 +69,9 @@ pub enum Status {
 }
 
 impl Status {
+    /// All of them, in the order of a delivery's life.
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Held, Self::Delivered, Self::Failed];
+
     /// The name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {

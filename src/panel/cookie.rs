@@ -1,4 +1,4 @@
-//! The panel's two cookies: the session's token, and the theme that somebody chose.
+//! The panel's cookies: the session's token, and what somebody chose of how the pages are.
 
 use hyper::header::{COOKIE, HeaderMap};
 
@@ -8,7 +8,8 @@ use crate::http::state::Api;
 /// How long a browser keeps the session's cookie: as long as a session may live (7 days).
 const SESSION_SECONDS: u32 = 7 * 24 * 3600;
 const THEME: &str = "postrider-theme";
-const THEME_SECONDS: u32 = 365 * 24 * 3600;
+const SHORTCUTS: &str = "postrider-shortcuts";
+const CHOICE_SECONDS: u32 = 365 * 24 * 3600;
 
 /// Which colours the pages have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,9 +47,51 @@ impl Theme {
 
     /// `Set-Cookie` that keeps it.
     pub(super) fn cookie(self, api: &Api) -> String {
-        let secure = if is_secure(api) { "; Secure" } else { "" };
-        format!("{THEME}={}; Path=/; Max-Age={THEME_SECONDS}; HttpOnly; SameSite=Lax{secure}", self.as_str())
+        kept(api, THEME, self.as_str())
     }
+}
+
+/// Whether single keys do something: those who speak to their machine turn them off (WCAG 2.1.4).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shortcuts {
+    /// They do.
+    On,
+    /// They do nothing.
+    Off,
+}
+
+impl Shortcuts {
+    /// Both, in the order of the form.
+    pub(super) const ALL: [Self; 2] = [Self::On, Self::Off];
+
+    /// The name in the cookie, in forms and for the script.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+
+    /// The choice of this name, if it is one.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.as_str() == name)
+    }
+
+    /// The choice that the browser brings; on, where none was made.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        value(headers, SHORTCUTS).and_then(Self::named).unwrap_or(Self::On)
+    }
+
+    /// `Set-Cookie` that keeps it.
+    pub(super) fn cookie(self, api: &Api) -> String {
+        kept(api, SHORTCUTS, self.as_str())
+    }
+}
+
+/// `Set-Cookie` that keeps a choice of how pages are.
+fn kept(api: &Api, name: &str, value: &str) -> String {
+    let secure = if is_secure(api) { "; Secure" } else { "" };
+    format!("{name}={value}; Path=/; Max-Age={CHOICE_SECONDS}; HttpOnly; SameSite=Lax{secure}")
 }
 
 /// Whether the panel is reached by https.

@@ -2,9 +2,10 @@
 //! needs a person.
 
 use super::assets::{Assets, assets};
-use super::cookie::Theme;
+use super::cookie::{Shortcuts, Theme};
 use super::door::Visit;
 use super::fault::Fault;
+use super::moment::Moment;
 use super::parts::Icon;
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -107,6 +108,8 @@ pub(super) struct Frame {
     pub(super) notices: Vec<Notice>,
     /// What the search box holds.
     pub(super) search: String,
+    /// Whether single keys do something.
+    pub(super) shortcuts: Shortcuts,
     /// What just happened, in one sentence.
     pub(super) done: Option<&'static str>,
 }
@@ -134,6 +137,7 @@ impl Frame {
             rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).map(line).collect(),
             notices: notices(visit.api, &visit.account, visit.now)?,
             search: String::new(),
+            shortcuts: Shortcuts::of(&visit.call.headers),
             done: None,
         })
     }
@@ -141,6 +145,11 @@ impl Frame {
     /// The themes to choose from.
     pub(super) const fn themes(&self) -> &'static [Theme; 3] {
         &Theme::ALL
+    }
+
+    /// Whether single keys may do something, to choose from.
+    pub(super) const fn shortcut_choices(&self) -> &'static [Shortcuts; 2] {
+        &Shortcuts::ALL
     }
 
     /// The frame with a sentence about what just happened.
@@ -166,7 +175,19 @@ fn link_to(path: &str) -> Option<String> {
 
 fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, StoreError> {
     let engine = &api.engine;
-    let mut notices = webhook_notices(engine, account)?;
+    let mut notices = Vec::new();
+    if let Some(restored) = engine.store.standstill()? {
+        let backup_at = Moment::new(restored.backup_at, account.time_zone.zone()).text();
+        notices.push(Notice {
+            sentence: format!(
+                "This service was restored from its backup of {backup_at}. What waited then stands still, for it may \
+                 have been sent since."
+            ),
+            action: "To send it all the same, run “postrider queue release” on the server",
+            path: None,
+        });
+    }
+    notices.extend(webhook_notices(engine, account)?);
     notices.extend(domain_notices(engine, account)?);
     let quota = engine.quota(account)?;
     let windows = [("hour", quota.hour), ("day", quota.day)];

@@ -33,6 +33,7 @@ mod standing;
 mod stories;
 mod timeline;
 mod trend;
+mod trouble;
 mod upload;
 
 use hyper::Method;

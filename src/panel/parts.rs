@@ -70,6 +70,11 @@ impl Badge {
         Self { word, tone, icon: Icon(icon) }
     }
 
+    /// Its tone, for what stands beside it in the same colour.
+    pub(super) const fn tone(&self) -> &'static str {
+        self.tone
+    }
+
     /// The badge of a message's status.
     pub(super) const fn of_status(status: Status) -> Self {
         let word = status.as_str();
@@ -109,6 +114,17 @@ impl fmt::Display for Badge {
 }
 
 impl HtmlSafe for Badge {}
+
+/// Something else to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Choice {
+    /// Its name.
+    pub(super) words: String,
+    /// Where it is.
+    pub(super) path: String,
+    /// Whether it is shown now.
+    pub(super) is_here: bool,
+}
 
 /// What is wrong with a form.
 #[derive(Debug, Clone, Default)]

@@ -12,7 +12,9 @@ use std::sync::{PoisonError, RwLock};
 use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend};
 
 use super::content::SealedContent;
+use super::disk::FileSystem;
 use super::error::StoreError;
+use super::journal;
 use super::master_key;
 use super::open::{CACHE_OCTETS, FILE, OpenError};
 use super::read::Read;
@@ -89,6 +91,9 @@ impl Inspection {
             Ok(opened) => opened.map_err(|error| InspectError::Unreadable(error.to_string()))?,
             Err(_) => return Err(InspectError::Unreadable("its file is damaged".to_owned())),
         };
+        if let Some(transaction) = journal::lay_over(&database, &FileSystem, directory)? {
+            transaction.commit().map_err(StoreError::from)?;
+        }
         make_tables(&database)?;
         let mut inspection = Self { database, content: None, key_fault: None };
         inspection.check_format()?;

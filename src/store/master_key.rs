@@ -1,13 +1,12 @@
 //! The master key: `master.key` in the data directory (mode 0600), or a systemd credential of that name. Without it
 //! nothing sealed opens, so it is made once and never replaced.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use zeroize::Zeroizing;
 
+use super::disk::{Disk, FileSystem, Opening};
 use super::open::OpenError;
 use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
@@ -22,16 +21,22 @@ const PROOF_CONTEXT: &[u8] = b"master key proof";
 ///
 /// # Errors
 /// A key that can't be read or written, of the wrong length, or not the one that made `proof`.
-pub fn of_store(directory: &Path, proof: Option<&[u8]>, entropy: &dyn Entropy) -> Result<MasterKey, OpenError> {
+pub(super) fn of_store(
+    disk: &dyn Disk,
+    directory: &Path,
+    proof: Option<&[u8]>,
+    entropy: &dyn Entropy,
+) -> Result<MasterKey, OpenError> {
     let path = place(directory);
     let Some(proof) = proof else {
-        if !path.exists() {
-            create(&path, directory, entropy)?;
+        if !disk.exists(&path) {
+            let key = Zeroizing::new(entropy::bytes::<{ MasterKey::LENGTH }>(entropy));
+            write(disk, &path, directory, &key)?;
         }
-        return read(&path);
+        return read(disk, &path);
     };
     // What is sealed in an existing store would be lost under a new key, so none is made.
-    let key = read(&path)?;
+    let key = read(disk, &path)?;
     if is_of(&key, proof) { Ok(key) } else { Err(OpenError::WrongMasterKey) }
 }
 
@@ -60,23 +65,18 @@ fn place(directory: &Path) -> PathBuf {
     credentials.filter(|credential| credential.exists()).unwrap_or_else(|| directory.join(FILE))
 }
 
-fn create(path: &Path, directory: &Path, entropy: &dyn Entropy) -> Result<(), OpenError> {
-    write(path, directory, &Zeroizing::new(entropy::bytes::<{ MasterKey::LENGTH }>(entropy)))
-}
-
 /// Writes a key to `path` in `directory`, whole or not at all.
-pub(super) fn write(path: &Path, directory: &Path, key: &Raw) -> Result<(), OpenError> {
+pub(super) fn write(disk: &dyn Disk, path: &Path, directory: &Path, key: &Raw) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
     // Under another name first: a crash must not leave half a key.
     let half_made = path.with_extension("key.new");
-    let mut file =
-        OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&half_made).map_err(io)?;
-    file.write_all(&**key).and_then(|()| file.sync_all()).map_err(io)?;
-    fs::rename(&half_made, path).and_then(|()| fs::File::open(directory)?.sync_all()).map_err(io)
+    let file = disk.open(&half_made, Opening::Fresh).map_err(io)?;
+    file.write_all_at(&**key, 0).and_then(|()| file.sync_data()).map_err(io)?;
+    disk.rename(&half_made, path).and_then(|()| disk.sync_directory(directory)).map_err(io)
 }
 
-fn read(path: &Path) -> Result<MasterKey, OpenError> {
-    read_raw(path).map(|raw| MasterKey::new(&raw))
+fn read(disk: &dyn Disk, path: &Path) -> Result<MasterKey, OpenError> {
+    read_raw_on(disk, path).map(|raw| MasterKey::new(&raw))
 }
 
 /// Reads a file that holds a master key.
@@ -84,8 +84,12 @@ fn read(path: &Path) -> Result<MasterKey, OpenError> {
 /// # Errors
 /// It can't be read, or has another length.
 pub fn read_raw(path: &Path) -> Result<Raw, OpenError> {
+    read_raw_on(&FileSystem, path)
+}
+
+fn read_raw_on(disk: &dyn Disk, path: &Path) -> Result<Raw, OpenError> {
     let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
-    let bytes = Zeroizing::new(fs::read(path).map_err(io)?);
+    let bytes = Zeroizing::new(disk.read(path).map_err(io)?);
     let key: &[u8; MasterKey::LENGTH] = bytes.as_slice().try_into().map_err(|_| {
         io(io::Error::new(io::ErrorKind::InvalidData, format!("a master key has {} bytes", MasterKey::LENGTH)))
     })?;

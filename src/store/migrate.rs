@@ -13,6 +13,7 @@ use redb::{Database, Durability, ReadableDatabase, ReadableTable, TableDefinitio
 
 use super::backup::{self, BackupError};
 use super::content::segment::sync_directory;
+use super::disk::FileSystem;
 use super::error::StoreError;
 use super::open::OpenError;
 use super::schema::{Table, meta};
@@ -87,13 +88,8 @@ pub(super) fn bring_forward(
     current: u32,
     steps: &[Step],
 ) -> Result<(), OpenError> {
-    let Some(found) = format_of(database)? else { return Ok(()) };
-    if found > current {
-        return Err(OpenError::Newer { found });
-    }
-    if found == current {
-        return Ok(());
-    }
+    refuse_newer(database, current)?;
+    let Some(found) = format_of(database)?.filter(|found| *found < current) else { return Ok(()) };
     let failed = |error: String| OpenError::NotMigrated { found, error };
     let file = back_up(database, directory, now, found).map_err(|error| failed(error.to_string()))?;
     tracing::warn!(
@@ -103,6 +99,17 @@ pub(super) fn bring_forward(
     migrate(database, found, current, steps).map_err(|error| failed(error.to_string()))?;
     tracing::warn!(format = current, "the store was brought forward");
     Ok(())
+}
+
+/// Refuses what a later version of this program wrote, before anything in it is touched.
+///
+/// # Errors
+/// [`OpenError::Newer`].
+pub(super) fn refuse_newer(database: &Database, current: u32) -> Result<(), OpenError> {
+    match format_of(database)? {
+        Some(found) if found > current => Err(OpenError::Newer { found }),
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The format of a store; none where nothing is in it yet.
@@ -148,7 +155,7 @@ fn back_up(database: &Database, directory: &Path, now: Timestamp, format: u32) -
     match written.and_then(|written| Ok(written.sync_all()?)) {
         Ok(()) => {
             fs::rename(&unfinished, &file)?;
-            sync_directory(directory)?;
+            sync_directory(&FileSystem, directory)?;
             Ok(file.display().to_string())
         }
         Err(error) => {

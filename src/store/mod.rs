@@ -7,11 +7,13 @@ pub mod backup;
 pub mod bells;
 pub mod check;
 pub mod content;
+mod disk;
 pub mod error;
 mod gather;
 pub mod health;
 mod inspect;
 mod job;
+mod journal;
 pub mod key_changes;
 pub mod master_key;
 pub mod meters;
@@ -25,12 +27,15 @@ mod reserve;
 pub mod restore;
 pub mod row;
 pub mod schema;
+#[cfg(test)]
+mod simulation;
 pub mod snapshot;
 mod standstill;
 pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timer;
+pub mod waiting;
 mod writer;
 
 use std::path::PathBuf;
@@ -42,6 +47,7 @@ use redb::{Database, ReadableDatabase};
 
 use bells::Bells;
 use content::{Append, Content, Place, PlacedJob, SealedBody};
+use disk::Disk;
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
 use health::Health;
@@ -60,6 +66,7 @@ use crate::base::time::Timestamp;
 
 /// The store of one data directory. Shared by everything that runs in the process.
 pub struct Store {
+    disk: Arc<dyn Disk>,
     directory: PathBuf,
     database: Arc<Database>,
     content: Arc<Content>,
@@ -86,12 +93,6 @@ pub struct SizeOctets {
     pub content: u64,
 }
 
-/// What the device of `directory` has left.
-fn free_octets(directory: &std::path::Path) -> rustix::io::Result<u64> {
-    let space = rustix::fs::statvfs(directory)?;
-    Ok(space.f_bavail.saturating_mul(space.f_frsize))
-}
-
 #[derive(Clone)]
 struct Doors {
     writer: SyncSender<Box<dyn Job>>,
@@ -112,14 +113,16 @@ impl Store {
     /// # Errors
     /// Those of the file system.
     pub fn free_octets(&self) -> Result<u64, StoreError> {
-        free_octets(&self.directory)
+        self.disk
+            .free_octets(&self.directory)
             .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
     }
 
     /// What the store takes on disk; 0 for what the file system does not tell.
     pub fn size_octets(&self) -> SizeOctets {
-        let database = std::fs::metadata(self.directory.join(open::FILE)).map_or(0, |file| file.len());
-        SizeOctets { database, content: self.content.size_octets() }
+        let entries = self.disk.list(&self.directory).unwrap_or_default();
+        let database = entries.into_iter().find(|entry| entry.name == open::FILE).and_then(|entry| entry.length);
+        SizeOctets { database: database.unwrap_or(0), content: self.content.size_octets() }
     }
 
     /// The data directory.

@@ -1,20 +1,21 @@
 //! Opening a data directory: its lock, its format, its threads.
 
-use std::fs;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError, Durability, ReadableDatabase};
+use redb::{Database, DatabaseError};
 
 use super::bells::Bells;
-use super::content::{Appender, Content};
+use super::content::{Append, Appender, Content};
+use super::disk::{Disk, FileSystem, Opening};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
+use super::job::Job;
+use super::journal::{self, Epoch, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
@@ -22,10 +23,10 @@ use super::reserve::Reserve;
 use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
-use super::snapshot::Snapshot;
-use super::tables::Batch;
+use super::tables::{Batch, Moment, Tables};
+use super::waiting::Waiting;
 use super::writer::{Writer, last_id};
-use super::{Doors, Store, free_octets, master_key, migrate, reserve, restore};
+use super::{Doors, Store, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
@@ -33,6 +34,8 @@ use crate::base::time::Timestamp;
 
 /// The database's file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
+/// What it is called while it is made.
+const HALF_MADE: &str = "postrider.redb.new";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
@@ -89,6 +92,15 @@ pub struct Surroundings {
     pub entropy: Arc<dyn Entropy>,
 }
 
+/// Who does a store's work, each with what waits for it: threads of their own, or in stories of crashes one hand that
+/// decides whose turn it is.
+pub(super) struct Workers {
+    pub(super) writer: Writer,
+    pub(super) writer_inbox: Receiver<Box<dyn Job>>,
+    pub(super) appender: Appender,
+    pub(super) appender_inbox: Receiver<Append>,
+}
+
 impl Store {
     /// Opens the store in `directory`, making both where they are missing, and starts its threads.
     ///
@@ -106,10 +118,12 @@ impl Store {
     /// Removes a store in `directory` that nothing was kept in yet, and its master key; answers what failed.
     pub fn remove_unfinished(directory: &Path) -> Vec<std::io::Error> {
         let removed = [
-            fs::remove_file(directory.join(FILE)),
-            fs::remove_dir_all(directory.join("content")),
-            fs::remove_file(directory.join(master_key::FILE)),
-            fs::remove_file(directory.join(reserve::FILE)),
+            FileSystem.remove_file(&directory.join(FILE)),
+            FileSystem.remove_file(&directory.join(HALF_MADE)),
+            FileSystem.remove_directory(&directory.join("content")),
+            FileSystem.remove_file(&directory.join(master_key::FILE)),
+            FileSystem.remove_file(&directory.join(reserve::FILE)),
+            FileSystem.remove_file(&directory.join(journal::FILE)),
         ];
         let failures = removed.into_iter().filter_map(Result::err);
         failures.filter(|error| error.kind() != std::io::ErrorKind::NotFound).collect()
@@ -121,20 +135,37 @@ impl Store {
         surroundings: Surroundings,
         patience: Duration,
     ) -> Result<Self, OpenError> {
+        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, patience)?;
+        store.start(workers)?;
+        Ok(store)
+    }
+
+    /// The same on any disk, with nobody at work yet.
+    pub(super) fn open_on(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        surroundings: Surroundings,
+        patience: Duration,
+    ) -> Result<(Self, Workers), OpenError> {
         let Surroundings { now, entropy } = surroundings;
-        make_directory(directory)?;
-        if restore::is_under_way(directory) {
+        make_directory(&*disk, directory)?;
+        if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
         }
-        let database = Arc::new(open_database(&directory.join(FILE), patience)?);
+        let database = Arc::new(open_database(&*disk, &directory.join(FILE), patience)?);
+        migrate::refuse_newer(&database, FORMAT)?;
+        if let Some(transaction) = journal::lay_over(&database, &*disk, directory)? {
+            journal::checkpoint(transaction, &*entropy)?;
+        }
         migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
-        let Prepared { last, last_message, master, restored } = prepare(&database, directory, &*entropy)?;
+        let Prepared { last, last_message, master, restored, waiting, epoch } =
+            prepare(&database, &*disk, directory, &*entropy)?;
         let master = Arc::new(master);
-        // The names of the directory and of the database are as durable as what will be promised on them.
-        fs::File::open(directory)
-            .and_then(|handle| handle.sync_all())
+        let journal = Journal::open(&*disk, directory, epoch)?;
+        let content = Arc::new(Content::open(Arc::clone(&disk), directory, Arc::clone(&master), Arc::clone(&entropy))?);
+        // The names of the database, the journal, the key and the content are as durable as what will be promised on them.
+        disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
-        let content = Arc::new(Content::open(directory, Arc::clone(&master), Arc::clone(&entropy))?);
         let near = Arc::new(NearTimers::new(restored));
         let bells = Arc::new(Bells::default());
         let health = Arc::new(Health::default());
@@ -154,22 +185,17 @@ impl Store {
             now: Box::new(move || now()),
             entropy: Arc::clone(&entropy),
             last_id: last,
-            reserve: Reserve::open(directory, {
-                let directory = directory.to_owned();
-                move || free_octets(&directory).ok()
+            waiting,
+            journal,
+            reserve: Reserve::open(&*disk, directory, {
+                let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
+                move || disk.free_octets(&directory).ok()
             }),
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
-        // Before the first commit: what waits now, and every change from here on.
-        let waiting = Snapshot::new(database.begin_read().map_err(StoreError::from)?);
-        let counting = Arc::clone(&meters);
-        let after_append = to_writer.clone();
-        let threads = vec![
-            spawn("appender", move || appender.run(&appender_inbox, &after_append))?,
-            spawn("writer", move || writer.run(&writer_inbox))?,
-            spawn("count", move || count_waiting(&counting, &waiting))?,
-        ];
-        Ok(Self {
+        meters.wait(waiting);
+        let store = Self {
+            disk,
             directory: directory.to_owned(),
             database,
             content,
@@ -183,8 +209,19 @@ impl Store {
             announced,
             last_message: Mutex::new(last_message),
             doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
-            threads: Mutex::new(threads),
-        })
+            threads: Mutex::default(),
+        };
+        Ok((store, Workers { writer, writer_inbox, appender, appender_inbox }))
+    }
+
+    /// Gives each worker its thread.
+    fn start(&self, workers: Workers) -> Result<(), OpenError> {
+        let Workers { writer, writer_inbox, appender, appender_inbox } = workers;
+        let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        threads.push(spawn("appender", move || appender.run(&appender_inbox, &after_append))?);
+        threads.push(spawn("writer", move || writer.run(&writer_inbox))?);
+        Ok(())
     }
 }
 
@@ -193,29 +230,28 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::Join
     thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
 }
 
-fn count_waiting(meters: &StoreMeters, snapshot: &Snapshot) {
-    if let Err(error) = meters.count_waiting(snapshot) {
-        tracing::error!(%error, "what waits could not be counted; its metric stays away");
-    }
-}
-
-fn make_directory(directory: &Path) -> Result<(), OpenError> {
+fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
     let io = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
-    if !directory.exists() {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(io)?;
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
+    let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    disk.create_directory(directory).map_err(io)?;
+    // Its name, too, is as durable as what will be promised on it.
+    missing.iter().filter_map(|made| made.parent()).try_for_each(|above| {
+        disk.sync_directory(if above.as_os_str().is_empty() { Path::new(".") } else { above }).map_err(io)
+    })
 }
 
-fn open_database(path: &Path, patience: Duration) -> Result<Database, OpenError> {
+fn open_database(disk: &dyn Disk, path: &Path, patience: Duration) -> Result<Database, OpenError> {
+    if !disk.exists(path) {
+        make_database(disk, path)?;
+    }
     let patience = Instant::now() + patience;
     loop {
-        match Database::builder().set_cache_size(CACHE_OCTETS).create(path) {
-            Ok(database) => {
-                let io = |error| OpenError::Io { what: format!("protecting {}", path.display()), error };
-                fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(io)?;
-                return Ok(database);
-            }
+        match disk.open_database(path, Database::builder().set_cache_size(CACHE_OCTETS)) {
+            Ok(database) => return Ok(database),
             Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
                 thread::sleep(Duration::from_millis(50));
             }
@@ -225,32 +261,56 @@ fn open_database(path: &Path, patience: Duration) -> Result<Database, OpenError>
     }
 }
 
+/// Makes an empty database, under another name first: half a database would stand in the way of every later start.
+fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
+    let half_made = path.with_file_name(HALF_MADE);
+    // Of an earlier try nothing is kept.
+    drop(disk.open(&half_made, Opening::Fresh).map_err(io)?);
+    drop(disk.open_database(&half_made, &Database::builder()).map_err(StoreError::from)?);
+    disk.rename(&half_made, path).map_err(io)
+}
+
 /// What opening learns from the tables.
 struct Prepared {
     last: Ulid,
     last_message: Ulid,
     master: MasterKey,
     restored: Option<Restored>,
+    waiting: Waiting,
+    epoch: Epoch,
 }
 
 /// Checks the master key, makes every table, and reads the last identifiers.
-fn prepare(database: &Database, directory: &Path, entropy: &dyn Entropy) -> Result<Prepared, OpenError> {
-    let mut transaction = database.begin_write().map_err(StoreError::from)?;
-    transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
+fn prepare(
+    database: &Database,
+    disk: &dyn Disk,
+    directory: &Path,
+    entropy: &dyn Entropy,
+) -> Result<Prepared, OpenError> {
+    let transaction = database.begin_write().map_err(StoreError::from)?;
     let mut batch = Batch::new(&transaction);
     batch.create_all()?;
     batch.put(Table::Meta, meta::FORMAT, Some(&FORMAT.to_be_bytes()))?;
     let proof = batch.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
-    let master = master_key::of_store(directory, proof.as_deref(), entropy)?;
+    let master = master_key::of_store(disk, directory, proof.as_deref(), entropy)?;
     if proof.is_none() {
         batch.put(Table::Meta, meta::MASTER_KEY_PROOF, Some(&master_key::proof(&master, entropy)))?;
     }
     let restored = batch.get(Table::Meta, meta::RESTORED)?.map(|bytes| Restored::decode(&bytes)).transpose()?;
+    let waiting = match batch.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes)) {
+        Some(waiting) => waiting,
+        None => {
+            let moment = Moment { now: Timestamp::ZERO, chance: [0; 10] };
+            Waiting::count(&Tables::new(&mut batch, moment, Ulid::default()))?
+        }
+    };
+    batch.put(Table::Meta, meta::WAITING, Some(&waiting.encode()))?;
     drop(batch);
     let last = last_id(&transaction, meta::LAST_ID)?;
     let last_message = last_id(&transaction, meta::LAST_MESSAGE_ID)?;
-    transaction.commit().map_err(StoreError::from)?;
-    Ok(Prepared { last, last_message, master, restored })
+    let epoch = journal::checkpoint(transaction, entropy)?;
+    Ok(Prepared { last, last_message, master, restored, waiting, epoch })
 }
 
 #[cfg(test)]

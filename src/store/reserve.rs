@@ -4,12 +4,11 @@
 //! The writer looks before each commit, which asks the file system one question: where the device runs short the room
 //! is given back to it, and taken again once there is plenty.
 
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use super::disk::{Disk, DiskFile, Opening};
 
 /// Its file in the data directory.
 pub(super) const FILE: &str = "reserve";
@@ -22,7 +21,7 @@ const PLENTY: u64 = 128 << 20;
 
 /// The room that is kept.
 pub(super) struct Reserve {
-    file: Option<File>,
+    file: Option<Arc<dyn DiskFile>>,
     is_held: bool,
     free: Box<dyn Fn() -> Option<u64> + Send>,
 }
@@ -30,44 +29,41 @@ pub(super) struct Reserve {
 impl Reserve {
     /// The room of `directory`, where `free` says how much the device has left. Without its file the store does
     /// without.
-    pub(super) fn open(directory: &Path, free: impl Fn() -> Option<u64> + Send + 'static) -> Self {
-        let mut options = OpenOptions::new();
-        let file = options.create(true).truncate(false).write(true).mode(0o600).open(directory.join(FILE));
-        let length = file.as_ref().ok().and_then(|file| file.metadata().ok()).map_or(0, |metadata| metadata.len());
+    pub(super) fn open(disk: &dyn Disk, directory: &Path, free: impl Fn() -> Option<u64> + Send + 'static) -> Self {
+        let file = disk.open(&directory.join(FILE), Opening::Kept);
+        let length = file.as_ref().ok().and_then(|file| file.length().ok()).unwrap_or(0);
         if let Err(error) = &file {
             tracing::warn!(%error, "no room on the disk could be kept for outcomes");
         }
         Self { file: file.ok(), is_held: length > 0, free: Box::new(free) }
     }
 
-    /// Gives the room back where the device runs short, or takes it where there is plenty.
-    pub(super) fn before_commit(&mut self) {
-        if self.file.is_none() {
-            return;
-        }
-        let Some(free) = (self.free)() else { return };
+    /// Gives the room back where the device runs short, or takes it where there is plenty. Answers how much is free.
+    pub(super) fn before_commit(&mut self) -> Option<u64> {
+        let free = (self.free)()?;
         if self.is_held && free < SHORT {
             self.give_back();
         } else if !self.is_held && free >= PLENTY {
             self.take();
         }
+        Some(free)
     }
 
     fn give_back(&mut self) {
         tracing::warn!("the disk is nearly full: the room that was kept for outcomes is used now");
         self.is_held = false;
-        self.change(|file| file.set_len(0));
+        self.change(|file| file.set_length(0));
     }
 
     fn take(&mut self) {
         self.is_held = true;
-        self.change(|file| Ok(fallocate(file, FallocateFlags::empty(), 0, OCTETS)?));
+        self.change(|file| file.allocate(OCTETS));
     }
 
     /// A file system that can't is asked no more.
-    fn change(&mut self, change: impl FnOnce(&File) -> io::Result<()>) {
+    fn change(&mut self, change: impl FnOnce(&dyn DiskFile) -> io::Result<()>) {
         let Some(file) = &self.file else { return };
-        if let Err(error) = change(file) {
+        if let Err(error) = change(&**file) {
             tracing::debug!(%error, "the room for outcomes could not be changed");
             self.file = None;
         }
@@ -76,10 +72,10 @@ impl Reserve {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
+    use crate::store::disk::FileSystem;
 
     #[test]
     fn room_is_kept_while_there_is_plenty_and_given_back_when_it_is_short() {
@@ -87,7 +83,7 @@ mod tests {
         let free = Arc::new(AtomicU64::new(PLENTY));
         let open = || {
             let free = Arc::clone(&free);
-            Reserve::open(directory.path(), move || Some(free.load(Ordering::SeqCst)))
+            Reserve::open(&FileSystem, directory.path(), move || Some(free.load(Ordering::SeqCst)))
         };
         let kept = || std::fs::metadata(directory.path().join(FILE)).unwrap().len();
         let mut reserve = open();

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
 use super::archive::{Fault, Head, Part, Reader, Totals};
-use super::content::segment::{self, sync_directory};
+use super::content::segment;
+use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
 use super::master_key::{self, Raw};
 use super::open::{CACHE_OCTETS, FILE};
@@ -94,8 +95,8 @@ pub fn is_empty(directory: &Path) -> io::Result<bool> {
 }
 
 /// Whether something is being restored into `directory`, or was begun to be.
-pub(super) fn is_under_way(directory: &Path) -> bool {
-    directory.join(ASIDE).exists()
+pub(super) fn is_under_way(disk: &dyn Disk, directory: &Path) -> bool {
+    disk.exists(&directory.join(ASIDE))
 }
 
 /// Restores `backup` into `directory`, which is there and empty, and which the caller has locked. The master key is
@@ -304,7 +305,7 @@ impl Building {
         if let Some(key) = &self.given {
             // Once more: the facts that it was held against may have been none.
             self.prove(key)?;
-            master_key::write(&self.aside.join(master_key::FILE), &self.aside, key)
+            master_key::write(&FileSystem, &self.aside.join(master_key::FILE), &self.aside, key)
                 .map_err(|error| unwritten(&self.aside, io::Error::other(error)))?;
         }
         self.move_up()?;
@@ -324,9 +325,9 @@ impl Building {
         for name in names {
             fs::rename(self.aside.join(&name), self.directory.join(&name)).map_err(io)?;
         }
-        sync_directory(&self.directory)?;
+        segment::sync_directory(&FileSystem, &self.directory)?;
         fs::remove_dir(&self.aside).map_err(io)?;
-        Ok(sync_directory(&self.directory)?)
+        Ok(segment::sync_directory(&FileSystem, &self.directory)?)
     }
 }
 
@@ -334,10 +335,10 @@ fn sync_below(directory: &Path) -> Result<(), RestoreError> {
     for entry in fs::read_dir(directory).map_err(|error| unwritten(directory, error))? {
         let path = entry.map_err(|error| unwritten(directory, error))?.path();
         if path.is_dir() {
-            sync_directory(&path)?;
+            segment::sync_directory(&FileSystem, &path)?;
         }
     }
-    Ok(sync_directory(directory)?)
+    Ok(segment::sync_directory(&FileSystem, directory)?)
 }
 
 fn close(segment: Option<((Timestamp, u32), File, u64)>) -> Result<(), RestoreError> {

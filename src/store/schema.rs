@@ -62,6 +62,8 @@ tables! {
     Messages = "messages";
     /// account, message → how far its transfer is.
     Transfers = "transfers";
+    /// account, last message of a block → what the block's messages may be found by.
+    MessageIndex = "message_index";
     /// account, message, event → the event's JSON bytes; written once, kept with the message.
     Timeline = "timeline";
     /// account, message, event → what was said in the attempt that failed: text, kept as long as the event log's event.
@@ -137,6 +139,10 @@ pub mod meta {
     pub const LAST_ID: &[u8] = b"last_id";
     /// The greatest message identifier accepted.
     pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+    /// The epoch of the journal whose records this state lacks, sixteen bytes.
+    pub const JOURNAL: &[u8] = b"journal";
+    /// How many timers wait, sixteen bytes.
+    pub const WAITING: &[u8] = b"waiting";
     /// The backup that the store was restored from.
     pub const RESTORED: &[u8] = b"restored";
 }
@@ -185,7 +191,7 @@ pub fn domain(account: AccountId, domain: DomainId) -> [u8; 32] {
     owned(account, domain.as_bytes())
 }
 
-/// Key of [`Table::Messages`] and [`Table::Transfers`].
+/// Key of [`Table::Messages`], [`Table::Transfers`] and [`Table::MessageIndex`].
 pub fn message(account: AccountId, message: MessageId) -> [u8; 32] {
     owned(account, message.as_bytes())
 }

@@ -10,12 +10,14 @@ use std::ops::ControlFlow;
 use redb::{ReadableTable, WriteTransaction};
 
 use super::error::StoreError;
+use super::journal::Redo;
 use super::key_changes;
-use super::meters::{Noted, WaitingChange};
+use super::meters::Noted;
 use super::read::{Each, Order, Read};
 use super::row::Row;
 use super::schema::Table;
 use super::timer::Timer;
+use super::waiting::WaitingChange;
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
@@ -28,6 +30,8 @@ pub(super) struct Batch<'txn> {
     opened: [RefCell<Option<Opened<'txn>>>; Table::ALL.len()],
     /// Whether anything was flushed, so that a batch of refusals costs no sync.
     pub(super) dirty: bool,
+    /// What was flushed, for the journal.
+    pub(super) redo: Redo,
     /// How many timers of a kind it made more or fewer.
     pub(super) waiting: WaitingChange,
     /// The API keys that were written, for [`key_changes`].
@@ -40,6 +44,7 @@ impl<'txn> Batch<'txn> {
             transaction,
             opened: std::array::from_fn(|_| RefCell::new(None)),
             dirty: false,
+            redo: Redo::default(),
             waiting: WaitingChange::default(),
             changed_keys: Vec::new(),
         }
@@ -71,6 +76,7 @@ impl<'txn> Batch<'txn> {
 
     pub(super) fn put(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
         self.dirty = true;
+        self.redo.note(table, key, value);
         self.changed_keys.extend(key_changes::changed(table, key));
         let was_there = self.with(table, |opened| {
             Ok(match value {

@@ -171,39 +171,14 @@ impl TestStore {
 
     pub(crate) fn domain(&self, account: AccountId, name: &str, stream: Stream, status: DomainStatus) -> DomainId {
         let id = DomainId(self.fresh_id());
-        let row = DomainRow {
-            name: name.parse().unwrap(),
-            stream,
-            status,
-            created_at: START,
-            verified_at: None,
-            last_checked_at: None,
-            last_seen_at: None,
-            next_check_at: None,
-            checks: 0,
-            dkim: Vec::new(),
-            return_path_seen: false,
-            findings: Vec::new(),
-        };
+        let row = domain_row(name, stream, status);
         self.done(CreateDomain { account, id, row });
         id
     }
 
     pub(crate) fn endpoint(&self, account: AccountId, events: Option<&[EventType]>) -> EndpointId {
         let id = EndpointId(self.fresh_id());
-        let row = EndpointRow {
-            url: "https://hooks.example/".to_owned(),
-            events: events.map(<[EventType]>::to_vec),
-            description: None,
-            secret: Sealed(Vec::new()),
-            state: endpoint::State::default(),
-            failed: Vec::new(),
-            last_success_at: None,
-            last_failure_at: None,
-            created_at: START,
-            updated_at: START,
-        };
-        self.done(CreateEndpoint { account, id, row });
+        self.done(CreateEndpoint { account, id, row: endpoint_row(events) });
         id
     }
 
@@ -226,6 +201,40 @@ impl TestStore {
 impl Drop for TestStore {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// A sending domain.
+pub(super) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> DomainRow {
+    DomainRow {
+        name: name.parse().unwrap(),
+        stream,
+        status,
+        created_at: START,
+        verified_at: None,
+        last_checked_at: None,
+        last_seen_at: None,
+        next_check_at: None,
+        checks: 0,
+        dkim: Vec::new(),
+        return_path_seen: false,
+        findings: Vec::new(),
+    }
+}
+
+/// A webhook endpoint that takes `events`, or all.
+pub(super) fn endpoint_row(events: Option<&[EventType]>) -> EndpointRow {
+    EndpointRow {
+        url: "https://hooks.example/".to_owned(),
+        events: events.map(<[EventType]>::to_vec),
+        description: None,
+        secret: Sealed(Vec::new()),
+        state: endpoint::State::default(),
+        failed: Vec::new(),
+        last_success_at: None,
+        last_failure_at: None,
+        created_at: START,
+        updated_at: START,
     }
 }
 

@@ -36,6 +36,8 @@ pub enum TimerKind {
     Reputation = 14,
     /// A domain's TLS report of a day, to be sent.
     TlsReport = 15,
+    /// An account's messages, to be indexed for searches.
+    MessageIndex = 16,
 }
 
 /// One timer. Timers sort by due time first.
@@ -95,6 +97,7 @@ impl Timer {
             13 => TimerKind::TlsReports,
             14 => TimerKind::Reputation,
             15 => TimerKind::TlsReport,
+            16 => TimerKind::MessageIndex,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

@@ -1,10 +1,11 @@
-//! The writer: the one thread that changes the database. It applies whatever operations wait, commits them with one
-//! sync, and only then releases the answers. While it syncs, the next batch gathers; there is no artificial delay.
+//! The writer: the one thread that changes the database. It applies whatever operations wait, makes them durable with
+//! one record of the journal and one sync, and only then shows them and releases the answers. While it syncs, the next
+//! batch gathers; there is no artificial delay.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use redb::{Database, ReadableTable, WriteTransaction};
@@ -14,6 +15,7 @@ use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
 use super::job::{Job, Urgency};
+use super::journal::{self, Journal, Kept};
 use super::key_changes::KeyChanges;
 use super::meters::{Noted, StoreMeters};
 use super::near::NearTimers;
@@ -21,6 +23,7 @@ use super::reserve::Reserve;
 use super::schema::{Table, meta};
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
+use super::waiting::Waiting;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
@@ -46,7 +49,9 @@ pub(super) struct Writer {
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
+    pub(super) waiting: Waiting,
     pub(super) reserve: Reserve,
+    pub(super) journal: Journal,
 }
 
 /// What a batch changed beside rows.
@@ -61,22 +66,58 @@ struct Effects {
 }
 
 impl Writer {
-    /// Runs until every sender is gone, or the database fails.
+    /// Runs until every sender is gone; once the database has failed, everything is refused.
     pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
-        while let Ok(first) = inbox.recv() {
-            let mut batch = gather(inbox, first, BATCH_MAX, patience);
-            let committed = match self.health.failure() {
-                Some(_) => Err(StoreError::Closed),
-                None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
+        loop {
+            self.rest_if_due();
+            let next = match self.rest_at() {
+                Some(due) => inbox.recv_timeout(due.since((self.now)())),
+                None => inbox.recv().map_err(RecvTimeoutError::from),
             };
-            if let Ok(effects) = &committed {
-                self.near.committed(&effects.armed, &effects.disarmed);
-                self.key_changes.committed(&effects.changed_keys);
-                self.bells.ring(&effects.told);
+            match next {
+                Ok(first) => self.serve(gather(inbox, first, BATCH_MAX, patience)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return self.rest(),
             }
-            for job in batch {
-                job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
-            }
+        }
+    }
+
+    /// When the journal is old enough for a checkpoint, where anything is in it.
+    fn rest_at(&self) -> Option<Timestamp> {
+        self.journal.due().filter(|_| self.health.failure().is_none())
+    }
+
+    /// Makes a checkpoint where one is due for the age of the journal.
+    pub(super) fn rest_if_due(&mut self) {
+        if self.rest_at().is_some_and(|due| due <= (self.now)()) {
+            self.rest();
+        }
+    }
+
+    /// Commits a batch and releases its answers.
+    pub(super) fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
+        let committed = match self.health.failure() {
+            Some(_) => Err(StoreError::Closed),
+            None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
+        };
+        if let Ok(effects) = &committed {
+            self.near.committed(&effects.armed, &effects.disarmed);
+            self.key_changes.committed(&effects.changed_keys);
+            self.bells.ring(&effects.told);
+        }
+        for job in batch {
+            job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
+        }
+    }
+
+    /// Leaves nothing in the journal that a start would have to lay over the database.
+    fn rest(&mut self) {
+        if self.rest_at().is_none() {
+            return;
+        }
+        let transaction = self.database.begin_write().map_err(StoreError::from);
+        if let Err(error) = transaction.and_then(|transaction| self.check_in(transaction)) {
+            self.health.fail(&error);
         }
     }
 
@@ -94,14 +135,34 @@ impl Writer {
             return Ok(effects);
         }
         batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
-        let waiting = batch.waiting;
+        let waiting = self.waiting.changed(batch.waiting);
+        if waiting != self.waiting {
+            batch.put(Table::Meta, meta::WAITING, Some(&waiting.encode()))?;
+        }
         effects.changed_keys = std::mem::take(&mut batch.changed_keys);
+        let redo = std::mem::take(&mut batch.redo);
         drop(batch);
-        self.reserve.before_commit();
+        let free = self.reserve.before_commit();
         let began = Instant::now();
-        transaction.commit()?;
+        // Nobody sees what is not durable yet.
+        match self.journal.append(&redo, free, (self.now)())? {
+            Kept::Record => {
+                self.meters.syncs.count();
+                journal::publish(transaction)?;
+            }
+            Kept::NoRoom => self.check_in(transaction)?,
+        }
+        self.waiting = waiting;
         self.meters.committed(operations, began.elapsed(), &effects.noted, waiting);
         Ok(effects)
+    }
+
+    fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
+        let began = Instant::now();
+        self.journal.check_in(transaction, &*self.entropy)?;
+        self.meters.syncs.add(journal::SYNCS_OF_CHECKPOINT);
+        self.meters.checkpoint_duration.observe_duration(began.elapsed());
+        Ok(())
     }
 
     fn apply(&mut self, job: &mut dyn Job, batch: &mut Batch<'_>, effects: &mut Effects) -> Result<(), StoreError> {

@@ -135,7 +135,7 @@ pub(in crate::http) async fn deliveries(api: &Api, call: Call<Caller>) -> Result
     // An endpoint that is not there is a 404 whatever the query says.
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let listing = Listing::plain(&call, format!("deliveries of {id}"), account)?;
-    let Page { rows, next } = api.engine.deliveries(account, id, listing.page)?.ok_or(ApiError::NotFound)?;
+    let Page { rows, next } = api.engine.deliveries(account, id, None, listing.page)?.ok_or(ApiError::NotFound)?;
     listing.answer_of(rows.iter().map(DeliveryView::new), next)
 }
 

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::id;
 use super::listing::Listing;
 use crate::base::id::{AccountId, MessageId};
+use crate::domain::subject_words::wanted;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -257,11 +258,10 @@ pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations:
     fn parsed<T: FromStr<Err: Display>>(text: Option<&str>, name: &str, violations: &mut Violations) -> Option<T> {
         violations.check(name, text?.parse())
     }
-    let words = given("subject").unwrap_or_default().to_lowercase();
     MessageFilter {
         to: parsed(given("to"), "to", violations),
         from: parsed(given("from"), "from", violations),
-        subject_words: words.split_whitespace().map(str::to_owned).collect(),
+        subject_words: wanted(given("subject").unwrap_or_default()),
         id: given("message_id_header").and_then(named_id),
         status: parsed(given("status"), "status", violations),
         stream: parsed(given("stream"), "stream", violations),

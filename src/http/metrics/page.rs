@@ -137,15 +137,18 @@ fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), 
     text.gauges(
         "postrider_queue_waiting",
         "What is not settled yet, due or not: messages, and webhook deliveries of enabled endpoints.",
-        waiting.into_iter().flat_map(|waiting| {
-            [(vec![(KIND, "message")], waiting.transfers), (vec![(KIND, "webhook")], waiting.deliveries)]
-        }),
+        [(vec![(KIND, "message")], waiting.transfers), (vec![(KIND, "webhook")], waiting.deliveries)],
     );
     let due = store.due_now(now)?;
     text.gauges(
         "postrider_queue_due",
         "What is due now and not settled yet, on the wire or waiting for its turn; counted to 10000 in all.",
         [(vec![(KIND, "message")], due.transfers), (vec![(KIND, "webhook")], due.deliveries)],
+    );
+    text.gauges(
+        "postrider_queue_standstill",
+        "1 while what waited in a restored backup stands still, until `postrider queue release`.",
+        [(vec![], u64::from(store.standstill()?.is_some()))],
     );
     let age = due.oldest_transfer.map_or(0.0, |oldest| now.since(oldest).as_secs_f64());
     text.gauges(
@@ -167,6 +170,11 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
         meters.commit_duration.read(),
     );
     times(
+        "postrider_store_checkpoint_duration_seconds",
+        "Checkpoints: commits that write every page changed since the last one, and empty the journal.",
+        meters.checkpoint_duration.read(),
+    );
+    times(
         "postrider_store_append_duration_seconds",
         "Writing message bodies and syncing them to disk, by batch.",
         meters.append_duration.read(),
@@ -176,6 +184,11 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     };
     sizes("postrider_store_commit_operations", "How many operations shared a commit.", meters.commit_operations.read());
     sizes("postrider_store_append_bodies", "How many message bodies shared a sync.", meters.append_bodies.read());
+    text.counters(
+        "postrider_store_syncs",
+        "How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.",
+        [(vec![], meters.syncs.read())],
+    );
     let octets = store.size_octets();
     text.gauges(
         "postrider_store_size_bytes",

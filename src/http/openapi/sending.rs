@@ -123,7 +123,11 @@ fn list() -> Operation {
         .says("Filters combine.")
         .query("to", request::address(), "Only messages to this address.")
         .query("from", request::address(), "Only messages from this address.")
-        .query("subject", Schema::string().example("hello"), "Only messages whose subject has each of these words.")
+        .query(
+            "subject",
+            Schema::string().example("hello"),
+            "Only messages whose subject has words that begin with each of these.",
+        )
         .query("message_id_header", header, "Only the message with this Message-ID.")
         .query("status", Status::schema(), "Only messages with this status.")
         .query("stream", Stream::schema(), "Only messages of this stream.")

@@ -37,6 +37,8 @@ struct MessagesPage {
     newer: Option<String>,
     older: Option<String>,
     is_filtered: bool,
+    /// How far back was looked, where the page ended for that.
+    looked_back_to: Option<Moment>,
     without: Vec<(String, String)>,
 }
 
@@ -93,6 +95,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
             engine.messages(account, filter, page).await?
         }
     };
+    let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
     let page = MessagesPage {
         frame: Frame::new(&visit, "Messages", "/messages")?.with_search(search.text.as_str()),
@@ -102,6 +105,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         lines: found.rows.iter().map(|record| MessageLine::new(record, &zone)).collect(),
         newer,
         older,
+        looked_back_to: cut_at.map(|id| Moment::new(id.timestamp(), zone.clone())),
         is_filtered: !search.is_empty(),
         without: search.without_each().map(|(word, rest)| (word, address(&rest, None))).collect(),
         search,

@@ -20,19 +20,22 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::start_of_day;
-use crate::panel::parts::{Badge, grouped};
+use crate::panel::parts::{Badge, Choice, grouped};
 use crate::panel::standing::Standing;
 use crate::panel::trend::{Span, Trend};
+use crate::panel::trouble::{Trouble, troubles};
 
 /// Messages shown.
 const NEWEST: usize = 8;
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
+const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
 
 #[derive(Template)]
 #[template(path = "overview.html")]
 struct OverviewPage {
     frame: Frame,
     standing: Standing,
+    troubles: Vec<Trouble>,
     counts: Vec<Count>,
     windows: [QuotaBar; 2],
     newest: Vec<MessageLine>,
@@ -50,6 +53,8 @@ struct OverviewPage {
 struct Count {
     badge: Badge,
     figure: String,
+    /// The same by this hour a week ago, where anything was sent then.
+    before: Option<String>,
     path: String,
 }
 
@@ -67,13 +72,9 @@ struct QuotaBar {
 struct FirstSteps {
     url: String,
     from: String,
-}
-
-/// Something else to look at.
-struct Choice {
-    words: String,
-    path: String,
-    is_here: bool,
+    has_domain: bool,
+    has_key: bool,
+    has_webhook: bool,
 }
 
 /// The address of the page for a span and a stream.
@@ -110,6 +111,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let first_steps = if newest.is_empty() { Some(first_steps(&visit)?) } else { None };
     let page = OverviewPage {
         frame: Frame::new(&visit, "Overview", "/")?,
+        troubles: troubles(&visit)?,
         standing: Standing::new(&engine.reputation(account)?),
         counts: counts(&visit, start_of_day(visit.now, &zone))?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],
@@ -128,22 +130,27 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// What became of the messages that were accepted since `midnight`, in the order of a message's life.
+/// What became of the messages that were accepted since `midnight`, in the order of a message's life, beside the same
+/// part of the same day a week ago.
 fn counts(visit: &Visit<'_>, midnight: Timestamp) -> Result<Vec<Count>, Fault> {
-    let question =
-        OutcomesQuestion { from: midnight, to: visit.now + HOUR, step: Step::Day, stream: None, domain: None };
-    let today = visit.api.engine.outcomes(visit.account_id(), &question)?.total;
+    let between = |from, to| {
+        let question = OutcomesQuestion { from, to, step: Step::Day, stream: None, domain: None };
+        visit.api.engine.outcomes(visit.account_id(), &question).map(|outcomes| outcomes.total)
+    };
+    let today = between(midnight, visit.now + HOUR)?;
+    let then = between(midnight - WEEK, visit.now + HOUR - WEEK)?;
     let counted = [
-        (EventType::Queued, today.accepted),
-        (EventType::Delivered, today.delivered),
-        (EventType::Deferred, today.deferred),
-        (EventType::Bounced, today.bounced()),
-        (EventType::Complained, today.complained),
+        (Badge::new("accepted", "calm", "mail"), "/messages", today.accepted, then.accepted),
+        (Badge::of_event(EventType::Delivered), "/messages?status=delivered", today.delivered, then.delivered),
+        (Badge::of_event(EventType::Deferred), "/events?type=deferred", today.deferred, then.deferred),
+        (Badge::of_event(EventType::Bounced), "/messages?status=bounced", today.bounced(), then.bounced()),
+        (Badge::of_event(EventType::Complained), "/messages?status=complained", today.complained, then.complained),
     ];
-    let count = |(kind, count)| Count {
-        badge: Badge::of_event(kind),
+    let count = |(badge, path, count, before): (Badge, &str, u64, u64)| Count {
+        badge,
         figure: grouped(count),
-        path: format!("/messages?status={kind}"),
+        before: (then.accepted > 0).then(|| grouped(before)),
+        path: path.to_owned(),
     };
     Ok(counted.map(count).into())
 }
@@ -160,12 +167,16 @@ fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> QuotaBar {
 }
 
 fn first_steps(visit: &Visit<'_>) -> Result<FirstSteps, Fault> {
-    let engine = &visit.api.engine;
-    let domains = engine.domains(visit.account_id(), PageRequest { before: None, limit: 100 })?.rows;
+    let (engine, account) = (&visit.api.engine, visit.account_id());
+    let some = PageRequest { before: None, limit: 100 };
+    let domains = engine.domains(account, some)?.rows;
     let verified = domains.into_iter().rev().find(|(_, row)| row.status == DomainStatus::Verified);
+    let has_key = engine.keys(account, some)?.rows.iter().any(|key| key.revoked_at.is_none());
+    let has_webhook = !engine.endpoints(account, some)?.rows.is_empty();
+    let has_domain = verified.is_some();
     let domain = verified.map_or_else(|| "your-domain.example".to_owned(), |(_, row)| row.name.to_string());
     let url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/')).to_owned();
-    Ok(FirstSteps { url, from: format!("hello@{domain}") })
+    Ok(FirstSteps { url, from: format!("hello@{domain}"), has_domain, has_key, has_webhook })
 }
 
 fn in_words(minutes: u64) -> String {

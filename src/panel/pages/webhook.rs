@@ -10,7 +10,8 @@ use crate::base::id::{DeliveryId, EndpointId};
 use crate::engine::deliveries::DeliveryRecord;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::handlers::endpoints::shown;
+use crate::http::handlers::endpoints::shown as endpoint_shown;
+use crate::machine::delivery::Status;
 use crate::panel::attempts::{AttemptLine, of_delivery, of_endpoint};
 use crate::panel::door::Visit;
 use crate::panel::endpoint_form::EndpointForm;
@@ -20,7 +21,7 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::paging::{self, Paging};
-use crate::panel::parts::Badge;
+use crate::panel::parts::{Badge, Choice};
 use crate::panel::record::Record;
 use crate::store::row::endpoint::EndpointRow;
 
@@ -47,6 +48,12 @@ struct WebhookPage {
     created_at: Moment,
     updated_at: Moment,
     deliveries: Vec<DeliveryLine>,
+    /// Which deliveries are shown, and which may be.
+    states: Vec<Choice>,
+    /// The state that is shown; empty where all are.
+    state: &'static str,
+    /// How far back was looked, where the page ended for that.
+    looked_back_to: Option<Moment>,
     paging: Paging,
     replays: Vec<ReplayFrom>,
     form: EndpointForm,
@@ -126,9 +133,12 @@ pub(super) fn written(
 ) -> Result<Answer, Fault> {
     let (account, engine) = (visit.account_id(), &visit.api.engine);
     let query = Form::of_query(&visit.call);
-    let page = engine.deliveries(account, id, paging::request::<DeliveryId>(&query, ROWS))?;
-    let page = page.ok_or(ApiError::NotFound)?;
     let own = format!("/webhooks/{id}");
+    let state = Status::ALL.into_iter().find(|known| known.as_str() == query.text("state"));
+    let page = engine.deliveries(account, id, state, paging::request::<DeliveryId>(&query, ROWS))?;
+    let page = page.ok_or(ApiError::NotFound)?;
+    let cut_at = page.next.filter(|_| page.rows.len() < ROWS);
+    let shown = state.map_or("", Status::as_str);
     let causes = engine.failures(account, row)?.into_iter().map(|(delivery, attempt)| Cause {
         path: format!("{own}/deliveries/{delivery}"),
         attempt: AttemptLine::new(visit, attempt),
@@ -151,7 +161,10 @@ pub(super) fn written(
         created_at: visit.moment(row.created_at),
         updated_at: visit.moment(row.updated_at),
         deliveries: lines.collect::<Result<_, Fault>>()?,
-        paging: Paging::new::<DeliveryId>(&own, &[], &query, page.next),
+        states: states(&own, state),
+        state: shown,
+        looked_back_to: cut_at.map(|id| visit.moment(id.timestamp())),
+        paging: Paging::new::<DeliveryId>(&own, &[("state", shown)], &query, page.next),
         replays: replays(visit, row),
         form: form.unwrap_or_else(|| EndpointForm::of(row)),
         is_proved: visit.is_proved(),
@@ -180,6 +193,16 @@ fn delivery_line(visit: &Visit<'_>, record: &DeliveryRecord) -> Result<DeliveryL
     })
 }
 
+/// The deliveries' states to choose from.
+fn states(own: &str, chosen: Option<Status>) -> Vec<Choice> {
+    let choice = |state: Option<Status>| Choice {
+        words: state.map_or("all", Status::as_str).to_owned(),
+        path: format!("{}#deliveries", paging::address(own, &[("state", state.map_or("", Status::as_str))])),
+        is_here: state == chosen,
+    };
+    std::iter::once(None).chain(Status::ALL.map(Some)).map(choice).collect()
+}
+
 /// Moments to replay from. The first is the one that is meant after an outage.
 fn replays(visit: &Visit<'_>, row: &EndpointRow) -> Vec<ReplayFrom> {
     let since_success = row.last_success_at.map(|at| ReplayFrom {
@@ -196,5 +219,5 @@ fn replays(visit: &Visit<'_>, row: &EndpointRow) -> Vec<ReplayFrom> {
 /// `GET /webhooks/{id}/json`: the record as the API gives it.
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, row) = find(&visit)?;
-    Ok(shown(id, &row))
+    Ok(endpoint_shown(id, &row))
 }

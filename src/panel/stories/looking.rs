@@ -3,7 +3,7 @@
 use super::*;
 use crate::domain::event::{Authenticated, Bounce, BounceKind, BounceSource, TlsFacts, TlsPolicy};
 
-fn facts(code: u16, response: &str) -> AttemptFacts {
+pub(super) fn facts(code: u16, response: &str) -> AttemptFacts {
     AttemptFacts {
         attempt: Some(1),
         smtp_code: Some(code),

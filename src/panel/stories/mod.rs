@@ -10,6 +10,7 @@ mod looking;
 mod records;
 mod settings;
 mod signing_in;
+mod standstill;
 mod suppressions;
 mod telling;
 mod users;

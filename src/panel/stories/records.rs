@@ -97,7 +97,7 @@ impl Records {
         format!(
             "{:?} {:?} {:?} {:?}",
             engine.endpoints(self.account, page).unwrap().rows,
-            engine.deliveries(self.account, self.webhook, page).unwrap().unwrap().rows,
+            engine.deliveries(self.account, self.webhook, None, page).unwrap().unwrap().rows,
             engine.domains(self.account, page).unwrap().rows,
             engine.keys(self.account, page).unwrap().rows,
         )

@@ -71,3 +71,13 @@ async fn the_theme_is_kept_and_written_into_every_page() {
     assert!(browser.get("/messages").await.shows("data-theme=\"dark\""));
     assert!(browser.get("/nowhere").await.shows("data-theme=\"dark\""));
 }
+
+#[tokio::test]
+async fn single_keys_can_be_turned_off() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(browser.get("/").await.shows("<body data-shortcuts=\"on\">"));
+    assert_eq!(browser.post("/appearance", &[("shortcuts", "off")]).await.status, 303);
+    let page = browser.get("/messages").await;
+    assert!(page.shows("<body data-shortcuts=\"off\">") && page.shows("data-theme=\"system\""));
+}

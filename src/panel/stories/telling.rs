@@ -1,5 +1,6 @@
 //! What a message's page tells beside its events, what the overview makes of all of them, and what only `dev` shows.
 
+use super::looking::facts;
 use super::*;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
 use crate::domain::webhook_url::WebhookUrl;
@@ -126,4 +127,26 @@ async fn captured_mail_is_a_page_of_dev_alone() {
     for path in ["/captured", &own, &format!("{own}/preview"), &format!("{own}/source")] {
         assert_eq!(browser.get(path).await.status, 404, "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_overview_tells_what_receivers_objected_to_and_how_last_week_was() {
+    let world = World::new().await;
+    let first = world.send(serde_json::json!({ "to": "a@long-ago.test" })).await;
+    world.settle(first, bounced(), facts(550, "550 5.1.1 Who?")).await;
+    world.advance(7 * DAY);
+    let mut browser = world.owner().await;
+    for number in 0..3 {
+        let message = world.send(serde_json::json!({ "to": format!("u{number}@Example.com") })).await;
+        world.settle(message, bounced(), facts(550, &format!("550 5.1.1 No <b>{number}</b>"))).await;
+    }
+    let put_off = world.send(serde_json::json!({ "to": "x@example.org" })).await;
+    let deferred = TransferEnd::Deferred { bounce: None, not_before: None };
+    world.settle(put_off, deferred, facts(451, "451 4.7.1 Later")).await;
+    let page = browser.get("/").await;
+    let listed = page.between("What receivers objected to", "</table>");
+    assert!(listed.contains(">example.com</a>") && listed.contains("550 5.1.1 No &#60;b&#62;2"), "{listed}");
+    assert!(listed.contains("data-label=\"Times\">3</td>") && listed.contains("451 4.7.1 Later"), "{listed}");
+    assert!(!listed.contains("long-ago"), "that was last week");
+    assert!(page.shows("<strong>4</strong>") && page.shows("<span class=\"before\">1 a week ago</span>"));
 }

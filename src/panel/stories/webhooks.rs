@@ -18,7 +18,7 @@ impl World {
     }
 
     pub(super) fn deliveries(&self, endpoint: EndpointId) -> Vec<DeliveryRecord> {
-        self.engine.deliveries(self.account, endpoint, PAGE).unwrap().unwrap().rows
+        self.engine.deliveries(self.account, endpoint, None, PAGE).unwrap().unwrap().rows
     }
 
     /// Records an attempt of a delivery, made now.
@@ -205,4 +205,28 @@ async fn another_secret_is_shown_once_and_signs_from_then_on() {
     let context = crate::store::row::endpoint::EndpointRow::secret_context(id);
     let opened = world.engine.store.master_key().open(&context, &row.secret.0).unwrap();
     assert_eq!(opened.expose_text(), again);
+}
+
+#[tokio::test]
+async fn deliveries_are_shown_by_their_state() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.endpoint().await;
+    let empty = browser.get(&format!("/webhooks/{id}?state=failed")).await;
+    assert!(empty.shows("No delivery is failed.") && empty.shows("All deliveries"));
+    for number in 0..20 {
+        world.send(serde_json::json!({})).await;
+        let newest = world.deliveries(id).remove(0);
+        world.attempt(&newest, if number == 3 { 500 } else { 204 }, "").await;
+    }
+    let waits = world.deliveries(id)[16].id;
+    let page = browser.get(&format!("/webhooks/{id}?state=pending")).await;
+    assert!(page.shows(&format!("/deliveries/{waits}\"")) && !page.shows("rel=\"next\""));
+    assert_eq!(page.body.matches("Send again<span").count(), 1);
+    let page = browser.get(&format!("/webhooks/{id}?state=delivered")).await;
+    assert_eq!(page.body.matches("Send again<span").count(), 15);
+    let older = page.between("<a rel=\"next\" class=\"button\" href=\"", "\"").replace("&#38;", "&");
+    assert!(older.contains("state=delivered&older=dlv_"), "{older}");
+    assert_eq!(browser.get(&older).await.body.matches("Send again<span").count(), 4);
+    assert!(browser.get(&format!("/webhooks/{id}?state=nonsense")).await.shows("aria-current=\"true\">all"));
 }

@@ -21,14 +21,14 @@ pub(super) fn judge(
     if table != Table::Messages {
         return Ok(());
     }
-    let Some(content) = sight.content else {
+    let Some(read) = sight.bodies else {
         report.bodies_unread += 1;
         return Ok(());
     };
     let message = MessageId(Ulid(key[16..].try_into().unwrap_or_default()));
     let place = MessageRow::decode(value)?.place;
     let mut fail = |what: &str| report.fail(Rule::Content, || format!("message {message}: {what}"));
-    match content.read(place, message) {
+    match read(place, message) {
         Ok(_) => {
             if !sight.has(Table::Timers, &Timer::of_store(place.bucket, TimerKind::Content).encode())? {
                 fail("its body is kept, and no timer will destroy it");

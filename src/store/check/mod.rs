@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::archive::Fault;
-use super::content::SealedContent;
+use super::content::{Place, SealedContent, Unreadable};
 use super::error::StoreError;
 pub use super::inspect::InspectError;
 use super::inspect::Inspection;
@@ -28,7 +28,7 @@ use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
 use super::snapshot::Snapshot;
-use crate::base::id::Ulid;
+use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
 
 /// Failures that are told one by one; further ones are counted.
@@ -157,16 +157,37 @@ pub fn check(
     if let (KeyPlace::WithStore, Some(fault)) = (key_place, inspection.key_fault.take()) {
         report.fail(Rule::MasterKey, || fault);
     }
-    if let Err(error) = look(&inspection, now, &mut report, progress) {
+    report.segments = inspection.content.as_ref().map_or(0, SealedContent::segments);
+    let content = inspection.content.as_ref();
+    let bodies = content.map(|content| |place, message| content.read(place, message));
+    let looked = inspection.snapshot().and_then(|snapshot| {
+        look(snapshot, bodies.as_ref().map(|bodies| bodies as &Bodies<'_>), now, &mut report, progress)
+    });
+    if let Err(error) = looked {
         report.fail(Rule::Database, || error.to_string());
     }
     Ok(report)
 }
 
+/// The same of a store that is open, as far as that can be: its rows and its bodies.
+#[cfg(test)]
+pub(super) fn check_open(store: &super::Store, now: Timestamp) -> Report {
+    let mut report = Report::empty();
+    let bodies = |place, message| store.content().read(place, message);
+    let looked = store.snapshot().and_then(|snapshot| look(snapshot, Some(&bodies), now, &mut report, &mut |_| {}));
+    if let Err(error) = looked {
+        report.fail(Rule::Database, || error.to_string());
+    }
+    report
+}
+
+/// Where bodies are read.
+type Bodies<'a> = dyn Fn(Place, MessageId) -> Result<Vec<u8>, Unreadable> + 'a;
+
 /// What is looked at.
 struct Sight<'a> {
     snapshot: Snapshot,
-    content: Option<&'a SealedContent>,
+    bodies: Option<&'a Bodies<'a>>,
     restored: Option<Restored>,
     /// The latest moment that the store can have known.
     now: Timestamp,
@@ -188,17 +209,16 @@ impl Sight<'_> {
 }
 
 fn look(
-    inspection: &Inspection,
+    snapshot: Snapshot,
+    bodies: Option<&Bodies<'_>>,
     now: Timestamp,
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let snapshot = inspection.snapshot()?;
     let last = snapshot.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
     let restored = snapshot.get(Table::Meta, meta::RESTORED)?.and_then(|bytes| Restored::decode(&bytes).ok());
     let now = now.max(last.unwrap_or_default().timestamp());
-    let sight = Sight { snapshot, content: inspection.content.as_ref(), restored, now };
-    report.segments = inspection.content.as_ref().map_or(0, SealedContent::segments);
+    let sight = Sight { snapshot, bodies, restored, now };
     let mut seen = 0;
     for table in Table::ALL {
         let mut rows = 0;

@@ -76,7 +76,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         Table::DomainsByName => vec![there(Table::Domains, &[&key[..16], value].concat())],
         Table::DomainOwners => vec![there(Table::Domains, value)],
         Table::Messages => vec![owner(), there(Table::Transfers, key)],
-        Table::Transfers => vec![there(Table::Messages, key)],
+        Table::Transfers | Table::MessageIndex => vec![there(Table::Messages, key)],
         Table::Timeline => vec![there(Table::Messages, &key[..32])],
         Table::Transcripts => vec![there(Table::Timeline, key)],
         Table::EventLog => {

@@ -144,6 +144,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::StsPolicy
         | TimerKind::TlsReport
         | TimerKind::TlsReports
+        | TimerKind::MessageIndex
         | TimerKind::Reputation => true,
     };
     if !serves {

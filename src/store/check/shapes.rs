@@ -14,6 +14,7 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::row::idempotency::IdempotencyRow;
 use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::message_index::IndexedBlock;
 use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::row::restored::Restored;
 use crate::store::row::suppression::SuppressionRow;
@@ -34,6 +35,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::DomainsByName => key.len() > 16 && value.len() == 16,
         Table::Messages => key.len() == 32 && reads::<MessageRow>(value)?,
         Table::Transfers => key.len() == 32 && reads::<TransferRow>(value)?,
+        Table::MessageIndex => key.len() == 32 && IndexedBlock::decode(value).is_ok(),
         Table::Timeline => key.len() == 48 && event(value)?,
         Table::Transcripts => key.len() == 48 && std::str::from_utf8(value).is_ok(),
         Table::EventLog => key.len() == 32 && reads::<EventLogRow>(value)?,

@@ -236,7 +236,7 @@ fn a_store_that_was_killed_is_checked_as_it_is() {
     accept(&sender, &test, "a@example.net");
     // What a crash leaves: the files of a store that nobody closed.
     let copy = tempfile::tempdir().unwrap();
-    for file in ["postrider.redb", "master.key"] {
+    for file in ["postrider.redb", "journal", "master.key"] {
         std::fs::copy(test.directory().join(file), copy.path().join(file)).unwrap();
     }
     let report = check(copy.path(), START + Duration::from_secs(7200), KeyPlace::WithStore, &mut |_| {}).unwrap();

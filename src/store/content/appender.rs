@@ -3,7 +3,6 @@
 //! written.
 
 use std::collections::HashMap;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
@@ -64,7 +63,8 @@ impl Appender {
         }
     }
 
-    fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
+    /// Writes and syncs a batch of bodies, and answers the operations that name them.
+    pub(in crate::store) fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
         let (began, bodies) = (Instant::now(), batch.len());
         let (written, jobs): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
@@ -92,7 +92,7 @@ impl Appender {
     }
 
     fn create(&self, segment: &Segment) -> Result<(), StoreError> {
-        let created = segment.create(&self.content.directory);
+        let created = segment.create(&*self.content.disk, &self.content.directory);
         let file =
             created.and_then(|file| self.content.keys.put(segment).map(|()| file)).map_err(|error| match error {
                 StoreError::Full => StoreError::Full,
@@ -110,6 +110,7 @@ impl Appender {
         for file in segments.iter().filter_map(|segment| segment.file.get()) {
             // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
             // process.
+            self.meters.syncs.count();
             file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
         Ok(())

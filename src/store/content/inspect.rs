@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,6 +10,7 @@ use super::{Place, Unreadable, failed, keys, opened, segment};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
+use crate::store::disk::{Disk, DiskFile, FileSystem, Opening};
 use crate::store::error::StoreError;
 
 /// The content of a data directory that no process has open.
@@ -18,7 +18,7 @@ pub(in crate::store) struct SealedContent {
     directory: PathBuf,
     keys: BTreeMap<(Timestamp, u32), Arc<MasterKey>>,
     /// The segment that was read last: messages come in the order in which their bodies were written.
-    last: RefCell<Option<((Timestamp, u32), File)>>,
+    last: RefCell<Option<((Timestamp, u32), Arc<dyn DiskFile>)>>,
 }
 
 impl SealedContent {
@@ -26,7 +26,7 @@ impl SealedContent {
     pub(in crate::store) fn open(directory: &Path, master: &MasterKey) -> Result<Self, StoreError> {
         let directory = directory.join("content");
         let path = directory.join("keys");
-        let slots = match std::fs::read(&path) {
+        let slots = match FileSystem.read(&path) {
             Ok(slots) => slots,
             // Restored from a backup without content, and not started since.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -49,10 +49,10 @@ impl SealedContent {
             Some((open, file)) if open == id => file,
             _ => {
                 let path = segment::path(&self.directory, id.0, id.1);
-                File::open(&path).map_err(|error| failed("open", &path, &error))?
+                FileSystem.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?
             }
         };
-        let body = opened(&file, key, place, message, &self.directory);
+        let body = opened(&*file, key, place, message, &self.directory);
         *last = Some((id, file));
         Ok(body?)
     }

@@ -5,8 +5,6 @@
 //! no key is reachable through the file system.)
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,6 +15,7 @@ use super::segment::{self, Segment};
 use crate::base::entropy::Entropy;
 use crate::base::secret::{MasterKey, Sealed};
 use crate::base::time::Timestamp;
+use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
 /// Room for version, bucket, number and a sealed key.
@@ -35,9 +34,10 @@ struct Slot {
 
 /// The keys of all segments.
 pub(super) struct KeySlots {
+    disk: Arc<dyn Disk>,
     path: PathBuf,
     directory: PathBuf,
-    file: File,
+    file: Arc<dyn DiskFile>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
     state: Mutex<State>,
@@ -53,26 +53,24 @@ struct State {
 }
 
 impl KeySlots {
-    pub(super) fn open(path: &Path, master: Arc<MasterKey>, entropy: Arc<dyn Entropy>) -> Result<Self, StoreError> {
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(|error| failed("open", path, &error))?;
-        let bytes = std::fs::read(path).map_err(|error| failed("read", path, &error))?;
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        master: Arc<MasterKey>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, StoreError> {
+        let (directory, path) = (directory.to_owned(), directory.join("keys"));
+        let file = disk.open(&path, Opening::Kept).map_err(|error| failed("open", &path, &error))?;
+        let bytes = disk.read(&path).map_err(|error| failed("read", &path, &error))?;
         let state = State::load(&bytes, &master)?;
-        let directory = path.parent().unwrap_or(Path::new(".")).to_owned();
-        Ok(Self { path: path.to_owned(), directory, file, master, entropy, state: Mutex::new(state) })
+        Ok(Self { disk, path, directory, file, master, entropy, state: Mutex::new(state) })
     }
 
     /// A number for a new segment of `bucket`, greater than every one before it.
     pub(super) fn reserve_number(&self, bucket: Timestamp) -> u32 {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let with_key = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).next_back().map(|((_, number), _)| *number);
-        let with_file = segment::greatest_number(&self.directory, bucket);
+        let with_file = segment::greatest_number(&*self.disk, &self.directory, bucket);
         let reserved = state.reserved.get(&bucket).copied();
         let number = with_key.max(with_file).max(reserved).map_or(0, |number| number + 1);
         state.reserved.insert(bucket, number);

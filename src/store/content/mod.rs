@@ -13,9 +13,7 @@ mod keys;
 pub(in crate::store) mod segment;
 
 use std::collections::{BTreeSet, HashMap};
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,6 +24,7 @@ pub(super) use inspect::SealedContent;
 use keys::KeySlots;
 use segment::Segment;
 
+use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::MessageId;
@@ -74,11 +73,12 @@ pub enum Unreadable {
 
 /// All content of one data directory.
 pub struct Content {
+    disk: Arc<dyn Disk>,
     directory: PathBuf,
     keys: KeySlots,
     /// The segments that this process appends to, by bucket.
     writing: Mutex<HashMap<Timestamp, Arc<Segment>>>,
-    reading: Mutex<HashMap<(Timestamp, u32), Arc<File>>>,
+    reading: Mutex<HashMap<(Timestamp, u32), Arc<dyn DiskFile>>>,
     entropy: Arc<dyn Entropy>,
 }
 
@@ -87,12 +87,17 @@ impl Content {
     ///
     /// # Errors
     /// Those of the file system; a key file that the master key does not open.
-    pub fn open(directory: &Path, master: Arc<MasterKey>, entropy: Arc<dyn Entropy>) -> Result<Self, StoreError> {
-        let directory = directory.join("content");
-        std::fs::create_dir_all(&directory).map_err(|error| failed("create", &directory, &error))?;
-        let keys = KeySlots::open(&directory.join("keys"), master, Arc::clone(&entropy))?;
-        segment::sync_directory(&directory)?;
-        Ok(Self { directory, keys, writing: Mutex::default(), reading: Mutex::default(), entropy })
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        master: Arc<MasterKey>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, StoreError> {
+        let inner = directory.join("content");
+        disk.create_directory(&inner).map_err(|error| failed("create", &inner, &error))?;
+        let keys = KeySlots::open(Arc::clone(&disk), &inner, master, Arc::clone(&entropy))?;
+        segment::sync_directory(&*disk, &inner)?;
+        Ok(Self { disk, directory: inner, keys, writing: Mutex::default(), reading: Mutex::default(), entropy })
     }
 
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
@@ -125,16 +130,16 @@ impl Content {
     pub fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
         let key = self.keys.get(place.bucket, place.segment).ok_or(Unreadable::Gone)?;
         let file = self.file(place.bucket, place.segment)?;
-        Ok(opened(&file, &key, place, message, &self.directory)?)
+        Ok(opened(&*file, &key, place, message, &self.directory)?)
     }
 
-    fn file(&self, bucket: Timestamp, number: u32) -> Result<Arc<File>, StoreError> {
+    fn file(&self, bucket: Timestamp, number: u32) -> Result<Arc<dyn DiskFile>, StoreError> {
         let mut open = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = open.get(&(bucket, number)) {
             return Ok(Arc::clone(file));
         }
         let path = segment::path(&self.directory, bucket, number);
-        let file = Arc::new(File::open(&path).map_err(|error| failed("open", &path, &error))?);
+        let file = self.disk.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?;
         if open.len() >= OPEN_FILES_MAX {
             open.clear();
         }
@@ -174,10 +179,10 @@ impl Content {
         segments.filter_map(|(bucket, number)| self.keys.slot(bucket, number)).flatten().collect()
     }
 
-    /// What the bodies take on disk. There is a file or two for an hour, so this asks after some hundreds at most.
+    /// What the bodies and their keys take on disk. There is a file or two for an hour, so this asks after some
+    /// hundreds at most.
     pub fn size_octets(&self) -> u64 {
-        let files = std::fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        files.filter_map(|file| file.metadata().ok()).map(|file| file.len()).sum()
+        segment::size_octets(&*self.disk, &self.directory)
     }
 
     /// The buckets with a key or a file that end at `now` at the latest: also those that no message names, because the
@@ -186,7 +191,7 @@ impl Content {
     /// # Errors
     /// Those of the file system.
     pub fn buckets_until(&self, now: Timestamp) -> Result<BTreeSet<Timestamp>, StoreError> {
-        let mut buckets = segment::buckets(&self.directory)?;
+        let mut buckets = segment::buckets(&*self.disk, &self.directory)?;
         buckets.append(&mut self.keys.buckets());
         buckets.retain(|bucket| *bucket <= now);
         Ok(buckets)
@@ -200,13 +205,13 @@ impl Content {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != bucket);
         self.keys.destroy(bucket)?;
-        segment::remove_bucket(&self.directory, bucket)
+        segment::remove_bucket(&*self.disk, &self.directory, bucket)
     }
 }
 
 /// The body that stands at `place` in its segment's `file`.
 fn opened(
-    file: &File,
+    file: &dyn DiskFile,
     key: &MasterKey,
     place: Place,
     message: MessageId,

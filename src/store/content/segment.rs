@@ -1,17 +1,16 @@
 //! One segment: a file of sealed bodies, one after the other, under one key. Appended to by one process only.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use zeroize::Zeroizing;
 
 use super::failed;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
+use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
 /// A segment that this process appends to.
@@ -25,7 +24,7 @@ pub(super) struct Segment {
     /// The same key as bytes, until its slot is written.
     pub(super) key_bytes: Zeroizing<[u8; MasterKey::LENGTH]>,
     /// Its file, once the appender made it.
-    pub(super) file: OnceLock<File>,
+    pub(super) file: OnceLock<Arc<dyn DiskFile>>,
 }
 
 impl Segment {
@@ -35,22 +34,16 @@ impl Segment {
     }
 
     /// Makes the segment's file, durable as a name.
-    pub(super) fn create(&self, directory: &Path) -> Result<File, StoreError> {
+    pub(super) fn create(&self, disk: &dyn Disk, directory: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = path(directory, self.bucket, self.number);
         let bucket = bucket_directory(directory, self.bucket);
-        if !bucket.exists() {
-            fs::create_dir(&bucket).map_err(|error| failed("create", &bucket, &error))?;
-            sync_directory(directory)?;
+        if !disk.exists(&bucket) {
+            disk.create_directory(&bucket).map_err(|error| failed("create", &bucket, &error))?;
+            sync_directory(disk, directory)?;
         }
         // The number is this process's alone; a file that is there is what a full disk left of an earlier try.
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| failed("create", &path, &error))?;
-        sync_directory(&bucket)?;
+        let file = disk.open(&path, Opening::Fresh).map_err(|error| failed("create", &path, &error))?;
+        sync_directory(disk, &bucket)?;
         Ok(file)
     }
 }
@@ -65,29 +58,39 @@ pub(in crate::store) fn path(directory: &Path, bucket: Timestamp, number: u32) -
 }
 
 /// The greatest number of a segment file in `bucket`, or none.
-pub(super) fn greatest_number(directory: &Path, bucket: Timestamp) -> Option<u32> {
-    let names = fs::read_dir(bucket_directory(directory, bucket)).ok()?;
-    names.filter_map(|entry| entry.ok()?.path().file_stem()?.to_str()?.parse().ok()).max()
+pub(super) fn greatest_number(disk: &dyn Disk, directory: &Path, bucket: Timestamp) -> Option<u32> {
+    let entries = disk.list(&bucket_directory(directory, bucket)).ok()?;
+    entries.iter().filter_map(|entry| entry.name.strip_suffix(".segment")?.parse().ok()).max()
 }
 
 /// The buckets that have a directory.
-pub(super) fn buckets(directory: &Path) -> Result<BTreeSet<Timestamp>, StoreError> {
-    let names = fs::read_dir(directory).map_err(|error| failed("list", directory, &error))?;
-    let millis = names.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Ok(millis.map(Timestamp::from_millis).collect())
+pub(super) fn buckets(disk: &dyn Disk, directory: &Path) -> Result<BTreeSet<Timestamp>, StoreError> {
+    let entries = disk.list(directory).map_err(|error| failed("list", directory, &error))?;
+    Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).map(Timestamp::from_millis).collect())
+}
+
+/// What everything below `directory` takes, in octets; 0 for what the disk does not tell.
+pub(super) fn size_octets(disk: &dyn Disk, directory: &Path) -> u64 {
+    let entries = disk.list(directory).unwrap_or_default();
+    let size = |entry: crate::store::disk::Entry| match entry.length {
+        Some(length) => length,
+        None => size_octets(disk, &directory.join(entry.name)),
+    };
+    entries.into_iter().map(size).sum()
 }
 
 /// Unlinks a bucket's files and makes that durable. A bucket that is not there is done.
-pub(super) fn remove_bucket(directory: &Path, bucket: Timestamp) -> Result<(), StoreError> {
+pub(super) fn remove_bucket(disk: &dyn Disk, directory: &Path, bucket: Timestamp) -> Result<(), StoreError> {
     let path = bucket_directory(directory, bucket);
-    match fs::remove_dir_all(&path) {
-        Ok(()) => sync_directory(directory),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+    match disk.remove_directory(&path) {
+        Ok(()) => sync_directory(disk, directory),
+        // Gone, and perhaps not durably so.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => sync_directory(disk, directory),
         Err(error) => Err(failed("remove", &path, &error)),
     }
 }
 
 /// Makes the names in `directory` durable.
-pub(in crate::store) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
-    File::open(directory).and_then(|handle| handle.sync_all()).map_err(|error| failed("sync", directory, &error))
+pub(in crate::store) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    disk.sync_directory(directory).map_err(|error| failed("sync", directory, &error))
 }

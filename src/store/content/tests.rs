@@ -114,6 +114,21 @@ fn what_a_full_disk_left_behind_does_not_stand_in_the_way() {
 }
 
 #[test]
+fn what_bodies_take_on_disk_is_counted_in_every_bucket_with_their_keys() {
+    let test = TestStore::new();
+    let size = || test.store().size_octets().content;
+    assert_eq!(size(), 0);
+    let mut noise = vec![0; 20_000];
+    test.store().entropy().fill(&mut noise);
+    let places = [0, 1].map(|number| keep(&test, bucket(u64::from(number)), message(number), &noise));
+    let [first, second] = places.map(|place| u64::from(place.length));
+    assert!(first > 20_000, "noise does not compress");
+    assert_eq!(size(), first + second + 2 * 128);
+    test.store().content().destroy(bucket(0)).unwrap();
+    assert_eq!(size(), second + 2 * 128);
+}
+
+#[test]
 fn a_destroyed_bucket_leaves_neither_key_nor_file() {
     let mut test = TestStore::new();
     let mine = keep(&test, bucket(0), message(1), b"doomed");

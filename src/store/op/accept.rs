@@ -3,10 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Op;
 use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal};
 use super::event::{self, Happening, Subject};
-use super::waiting;
+use super::{Op, message_index, waiting};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -75,6 +74,7 @@ impl Op for Accept {
         }
         tables.put(self.account.as_bytes(), &admitted.quota);
         self.write_message(tables)?;
+        message_index::see_to(tables, self.account, admitted.quota.day_used);
         self.bind_idempotency_key(tables, now);
         Ok(Accepted { answer: self.answer.clone(), quota: admitted.quota_view, is_replay: false })
     }
@@ -91,6 +91,8 @@ impl Accept {
         let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.unwrap_or_default();
         if last.as_slice() < self.id.as_bytes().as_slice() {
             tables.put_bytes(Table::Meta, meta::LAST_MESSAGE_ID, self.id.as_bytes().to_vec());
+        } else {
+            message_index::note_late(tables, self.account, self.id, &self.message)?;
         }
         let end = Timer::of_store(self.message.place.bucket, TimerKind::Content);
         if tables.get(Table::Timers, &end.encode())?.is_none() {

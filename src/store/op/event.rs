@@ -1,7 +1,7 @@
 //! Appending an event: its identifier and bytes are made here, once, inside the writer; every endpoint that
 //! takes it is owed a delivery from the same transaction on.
 
-use super::outcomes;
+use super::{message_index, outcomes};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventType};
@@ -80,6 +80,9 @@ pub fn record(
     tables.note(Noted { kind, stream: row.stream, bounce: happening.bounce.map(|bounce| bounce.kind) });
     tables.tell(account);
     outcomes::count(tables, subject, kind, happening)?;
+    if kind != EventType::Queued {
+        message_index::note_status(tables, account, message, kind)?;
+    }
     fan_out(tables, subject, kind, id)?;
     Ok(id)
 }

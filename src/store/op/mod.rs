@@ -21,6 +21,7 @@ pub mod domain_change;
 pub mod endpoint;
 pub mod endpoint_end;
 pub mod event;
+pub mod message_index;
 pub mod outcomes;
 pub mod redeliver;
 pub mod release_queue;

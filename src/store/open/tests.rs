@@ -1,5 +1,6 @@
 //! Stories of opening: one process at a time, no store of a later program, no master key but its own.
 
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;

@@ -15,6 +15,7 @@ pub mod endpoint;
 pub mod event;
 pub mod idempotency;
 pub mod message;
+pub mod message_index;
 pub mod outcomes;
 pub mod restored;
 pub mod suppression;

@@ -44,6 +44,7 @@ impl Restored {
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReport
                 | TimerKind::TlsReports
+                | TimerKind::MessageIndex
                 | TimerKind::Reputation => false,
             }
     }

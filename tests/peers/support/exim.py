@@ -1,4 +1,4 @@
-"""A real Exim as the receiver, in a jail, with a configuration of its own.
+"""A real Exim in a jail, with a configuration of its own; and one that is the receiver.
 
 Known mailboxes are Maildirs; anybody else at the domain is refused with Exim's own words. It asks the same policy
 service as Postfix does, so that it greylists on request. It states no enhanced codes of its own.
@@ -70,8 +70,39 @@ to_{port}:
 """
 
 
-class Exim(Maildirs):
-    """A running Exim for one domain."""
+class Daemon:
+    """A running Exim with this configuration; files in its root are named from there."""
+
+    def __init__(self, folder: Path, port: int, conf: str, files: dict[str, str], every: str):
+        """`every` is how often it looks for mail that waits, as Exim writes times."""
+        self.jail, self.port = Jail(folder, "exim", ("usr/sbin/exim4",), ("Debian-exim",)), port
+        for name, text in ({"etc/exim4/exim4.conf": conf} | files).items():
+            self.jail.write(name, text)
+        for name in ("log", "spool"):
+            (folder / name).mkdir(mode=0o777)
+            (folder / name).chmod(0o777)
+        self.output = (folder / "output").open("w")
+        self.child = self.jail.run(self.output, "/usr/sbin/exim4", "-bdf", f"-q{every}")
+        try:
+            until("Exim listens", lambda: self.child.poll() is not None or listens(port))
+            assert self.child.poll() is None
+        except AssertionError:
+            self.close()
+            raise AssertionError(f"Exim did not start:\n{self.logged()}") from None
+
+    def logged(self) -> str:
+        """What Exim has logged so far."""
+        files = [self.jail.root / "output", *sorted((self.jail.root / "log").iterdir())]
+        return "".join(file.read_text(errors="replace") for file in files)
+
+    def close(self):
+        """Ends Exim and its deliveries."""
+        stop(self.child, seconds=5)
+        self.output.close()
+
+
+class Exim(Daemon, Maildirs):
+    """A running Exim that receives for one domain."""
 
     def __init__(
         self,
@@ -85,49 +116,24 @@ class Exim(Maildirs):
         size_max: int = 31457280,
     ):
         """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
-        self.jail = Jail(folder, "exim", ("usr/sbin/exim4",), ("Debian-exim",))
-        self.mailboxes, self.port = folder / "mail", free_port()
-        self.jail.write(
-            "etc/exim4/exim4.conf",
-            _CONF.format(
-                host=host,
-                port=self.port,
-                loopback=LOOPBACK,
-                size_max=size_max,
-                domain=domain,
-                policy=policy.port,
-                mailboxes=" : ".join(mailboxes),
-                routers="".join(_router(name, port) for name, port in (routes or {}).items()),
-                transports="".join(_TRANSPORT.format(port=port) for port in set((routes or {}).values())),
-            ),
+        self.mailboxes, port = folder / "mail", free_port()
+        conf = _CONF.format(
+            host=host,
+            port=port,
+            loopback=LOOPBACK,
+            size_max=size_max,
+            domain=domain,
+            policy=policy.port,
+            mailboxes=" : ".join(mailboxes),
+            routers="".join(_router(name, to) for name, to in (routes or {}).items()),
+            transports="".join(_TRANSPORT.format(port=to) for to in set((routes or {}).values())),
         )
-        for name in ("log", "spool"):
-            (folder / name).mkdir(mode=0o777)
-            (folder / name).chmod(0o777)
         # Exim reads its certificate as its own user.
-        self.jail.write("etc/exim4/tls.pem", certificate.read_text())
-        self.output = (folder / "output").open("w")
-        self.child = self.jail.run(self.output, "/usr/sbin/exim4", "-bdf", "-q1s")
-        try:
-            until("Exim listens", lambda: self.child.poll() is not None or listens(self.port))
-            assert self.child.poll() is None
-        except AssertionError:
-            self.close()
-            raise AssertionError(f"Exim did not start:\n{self.logged()}") from None
+        super().__init__(folder, port, conf, {"etc/exim4/tls.pem": certificate.read_text()}, every="1s")
 
     def can_tls(self) -> bool:
         """It can."""
         return True
-
-    def logged(self) -> str:
-        """What Exim has logged so far."""
-        files = [self.jail.root / "output", *sorted((self.jail.root / "log").iterdir())]
-        return "".join(file.read_text(errors="replace") for file in files)
-
-    def close(self):
-        """Ends Exim and its deliveries."""
-        stop(self.child, seconds=5)
-        self.output.close()
 
 
 def _router(name: str, port: int) -> str:

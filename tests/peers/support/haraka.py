@@ -13,14 +13,14 @@ from .wait import free_port, listens, spawn, stop, until
 
 _ROUTES = """\
 const routes = {routes};
-const route = (address, domain) => routes[address] || routes[domain];
+const route = (recipient, domain) => routes[recipient.address] || routes[domain];
 exports.hook_rcpt = function (next, connection, [recipient]) {{
-    if (!route(recipient.address(), recipient.host)) return next(DENY, "relay not permitted");
+    if (!route(recipient, recipient.host)) return next(DENY, "relay not permitted");
     connection.relaying = true;
     next(OK);
 }};
 exports.hook_get_mx = function (next, mail, domain) {{
-    next(OK, {{ priority: 0, exchange: "127.0.0.1", port: route(mail.todo.rcpt_to[0].address(), domain) }});
+    next(OK, {{ priority: 0, exchange: "127.0.0.1", port: route(mail.todo.rcpt_to[0], domain) }});
 }};
 """
 # What `haraka --install` puts into a new configuration: limits, and the words of its bounces.
@@ -40,8 +40,18 @@ _SETTINGS = {
 class Haraka:
     """A running Haraka that only passes mail on."""
 
-    def __init__(self, folder: Path, certificate: Path, routes: dict[str, int], host: str = "mx1.recipient.test"):
-        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback."""
+    def __init__(
+        self,
+        folder: Path,
+        certificate: Path,
+        routes: dict[str, int],
+        host: str = "mx1.recipient.test",
+        files: dict[str, str] | None = None,
+    ):
+        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback.
+
+        `files` stand in its configuration beside those that are always there, or in their place.
+        """
         program = PEERS / "haraka" / "node_modules" / "Haraka" / "bin" / "haraka"
         node = shutil.which("node")
         if node is None or not program.exists():
@@ -56,8 +66,11 @@ class Haraka:
             "tls_cert.pem": certificate.read_text(),
         }
         shipped = program.parents[1] / "config"
-        for name, text in ({name: (shipped / name).read_text() for name in _SHIPPED} | _SETTINGS | own).items():
-            (folder / "config" / name).write_text(text)
+        usual = {name: (shipped / name).read_text() for name in _SHIPPED}
+        for name, text in (usual | _SETTINGS | own | (files or {})).items():
+            file = folder / "config" / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
         (folder / "plugins" / "routes.js").write_text(_ROUTES.format(routes=json.dumps(routes)))
         with (folder / "output").open("w") as log:
             self.child = spawn([node, str(program), "-c", str(folder)], log)

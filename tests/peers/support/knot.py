@@ -1,7 +1,8 @@
 """Knot DNS as the whole name system: it is authoritative for the root, so that every name has an answer.
 
-A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second. Signed, every
-answer carries signatures made as it is given (mod-onlinesign), and `anchor` is the file that makes them verify.
+A test changes names with `put` and `remove` and makes them real with `publish`. TTLs are one second unless told.
+Signed, every answer carries signatures made as it is given (mod-onlinesign), and `anchor` is the file that makes them
+verify.
 """
 
 import subprocess
@@ -34,8 +35,8 @@ zone:
 _SIGNING = "    module: mod-onlinesign\n"
 _HEAD = """\
 $ORIGIN .
-$TTL 1
-. SOA ns.peers.test. hostmaster.peers.test. {serial} 3600 600 86400 1
+$TTL {ttl}
+. SOA ns.peers.test. hostmaster.peers.test. {serial} 3600 600 86400 {ttl}
 . NS ns.peers.test.
 ns.peers.test. A 127.0.0.1
 """
@@ -44,9 +45,11 @@ ns.peers.test. A 127.0.0.1
 class Knot:
     """A running knotd and its zone."""
 
-    def __init__(self, folder: Path, signed: bool = False, listen: tuple[str, int] | None = None):
+    def __init__(
+        self, folder: Path, signed: bool = False, ttl: int = 1, listen: tuple[str, int] | None = None
+    ):
         """Listens at a free port of loopback unless told where."""
-        self.folder, self.signed = folder, signed
+        self.folder, self.signed, self.ttl = folder, signed, ttl
         (folder / "db").mkdir(parents=True)
         self.address, self.port = listen or (LOOPBACK, free_port())
         self.server = f"{self.address}:{self.port}"
@@ -117,7 +120,7 @@ class Knot:
 
     def _write(self):
         self.serial += 1
-        lines = [_HEAD.format(serial=self.serial)]
+        lines = [_HEAD.format(serial=self.serial, ttl=self.ttl)]
         for (name, kind), values in sorted(self.records.items()):
             lines += [f"{name} {kind} {value}\n" for value in values]
         (self.folder / "zone").write_text("".join(lines))

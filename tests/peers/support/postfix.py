@@ -100,10 +100,13 @@ class Postfix(Maildirs):
         policy: "Policy | None" = None,
         routes: dict[str, int] | None = None,
         size_max: int = 31457280,
+        settings: dict[str, str] | None = None,
         listen: tuple[str, int] | None = None,
     ):
-        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback. It listens
-        at a free port of loopback unless told where."""
+        """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback.
+
+        `settings` are laid over those that a receiver has. It listens at a free port of loopback unless told where.
+        """
         self.root = private_root("postfix")
         if not self.root:
             missing("Postfix's private root")
@@ -131,6 +134,8 @@ class Postfix(Maildirs):
                 routes=_inline({name: f"smtp:[{LOOPBACK}]:{port}" for name, port in (routes or {}).items()}),
                 policy=f", check_policy_service inet:{LOOPBACK}:{policy.port}" if policy else "",
             )
+            # Of a setting that stands twice, Postfix takes the last.
+            + "".join(f"{name} = {value}\n" for name, value in (settings or {}).items())
         )
         (folder / "etc" / "master.cf").write_text(_MASTER.format(address=self.address, port=self.port))
         for file in (folder / "etc").iterdir():  # Postfix waits until its configuration is two seconds old

@@ -27,7 +27,8 @@ def private_root(name: str) -> Path | None:
 
 def library_path(root: Path, *more: str) -> str:
     """The LD_LIBRARY_PATH under which programs of a private root find what was unpacked beside them."""
-    folders = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*"), *(root / m for m in more)]
+    usual = [*root.glob("usr/lib/*-linux-gnu*"), *root.glob("lib/*-linux-gnu*"), *root.glob("usr/lib")]
+    folders = [*usual, *(root / m for m in more)]
     return ":".join(str(folder) for folder in folders)
 
 

@@ -1,0 +1,138 @@
+//! The instance under measurement: `postrider dev` as a child on a directory that is kept between its runs, and
+//! somebody who is signed in.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use reqwest::{Client, Method, header, redirect};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::Outcome;
+use crate::fill::Pattern;
+
+/// Until what was accepted is delivered.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A running instance.
+pub(crate) struct Instance {
+    child: Child,
+    client: Client,
+    url: String,
+    info: Value,
+    session: String,
+}
+
+/// An answer's body.
+pub(crate) struct Seen {
+    pub(crate) text: String,
+    pub(crate) took: Duration,
+}
+
+impl Instance {
+    /// Starts it on `folder/data`, and signs in.
+    pub(crate) async fn start(bin: &Path, folder: &Path) -> Outcome<Self> {
+        let config = "[log]\nlevel = \"error\"\n[quota]\nper_hour = 1000000000\nper_day = 1000000000\n";
+        std::fs::write(folder.join("postrider.toml"), config)?;
+        let log = File::options().create(true).append(true).open(folder.join("log"))?;
+        let mut child = Command::new(bin)
+            .args(["dev", "--json", "--listen", "127.0.0.1:0", "--config"])
+            .arg(folder.join("postrider.toml"))
+            .arg("--data-dir")
+            .arg(folder.join("data"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()?;
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().ok_or("no pipe to announce on")?).read_line(&mut line)?;
+        let info: Value = serde_json::from_str(&line).map_err(|_| "dev did not start")?;
+        let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).build()?;
+        let url = info["url"].as_str().unwrap_or_default().to_owned();
+        let mut instance = Self { child, client, url, info, session: String::new() };
+        instance.sign_in().await?;
+        Ok(instance)
+    }
+
+    async fn sign_in(&mut self) -> Outcome<()> {
+        let text = |name: &str| self.info[name].as_str().unwrap_or_default();
+        let mut form = url::form_urlencoded::Serializer::new(String::new());
+        form.append_pair("email", text("panel_user")).append_pair("password", text("panel_password"));
+        let login = self.client.post(format!("{}/login", self.url)).header("Sec-Fetch-Site", "same-origin");
+        let login = login.header(header::CONTENT_TYPE, "application/x-www-form-urlencoded").body(form.finish());
+        let answer = login.send().await?;
+        let cookie = answer.headers().get(header::SET_COOKIE).and_then(|cookie| cookie.to_str().ok());
+        let cookie = cookie.ok_or_else(|| format!("nobody was signed in: {}", answer.status()))?;
+        self.session = cookie.split(';').next().unwrap_or_default().to_owned();
+        Ok(())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A page, which must be there.
+    pub(crate) async fn page(&self, path: &str) -> Outcome<Seen> {
+        let begun = Instant::now();
+        let asked = self.client.get(format!("{}{path}", self.url)).header(header::COOKIE, &self.session);
+        let answer = asked.send().await?;
+        let status = answer.status();
+        let text = answer.text().await?;
+        if !status.is_success() && !status.is_redirection() {
+            return Err(format!("{path} answered {status}").into());
+        }
+        Ok(Seen { text, took: begun.elapsed() })
+    }
+
+    async fn ask(&self, method: Method, path: &str, body: Value) -> Outcome<Value> {
+        let key = self.info["api_key"].as_str().unwrap_or_default();
+        let asked = self.client.request(method, format!("{}{path}", self.url)).bearer_auth(key);
+        let asked = asked.header(header::CONTENT_TYPE, "application/json").body(body.to_string());
+        let answer = asked.send().await?.error_for_status()?;
+        Ok(serde_json::from_str(&answer.text().await?)?)
+    }
+
+    /// One message that is delivered, and a webhook.
+    pub(crate) async fn furnish(&self) -> Outcome<Pattern> {
+        let hook = json!({ "url": "https://hooks.example.com/postrider", "events": ["complained"] });
+        let endpoint = self.ask(Method::POST, "/v1/webhooks", hook).await?;
+        let message = json!({
+            "from": "shop@example.test", "to": "ann@example.org", "subject": "Your order", "text": "On its way.",
+            "metadata": { "order": "10482" },
+        });
+        let message = self.ask(Method::POST, "/v1/messages", message).await?;
+        let id = |value: &Value| value["id"].as_str().unwrap_or_default().to_owned();
+        let begun = Instant::now();
+        let path = format!("/v1/messages/{}", id(&message));
+        while self.ask(Method::GET, &path, json!(null)).await?["status"] != "delivered" {
+            if begun.elapsed() > PATIENCE {
+                return Err("the message was not delivered".into());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let account = self.info["account_id"].as_str().unwrap_or_default();
+        Ok(Pattern { account: account.parse()?, message: id(&message).parse()?, endpoint: id(&endpoint).parse()? })
+    }
+
+    /// Ends it, and waits until it has.
+    pub(crate) async fn stop(mut self) -> Outcome<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).ok_or("no process")?;
+        kill_process(pid, Signal::TERM)?;
+        while self.child.try_wait()?.is_none() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        // It may have ended by itself, which is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

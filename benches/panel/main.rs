@@ -1,0 +1,100 @@
+//! The panel with a million messages, measured from outside: what each page and each kind of search costs the server.
+//!
+//! `cargo bench --bench panel -- [options]` furnishes `postrider dev` on a fresh data directory, stops it, writes a
+//! month of messages into its store in bulk, starts it again, signs in, and asks for every page. It prints a JSON line
+//! for each: the time at the HTTP door, the first time and the middle of the rest, and the server's processor time.
+//! Nothing is asserted about speed: a figure belongs to its machine. What is checked is that each page is there.
+
+mod fill;
+mod instance;
+mod letters;
+#[path = "../main_job/measure.rs"]
+#[expect(dead_code, reason = "the main job's rows have columns that these have not")]
+mod measure;
+mod pages;
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Parser;
+
+use crate::instance::Instance;
+
+/// Any failure of the benchmark itself; it ends the run.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+type Outcome<T> = Result<T, Fault>;
+
+/// Fill a store and report what the panel's pages cost.
+#[derive(Parser, Clone)]
+#[command(name = "panel")]
+struct Options {
+    /// The binary to measure
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_postrider"))]
+    bin: PathBuf,
+    /// Where the data directory is made, and so the disk that is measured
+    #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
+    data_root: PathBuf,
+    /// Keep the filled directory here, and use it where it is there already
+    #[arg(long)]
+    keep: Option<PathBuf>,
+    /// Messages in the store
+    #[arg(long, default_value_t = 1_000_000)]
+    messages: u64,
+    /// How often each page is asked for
+    #[arg(long, default_value_t = 15)]
+    rounds: usize,
+    /// Only pages whose name contains this
+    #[arg(long)]
+    only: Option<String>,
+    /// Passed by `cargo bench`; means nothing here
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+fn main() -> ExitCode {
+    match measure_all(&Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            note(&format!("panel: {fault}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure_all(options: &Options) -> Outcome<()> {
+    if options.messages < letters::LEAST || options.rounds == 0 {
+        return Err(format!("messages begin at {}, rounds at 1", letters::LEAST).into());
+    }
+    let temporary = tempfile::Builder::new().prefix("postrider-panel-").tempdir_in(&options.data_root)?;
+    let folder = options.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if !folder.join("data").exists() {
+            std::fs::create_dir_all(&folder)?;
+            furnish(options, &folder).await?;
+        }
+        let instance = Instance::start(&options.bin, &folder).await?;
+        for row in pages::measure(&instance, options).await? {
+            writeln!(std::io::stdout().lock(), "{row}")?;
+        }
+        Ok(())
+    })
+}
+
+/// What `dev` and the API make by themselves, then the month.
+async fn furnish(options: &Options, folder: &std::path::Path) -> Outcome<()> {
+    let instance = Instance::start(&options.bin, folder).await?;
+    let pattern = instance.furnish().await?;
+    instance.stop().await?;
+    let begun = Instant::now();
+    fill::fill(&folder.join("data"), &pattern, options.messages).await?;
+    note(&format!("{} messages written in {:.1} s", options.messages, begun.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// Progress goes to stderr. Nobody may be reading, and that is no fault.
+fn note(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}

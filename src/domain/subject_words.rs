@@ -1,0 +1,103 @@
+//! The words of a subject, as searches know them: what is looked for is the beginning of a word, whatever its case.
+//! The index of messages and the look at a single row both ask here, so that neither finds what the other would not.
+
+/// Characters of a word's beginning that tell it from others.
+const BEGINNING: usize = 12;
+/// The same where words are written without spaces between them, and each character is taken for a beginning.
+const BEGINNING_UNSPACED: usize = 2;
+
+/// What a search for `text` wants: its words in lower case, divided by spaces and signs of punctuation.
+pub fn wanted(text: &str) -> Vec<String> {
+    text.to_lowercase().split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+}
+
+/// Whether each of `wanted` begins a word of `subject`.
+pub fn has_all(subject: &str, wanted: &[String]) -> bool {
+    if wanted.is_empty() {
+        return true;
+    }
+    let lower = subject.to_lowercase();
+    wanted.iter().all(|wanted| starts(&lower).any(|rest| rest.starts_with(wanted.as_str())))
+}
+
+/// Shows `each` all beginnings of the words of `subject` by which it is found.
+pub fn for_each_beginning(subject: &str, each: &mut dyn FnMut(&str)) {
+    let lower = subject.to_lowercase();
+    for rest in starts(&lower) {
+        let characters = rest.char_indices().take(longest(rest)).take_while(|(_, character)| !divides(*character));
+        characters.for_each(|(at, character)| each(&rest[..at + character.len_utf8()]));
+    }
+}
+
+/// The longest beginning of a wanted word that [`for_each_beginning`] shows.
+pub fn beginning(word: &str) -> &str {
+    word.char_indices().nth(longest(word)).map_or(word, |(end, _)| &word[..end])
+}
+
+/// The text from each beginning of a word on. In scripts without spaces a word begins at every character.
+fn starts(lower: &str) -> impl Iterator<Item = &str> {
+    let mut is_inside = false;
+    lower.char_indices().filter_map(move |(at, character)| {
+        let divides = divides(character);
+        let begins = !divides && (!is_inside || is_unspaced(character));
+        is_inside = !divides;
+        begins.then(|| &lower[at..])
+    })
+}
+
+fn longest(word: &str) -> usize {
+    if word.starts_with(is_unspaced) { BEGINNING_UNSPACED } else { BEGINNING }
+}
+
+fn divides(character: char) -> bool {
+    character.is_whitespace()
+        || character.is_control()
+        || character.is_ascii_punctuation()
+        || matches!(character, '\u{a1}' | '\u{ab}' | '\u{bb}' | '\u{bf}')
+        || matches!(character, '\u{2000}'..='\u{206f}' | '\u{3000}'..='\u{303f}')
+}
+
+/// Thai to Khmer, kana and ideographs.
+const fn is_unspaced(character: char) -> bool {
+    matches!(character, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+        | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn finds(subject: &str, wanted: &str) -> bool {
+        has_all(subject, &super::wanted(wanted))
+    }
+
+    #[test]
+    fn a_search_finds_the_beginnings_of_words_whatever_their_case_and_order() {
+        let subject = "Re: Your order #10482-A, größer 🎉";
+        for wanted in ["order", "ORD", "10482", "10482-a", "a order your", "Größ", "🎉", "re:", ""] {
+            assert!(finds(subject, wanted), "{wanted}");
+        }
+        for wanted in ["rder", "0482", "order invoice", "ordering"] {
+            assert!(!finds(subject, wanted), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn where_words_are_written_without_spaces_any_part_is_found() {
+        assert!(finds("ご注文は東京都庁へ", "東京都") && finds("ご注文は東京都庁へ", "注文"));
+        assert!(!finds("ご注文は東京都庁へ", "京東"));
+    }
+
+    #[test]
+    fn a_word_is_found_by_its_beginnings_and_no_more_than_tell_it() {
+        let shown = |subject: &str| {
+            let mut shown = Vec::new();
+            for_each_beginning(subject, &mut |beginning| shown.push(beginning.to_owned()));
+            shown
+        };
+        assert_eq!(shown("größ, A"), ["g", "gr", "grö", "größ", "a"]);
+        assert_eq!(shown("0123456789abcdef").last().unwrap(), beginning("0123456789abcdef"));
+        assert_eq!(shown("東京都"), ["東", "東京", "京", "京都", "都"]);
+        assert_eq!((beginning("東京都"), beginning("größe")), ("東京", "größe"));
+    }
+}

@@ -1,0 +1,226 @@
+//! Finding messages by their recipient, sender, subject, status and stream: the index says which blocks of messages
+//! may hold one, and those alone are looked at. Called for the API's list and for the panel's search.
+//!
+//! Whatever is asked for, a page looks at so many messages and blocks at most; then it ends, full or not, with a place
+//! to go on from. What was accepted a moment ago is in no block yet, and is looked at one by one.
+
+use super::listing::{Page, PageRequest, last_id, range, until};
+use super::messages::{MessageRecord, transfer};
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::stream::Stream;
+use crate::domain::subject_words;
+use crate::machine::transfer::Status;
+use crate::store::Store;
+use crate::store::error::StoreError;
+use crate::store::op::message_index::last_indexed;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::Row as _;
+use crate::store::row::message::MessageRow;
+use crate::store::row::message_index::{IndexedBlock, Term};
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+/// Messages that one page looks at.
+const MESSAGES_MAX: usize = 10_000;
+/// Blocks of the index that one page looks at: some four million messages.
+const BLOCKS_MAX: usize = 16_384;
+
+/// Which messages are asked for. Absent members ask for nothing; the others hold together.
+#[derive(Clone, Debug, Default)]
+pub struct MessageFilter {
+    /// The recipient.
+    pub to: Option<Address>,
+    /// The sender.
+    pub from: Option<Address>,
+    /// Words of the subject, as [`subject_words::wanted`] makes them: each must begin one of its words.
+    pub subject_words: Vec<String>,
+    /// The identifier that a Message-ID names.
+    pub id: Option<MessageId>,
+    /// The status.
+    pub status: Option<Status>,
+    /// The stream.
+    pub stream: Option<Stream>,
+    /// Only those created later.
+    pub after: Option<Timestamp>,
+    /// Only those created earlier.
+    pub before: Option<Timestamp>,
+}
+
+impl MessageFilter {
+    /// Whether what was accepted is asked for; its status is looked at elsewhere.
+    fn takes(&self, row: &MessageRow) -> bool {
+        let same = |wanted: &Option<Address>, address: &Address| {
+            wanted.as_ref().is_none_or(|wanted| wanted.match_key() == address.match_key())
+        };
+        self.stream.is_none_or(|stream| row.stream == stream)
+            && same(&self.to, &row.to)
+            && same(&self.from, &row.from)
+            && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
+    }
+
+    /// What a block must have for one of its messages to be asked for.
+    fn terms(&self) -> Vec<Term> {
+        let of_words = self.subject_words.iter().map(|word| Term::word(word));
+        let others = [
+            self.to.as_ref().map(Term::to),
+            self.from.as_ref().map(Term::from),
+            self.status.map(Term::status),
+            self.stream.map(Term::stream),
+        ];
+        others.into_iter().flatten().chain(of_words).collect()
+    }
+}
+
+/// The page of messages before `page.before`, newest first.
+pub(super) fn search(
+    store: &Store,
+    account: AccountId,
+    filter: &MessageFilter,
+    page: PageRequest,
+) -> Result<Page<MessageRecord>, StoreError> {
+    let bounds = bounds(account, filter, page.before);
+    run(&store.snapshot()?, account, filter, page.limit, bounds, Order::Descending)
+}
+
+/// The page right after `after`, in the order of all pages; its `next` names the newest message looked at where still
+/// newer ones follow.
+pub(super) fn search_newer(
+    store: &Store,
+    account: AccountId,
+    filter: &MessageFilter,
+    after: MessageId,
+    limit: usize,
+) -> Result<Page<MessageRecord>, StoreError> {
+    let (from, to) = bounds(account, filter, None);
+    let from = from.max(schema::message(account, MessageId(after.0.next())).to_vec());
+    let mut page = run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)?;
+    page.rows.reverse();
+    Ok(page)
+}
+
+/// The keys to go through. Times are asked of the identifiers, by which the list is ordered.
+fn bounds(account: AccountId, filter: &MessageFilter, before: Option<Ulid>) -> (Vec<u8>, Vec<u8>) {
+    let prefix = account.as_bytes();
+    let upper = filter.before.map(|at| Ulid::new(at, [0; 10]));
+    let upper = [upper, before, filter.id.map(|id| id.0.next())].into_iter().flatten().min();
+    let lower = filter.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next());
+    let lower = lower.max(filter.id.map(|id| id.0)).unwrap_or_default();
+    let from = [prefix.as_slice(), &lower.0].concat();
+    let (_, to) = range(prefix, upper);
+    (from, to)
+}
+
+/// A search that is under way.
+struct Search<'a> {
+    snapshot: &'a Snapshot,
+    filter: &'a MessageFilter,
+    limit: usize,
+    rows: Vec<MessageRecord>,
+    /// Where the next page begins, once this one has ended before its bounds.
+    next: Option<Ulid>,
+    /// The message that was looked at last.
+    reached: Option<Ulid>,
+    looked_at: usize,
+}
+
+/// The messages from key `from` to before key `to` that `filter` takes, in `order`.
+fn run(
+    snapshot: &Snapshot,
+    account: AccountId,
+    filter: &MessageFilter,
+    limit: usize,
+    (from, to): (Vec<u8>, Vec<u8>),
+    order: Order,
+) -> Result<Page<MessageRecord>, StoreError> {
+    let mut search = Search { snapshot, filter, limit, rows: Vec::new(), next: None, reached: None, looked_at: 0 };
+    let terms = filter.terms();
+    let indexed = if terms.is_empty() { None } else { last_indexed(snapshot, account)? };
+    let end = indexed.map_or_else(|| from.clone(), |last| schema::message(account, MessageId(last.0.next())).to_vec());
+    let newest = (from.clone().max(end.clone()), to.clone());
+    let blocks = (from, to.min(end));
+    match order {
+        Order::Ascending => {
+            search.look_at_blocks(account, &blocks, &terms, order)?;
+            search.look(&newest.0, &newest.1, order)?;
+        }
+        Order::Descending => {
+            search.look(&newest.0, &newest.1, order)?;
+            search.look_at_blocks(account, &blocks, &terms, order)?;
+        }
+    }
+    Ok(Page { rows: search.rows, next: search.next })
+}
+
+impl Search<'_> {
+    /// Looks at the messages of those blocks that may have all of `terms`.
+    fn look_at_blocks(
+        &mut self,
+        account: AccountId,
+        (from, to): &(Vec<u8>, Vec<u8>),
+        terms: &[Term],
+        order: Order,
+    ) -> Result<(), StoreError> {
+        if from >= to || self.next.is_some() {
+            return Ok(());
+        }
+        // A block's key is that of its last message, so the block that `to` divides comes behind it.
+        let behind = after_prefix(account.as_bytes());
+        let divided = self.snapshot.keys(Table::MessageIndex, to, &behind, Order::Ascending, 1)?.pop();
+        let end = divided.map_or_else(|| to.clone(), |key| after(&key));
+        let (snapshot, mut blocks) = (self.snapshot, 0);
+        snapshot.scan(Table::MessageIndex, from, &end, order, &mut |key, value| {
+            if blocks == BLOCKS_MAX {
+                self.next = self.reached;
+                return Ok(until(true));
+            }
+            blocks += 1;
+            let block = IndexedBlock::decode(value)?;
+            if terms.iter().all(|term| block.may_have(*term)) {
+                let first = schema::message(account, block.first).to_vec();
+                self.look(&first.max(from.clone()), &after(key).min(to.clone()), order)?;
+            }
+            if self.next.is_none() {
+                self.reached = match order {
+                    Order::Ascending => last_id(key),
+                    Order::Descending => Some(block.first.0),
+                };
+            }
+            Ok(until(self.next.is_some()))
+        })
+    }
+
+    /// Looks at the messages of a range of keys, one by one.
+    fn look(&mut self, from: &[u8], to: &[u8], order: Order) -> Result<(), StoreError> {
+        if self.next.is_some() {
+            return Ok(());
+        }
+        self.snapshot.scan(Table::Messages, from, to, order, &mut |key, bytes| {
+            // There is a message beyond what this page may hold or look at, so another page follows.
+            if self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX {
+                self.next = self.reached;
+                return Ok(until(true));
+            }
+            self.looked_at += 1;
+            let Some(id) = last_id(key) else { return Ok(until(false)) };
+            self.reached = Some(id);
+            let row = MessageRow::decode(bytes)?;
+            if self.filter.takes(&row) {
+                let transfer = transfer(self.snapshot, key)?;
+                if self.filter.status.is_none_or(|status| transfer.state.status() == status) {
+                    self.rows.push(MessageRecord::new(MessageId(id), row, transfer));
+                }
+            }
+            Ok(until(false))
+        })
+    }
+}
+
+/// The first key behind `key`.
+fn after(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
+}
+
+#[cfg(test)]
+mod tests;

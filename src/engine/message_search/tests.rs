@@ -1,0 +1,121 @@
+//! Searches over a store of which a part is indexed.
+
+use super::*;
+use crate::domain::subject_words::wanted;
+use crate::store::op::message_index::{BLOCK, IndexMessages};
+use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::testing::{Sender, TestStore};
+use crate::store::timer::TimerKind;
+
+/// Messages beyond the blocks.
+const REST: usize = 40;
+
+fn send(test: &TestStore, sender: &Sender<'_>, to: &str, subject: &str) -> MessageId {
+    let mut accept = sender.message(to);
+    accept.message.subject = Some(subject.to_owned());
+    let id = accept.id;
+    assert!(test.commit(accept).is_ok());
+    id
+}
+
+/// Two blocks and some more: each message has a word of its own, and every hundredth is to Ann.
+fn fill(test: &TestStore, sender: &Sender<'_>) -> Vec<MessageId> {
+    let write = |number: usize| {
+        let to = if number % 100 == 7 { "Ann@example.net".to_owned() } else { format!("n{number}@example.net") };
+        send(test, sender, &to, &format!("Order {number:05} for you"))
+    };
+    let mut messages: Vec<_> = (0..2 * BLOCK).map(write).collect();
+    for timer in test.timers(TimerKind::MessageIndex) {
+        test.done(IndexMessages { timer });
+    }
+    assert_eq!(test.count(Table::MessageIndex, &[]), 2);
+    messages.extend((2 * BLOCK..2 * BLOCK + REST).map(write));
+    messages
+}
+
+fn of_subject(text: &str) -> MessageFilter {
+    MessageFilter { subject_words: wanted(text), ..MessageFilter::default() }
+}
+
+/// All that a search finds, page by page.
+fn all(test: &TestStore, sender: &Sender<'_>, filter: &MessageFilter, limit: usize) -> Vec<MessageId> {
+    let (mut found, mut before) = (Vec::new(), None);
+    loop {
+        let page = search(test.store(), sender.account, filter, PageRequest { before, limit }).unwrap();
+        found.extend(page.rows.iter().map(|record| record.id));
+        before = page.next;
+        if before.is_none() {
+            return found;
+        }
+    }
+}
+
+#[test]
+fn a_message_is_found_by_what_it_has_whether_it_is_indexed_or_not() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let messages = fill(&test, &sender);
+    for number in [0, BLOCK - 1, BLOCK, 2 * BLOCK - 1, 2 * BLOCK, 2 * BLOCK + REST - 1] {
+        let found = |text: &str| all(&test, &sender, &of_subject(text), 10);
+        assert_eq!(found(&format!("{number:05}")), [messages[number]]);
+        assert_eq!(found(&format!("you order {number:05}")), [messages[number]]);
+        assert!(found(&format!("invoice {number:05}")).is_empty());
+    }
+    let to_ann = MessageFilter { to: Some("ann@EXAMPLE.net".parse().unwrap()), ..MessageFilter::default() };
+    let wanted: Vec<_> = messages.iter().skip(7).step_by(100).rev().copied().collect();
+    assert_eq!((all(&test, &sender, &to_ann, 1), wanted.len()), (wanted, 6));
+}
+
+#[test]
+fn pages_of_any_length_tell_the_same_forwards_and_backwards() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let messages = fill(&test, &sender);
+    // The hundreds 100 to 199 and 500 to 551: in both blocks and in what is not indexed.
+    for (text, numbers) in [("001", 100..200), ("005", 500..2 * BLOCK + REST)] {
+        let wanted: Vec<_> = messages[numbers].iter().rev().copied().collect();
+        for limit in [1, 7, 100, 1000] {
+            assert_eq!(all(&test, &sender, &of_subject(text), limit), wanted);
+        }
+        let oldest = *wanted.last().unwrap();
+        let newer = search_newer(test.store(), sender.account, &of_subject(text), oldest, 10).unwrap();
+        let newer: Vec<_> = newer.rows.iter().map(|record| record.id).collect();
+        assert_eq!(newer, wanted[wanted.len() - 11..wanted.len() - 1]);
+    }
+}
+
+#[test]
+fn a_status_is_found_however_late_it_came_about() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let messages = fill(&test, &sender);
+    let delivered = MessageFilter { status: Some(Status::Delivered), ..MessageFilter::default() };
+    assert!(all(&test, &sender, &delivered, 10).is_empty());
+    for number in [3, 2 * BLOCK + 1] {
+        sender.settle(messages[number], TransferEnd::Delivered);
+    }
+    assert_eq!(all(&test, &sender, &delivered, 10), [messages[2 * BLOCK + 1], messages[3]]);
+}
+
+#[test]
+fn times_bound_what_is_found_within_a_block_too() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let messages = fill(&test, &sender);
+    let page = PageRequest { before: Some(messages[12].0), limit: 5 };
+    let found = search(test.store(), sender.account, &of_subject("order"), page).unwrap();
+    let found: Vec<_> = found.rows.iter().map(|record| record.id).collect();
+    assert_eq!(found, messages[7..12].iter().rev().copied().collect::<Vec<_>>());
+    let after = MessageFilter { after: Some(messages[0].0.timestamp()), ..of_subject("order") };
+    assert!(all(&test, &sender, &after, 50).is_empty(), "the clock stood still, so none was created later");
+}
+
+#[test]
+fn another_accounts_messages_are_never_looked_at() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    fill(&test, &sender);
+    let page = PageRequest { before: None, limit: 10 };
+    let other = AccountId(sender.account.0.next());
+    assert!(search(test.store(), other, &of_subject("order"), page).unwrap().rows.is_empty());
+}

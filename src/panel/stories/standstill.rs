@@ -1,0 +1,43 @@
+//! A restored store, whose queues stand still until the operator lets them go.
+
+use serde::{Deserialize, Serialize};
+
+use super::*;
+use crate::base::id::Ulid;
+use crate::store::error::Stop;
+use crate::store::op::{Never, Op};
+use crate::store::row::restored::Restored;
+use crate::store::schema::meta;
+use crate::store::tables::Tables;
+
+/// Makes the store one that was restored.
+#[derive(Serialize, Deserialize)]
+struct Restore(Restored);
+
+impl Op for Restore {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        tables.put(meta::RESTORED, &self.0);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn every_page_says_so_while_a_restored_queue_stands_still() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(!browser.get("/").await.shows("stands still"));
+    let (last_message, last_id) = (Ulid::default(), Ulid::default());
+    let backup_at = world.clock.now();
+    let restored = Restored { backup_at, has_content: true, last_message, last_id, stands_still: true };
+    world.engine.store.commit(Restore(restored)).await.unwrap();
+    for path in ["/", "/queue", "/messages"] {
+        let page = browser.get(path).await;
+        assert!(page.shows("restored from its backup of 2023-11-14 22:13:20 UTC"), "{path}");
+        assert!(page.shows("postrider queue release"), "{path}");
+    }
+    world.engine.store.release_queue().await.unwrap();
+    assert!(!browser.get("/").await.shows("stands still"));
+}

@@ -1,0 +1,74 @@
+//! What receivers objected to lately, by receiver and answer: the overview's list of where to look first. Read from the
+//! newest events of two types, so it costs the same however many there are.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::door::Visit;
+use super::event::Event;
+use super::parts::{Badge, shortened};
+use crate::domain::event::EventType;
+use crate::engine::events::EventFilter;
+use crate::engine::listing::PageRequest;
+use crate::store::error::StoreError;
+
+/// How long ago is lately.
+const LATELY: Duration = Duration::from_secs(24 * 3600);
+/// Events of each type that are looked at.
+const LOOKED_AT: usize = 100;
+/// Troubles that are shown.
+const SHOWN: usize = 5;
+
+/// What one receiver said, again and again.
+#[derive(Debug)]
+pub(super) struct Trouble {
+    /// The recipients' domain.
+    pub(super) receiver: String,
+    /// Whether it was put off or refused.
+    pub(super) badge: Badge,
+    /// The newest of the answers, its beginning.
+    pub(super) answer: String,
+    /// What to do; empty where nothing is known.
+    pub(super) advice: String,
+    /// The message that the newest of them is of.
+    pub(super) path: String,
+    /// How often, among those that were looked at.
+    pub(super) count: usize,
+}
+
+/// The most frequent troubles of the last day.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<Trouble>, StoreError> {
+    let mut found: BTreeMap<_, Trouble> = BTreeMap::new();
+    for kind in [EventType::Bounced, EventType::Deferred] {
+        let filter = EventFilter { message: None, kind: Some(kind) };
+        let page = PageRequest { before: None, limit: LOOKED_AT };
+        let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
+        let events = events.iter().filter_map(|bytes| Event::read(bytes));
+        for event in events.take_while(|event| event.at() + LATELY > visit.now) {
+            let key = (receiver(&event), kind, event.smtp_code, event.smtp_enhanced_code.clone());
+            found.entry(key).or_insert_with(|| first(&event)).count += 1;
+        }
+    }
+    let mut troubles: Vec<_> = found.into_values().collect();
+    troubles.sort_by_key(|trouble| std::cmp::Reverse(trouble.count));
+    troubles.truncate(SHOWN);
+    Ok(troubles)
+}
+
+fn receiver(event: &Event) -> String {
+    event.to.rsplit_once('@').map_or_else(|| event.to.clone(), |(_, domain)| domain.to_lowercase())
+}
+
+fn first(event: &Event) -> Trouble {
+    Trouble {
+        receiver: receiver(event),
+        badge: Badge::of_event(event.kind),
+        answer: shortened(event.smtp_response.as_deref().unwrap_or("no answer")),
+        advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).unwrap_or_default(),
+        path: format!("/messages/{}", event.message_id),
+        count: 0,
+    }
+}

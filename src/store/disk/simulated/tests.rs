@@ -1,0 +1,125 @@
+//! Stories of the simulated disk: it forgets what it may and nothing else.
+
+use super::node::SECTOR;
+use super::*;
+
+fn disk(seed: u64) -> SimulatedDisk {
+    SimulatedDisk::new(seed, Honesty::Honest)
+}
+
+fn write(disk: &SimulatedDisk, path: &str, bytes: &[u8]) -> Arc<dyn DiskFile> {
+    let file = disk.open(Path::new(path), Opening::Kept).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file
+}
+
+fn after(disk: &SimulatedDisk, loss: Loss) -> Option<Vec<u8>> {
+    disk.turn_off(loss);
+    disk.restart();
+    disk.read(Path::new("/file")).ok()
+}
+
+#[test]
+fn what_is_synced_stays_and_what_is_not_may_go() {
+    let make = || {
+        let disk = disk(1);
+        let file = write(&disk, "/file", b"durable");
+        file.sync_data().unwrap();
+        disk.sync_directory(Path::new("/")).unwrap();
+        file.write_all_at(b"unsynced", 0).unwrap();
+        disk
+    };
+    assert_eq!(after(&make(), Loss::Everything).unwrap(), b"durable");
+    assert_eq!(after(&make(), Loss::Nothing).unwrap(), b"unsynced");
+}
+
+#[test]
+fn a_name_is_durable_by_its_directory_alone() {
+    let disk = disk(1);
+    write(&disk, "/file", b"bytes").sync_data().unwrap();
+    assert_eq!(after(&disk, Loss::Everything), None);
+}
+
+#[test]
+fn sectors_go_one_by_one_and_each_is_as_it_was_at_some_time() {
+    let (mut torn, mut reordered) = (0, 0);
+    for seed in 0..200 {
+        let disk = disk(seed);
+        let file = write(&disk, "/file", &[1; 4 * SECTOR]);
+        file.sync_data().unwrap();
+        disk.sync_directory(Path::new("/")).unwrap();
+        file.write_all_at(&[2; 4 * SECTOR], 0).unwrap();
+        file.write_all_at(&[3; SECTOR], 0).unwrap();
+        let bytes = after(&disk, Loss::Some).unwrap();
+        let sectors: Vec<u8> = bytes.chunks(SECTOR).map(|sector| sector[0]).collect();
+        assert!(bytes.chunks(SECTOR).all(|sector| sector.iter().all(|byte| *byte == sector[0])), "{sectors:?}");
+        assert!(sectors[1..].iter().all(|byte| [1, 2].contains(byte)), "{sectors:?}");
+        torn += usize::from(sectors[1..].contains(&1) && sectors[1..].contains(&2));
+        reordered += usize::from(sectors[0] == 3 && sectors[1..].contains(&1));
+    }
+    assert!(torn > 10 && reordered > 10, "{torn} torn, {reordered} reordered");
+}
+
+#[test]
+fn after_a_failed_sync_a_second_one_makes_up_for_nothing() {
+    let lost = |seed| {
+        let disk = disk(seed);
+        let file = write(&disk, "/file", b"first");
+        disk.sync_directory(Path::new("/")).unwrap();
+        disk.plan(0, Fault::Error);
+        assert!(file.sync_data().is_err());
+        assert_eq!(disk.read(Path::new("/file")).unwrap(), b"first");
+        file.sync_data().unwrap();
+        after(&disk, Loss::Everything).unwrap() != b"first"
+    };
+    let losses = (0..50).filter(|seed| lost(*seed)).count();
+    assert!((1..50).contains(&losses), "{losses}");
+}
+
+#[test]
+fn faults_come_at_their_operation_and_a_full_disk_still_lets_go() {
+    let disk = disk(1);
+    let file = write(&disk, "/file", b"bytes");
+    disk.plan(1, Fault::Full(1));
+    file.write_all_at(b"room", 0).unwrap();
+    for _ in 0..2 {
+        assert_eq!(file.write_all_at(b"none", 0).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    }
+    file.write_all_at(b"again", 0).unwrap();
+    disk.plan(0, Fault::Full(9));
+    assert!(file.set_length(1).is_err());
+    file.sync_data().unwrap();
+    disk.remove_file(Path::new("/file")).unwrap();
+}
+
+#[test]
+fn a_machine_that_is_off_answers_nobody_and_what_a_dead_process_opened_is_closed() {
+    let disk = disk(1);
+    let file = write(&disk, "/file", b"bytes");
+    disk.plan(0, Fault::Off(Loss::Nothing));
+    assert!(file.sync_data().is_err() && disk.is_off());
+    assert!(file.length().is_err() && disk.open(Path::new("/file"), Opening::Kept).is_err());
+    disk.restart();
+    assert!(file.length().is_err());
+    assert_eq!(disk.read(Path::new("/file")).unwrap(), b"bytes");
+}
+
+#[test]
+fn a_removed_directory_comes_back_where_nobody_synced_the_one_above() {
+    let disk = disk(1);
+    disk.create_directory(Path::new("/deep/inner")).unwrap();
+    write(&disk, "/deep/inner/file", b"bytes").sync_data().unwrap();
+    for directory in ["/", "/deep", "/deep/inner"] {
+        disk.sync_directory(Path::new(directory)).unwrap();
+    }
+    disk.remove_directory(Path::new("/deep/inner")).unwrap();
+    assert!(!disk.exists(Path::new("/deep/inner")));
+    let left = disk.everything();
+    assert!(left.iter().any(|(_, bytes)| bytes == b"bytes"), "it could still be read from the disk");
+    disk.turn_off(Loss::Everything);
+    disk.restart();
+    assert_eq!(disk.read(Path::new("/deep/inner/file")).unwrap(), b"bytes");
+    disk.remove_directory(Path::new("/deep/inner")).unwrap();
+    disk.sync_directory(Path::new("/deep")).unwrap();
+    assert_eq!(disk.everything(), []);
+}

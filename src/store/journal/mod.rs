@@ -1,0 +1,216 @@
+//! The journal: what was committed since the database's last checkpoint, row by row, in one file.
+//!
+//! A commit of the database writes every page that it touched, most of which the next commit touches again. So a batch
+//! is made durable by one record here and one sync; the database takes the batch into its pages in memory, and writes
+//! them at a checkpoint, when the journal is full or has grown old. After a crash the database stands as the last
+//! checkpoint left it, and the records are laid over it again.
+//!
+//! Each checkpoint draws an epoch at random and keeps it in the same transaction; from then on records are written
+//! from the start of the file again, under the new epoch. A record counts only if its check, which is made with the
+//! epoch and the place, fits: what is torn, and what is left of earlier epochs, is the end. The file is written over
+//! and never cut, because a sync that changes no length is a cheaper one.
+
+mod redo;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+
+pub(super) use redo::Redo;
+
+use super::disk::{Disk, DiskFile, Opening};
+use super::error::StoreError;
+use super::schema::{Table, meta};
+use crate::base::entropy::{self, Entropy};
+use crate::base::signature::hmac_sha256;
+use crate::base::time::Timestamp;
+
+/// Its file in the data directory.
+pub(super) const FILE: &str = "journal";
+/// How much is written before a checkpoint: bounds what a start has to lay over the database again.
+const OCTETS_MAX: u64 = 16 << 20;
+/// The same where the device has little room left: a checkpoint needs room for every page that changed since the last.
+const OCTETS_MAX_SHORT: u64 = 1 << 20;
+/// Below this much free room the device has little left.
+const SHORT: u64 = 256 << 20;
+/// How old the first record becomes before a checkpoint, so that a store at rest has nothing to lay over.
+const AGE_MAX: Duration = Duration::from_secs(5);
+/// How often a checkpoint syncs: its pages, and then that they count.
+pub(super) const SYNCS_OF_CHECKPOINT: u64 = 2;
+/// Length and check, before each record.
+const HEAD: usize = 4 + CHECK;
+const CHECK: usize = 16;
+
+/// Under which records count. Never drawn twice.
+pub(super) type Epoch = [u8; 16];
+
+/// The journal of a store that runs.
+pub(super) struct Journal {
+    file: Arc<dyn DiskFile>,
+    epoch: Epoch,
+    end: u64,
+    /// When a checkpoint is due, where there is a record.
+    due: Option<Timestamp>,
+}
+
+/// Whether a batch is durable by its record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kept {
+    /// It is.
+    Record,
+    /// There is no room for its record: only a checkpoint makes it durable.
+    NoRoom,
+}
+
+impl Journal {
+    /// The journal of `directory`, whose records of earlier epochs count no more.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch) -> Result<Self, StoreError> {
+        let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
+        Ok(Self { file, epoch, end: 0, due: None })
+    }
+
+    /// Writes and syncs a record of `redo` at `now`, where `free` octets are left on the device.
+    ///
+    /// # Errors
+    /// Those of the file system. Nobody knows then what is on the disk: the end of this process.
+    pub(super) fn append(&mut self, redo: &Redo, free: Option<u64>, now: Timestamp) -> Result<Kept, StoreError> {
+        let payload = redo.encode();
+        let most = if free.is_some_and(|free| free < SHORT) { OCTETS_MAX_SHORT } else { OCTETS_MAX };
+        let end = self.end + (HEAD + payload.len()) as u64;
+        let (Ok(length), true) = (u32::try_from(payload.len()), end <= most) else { return Ok(Kept::NoRoom) };
+        let mut record = Vec::with_capacity(HEAD + payload.len());
+        record.extend(length.to_le_bytes());
+        record.extend(check(&self.epoch, self.end, &payload));
+        record.extend(payload);
+        match self.file.write_all_at(&record, self.end) {
+            Ok(()) => {}
+            Err(error) if is_full(&error) => return Ok(Kept::NoRoom),
+            Err(error) => return Err(failed("write", &error)),
+        }
+        self.file.sync_data().map_err(|error| failed("sync", &error))?;
+        self.end = end;
+        self.due.get_or_insert(now + AGE_MAX);
+        Ok(Kept::Record)
+    }
+
+    /// When a checkpoint is due for the age of the first record, where there is one.
+    pub(super) const fn due(&self) -> Option<Timestamp> {
+        self.due
+    }
+
+    /// Commits `transaction` as a checkpoint: with all that the records tell of, which count no more.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(super) fn check_in(&mut self, transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<(), StoreError> {
+        self.epoch = checkpoint(transaction, entropy)?;
+        self.end = 0;
+        self.due = None;
+        Ok(())
+    }
+}
+
+/// Commits `transaction` as a checkpoint, and answers the epoch that begins with it.
+pub(super) fn checkpoint(mut transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<Epoch, StoreError> {
+    let epoch: Epoch = entropy::bytes(entropy);
+    transaction.open_table(Table::Meta.definition())?.insert(meta::JOURNAL, epoch.as_slice())?;
+    set(&mut transaction, Durability::Immediate)?;
+    // Keeps which pages are free beside the rows, so that a start after a crash need not look through all of them.
+    transaction.set_quick_repair(true);
+    transaction.commit()?;
+    Ok(epoch)
+}
+
+/// Commits `transaction`, which is durable already: readers see it, and a checkpoint writes it.
+pub(super) fn publish(mut transaction: WriteTransaction) -> Result<(), StoreError> {
+    set(&mut transaction, Durability::None)?;
+    Ok(transaction.commit()?)
+}
+
+fn set(transaction: &mut WriteTransaction, durability: Durability) -> Result<(), StoreError> {
+    transaction.set_durability(durability).map_err(|error| StoreError::Database(error.to_string()))
+}
+
+/// What the journal of `directory` tells of, laid over the database: a transaction that is to be committed, where there
+/// is anything. It may be repeated.
+///
+/// # Errors
+/// Those of the database and of the file system.
+pub(super) fn lay_over(
+    database: &Database,
+    disk: &dyn Disk,
+    directory: &Path,
+) -> Result<Option<WriteTransaction>, StoreError> {
+    let Some(epoch) = epoch_of(database)? else { return Ok(None) };
+    let bytes = match disk.read(&directory.join(FILE)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("read", &error)),
+    };
+    let records = records(&bytes, &epoch);
+    if records.is_empty() {
+        return Ok(None);
+    }
+    tracing::info!(records = records.len(), "the journal is laid over the database");
+    let transaction = database.begin_write()?;
+    for record in records {
+        for redo::Change { table, key, value } in redo::decode(record)? {
+            let mut table = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
+            match value {
+                Some(value) => drop(table.insert(key, value)?),
+                None => drop(table.remove(key)?),
+            }
+        }
+    }
+    Ok(Some(transaction))
+}
+
+fn epoch_of(database: &Database) -> Result<Option<Epoch>, StoreError> {
+    match database.begin_read()?.open_table(Table::Meta.definition()) {
+        Ok(table) => Ok(table.get(meta::JOURNAL)?.and_then(|bytes| bytes.value().try_into().ok())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The records in a journal's `bytes` that count under `epoch`.
+fn records<'a>(bytes: &'a [u8], epoch: &Epoch) -> Vec<&'a [u8]> {
+    let mut records = Vec::new();
+    let mut begin = 0;
+    while let Some(record) = record_at(bytes, begin, epoch) {
+        records.push(record);
+        begin += HEAD + record.len();
+    }
+    records
+}
+
+fn record_at<'a>(bytes: &'a [u8], begin: usize, epoch: &Epoch) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.get(begin..)?.split_first_chunk::<4>()?;
+    let (expected, rest) = rest.split_first_chunk::<CHECK>()?;
+    let payload = rest.get(..u32::from_le_bytes(*length) as usize)?;
+    (check(epoch, begin as u64, payload) == *expected).then_some(payload)
+}
+
+/// What tells a record from anything else that may stand in its place.
+fn check(epoch: &Epoch, begin: u64, payload: &[u8]) -> [u8; CHECK] {
+    let digest = hmac_sha256(epoch, &[&begin.to_le_bytes(), payload]);
+    let (check, _) = digest.split_first_chunk().unwrap_or_else(|| unreachable!("a digest has 32 octets"));
+    *check
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+fn failed(what: &str, error: &io::Error) -> StoreError {
+    StoreError::Database(format!("could not {what} the journal: {error}"))
+}
+
+#[cfg(test)]
+mod tests;

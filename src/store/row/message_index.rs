@@ -1,0 +1,193 @@
+//! One row of the index of messages: which terms occur in a block of messages that follow one another. It never says
+//! which of them has a term, and may take a block for one that has it; whoever searches looks at the messages.
+//!
+//! A block's row is a Bloom filter, so an index of any number of messages is a row for every few hundred of them,
+//! written in the order of their identifiers: some twenty octets a message, and no page that is written at random.
+
+use std::collections::HashSet;
+
+use super::message::MessageRow;
+use crate::base::id::{MessageId, Ulid};
+use crate::domain::address::Address;
+use crate::domain::stream::Stream;
+use crate::domain::subject_words::{beginning, for_each_beginning};
+use crate::machine::transfer::Status;
+use crate::store::error::StoreError;
+use crate::store::schema::Table;
+
+const VERSION: u8 = 1;
+/// Version and first message.
+const HEAD: usize = 17;
+/// Bits of a term; with [`PROBES`] one block in some 300 is taken for one that has it.
+const BITS_OF_TERM: usize = 12;
+const PROBES: u64 = 8;
+/// Octets of a filter at most. What would need more is found by looking at more messages.
+const OCTETS_MAX: usize = 64 * 1024;
+
+/// Something that a message can be found by, as a number.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Term(u64);
+
+impl Term {
+    /// The recipient.
+    pub fn to(address: &Address) -> Self {
+        Self::of(1, &address.match_key())
+    }
+
+    /// The sender.
+    pub fn from(address: &Address) -> Self {
+        Self::of(2, &address.match_key())
+    }
+
+    /// The beginning of a word of the subject.
+    pub fn word(word: &str) -> Self {
+        Self::of(3, beginning(word))
+    }
+
+    /// A status that it has or had.
+    pub fn status(status: Status) -> Self {
+        Self::of(4, status.as_str())
+    }
+
+    /// The stream.
+    pub fn stream(stream: Stream) -> Self {
+        Self::of(5, stream.as_str())
+    }
+
+    /// FNV-1a, then stirred: these numbers stand in the store, so they must never change.
+    fn of(kind: u8, text: &str) -> Self {
+        let step = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
+        let hash = text.bytes().fold(step(0xcbf2_9ce4_8422_2325, kind), step);
+        let hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        Self(hash ^ (hash >> 29))
+    }
+
+    /// Where its bits are among `bits`.
+    fn places(self, bits: usize) -> impl Iterator<Item = usize> {
+        let step = self.0.rotate_left(32) | 1;
+        (0..PROBES).map(move |probe| {
+            let mixed = u128::from(self.0.wrapping_add(step.wrapping_mul(probe)));
+            usize::try_from((mixed * bits as u128) >> 64).unwrap_or_default()
+        })
+    }
+}
+
+/// All that a message can be found by, but its status.
+pub fn terms(row: &MessageRow) -> Vec<Term> {
+    let mut terms = vec![Term::to(&row.to), Term::from(&row.from), Term::stream(row.stream)];
+    let subject = row.subject.as_deref().unwrap_or_default();
+    for_each_beginning(subject, &mut |beginning| terms.push(Term::of(3, beginning)));
+    terms
+}
+
+/// A block that is being gathered.
+#[derive(Default)]
+pub struct Block {
+    first: Option<MessageId>,
+    terms: HashSet<Term>,
+    /// Messages in it.
+    pub count: usize,
+}
+
+impl Block {
+    /// Adds the next message.
+    pub fn add(&mut self, id: MessageId, terms: impl IntoIterator<Item = Term>) {
+        self.first.get_or_insert(id);
+        self.terms.extend(terms);
+        self.count += 1;
+    }
+
+    /// The row's value.
+    pub fn encode(&self) -> Vec<u8> {
+        let octets = (self.terms.len() * BITS_OF_TERM).div_ceil(8).clamp(8, OCTETS_MAX);
+        let mut value = vec![0; HEAD + octets];
+        value[0] = VERSION;
+        value[1..HEAD].copy_from_slice(self.first.unwrap_or_default().as_bytes());
+        self.terms.iter().for_each(|term| set(&mut value, *term));
+        value
+    }
+}
+
+fn set(value: &mut [u8], term: Term) {
+    let filter = &mut value[HEAD..];
+    term.places(filter.len() * 8).for_each(|place| filter[place / 8] |= 1 << (place % 8));
+}
+
+/// The row of a block as it is stored.
+#[derive(Clone, Copy)]
+pub struct IndexedBlock<'a> {
+    /// The first message that it tells of; the last one is in its key.
+    pub first: MessageId,
+    filter: &'a [u8],
+}
+
+impl<'a> IndexedBlock<'a> {
+    /// Reads the stored bytes.
+    ///
+    /// # Errors
+    /// [`StoreError::Row`] where they are damaged or of a version that this program does not know.
+    pub fn decode(value: &'a [u8]) -> Result<Self, StoreError> {
+        let fault = || StoreError::Row { table: Table::MessageIndex, fault: "it is damaged".to_owned() };
+        let (head, filter) = value.split_at_checked(HEAD).ok_or_else(fault)?;
+        let first = head[1..].try_into().map_err(|_| fault())?;
+        if head[0] != VERSION || filter.is_empty() {
+            return Err(fault());
+        }
+        Ok(Self { first: MessageId(Ulid(first)), filter })
+    }
+
+    /// Whether a message of the block may have `term`; if not, none has.
+    pub fn may_have(&self, term: Term) -> bool {
+        term.places(self.filter.len() * 8).all(|place| self.filter[place / 8] & 1 << (place % 8) != 0)
+    }
+
+    /// The value with a message more, which may come before the first; none where it says that already.
+    pub fn with(&self, id: MessageId, terms: &[Term]) -> Option<Vec<u8>> {
+        let first = self.first.min(id);
+        if first == self.first && terms.iter().all(|term| self.may_have(*term)) {
+            return None;
+        }
+        let mut value = [&[VERSION], first.as_bytes().as_slice(), self.filter].concat();
+        terms.iter().for_each(|term| set(&mut value, *term));
+        Some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_has_what_was_added_and_seldom_anything_else() {
+        let mut block = Block::default();
+        for number in 0..500 {
+            block.add(MessageId::default(), [Term::of(3, &format!("word{number}"))]);
+        }
+        let value = block.encode();
+        let read = IndexedBlock::decode(&value).unwrap();
+        assert!((0..500).all(|number| read.may_have(Term::of(3, &format!("word{number}")))));
+        let wrong = (0..10_000).filter(|number| read.may_have(Term::of(3, &format!("other{number}")))).count();
+        assert!(wrong < 100, "{wrong} of 10,000");
+        assert_eq!(value.len(), HEAD + 750);
+    }
+
+    #[test]
+    fn a_late_message_is_added_once() {
+        let mut block = Block::default();
+        let id = |number| MessageId(Ulid([number; 16]));
+        block.add(id(5), [Term::status(Status::Queued)]);
+        let value = block.encode();
+        let read = IndexedBlock::decode(&value).unwrap();
+        assert!(read.with(id(5), &[Term::status(Status::Queued)]).is_none());
+        let late = read.with(id(3), &[Term::status(Status::Bounced)]).unwrap();
+        let late = IndexedBlock::decode(&late).unwrap();
+        assert!(late.first == id(3) && late.may_have(Term::status(Status::Bounced)));
+        assert!(late.may_have(Term::status(Status::Queued)));
+    }
+
+    #[test]
+    fn the_numbers_of_terms_never_change() {
+        assert_eq!(Term::word("order"), Term(3_085_688_307_823_559_316));
+        assert_eq!(Term::word("a-very-long-word-indeed"), Term::word("a-very-long-word-at-all"));
+    }
+}

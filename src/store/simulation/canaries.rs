@@ -1,0 +1,280 @@
+//! The canary story: bodies that must be nowhere once their time is over, however often the machine goes off while they
+//! are destroyed. Whoever takes the disk apart finds neither a body nor its compressed or sealed form, and whoever kept
+//! a copy of the segments finds no key that opens it.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::process::{Clock, DIRECTORY, Process, Waiting};
+use super::start::{Setup, make};
+use super::work::timers;
+use crate::base::entropy::{Entropy, SeededEntropy};
+use crate::base::id::MessageId;
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+use crate::store::content::{Place, SealedContent, compression};
+use crate::store::disk::Disk;
+use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::op::accept::Accept;
+use crate::store::op::sweep::ContentDestroyed;
+use crate::store::read::Read;
+use crate::store::row::message::MessageRow;
+use crate::store::schema;
+use crate::store::testing::message_row;
+use crate::store::timer::TimerKind;
+
+const CANARIES: usize = 200;
+/// At so many points of the sweep the machine goes off.
+const POINTS: u64 = 50;
+/// How many octets are looked for at once.
+const PIECE: usize = size_of::<u64>();
+
+/// What was planted, and what a thief took before its time was over.
+struct Planted {
+    disk: SimulatedDisk,
+    bodies: BTreeMap<MessageId, (Place, Vec<u8>)>,
+    /// The files below `content`, the keys among them.
+    stolen: BTreeMap<PathBuf, Vec<u8>>,
+    master: MasterKey,
+    /// When the last bucket is over.
+    over: Timestamp,
+}
+
+/// Two hundred canaries, in three buckets of two segments each.
+fn plant() -> Planted {
+    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let setup = make(&disk, CANARIES);
+    let clock = Clock::new(setup.now);
+    let chance = SeededEntropy::new(7);
+    let mut bodies = BTreeMap::new();
+    let mut over = setup.now;
+    for start in 0..2 {
+        let mut process = Process::start(&disk, &clock, 10 + start).unwrap();
+        let mut accepting = Vec::new();
+        for number in 0..CANARIES / 2 {
+            let mut noise = [0; 24];
+            chance.fill(&mut noise);
+            let body = format!("canary-{}\r\n", hex::encode(noise)).repeat(1 + number % 5).into_bytes();
+            let hour_ms = 3_600_000 * (1 + number as u64 % 3);
+            let bucket = Timestamp::from_millis(setup.now.as_millis() / 3_600_000 * 3_600_000 + hour_ms);
+            over = over.max(bucket);
+            let (id, mut waiting) = accept(&process, &setup, bucket, &body);
+            assert!(waiting.poll().is_none());
+            accepting.push((id, body, waiting));
+        }
+        process.settle();
+        let snapshot = process.store.snapshot().unwrap();
+        for (id, body, mut waiting) in accepting {
+            assert_eq!(waiting.poll(), Some(true));
+            let row: MessageRow = snapshot.row(&schema::message(setup.account, id)).unwrap().unwrap();
+            bodies.insert(id, (row.place, body));
+        }
+        drop(snapshot);
+        drop(process);
+        disk.restart();
+    }
+    let master = disk.read(&Path::new(DIRECTORY).join("master.key")).unwrap();
+    let master = MasterKey::new(master.as_slice().try_into().unwrap());
+    let stolen = content_of(&disk);
+    Planted { disk, bodies, stolen, master, over }
+}
+
+fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: &[u8]) -> (MessageId, Waiting<bool>) {
+    let (store, account) = (process.store.clone(), setup.account);
+    let id = store.reserve_message_id(setup.now);
+    let mut message = message_row(setup.domain, "b@example.net", setup.now);
+    message.content_expires_at = bucket;
+    let sealed = store.content().seal(bucket, id, body);
+    let waiting = Waiting::new(async move {
+        let accept = move |place| {
+            message.place = place;
+            Accept { account, key_stream: None, id, message, answer: b"{}".to_vec(), idempotency: None }
+        };
+        store.commit_with_body(store.announce(), sealed, accept).await.is_ok()
+    });
+    (id, waiting)
+}
+
+/// The files below `content` as the running system sees them.
+fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut directories = vec![Path::new(DIRECTORY).join("content")];
+    while let Some(directory) = directories.pop() {
+        for entry in disk.list(&directory).unwrap() {
+            let path = directory.join(entry.name);
+            if entry.length.is_some() {
+                found.insert(path.strip_prefix(DIRECTORY).unwrap().to_owned(), disk.read(&path).unwrap());
+            } else {
+                directories.push(path);
+            }
+        }
+    }
+    found
+}
+
+/// What the engine does when the time of buckets comes. Whether it came to its end.
+fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
+    let Ok(mut process) = Process::start(disk, clock, seed) else { return false };
+    let (store, now) = (process.store.clone(), clock.now());
+    let Ok(over) = store.content().buckets_until(now) else { return false };
+    if over.into_iter().any(|bucket| store.content().destroy(bucket).is_err()) {
+        return false;
+    }
+    for timer in timers(&store).into_iter().filter(|timer| timer.kind == TimerKind::Content && timer.due <= now) {
+        let store = store.clone();
+        let mut waiting =
+            Waiting::new(async move { store.commit(ContentDestroyed { bucket: timer.due }).await.is_ok() });
+        assert!(waiting.poll().is_none());
+        process.settle();
+        if waiting.poll() != Some(true) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Any eight octets of what must not be there.
+struct Pieces {
+    /// Which of a million digests one of them has, so that most that is none is passed over quickly.
+    digests: Vec<bool>,
+    all: HashSet<u64>,
+}
+
+impl Default for Pieces {
+    fn default() -> Self {
+        Self { digests: vec![false; 1 << 20], all: HashSet::new() }
+    }
+}
+
+fn digest(piece: u64) -> usize {
+    usize::try_from(piece.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44).unwrap()
+}
+
+impl Pieces {
+    fn add(&mut self, bytes: &[u8]) {
+        for window in bytes.windows(PIECE) {
+            // Padding is no canary.
+            if window.iter().collect::<BTreeSet<_>>().len() > PIECE / 2 {
+                let piece = u64::from_ne_bytes(window.try_into().unwrap());
+                self.digests[digest(piece)] = true;
+                self.all.insert(piece);
+            }
+        }
+    }
+
+    /// Whether one is in `bytes`: whatever is twice as long has one of its pieces at a multiple of eight.
+    fn are_in(&self, bytes: &[u8]) -> bool {
+        let blocks = bytes.chunks_exact(PIECE).map(|block| u64::from_ne_bytes(block.try_into().unwrap()));
+        blocks.filter(|block| *block != 0).any(|block| self.digests[digest(block)] && self.all.contains(&block))
+    }
+}
+
+impl Planted {
+    /// Every eight octets of what must not be found: the canaries, their compressed form, and all that was in the
+    /// segments and in the slots of their keys.
+    fn pieces(&self) -> Pieces {
+        let mut pieces = Pieces::default();
+        for (_, body) in self.bodies.values() {
+            pieces.add(body);
+            // What begins every frame is no canary.
+            pieces.add(&compression::compress(body)[12..]);
+        }
+        for (path, bytes) in &self.stolen {
+            if path.ends_with("keys") {
+                bytes.chunks(128).for_each(|slot| pieces.add(&slot[24..80]));
+            } else {
+                pieces.add(bytes);
+            }
+        }
+        pieces
+    }
+
+    /// Where one of the pieces is found, whoever takes the disk apart.
+    fn found_on(&self, disk: &SimulatedDisk, pieces: &Pieces) -> Vec<PathBuf> {
+        disk.everything().into_iter().filter(|(_, bytes)| pieces.are_in(bytes)).map(|(path, _)| path).collect()
+    }
+
+    /// How many bodies the thief opens with this file of keys.
+    fn opened_with(&self, keys: &[u8]) -> usize {
+        let directory = tempfile::tempdir().unwrap();
+        for (path, bytes) in &self.stolen {
+            let path = directory.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, if path.ends_with("keys") { keys } else { bytes }).unwrap();
+        }
+        let sealed = SealedContent::open(directory.path(), &self.master).unwrap();
+        let opened = self
+            .bodies
+            .iter()
+            .filter(|(id, (place, body))| sealed.read(*place, **id).is_ok_and(|found| found == *body));
+        opened.count()
+    }
+
+    /// All that the file of keys is or may be on the disk.
+    fn keys_on(&self, disk: &SimulatedDisk) -> BTreeSet<Vec<u8>> {
+        let is_keys = |path: &Path| path.ends_with("content/keys");
+        disk.everything().into_iter().filter(|(path, _)| is_keys(path)).map(|(_, bytes)| bytes).collect()
+    }
+
+    /// That nothing is left, whoever looks.
+    fn is_gone_from(&self, disk: &SimulatedDisk, pieces: &Pieces, when: &str) {
+        assert_eq!(self.found_on(disk, pieces), Vec::<PathBuf>::new(), "{when}");
+        for keys in self.keys_on(disk) {
+            assert_eq!(self.opened_with(&keys), 0, "{when}");
+        }
+    }
+}
+
+#[test]
+fn no_canary_and_no_key_to_one_is_left_however_often_the_machine_goes_off_in_the_sweep() {
+    let planted = plant();
+    let pieces = planted.pieces();
+    assert_eq!(planted.bodies.len(), CANARIES);
+    assert!(!planted.found_on(&planted.disk, &pieces).is_empty(), "the search finds what is there");
+    let before: Vec<_> = planted.keys_on(&planted.disk).iter().map(|keys| planted.opened_with(keys)).collect();
+    assert_eq!(before, [CANARIES], "the thief's copy opens as long as the keys are there");
+
+    let clock = Clock::new(planted.over);
+    let whole = planted.disk.copy(2, Honesty::Honest);
+    assert!(sweep(&whole, &clock, 20));
+    planted.is_gone_from(&whole, &pieces, "after a sweep that nothing disturbed");
+    let losses = [Loss::Some, Loss::Everything, Loss::Nothing];
+    for point in 0..POINTS {
+        let disk = planted.disk.copy(100 + point, Honesty::Honest);
+        let at = point * whole.operations() / POINTS;
+        let loss = losses[usize::try_from(point % 3).unwrap()];
+        disk.plan(at, Fault::Off(loss));
+        sweep(&disk, &clock, 30);
+        assert!(disk.is_off(), "the machine went off at operation {at}");
+        disk.restart();
+        assert!(sweep(&disk, &clock, 40));
+        planted.is_gone_from(&disk, &pieces, &format!("after {loss:?} was lost at operation {at}"));
+        disk.turn_off(Loss::Some);
+        disk.restart();
+        planted.is_gone_from(&disk, &pieces, &format!("after operation {at} and one more loss"));
+    }
+}
+
+#[test]
+fn a_sweep_that_is_cut_off_again_and_again_comes_to_its_end_and_leaves_what_is_not_over() {
+    let planted = plant();
+    let pieces = planted.pieces();
+    let (disk, clock) = (planted.disk.copy(3, Honesty::Honest), Clock::new(planted.over - Duration::from_secs(3600)));
+    let is_last = |place: &Place| place.bucket == planted.over;
+    let kept = planted.bodies.values().filter(|(place, _)| is_last(place)).count();
+    for at in 0_u64.. {
+        disk.plan(at, Fault::Off(Loss::Some));
+        let is_over = sweep(&disk, &clock, at);
+        disk.restart();
+        if is_over {
+            break;
+        }
+    }
+    for keys in planted.keys_on(&disk) {
+        assert_eq!(planted.opened_with(&keys), kept, "the last bucket's keys, and no others");
+    }
+    clock.set(planted.over);
+    assert!(sweep(&disk, &clock, 1000));
+    planted.is_gone_from(&disk, &pieces, "after the last bucket's end");
+}

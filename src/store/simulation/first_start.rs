@@ -1,0 +1,34 @@
+//! The first start of all, ended at each of its disk's operations: the next one finds nothing in its way.
+
+use super::process::{Clock, Process};
+use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::testing::START;
+
+fn disk(seed: u64) -> SimulatedDisk {
+    SimulatedDisk::new(seed, Honesty::Honest)
+}
+
+#[test]
+fn a_first_start_may_end_anywhere_and_the_next_one_goes_on() {
+    let clock = Clock::new(START);
+    let whole = disk(0);
+    drop(Process::start(&whole, &clock, 1).unwrap());
+    let faults = [
+        Fault::Off(Loss::Everything),
+        Fault::Off(Loss::Nothing),
+        Fault::Off(Loss::Some),
+        Fault::Off(Loss::Some),
+        Fault::Error,
+        Fault::Full(3),
+    ];
+    for at in 0..whole.operations() {
+        for (number, fault) in (0..).zip(faults) {
+            let disk = disk(at * 10 + number);
+            disk.plan(at, fault);
+            drop(Process::start(&disk, &clock, 2));
+            disk.restart();
+            let again = Process::start(&disk, &clock, 3).map(drop);
+            assert!(again.is_ok(), "operation {at}, {fault:?}: {:?}", again.err());
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The law: what must hold of a store whatever happened to its disk, as one function over what was acknowledged and the
+//! store as it stands. It changes nothing and knows nothing of disks, so whoever has a history may ask it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::history::{History, Known, Submitted, rows};
+use crate::base::id::{AccountId, EndpointId, EventId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::event::EventType;
+use crate::machine::idempotency::LIFETIME;
+use crate::machine::quota::Quota;
+use crate::store::Store;
+use crate::store::check::check_open;
+use crate::store::content::Unreadable;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::endpoint::EndpointRow;
+use crate::store::row::event::EventLogRow;
+use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::schema::{self, Table, meta};
+use crate::store::snapshot::Snapshot;
+
+/// What was found not to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Law {
+    /// What was acknowledged is there, unchanged, with its body.
+    DurableAccept,
+    /// What is there was acknowledged, or was being committed when the machine went off.
+    NoGhost,
+    /// One commit is there whole or not at all, and all of those before it.
+    WholeCommits,
+    /// A message has one end, or waits; what has ended stays so.
+    OneEnd,
+    /// Every event is owed to every endpoint that takes it, once.
+    OwedEvents,
+    /// A key is bound if and only if its message is there, to its answer, and to one message.
+    Idempotency,
+    /// Quotas count what is there.
+    Quota,
+    /// No mail to whom it is suppressed; a suppression that was acknowledged stays.
+    Suppression,
+    /// What was destroyed stays so.
+    GoneContent,
+    /// Identifiers only grow, in the order of commits.
+    GrowingIds,
+    /// Once faults stop, everything comes to its end.
+    Liveness,
+    /// The store opens.
+    Opens,
+    /// What `postrider check` looks for.
+    Check,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    pub(super) law: Law,
+    pub(super) what: String,
+}
+
+struct Judge<'a> {
+    history: &'a History,
+    store: &'a Store,
+    snapshot: Snapshot,
+    findings: Vec<Finding>,
+}
+
+/// Judges a store by what is known of it.
+pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Finding> {
+    let mut judge = Judge { history, store, snapshot: store.snapshot().unwrap(), findings: Vec::new() };
+    judge.messages();
+    judge.commits();
+    judge.ends();
+    judge.owed_events();
+    judge.bound_keys();
+    judge.quotas();
+    judge.suppressions();
+    judge.ids();
+    let report = check_open(store, now);
+    for failure in report.failures {
+        judge.find(Law::Check, format!("{:?}: {}", failure.rule, failure.what));
+    }
+    judge.findings
+}
+
+impl Judge<'_> {
+    fn find(&mut self, law: Law, what: String) {
+        self.findings.push(Finding { law, what });
+    }
+
+    fn messages(&mut self) {
+        for (id, submitted) in &self.history.messages {
+            let row: Option<MessageRow> = self.snapshot.row(&schema::message(submitted.account, *id)).unwrap();
+            match (submitted.accepted, row) {
+                (Known::Yes, None) => self.find(Law::DurableAccept, format!("message {id} is gone")),
+                (Known::No, Some(_)) => self.find(Law::NoGhost, format!("message {id} was never committed")),
+                (Known::Yes | Known::InDoubt, Some(row)) => self.message(*id, submitted, &row),
+                (Known::No | Known::InDoubt, None) => {}
+            }
+        }
+        let found = self.snapshot.keys(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, usize::MAX);
+        for key in found.unwrap() {
+            let id = MessageId(Ulid(*key.last_chunk().unwrap()));
+            if !self.history.messages.contains_key(&id) {
+                self.find(Law::NoGhost, format!("nobody submitted message {id}"));
+            }
+        }
+    }
+
+    fn message(&mut self, id: MessageId, submitted: &Submitted, row: &MessageRow) {
+        if !submitted.is(row) {
+            self.find(Law::DurableAccept, format!("message {id} is not what was submitted"));
+        }
+        let destroyed = self.history.destroyed.get(&row.place.bucket).copied().unwrap_or(Known::No);
+        match (self.store.content().read(row.place, id), destroyed) {
+            (Ok(_), Known::Yes) => self.find(Law::GoneContent, format!("message {id} has its body still")),
+            (Ok(body), Known::No | Known::InDoubt) if body != submitted.body => {
+                self.find(Law::DurableAccept, format!("message {id} has another body"));
+            }
+            (Ok(_), Known::No | Known::InDoubt) | (Err(Unreadable::Gone), Known::Yes | Known::InDoubt) => {}
+            (Err(error), Known::No | Known::Yes | Known::InDoubt) => {
+                self.find(Law::DurableAccept, format!("message {id} has no body: {error}"));
+            }
+        }
+    }
+
+    fn commits(&mut self) {
+        let rows = rows(&self.snapshot);
+        let changed: Vec<_> =
+            rows.iter().filter(|(table, seen)| self.history.rows.get(*table) != Some(*seen)).collect();
+        if !changed.is_empty() && !self.history.is_in_doubt {
+            let tables: Vec<_> = changed.iter().map(|(table, _)| **table).collect();
+            self.find(Law::WholeCommits, format!("no commit was under way, and these tables differ: {tables:?}"));
+        }
+        let is_in_doubt =
+            |submitted: &Submitted| submitted.accepted == Known::InDoubt && !self.history.could_be_refused(submitted);
+        let in_doubt = self.history.messages.iter().filter(|(_, submitted)| is_in_doubt(submitted));
+        let key = |(id, submitted): (&MessageId, &Submitted)| schema::message(submitted.account, *id);
+        let there: Vec<_> =
+            in_doubt.map(|one| self.snapshot.get(Table::Messages, &key(one)).unwrap().is_some()).collect();
+        let is_whole = there.iter().all(|is_there| *is_there != changed.is_empty());
+        if !is_whole {
+            self.find(
+                Law::WholeCommits,
+                format!("of a commit's messages some are there: {there:?}, and {} tables changed", changed.len()),
+            );
+        }
+    }
+
+    fn log(&self) -> Vec<(AccountId, EventId, EventLogRow)> {
+        let rows = self.snapshot.rows::<EventLogRow>(&[], usize::MAX).unwrap();
+        let parts =
+            |key: &[u8]| (AccountId(Ulid(*key.first_chunk().unwrap())), EventId(Ulid(*key.last_chunk().unwrap())));
+        rows.into_iter().map(|(key, row)| (parts(&key).0, parts(&key).1, row)).collect()
+    }
+
+    fn ends(&mut self) {
+        let mut ends: BTreeMap<MessageId, Vec<EventType>> = BTreeMap::new();
+        for (_, _, row) in self.log() {
+            if is_end(row.kind) {
+                ends.entry(row.message).or_default().push(row.kind);
+            }
+        }
+        for (id, submitted) in &self.history.messages {
+            let row: Option<TransferRow> = self.snapshot.row(&schema::message(submitted.account, *id)).unwrap();
+            let (told, before) = (ends.get(id).map_or(0, Vec::len), self.history.ended.get(id));
+            let status = row.as_ref().map(|row| row.state.status());
+            if row.is_some_and(|row| told != usize::from(row.due.is_none())) || told > 1 {
+                self.find(Law::OneEnd, format!("message {id} has {told} ends: {:?}", ends.get(id)));
+            }
+            if before.is_some() && before != status.as_ref() {
+                self.find(Law::OneEnd, format!("message {id} had ended as {before:?} and is now {status:?}"));
+            }
+        }
+    }
+
+    fn owed_events(&mut self) {
+        let mut owed: BTreeMap<(EndpointId, EventId), usize> = BTreeMap::new();
+        for (_, row) in self.snapshot.rows::<DeliveryRow>(&[], usize::MAX).unwrap() {
+            *owed.entry((row.endpoint, row.event)).or_default() += 1;
+        }
+        let endpoints = self.snapshot.rows::<EndpointRow>(&[], usize::MAX).unwrap();
+        for (account, event, row) in self.log() {
+            for (key, endpoint) in &endpoints {
+                let id = EndpointId(Ulid(*key.last_chunk().unwrap()));
+                let expected = usize::from(key.starts_with(account.as_bytes()) && endpoint.takes(row.kind));
+                let found = owed.get(&(id, event)).copied().unwrap_or_default();
+                if found != expected {
+                    self.find(Law::OwedEvents, format!("event {event} is owed {found} times to endpoint {id}"));
+                }
+            }
+        }
+    }
+
+    fn bound_keys(&mut self) {
+        let mut of_keys: BTreeMap<[u8; 32], Vec<&Submitted>> = BTreeMap::new();
+        for (id, submitted) in &self.history.messages {
+            let Some(claim) = submitted.claim else { continue };
+            let of_key = of_keys.entry(claim.key_hash).or_default();
+            if self.snapshot.get(Table::Messages, &schema::message(submitted.account, *id)).unwrap().is_some() {
+                of_key.push(submitted);
+            }
+        }
+        for (key_hash, of_key) in of_keys {
+            let row: Option<IdempotencyRow> =
+                self.snapshot.row(&schema::named(self.history.account, &key_hash)).unwrap();
+            let answers = (row.map(|row| row.answer), of_key.last().map(|submitted| submitted.answer.clone()));
+            if answers.0 != answers.1 {
+                self.find(
+                    Law::Idempotency,
+                    format!("a key is bound to {:?}, and its message is {:?}", answers.0, answers.1),
+                );
+            }
+            let is_soon = |pair: &[&Submitted]| pair[1].row.created_at < pair[0].row.created_at + LIFETIME;
+            if !self.history.clock_went_back && of_key.windows(2).any(is_soon) {
+                self.find(Law::Idempotency, format!("{} messages have the same key", of_key.len()));
+            }
+        }
+    }
+
+    fn quotas(&mut self) {
+        if self.history.clock_went_back {
+            return;
+        }
+        for (key, quota) in self.snapshot.rows::<Quota>(&[], usize::MAX).unwrap() {
+            let messages = self.snapshot.rows::<MessageRow>(&key, usize::MAX).unwrap();
+            let counted = |width_ms: u64, window: u64| {
+                messages.iter().filter(|(_, row)| row.created_at.as_millis() / width_ms == window).count() as u64
+            };
+            let found = (counted(3_600_000, quota.hour_window), counted(86_400_000, quota.day_window));
+            if found != (quota.hour_used, quota.day_used) {
+                self.find(Law::Quota, format!("{quota:?}, and {found:?} are there"));
+            }
+        }
+    }
+
+    fn suppressions(&mut self) {
+        for (address, known) in &self.history.suppressed {
+            let key = schema::named(self.history.account, address.as_bytes());
+            let there = self.snapshot.get(Table::Suppressions, &key).unwrap().is_some();
+            // One that was lifted may have been suppressed anew by a bounce.
+            if *known == Known::Yes && !there {
+                self.find(Law::Suppression, format!("{address} is suppressed no more"));
+            }
+        }
+    }
+
+    fn ids(&mut self) {
+        let found: BTreeSet<EventId> = self.log().into_iter().map(|(_, event, _)| event).collect();
+        for gone in self.history.events.difference(&found) {
+            self.find(Law::GrowingIds, format!("event {gone} is gone"));
+        }
+        for new in found.difference(&self.history.events).filter(|event| event.0 <= self.history.last_id) {
+            self.find(Law::GrowingIds, format!("event {new} is new and not greater than those before it"));
+        }
+        let last = self.snapshot.get(Table::Meta, meta::LAST_ID).unwrap().unwrap_or_default();
+        let greatest = found.last().map_or(self.history.last_id, |event| event.0.max(self.history.last_id));
+        if last.as_slice() < greatest.0.as_slice() {
+            self.find(Law::GrowingIds, format!("identifiers up to {greatest} were given out, which is forgotten"));
+        }
+    }
+}
+
+/// Whether an event is the end of a transfer.
+const fn is_end(kind: EventType) -> bool {
+    match kind {
+        EventType::Delivered | EventType::Bounced | EventType::Failed | EventType::Suppressed | EventType::Canceled => {
+            true
+        }
+        EventType::Queued | EventType::Deferred | EventType::Complained | EventType::Unsubscribed => false,
+    }
+}

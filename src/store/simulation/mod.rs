@@ -1,0 +1,106 @@
+//! Stories of a store whose disk fails, by the thousand: each is made of its seed alone, so that what one finds is
+//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 5,000, beginning
+//! with seed `POSTRIDER_STORIES_FROM`.
+//!
+//! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
+
+mod canaries;
+mod first_start;
+mod history;
+mod law;
+mod process;
+mod start;
+mod story;
+mod work;
+
+use std::str::FromStr;
+
+use law::Law;
+use story::tell;
+
+use super::disk::simulated::Honesty;
+
+/// Seeds that found something once.
+const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
+/// How many stories the everyday run tells.
+const STORIES: u64 = 5_000;
+
+fn variable<T: FromStr>(name: &str) -> Option<T> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// What many stories came to.
+#[derive(Debug, Default)]
+struct Sums {
+    stories: u64,
+    crashes: u64,
+    accepted: u64,
+}
+
+/// Tells the stories of these seeds, and ends at the first that finds something.
+fn tell_all(seeds: impl Iterator<Item = u64>) -> Sums {
+    let mut sums = Sums::default();
+    for seed in seeds {
+        let told = tell(seed, Honesty::Honest);
+        assert!(
+            told.findings.is_empty(),
+            "{}\nThe story of seed {seed} found {:#?}\n\
+             Tell it again: POSTRIDER_STORY={seed} cargo test --lib one_story\n\
+             Keep it: add {seed} to tests/seeds/store.txt",
+            told.log.join("\n"),
+            told.findings
+        );
+        sums.stories += 1;
+        sums.crashes += told.crashes;
+        sums.accepted += told.accepted;
+    }
+    sums
+}
+
+/// One half of the everyday run: two tests, so that they run side by side.
+fn tell_half(first: u64) {
+    let stories = variable("POSTRIDER_STORIES").unwrap_or(STORIES);
+    let from = variable("POSTRIDER_STORIES_FROM").unwrap_or(0);
+    let sums = tell_all((from + first..from + stories).step_by(2));
+    assert!(
+        sums.crashes > sums.stories / 2 && sums.accepted > sums.stories,
+        "there is work, and it is disturbed: {sums:?}"
+    );
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_whatever_the_disk_does_even_seeds() {
+    tell_half(0);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_whatever_the_disk_does_odd_seeds() {
+    tell_half(1);
+}
+
+#[test]
+fn what_was_found_once_is_looked_for_ever_after() {
+    let kept = KEPT.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+    tell_all(kept.map(|seed| seed.parse().expect("a seed is a number")));
+}
+
+#[test]
+fn one_story() {
+    tell_all(variable("POSTRIDER_STORY").into_iter());
+}
+
+#[test]
+fn a_seed_tells_the_same_story_each_time() {
+    for seed in 0..20 {
+        assert_eq!(tell(seed, Honesty::Honest), tell(seed, Honesty::Honest), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_disk_that_lies_about_its_syncs_is_found_out() {
+    let told: Vec<_> = (0..40).map(|seed| tell(seed, Honesty::SyncsNothing)).collect();
+    let found_out = told.iter().filter(|told| !told.findings.is_empty()).count();
+    assert_eq!(found_out, told.len(), "every story ends with the machine going off");
+    let laws: Vec<Law> = told.iter().flat_map(|told| &told.findings).map(|finding| finding.law).collect();
+    assert!(laws.contains(&Law::DurableAccept), "{laws:?}");
+}

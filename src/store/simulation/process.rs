@@ -1,0 +1,104 @@
+//! The process that has the simulated disk: a store without threads, whose workers take their turns as they are told.
+//! What a thread's timing would decide, the story decides, so that a seed repeats.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::base::entropy::SeededEntropy;
+use crate::base::time::Timestamp;
+use crate::store::Store;
+use crate::store::disk::simulated::SimulatedDisk;
+use crate::store::job::Job;
+use crate::store::open::{OpenError, Surroundings, Workers};
+
+/// Where the store stands on the disk.
+pub(super) const DIRECTORY: &str = "/var/lib/postrider";
+
+/// The time of a story; its clones are the same clock.
+#[derive(Clone)]
+pub(super) struct Clock(Arc<AtomicU64>);
+
+impl Clock {
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self(Arc::new(AtomicU64::new(now.as_millis())))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+    }
+
+    pub(super) fn set(&self, now: Timestamp) {
+        self.0.store(now.as_millis(), Ordering::SeqCst);
+    }
+}
+
+/// A running process.
+pub(super) struct Process {
+    pub(super) store: Arc<Store>,
+    workers: Workers,
+    /// Operations whose bodies are durable, on their way to the writer.
+    handed: VecDeque<Box<dyn Job>>,
+}
+
+impl Process {
+    /// Opens the store; `seed` is its chance.
+    pub(super) fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Self, OpenError> {
+        let clock = clock.clone();
+        let surroundings =
+            Surroundings { now: Arc::new(move || clock.now()), entropy: Arc::new(SeededEntropy::new(seed)) };
+        let (store, workers) =
+            Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO)?;
+        Ok(Self { store: Arc::new(store), workers, handed: VecDeque::new() })
+    }
+
+    /// The appender's turn: it takes the bodies that wait.
+    pub(super) fn append(&mut self) {
+        let waiting: Vec<_> = self.workers.appender_inbox.try_iter().collect();
+        if !waiting.is_empty() {
+            self.handed.extend(self.workers.appender.append(waiting));
+        }
+    }
+
+    /// The writer's turn: it takes `most` of the operations that wait.
+    pub(super) fn write(&mut self, most: usize) {
+        self.workers.writer.rest_if_due();
+        self.handed.extend(self.workers.writer_inbox.try_iter());
+        let batch: Vec<_> = self.handed.drain(..most.min(self.handed.len())).collect();
+        if !batch.is_empty() {
+            self.workers.writer.serve(batch);
+        }
+    }
+
+    /// Serves all that waits.
+    pub(super) fn settle(&mut self) {
+        self.append();
+        self.write(usize::MAX);
+    }
+
+    /// Whether the process must end: nobody knows any more what is on its disk.
+    pub(super) fn has_failed(&self) -> bool {
+        self.store.health().failure().is_some()
+    }
+}
+
+/// An answer that is waited for.
+pub(super) struct Waiting<T>(Pin<Box<dyn Future<Output = T>>>);
+
+impl<T> Waiting<T> {
+    pub(super) fn new(answer: impl Future<Output = T> + 'static) -> Self {
+        Self(Box::pin(answer))
+    }
+
+    /// The answer, once it is there; asked again only where it was not.
+    pub(super) fn poll(&mut self) -> Option<T> {
+        match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        }
+    }
+}

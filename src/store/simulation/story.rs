@@ -1,0 +1,355 @@
+//! One story: a seed's worth of mail through a store whose disk fails. After each end of the process the store is
+//! opened again, which may fail too, and judged; at the end faults stop, and everything must come to its end.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use super::history::{History, Known};
+use super::law::{Finding, Law, judge};
+use super::process::{Clock, Process, Waiting};
+use super::start::{Setup, set_up};
+use super::work::{Intent, Outcome};
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+use crate::machine::transfer::Status;
+use crate::store::disk::simulated::chance::Chance;
+use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::op::sweep::ContentDestroyed;
+use crate::store::read::Read;
+use crate::store::row::message::TransferRow;
+use crate::store::schema;
+use crate::store::timer::TimerKind;
+
+/// How many starts may fail by planned faults before one is left alone.
+const STARTS_MAX: u64 = 4;
+/// Rounds of settling after which nothing may be left.
+const ROUNDS_MAX: usize = 12;
+
+/// An operation that was submitted and not answered.
+pub(super) struct Ticket {
+    pub(super) intent: Intent,
+    pub(super) waiting: Waiting<Outcome>,
+}
+
+/// A story under way.
+pub(super) struct Story {
+    pub(super) chance: Chance,
+    pub(super) disk: SimulatedDisk,
+    pub(super) clock: Clock,
+    pub(super) setup: Setup,
+    pub(super) history: History,
+    // Before the process: an answer that is waited for holds its store.
+    pub(super) tickets: Vec<Ticket>,
+    pub(super) process: Option<Process>,
+    /// Whether what is being answered has the lifting of a suppression.
+    pub(super) is_lifting: bool,
+    pub(super) findings: Vec<Finding>,
+    /// What happened, for whoever looks into a finding.
+    log: Vec<String>,
+    seed: u64,
+    starts: u64,
+    faults_left: u64,
+}
+
+/// What a story came to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) findings: Vec<Finding>,
+    pub(super) log: Vec<String>,
+    /// How many operations the disk had, and their digest.
+    pub(super) operations: u64,
+    pub(super) trace: u64,
+    /// How often the process ended before its time.
+    pub(super) crashes: u64,
+    /// Messages that were acknowledged.
+    pub(super) accepted: u64,
+}
+
+/// Tells the story of `seed` on such a disk.
+pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
+    let (disk, setup) = set_up(seed, honesty);
+    let mut chance = Chance::new(seed ^ 0x5eed);
+    let faults_left = 1 + chance.below(3);
+    let mut story = Story {
+        chance,
+        clock: Clock::new(setup.now),
+        disk,
+        setup,
+        history: History { account: setup.account, ..History::default() },
+        tickets: Vec::new(),
+        process: None,
+        is_lifting: false,
+        findings: Vec::new(),
+        log: Vec::new(),
+        seed,
+        starts: 0,
+        faults_left,
+    };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| story.run())) {
+        let what =
+            panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
+        story.find(Law::Opens, format!("a panic: {}", what.unwrap_or_default()));
+    }
+    let accepted = story.history.messages.values().filter(|submitted| submitted.accepted == Known::Yes).count() as u64;
+    let told = Told {
+        findings: std::mem::take(&mut story.findings),
+        log: std::mem::take(&mut story.log),
+        operations: story.disk.operations(),
+        trace: story.disk.trace(),
+        crashes: story.starts.saturating_sub(2),
+        accepted,
+    };
+    // What is left of the process is nobody's any more.
+    drop(catch_unwind(AssertUnwindSafe(|| drop(story))));
+    told
+}
+
+impl Story {
+    pub(super) fn find(&mut self, law: Law, what: String) {
+        self.say(|_| "this is found".to_owned());
+        self.findings.push(Finding { law, what });
+    }
+
+    fn say(&mut self, what: impl FnOnce(&Self) -> String) {
+        let line = format!("{:>4}: {}", self.disk.operations(), what(self));
+        self.log.push(line);
+    }
+
+    fn run(&mut self) {
+        self.start();
+        for _ in 0..4 + self.chance.below(8) {
+            if !self.findings.is_empty() {
+                return;
+            }
+            self.turn();
+        }
+        self.finish();
+    }
+
+    fn turn(&mut self) {
+        for _ in 0..1 + self.chance.below(4) {
+            self.submit();
+        }
+        for _ in 0..1 + self.chance.below(3) {
+            if self.chance.coin() { self.append() } else { self.write() }
+        }
+        match self.chance.below(16) {
+            0 => self.end(None),
+            1..4 => self.sweep(),
+            4..8 if self.tickets.is_empty() => self.pass(),
+            _ => {}
+        }
+        self.recover_if_over();
+    }
+
+    fn process(&mut self) -> &mut Process {
+        self.process.as_mut().expect("a process runs")
+    }
+
+    /// The appender's turn. A body that it could not write was never named.
+    fn append(&mut self) {
+        self.say(|_| "the appender's turn".to_owned());
+        self.process().append();
+        self.collect(Known::No);
+    }
+
+    /// The writer's turn. Whatever fails now was in the commit that failed.
+    fn write(&mut self) {
+        let most = if self.chance.coin() { usize::MAX } else { self.chance.index(3) + 1 };
+        let had_failed = self.process().has_failed();
+        self.say(|_| format!("the writer's turn, {most} at most"));
+        self.process().write(most);
+        self.collect(if had_failed { Known::No } else { Known::InDoubt });
+    }
+
+    fn collect(&mut self, failed_means: Known) {
+        let (mut is_answered, mut had_answers) = (false, false);
+        self.is_lifting = self.tickets.iter().any(|ticket| matches!(ticket.intent, Intent::Unsuppress(_)));
+        for mut ticket in std::mem::take(&mut self.tickets) {
+            match ticket.waiting.poll() {
+                None => self.tickets.push(ticket),
+                Some(Outcome::Failed) => {
+                    self.say(|_| format!("{:?} failed: {failed_means:?}", ticket.intent));
+                    self.history.is_in_doubt |= failed_means == Known::InDoubt;
+                    self.failed(&ticket.intent, failed_means);
+                }
+                Some(outcome) => {
+                    self.say(|_| format!("{:?}: {outcome:?}", ticket.intent));
+                    had_answers = true;
+                    is_answered |= self.answered(&ticket.intent, outcome);
+                }
+            }
+        }
+        if had_answers && self.disk.is_off() && is_answered {
+            self.find(Law::DurableAccept, "an answer came after the machine went off".to_owned());
+        }
+        if is_answered && !self.disk.is_off() {
+            let snapshot = self.process().store.snapshot();
+            if let Ok(snapshot) = snapshot {
+                self.history.look(&snapshot);
+            }
+        }
+    }
+
+    /// Time passes, mostly little of it; rarely it is set back.
+    fn pass(&mut self) {
+        let minutes = [0, 1, 20, 60, 150, 24 * 60][self.chance.index(6)];
+        let time = Duration::from_secs(60 * minutes + self.chance.below(5));
+        if self.chance.below(24) == 0 {
+            self.history.clock_went_back = true;
+            self.clock.set(self.clock.now() - Duration::from_secs(600));
+        } else {
+            self.clock.set(self.clock.now() + time);
+            self.say(|_| format!("{time:?} pass"));
+        }
+    }
+
+    /// What the engine does when a bucket's time comes: the bytes first, then the timer.
+    pub(super) fn sweep(&mut self) {
+        let (now, store) = (self.clock.now(), self.process().store.clone());
+        let Ok(over) = store.content().buckets_until(now) else { return };
+        for bucket in over {
+            self.say(|_| format!("destroying {bucket:?}"));
+            self.history.destroyed.entry(bucket).or_insert(Known::InDoubt);
+            if store.content().destroy(bucket).is_err() {
+                return;
+            }
+            self.history.destroyed.insert(bucket, Known::Yes);
+        }
+        let timers = super::work::timers(&store);
+        for timer in timers.into_iter().filter(|timer| timer.kind == TimerKind::Content && timer.due <= now) {
+            self.ask(Intent::Housekeeping, ContentDestroyed { bucket: timer.due });
+        }
+    }
+
+    fn recover_if_over(&mut self) {
+        if self.disk.is_off() {
+            self.end(None);
+        } else if self.process().has_failed() {
+            // Whoever runs it starts it again, on the same machine or after it failed for good.
+            let loss = self.chance.coin().then_some(Loss::Some);
+            self.end(loss);
+        }
+    }
+
+    /// The process ends as it is, with the machine where there is a loss; then it is started again.
+    fn end(&mut self, loss: Option<Loss>) {
+        if let Some(loss) = loss {
+            self.disk.turn_off(loss);
+        }
+        self.say(|story| format!("the process ends, the machine is off: {}, {loss:?}", story.disk.is_off()));
+        self.disk.restart();
+        for ticket in std::mem::take(&mut self.tickets) {
+            // It never came to a commit: one that fails is answered.
+            self.failed(&ticket.intent, Known::No);
+        }
+        self.process = None;
+        self.start();
+    }
+
+    /// Starts the process, over and over where faults are planned, and judges what it finds.
+    fn start(&mut self) {
+        for attempt in 0..=STARTS_MAX {
+            self.disk.restart();
+            let is_planned = attempt < STARTS_MAX && self.plan(attempt);
+            self.starts += 1;
+            match Process::start(&self.disk, &self.clock, Chance::new(self.seed ^ self.starts << 32).next()) {
+                Ok(process) => {
+                    self.process = Some(process);
+                    self.say(|_| "started".to_owned());
+                }
+                Err(error) if is_planned && self.was_disturbed() => {
+                    self.say(|_| format!("did not start: {error}"));
+                    continue;
+                }
+                Err(error) => return self.find(Law::Opens, error.to_string()),
+            }
+            // Judging only reads, which a planned fault does not disturb.
+            let Some(process) = &self.process else { return };
+            let (store, now) = (process.store.clone(), self.clock.now());
+            if self.history.rows.is_empty() {
+                self.history.look(&store.snapshot().unwrap());
+            }
+            self.findings.append(&mut judge(&self.history, &store, now));
+            self.history.resolve(&store.snapshot().unwrap());
+            return;
+        }
+    }
+
+    /// Plans the next fault, if there is one left; most are for the work, some for the start itself.
+    fn plan(&mut self, attempt: u64) -> bool {
+        if self.faults_left == 0 {
+            return false;
+        }
+        self.faults_left -= 1;
+        let reach = if attempt > 0 || self.chance.below(4) == 0 { 12 } else { 90 };
+        let after = self.chance.below(reach);
+        let fault = match self.chance.below(10) {
+            0..3 => Fault::Off(Loss::Everything),
+            3..6 => Fault::Off(Loss::Some),
+            6 => Fault::Off(Loss::Nothing),
+            7 | 8 => Fault::Error,
+            _ => Fault::Full(self.chance.below(20)),
+        };
+        self.disk.plan(after, fault);
+        self.say(|_| format!("after {after} more: {fault:?}"));
+        true
+    }
+
+    /// Whether a planned fault came.
+    fn was_disturbed(&self) -> bool {
+        self.disk.is_off() || self.disk.planned() == 0
+    }
+
+    /// Faults stop: everything comes to its end, and stays when the machine goes off once more.
+    fn finish(&mut self) {
+        self.disk.forgive();
+        self.faults_left = 0;
+        self.recover_if_over();
+        for _ in 0..ROUNDS_MAX {
+            if !self.findings.is_empty() || !self.settle_all() {
+                break;
+            }
+        }
+        self.sweep();
+        self.answer_all();
+        let snapshot = self.process().store.snapshot().unwrap();
+        let waiting: Vec<(MessageId, Status)> = (self.history.messages.iter())
+            .filter_map(|(id, submitted)| {
+                let row: TransferRow = snapshot.row(&schema::message(submitted.account, *id)).unwrap()?;
+                row.due.is_some().then(|| (*id, row.state.status()))
+            })
+            .collect();
+        drop(snapshot);
+        if !waiting.is_empty() && self.findings.is_empty() {
+            self.find(Law::Liveness, format!("{waiting:?} wait still"));
+        }
+        self.end(Some(Loss::Everything));
+    }
+
+    /// Serves every timer that waits; whether there was one.
+    fn settle_all(&mut self) -> bool {
+        self.answer_all();
+        let leased = BTreeSet::new();
+        let store = self.process().store.clone();
+        let timers = super::work::waiting(&store, &leased);
+        for timer in &timers {
+            self.serve(timer);
+        }
+        self.answer_all();
+        !timers.is_empty()
+    }
+
+    fn answer_all(&mut self) {
+        self.process().settle();
+        self.collect(Known::InDoubt);
+        if !self.tickets.is_empty() {
+            self.find(Law::Liveness, format!("{} operations are never answered", self.tickets.len()));
+        }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}

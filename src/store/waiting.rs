@@ -1,0 +1,102 @@
+//! How many timers wait for a transfer or for a webhook delivery, due or not. The count is kept beside the rows, in the
+//! transactions that change them, so that a start with millions counts none.
+
+use std::ops::ControlFlow;
+
+use super::error::StoreError;
+use super::read::{Order, Read};
+use super::schema::Table;
+use super::timer::TimerKind;
+
+/// How many timers wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Messages whose transfer has not ended.
+    pub transfers: u64,
+    /// Webhook deliveries that are not settled; those of disabled endpoints are parked and not among them.
+    pub deliveries: u64,
+}
+
+/// How many are more, or fewer, than before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct WaitingChange {
+    transfers: i64,
+    deliveries: i64,
+}
+
+impl WaitingChange {
+    /// Notes that the timer at `key` of the timers table is there now, where it was before as `was_there` says.
+    pub(super) fn note(&mut self, key: &[u8], was_there: bool, is_there: bool) {
+        let change = i64::from(is_there) - i64::from(was_there);
+        match key.get(8) {
+            Some(&kind) if kind == TimerKind::Transfer as u8 => self.transfers += change,
+            Some(&kind) if kind == TimerKind::Delivery as u8 => self.deliveries += change,
+            Some(_) | None => {}
+        }
+    }
+}
+
+impl Waiting {
+    /// The count after `change`.
+    pub(super) const fn changed(self, change: WaitingChange) -> Self {
+        Self {
+            transfers: self.transfers.saturating_add_signed(change.transfers),
+            deliveries: self.deliveries.saturating_add_signed(change.deliveries),
+        }
+    }
+
+    pub(super) fn encode(self) -> [u8; 16] {
+        (u128::from(self.transfers) << 64 | u128::from(self.deliveries)).to_be_bytes()
+    }
+
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (transfers, deliveries) = bytes.split_first_chunk()?;
+        let deliveries = u64::from_be_bytes(deliveries.try_into().ok()?);
+        Some(Self { transfers: u64::from_be_bytes(*transfers), deliveries })
+    }
+
+    /// Counts the timers of `tables`, for a store that has no count yet.
+    pub(super) fn count(tables: &impl Read) -> Result<Self, StoreError> {
+        let mut found = WaitingChange::default();
+        tables.scan(Table::Timers, &[], &[u8::MAX; 9], Order::Ascending, &mut |key, _| {
+            found.note(key, false, true);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(Self::default().changed(found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::schema::meta;
+    use crate::store::testing::{START, TestStore};
+    use crate::store::timer::Timer;
+
+    #[test]
+    fn a_timer_is_counted_once_however_often_it_is_armed() {
+        let timer = Timer::of_store(START, TimerKind::Transfer).encode();
+        let mut change = WaitingChange::default();
+        change.note(&timer, false, true);
+        change.note(&timer, true, true);
+        change.note(&Timer::of_store(START, TimerKind::Content).encode(), false, true);
+        assert_eq!(change, WaitingChange { transfers: 1, deliveries: 0 });
+        change.note(&timer, true, false);
+        change.note(&timer, false, false);
+        assert_eq!(change, WaitingChange::default());
+    }
+
+    #[test]
+    fn what_waited_before_a_restart_is_known_after_it_and_counted_where_it_was_not_kept() {
+        let mut store = TestStore::new();
+        let expected = Waiting { transfers: 1, deliveries: 0 };
+        store.sender().accept("ann@receiver.test");
+        assert_eq!(store.store().meters().waiting(), expected);
+        store.reopen();
+        assert_eq!(store.store().meters().waiting(), expected);
+        store.put(Table::Meta, meta::WAITING, None);
+        store.reopen();
+        assert_eq!(store.store().meters().waiting(), expected);
+        assert_eq!(Waiting::decode(&expected.encode()), Some(expected));
+    }
+}

@@ -106,6 +106,12 @@ class Reader:
         said = self.machine.run(commands("first-message", "On a server")[0])
         assert "postrider init" in said, said
 
+    def unpacks(self, archive: Path):
+        """Without a package."""
+        self.machine.write(archive.name, archive.read_bytes())
+        self.machine.run(commands("first-message", "On a server")[-1])
+        assert self.machine.run("postrider version")
+
     def sets_up(self):
         """Steps 2 and 3: init, its records, doctor."""
         _, init, doctor, *_ = commands("first-message", "On a server")
@@ -199,7 +205,7 @@ class Reader:
         until("it answers again", self.reaches, 30, every=0.2)
 
     def restores(self, kept: dict[str, bytes]):
-        """On a machine that has the package, and nothing else."""
+        """On a machine that has the program, and nothing else."""
         for path, content in kept.items():
             self.machine.write(path, content)
         restore, release = commands("backup", "Restore")
@@ -211,6 +217,7 @@ class Reader:
 
 def story(older: Path, newer: Path, debian: Path, folder: Path):
     version = newer.name.split("_")[1]
+    archive = next(newer.parent.glob("postrider-*.tar.gz"))
     world, machines = World(folder), []
     try:
         say("a machine, and the package on it")
@@ -236,7 +243,7 @@ def story(older: Path, newer: Path, debian: Path, folder: Path):
         machines.append(Machine("second", debian, folder, SERVER, OUTSIDE, world.roots))
         machines[1].boot()
         reader.machine = machines[1]
-        reader.installs(newer, version)
+        reader.unpacks(archive)
         reader.restores(kept)
         reader.sends()
         reader.looks()

@@ -10,6 +10,10 @@ use postrider::app::exit::Exit;
 use postrider::app::trouble::Trouble;
 use postrider::app::{dev, serve};
 
+/// Messages are made and freed by many threads at once, which libc's allocators are slow at: musl's most of all.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let (mut out, mut err) = (stdout(), stderr());
     let mut console = Console { environment: Environment::of_process(), out: &mut out, err: &mut err };

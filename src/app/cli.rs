@@ -17,6 +17,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod users;
+mod zone;
 
 use std::ffi::OsString;
 use std::io::{self, Write};

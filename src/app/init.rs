@@ -1,5 +1,5 @@
-//! `postrider init`: from nothing to a configuration, a store with an account and a key, and the DNS records to publish
-//! (contract 8). The daemon does not run yet, so the store is opened here, under the daemon's own lock.
+//! `postrider init`: from nothing to a configuration, a store with an account, its key and its user of the panel, and
+//! the DNS records to publish (contract 8). The daemon does not run yet, so the store is opened here, under its lock.
 //!
 //! A configuration that is there is kept and used; a store that is there is never touched.
 
@@ -24,8 +24,10 @@ use super::runtime;
 use super::trouble::Trouble;
 use crate::base::id::AccountId;
 use crate::domain::account::AccountName;
+use crate::domain::address::Address;
 use crate::domain::api_key::Scopes;
 use crate::domain::hostname::DomainName;
+use crate::domain::user::Role;
 use crate::engine::accounts::NewKey;
 use crate::engine::{Caller, Engine};
 use crate::net::clock::SystemClock;
@@ -47,6 +49,8 @@ pub struct InitOptions {
     pub config: PathBuf,
     /// The data directory to write into a new configuration; its default where absent.
     pub data_dir: Option<PathBuf>,
+    /// Who signs in to the panel; `postmaster` of this server where absent (RFC 2142 section 5).
+    pub user: Option<Address>,
 }
 
 /// What `init` has made.
@@ -64,6 +68,12 @@ pub struct Made {
     pub account_id: String,
     /// Its key's secret, which is shown this once.
     pub api_key: String,
+    /// The panel's login page.
+    pub panel_url: String,
+    /// The address that its user signs in with.
+    pub panel_user: String,
+    /// Their password, which is shown this once.
+    pub panel_password: String,
     /// What to publish for this server; each sending domain has records of its own.
     pub records: Vec<Record>,
 }
@@ -83,13 +93,14 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
             "Add to it with `postrider account add`, or name another directory with --data-dir.",
         ));
     }
+    let user = options.user.clone().map_or_else(|| postmaster(&config.hostname), Ok)?;
     if let Some(text) = &text {
         let written = if is_new { write_new(&options.config, text) } else { rewrite(&options.config, text) };
         written.map_err(|error| unwritable(&options.config, &error))?;
     }
     let lock = DirectoryLock::take(directory)?;
-    let furnished = runtime::build()?.block_on(furnish(&config, lock));
-    let Furnished { account, key } = furnished.inspect_err(|_| clear(directory))?;
+    let furnished = runtime::build()?.block_on(furnish(&config, user, lock));
+    let Furnished { account, key, user, password } = furnished.inspect_err(|_| clear(directory))?;
     hand_over(directory).map_err(|error| unwritable(directory, &error))?;
     Ok(Made {
         config: options.config.clone(),
@@ -98,6 +109,9 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
         hostname: config.hostname.to_string(),
         account_id: account.to_string(),
         api_key: key,
+        panel_url: config.public_url().join("login").map_err(|error| failed(&error))?.to_string(),
+        panel_user: user,
+        panel_password: password,
         records: records::of_server(&config, &source::sources()),
     })
 }
@@ -200,16 +214,23 @@ fn unwritable(path: &Path, error: &io::Error) -> Trouble {
     Trouble::new(exit, PURPOSE, why, "Run it as root, or name places of your own with --config and --data-dir.")
 }
 
+/// Who signs in where nobody is named.
+fn postmaster(hostname: &DomainName) -> Result<Address, Trouble> {
+    format!("postmaster@{hostname}").parse().map_err(|error| failed(&error))
+}
+
 struct Furnished {
     account: AccountId,
     key: String,
+    user: String,
+    password: String,
 }
 
-/// Makes the store, an account and its key. What a person signs in with belongs here too.
-async fn furnish(config: &Config, lock: DirectoryLock) -> Result<Furnished, Trouble> {
+/// Makes the store, an account, its key, and what a person signs in with.
+async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<Furnished, Trouble> {
     let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()))?;
     let engine = ground.engine(config)?;
-    let furnished = first_account(&engine).await;
+    let furnished = first_account(&engine, user).await;
     let store = Arc::clone(&engine.store);
     drop(engine);
     let closed = tokio::task::spawn_blocking(move || store.close()).await;
@@ -217,13 +238,20 @@ async fn furnish(config: &Config, lock: DirectoryLock) -> Result<Furnished, Trou
     furnished
 }
 
-async fn first_account(engine: &Arc<Engine>) -> Result<Furnished, Trouble> {
+async fn first_account(engine: &Arc<Engine>, user: Address) -> Result<Furnished, Trouble> {
     let name: AccountName = ACCOUNT.parse().map_err(|error| failed(&error))?;
     let account = engine.create_account(name, None, engine.settings.quota).await.map_err(|error| failed(&error))?.id;
     let new = NewKey { name: KEY.to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
     let made = engine.create_key(&Caller { account, key: None }, new).await;
     let (_, secret) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
-    Ok(Furnished { account, key: secret.expose().to_owned() })
+    let made = engine.create_user(account, user, Role::Owner).await;
+    let (user, password) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
+    Ok(Furnished {
+        account,
+        key: secret.expose().to_owned(),
+        user: user.email.to_string(),
+        password: password.expose().to_owned(),
+    })
 }
 
 fn failed(error: &dyn std::fmt::Display) -> Trouble {

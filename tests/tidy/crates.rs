@@ -71,6 +71,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("thiserror", Anywhere, "derives"),
     ("tracing", Only(&["store", "engine", "net", "http", "panel", "app"]), "the log; machines are silent"),
     ("tracing-subscriber", Only(&["app"]), "writes the log"),
+    ("mimalloc", Only(&["app"]), "allocates faster than libc, from many threads at once above all"),
     ("sd-notify", Only(&["app"]), "tells systemd"),
     ("listenfd", Only(&["net"]), "takes over sockets that systemd opened, without unsafe code of ours"),
     // Tests.

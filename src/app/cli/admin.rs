@@ -90,9 +90,10 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
             (session.ask(Method::POST, "add the domain", DOMAINS, Some(body))?, Shape::Domain)
         }
         DomainCommand::List(page) => (session.get("list the domains", listed(DOMAINS, &page, &[]))?, Shape::Domains),
-        DomainCommand::Show { domain } => {
+        DomainCommand::Show { domain, zone } => {
             let purpose = "show the domain";
-            (session.get(purpose, found(&domain, purpose)?)?, Shape::Domain)
+            let shape = if zone { Shape::Zone } else { Shape::Domain };
+            (session.get(purpose, found(&domain, purpose)?)?, shape)
         }
         DomainCommand::Set { domain, stream } => {
             let (purpose, body) = ("change the domain", json!({ "stream": stream }));

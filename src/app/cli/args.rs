@@ -268,6 +268,9 @@ pub(super) enum DomainCommand {
     Show {
         /// Its name or identifier.
         domain: String,
+        /// Print its DNS records alone, as lines of a zone file.
+        #[arg(long)]
+        zone: bool,
     },
     /// Put a domain on another stream.
     Set {

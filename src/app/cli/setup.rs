@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::args::CommandLine;
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
-use super::show;
+use super::zone::zone;
 use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
 use crate::app::config::Config;
 use crate::app::doctor::{self, Check};
@@ -27,6 +27,7 @@ pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Res
         hostname: args.hostname,
         config: whole(args.config.or_else(|| environment.path(CONFIG_VARIABLE)).unwrap_or_else(|| CONFIG.into())),
         data_dir: args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)).map(whole),
+        user: args.user,
     };
     let made = init::run(&options, environment)?;
     if json {
@@ -49,9 +50,14 @@ fn told(made: &Made) -> String {
         "{} the configuration {config}\n\
          Made the store {} with the account {}\n\
          \n\
-         API key, which is shown this once: {}\n\
+         Shown this once, so keep them:\n\
          \n\
-         DNS records of this server to publish:\n\
+         API key            {}\n\
+         Panel              {}\n\
+         \x20 user             {}\n\
+         \x20 password         {}\n\
+         \n\
+         DNS records of this server to publish (PTR: where the address comes from):\n\
          \n\
          {}\n\
          Next:\n\
@@ -64,7 +70,10 @@ fn told(made: &Made) -> String {
         made.data_dir.display(),
         made.account_id,
         made.api_key,
-        show::table(&records, &["/purpose", "/type", "/name", "/value"]),
+        made.panel_url,
+        made.panel_user,
+        made.panel_password,
+        zone(&records),
     )
 }
 

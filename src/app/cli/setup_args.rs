@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
 
 #[derive(Debug, Args)]
@@ -17,6 +18,9 @@ pub(in crate::app::cli) struct InitArgs {
     /// Where everything is to be kept (or POSTRIDER_DATA_DIR).
     #[arg(long, value_name = "DIR")]
     pub(in crate::app::cli) data_dir: Option<PathBuf>,
+    /// The address that signs in to the panel; postmaster of this server unless given.
+    #[arg(long, value_name = "EMAIL")]
+    pub(in crate::app::cli) user: Option<Address>,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::zone::zone;
+
 /// Which object is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
@@ -19,6 +21,8 @@ pub(super) enum Shape {
     Keys,
     /// One domain, with its records.
     Domain,
+    /// The records of a domain as lines of a zone file.
+    Zone,
     /// A page of domains.
     Domains,
     /// What waits, by site.
@@ -118,6 +122,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Key => lines(value, KEY),
         Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),
         Shape::Domain => domain(value),
+        Shape::Zone => zone(records(value)),
         Shape::Queue => queue(value),
         Shape::Released => released(value),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
@@ -147,8 +152,11 @@ fn once(value: &Value, members: &[&str], secret: &str) -> String {
 
 /// The facts of a domain, and the records to publish: those that it can't send without are required.
 fn domain(value: &Value) -> String {
-    let records = value["records"].as_array().map_or(&[][..], Vec::as_slice);
-    format!("{}\nDNS records to publish:\n\n{}", lines(value, DOMAIN), table(records, RECORD))
+    format!("{}\nDNS records to publish:\n\n{}", lines(value, DOMAIN), table(records(value), RECORD))
+}
+
+fn records(domain: &Value) -> &[Value] {
+    domain["records"].as_array().map_or(&[][..], Vec::as_slice)
 }
 
 fn queue(value: &Value) -> String {

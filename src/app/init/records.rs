@@ -45,6 +45,10 @@ pub(super) fn of_server(config: &Config, sources: &[IpAddr]) -> Vec<Record> {
         add("bounces", "MX", &bounces, format!("10 {host}."));
     }
     if bounces != host {
+        // The certificate is asked for this name too, and an authority goes to its address.
+        for address in &global {
+            add("address of bounces", if address.is_ipv4() { "A" } else { "AAAA" }, &bounces, address.to_string());
+        }
         add("spf of bounces", "TXT", &bounces, format!("v=spf1 a:{host} ~all"));
     }
     records
@@ -94,7 +98,8 @@ mod tests {
     #[test]
     fn bounces_come_back_to_a_host_of_their_own() {
         let text = "hostname = \"mail.example.com\"\n[bounces]\nhost = \"bounces.example.com\"";
-        let lines = lines(text, &[]);
+        let lines = lines(text, &["8.8.4.4"]);
+        assert!(lines.contains(&"bounces.example.com A 8.8.4.4".to_owned()), "{lines:?}");
         assert!(lines.contains(&"bounces.example.com MX 10 mail.example.com.".to_owned()), "{lines:?}");
         assert!(lines.contains(&"bounces.example.com TXT v=spf1 a:mail.example.com ~all".to_owned()), "{lines:?}");
     }

@@ -9,6 +9,7 @@ fn options(folder: &Path, hostname: Option<&str>) -> InitOptions {
         hostname: hostname.map(|name| name.parse().unwrap()),
         config: folder.join("etc").join("postrider.toml"),
         data_dir: Some(folder.join("data")),
+        user: None,
     }
 }
 
@@ -21,12 +22,23 @@ fn from_nothing_to_a_configuration_an_account_and_a_key() {
     let folder = tempfile::tempdir().unwrap();
     let made = set_up(&options(folder.path(), Some("mail.example.com"))).unwrap();
     assert!(made.api_key.starts_with("pr_live_") && made.account_id.starts_with("acc_") && made.config_is_new);
+    assert_eq!(made.panel_url, "https://mail.example.com/login");
+    assert_eq!(made.panel_user, "postmaster@mail.example.com");
+    assert!(made.panel_password.len() >= 12, "one that a person would not guess");
     let config = Config::load(&made.config, &Environment::default()).unwrap();
     assert_eq!((config.hostname.as_str(), &config.data_dir), ("mail.example.com", &folder.path().join("data")));
     let text = fs::read_to_string(&made.config).unwrap();
     assert_eq!(text.lines().count(), EXAMPLE.lines().count(), "the comments are there");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&made.data_dir), mode(&made.data_dir.join("master.key"))), (0o700, 0o600));
+}
+
+#[test]
+fn whoever_is_named_signs_in_to_the_panel() {
+    let folder = tempfile::tempdir().unwrap();
+    let named = options(folder.path(), Some("mail.example.com"));
+    let made = set_up(&InitOptions { user: Some("ada@example.com".parse().unwrap()), ..named }).unwrap();
+    assert_eq!(made.panel_user, "ada@example.com");
 }
 
 #[test]

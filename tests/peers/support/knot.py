@@ -45,16 +45,19 @@ ns.peers.test. A 127.0.0.1
 class Knot:
     """A running knotd and its zone."""
 
-    def __init__(self, folder: Path, signed: bool = False, ttl: int = 1):
+    def __init__(
+        self, folder: Path, signed: bool = False, ttl: int = 1, listen: tuple[str, int] | None = None
+    ):
+        """Listens at a free port of loopback unless told where."""
         self.folder, self.signed, self.ttl = folder, signed, ttl
         (folder / "db").mkdir(parents=True)
-        self.port = free_port()
-        self.server = f"{LOOPBACK}:{self.port}"
+        self.address, self.port = listen or (LOOPBACK, free_port())
+        self.server = f"{self.address}:{self.port}"
         self.records: dict[tuple[str, str], list[str]] = {}
         self.serial = 0
         conf = folder / "knot.conf"
         signing = _SIGNING if signed else ""
-        conf.write_text(_CONF.format(folder=folder, address=LOOPBACK, port=self.port, signing=signing))
+        conf.write_text(_CONF.format(folder=folder, address=self.address, port=self.port, signing=signing))
         self._write()
         knotd, environment = program("knotd", "knot")
         self.knotc, self.environment = program("knotc", "knot")
@@ -124,7 +127,7 @@ class Knot:
 
     def _resolver(self, seconds: float = 5.0) -> dns.resolver.Resolver:
         resolver = dns.resolver.Resolver(configure=False)
-        resolver.nameservers, resolver.port, resolver.lifetime = [LOOPBACK], self.port, seconds
+        resolver.nameservers, resolver.port, resolver.lifetime = [self.address], self.port, seconds
         return resolver
 
     def _serial(self) -> int | None:

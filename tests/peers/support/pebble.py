@@ -19,20 +19,21 @@ HOST = "pebble.test"
 class Pebble:
     """A running pebble. `ports` are where it looks for tls-alpn-01 and http-01."""
 
-    def __init__(self, folder: Path, knot, authority, life_s: int = 90 * 86_400):
+    def __init__(self, folder: Path, knot, authority, life_s: int = 90 * 86_400, address: str = LOOPBACK):
+        self.address = address
         self.folder, self.knot, self.authority, self.life_s, self.child = folder, knot, authority, life_s, None
         folder.mkdir()
         self.port, self.management = free_port(), free_port()
         self.tls_port, self.http_port = free_port(), free_port()
         self.directory = f"https://{HOST}:{self.port}/dir"
         self.pem = authority.issue(HOST, LOOPBACK)
-        knot.put(HOST, "A", LOOPBACK)
+        knot.put(HOST, "A", address)
         knot.publish()
 
     def start(self, **environment: str):
         """Starts it, without the pauses that it makes for realism."""
         settings = {
-            "listenAddress": f"{LOOPBACK}:{self.port}",
+            "listenAddress": f"{self.address}:{self.port}",
             "managementListenAddress": f"{LOOPBACK}:{self.management}",
             "certificate": str(self.pem),
             "privateKey": str(self.pem),
@@ -50,7 +51,7 @@ class Pebble:
             self.child = spawn(
                 [command, "-config", str(config), "-dnsserver", self.knot.server], log, env=surroundings
             )
-        until("pebble listens", lambda: listens(self.port) and listens(self.management))
+        until("pebble listens", lambda: listens(self.port, self.address) and listens(self.management))
 
     def root(self) -> Path:
         """The root of what it issues, which is another at each start."""

@@ -35,7 +35,7 @@ setgid_group = {group}
 import_environment = LD_LIBRARY_PATH={libraries} MAIL_CONFIG={folder}/etc TZ=UTC LANG=C
 maillog_file = {folder}/log
 maillog_file_prefixes = {folder}
-inet_interfaces = 127.0.0.1
+inet_interfaces = {address}
 inet_protocols = ipv4
 smtpd_peername_lookup = no
 disable_dns_lookups = yes
@@ -64,7 +64,7 @@ transport_maps = {routes}
 tls_random_source = dev:/dev/urandom
 """
 _MASTER = """\
-127.0.0.1:{port} inet n - n - - smtpd
+{address}:{port} inet n - n - - smtpd
 cleanup   unix  n - n - 0 cleanup
 qmgr      unix  n - n 300 1 qmgr
 tlsmgr    unix  - - n 1000? 1 tlsmgr
@@ -101,23 +101,26 @@ class Postfix(Maildirs):
         routes: dict[str, int] | None = None,
         size_max: int = 31457280,
         settings: dict[str, str] | None = None,
+        listen: tuple[str, int] | None = None,
     ):
         """`routes` names addresses and domains whose mail goes on to another server, by its port on loopback.
 
-        `settings` are laid over those that a receiver has.
+        `settings` are laid over those that a receiver has. It listens at a free port of loopback unless told where.
         """
         self.root = private_root("postfix")
         if not self.root:
             missing("Postfix's private root")
         if os.geteuid() != 0:
             missing("root, without whom Postfix does not start,")
-        self.folder, self.domain, self.port = folder, domain, free_port()
+        self.folder, self.domain = folder, domain
+        self.address, self.port = listen or (LOOPBACK, free_port())
         self.mailboxes = folder / "mail"
         libraries = library_path(self.root, "usr/lib/postfix")
         self._folders()
         (folder / "etc" / "main.cf").write_text(
             _MAIN.format(
                 folder=folder,
+                address=self.address,
                 root=self.root,
                 owner=_OWNER,
                 group=_SETGID_GROUP,
@@ -134,7 +137,7 @@ class Postfix(Maildirs):
             # Of a setting that stands twice, Postfix takes the last.
             + "".join(f"{name} = {value}\n" for name, value in (settings or {}).items())
         )
-        (folder / "etc" / "master.cf").write_text(_MASTER.format(port=self.port))
+        (folder / "etc" / "master.cf").write_text(_MASTER.format(address=self.address, port=self.port))
         for file in (folder / "etc").iterdir():  # Postfix waits until its configuration is two seconds old
             os.utime(file, (time.time() - 60,) * 2)
         self.output = (folder / "output").open("w")
@@ -147,7 +150,7 @@ class Postfix(Maildirs):
         try:
             # It listens before the last of its sockets is there; only then it logs this.
             until("Postfix is up", lambda: self.child.poll() is not None or "daemon started" in self.logged())
-            assert self.child.poll() is None and listens(self.port)
+            assert self.child.poll() is None and listens(self.port, self.address)
         except AssertionError:
             self.close()
             raise AssertionError(f"Postfix did not start:\n{self.logged()}") from None

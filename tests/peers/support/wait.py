@@ -34,11 +34,11 @@ def until(what: str, probe, seconds: float = 20.0, every: float = 0.02):
         time.sleep(every)
 
 
-def listens(port: int) -> bool:
-    """Whether something accepts connections on a port of loopback."""
+def listens(port: int, address: str = LOOPBACK) -> bool:
+    """Whether something accepts connections on a port."""
     with socket.socket() as probe:
         probe.settimeout(1)
-        return probe.connect_ex((LOOPBACK, port)) == 0
+        return probe.connect_ex((address, port)) == 0
 
 
 def spawn(command: list[str], log, **options) -> subprocess.Popen:

@@ -1,0 +1,264 @@
+"""Somebody who has never seen it: on a Debian that was made a minute ago they do what docs/ says, command by command.
+They publish what is printed, send, look, back up, upgrade, and restore on another machine.
+
+tests/newcomer runs this, in a network of its own: its name servers, its authority and its receivers are the whole world.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import dkim
+import dns.rdatatype
+import dns.zone
+import httpx
+from support.knot import Knot
+from support.machine import Machine
+from support.pebble import Pebble
+from support.pki import Authority
+from support.postfix import Postfix
+from support.wait import until
+
+DOCS = Path(__file__).parents[2] / "docs"
+# The reader's machine, and the world that it has a cable to: name server, authority and receiver.
+SERVER, OUTSIDE, RECEIVER = "93.184.215.14", "93.184.215.1", "93.184.216.20"
+CONFIG = "/etc/postrider/postrider.toml"
+HOST, PANEL = "mail.example.com", "https://mail.example.com"
+
+
+def commands(page: str, heading: str) -> list[str]:
+    """The blocks of commands under a heading of a page, as they stand there."""
+    text = (DOCS / f"{page}.md").read_text()
+    section = re.search(rf"^## {re.escape(heading)}$(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert section, f"docs/{page}.md has no section {heading!r}"
+    return blocks(section.group(1), "sh|text")
+
+
+def blocks(text: str, language: str) -> list[str]:
+    """The blocks of a language, without the indent of the list that they stand in."""
+    found = re.findall(rf"^( *)```(?:{language})\n(.*?)^ *```$", text, re.MULTILINE | re.DOTALL)
+    return [re.sub(rf"^{indent}", "", block, flags=re.MULTILINE) for indent, block in found]
+
+
+def say(words: str):
+    print(f"== {words}", file=sys.stderr, flush=True)
+
+
+class World:
+    """Everything but the reader's own machines."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        for line in ("link set lo up", f"address add {OUTSIDE}/32 dev lo", f"address add {RECEIVER}/32 dev lo"):
+            subprocess.run(["ip", *line.split()], check=True)
+        # The reader's browser asks the same name servers as their machines.
+        resolver = folder / "resolv.conf"
+        resolver.write_text(f"nameserver {OUTSIDE}\n")
+        subprocess.run(["mount", "--bind", resolver, "/etc/resolv.conf"], check=True)
+        self.knot = Knot(folder / "knot", listen=(OUTSIDE, 53))
+        self.authority = Authority(folder / "pki")
+        self.pebble = Pebble(folder / "pebble", self.knot, self.authority, address=OUTSIDE)
+        self.pebble.tls_port, self.pebble.http_port = 443, 80
+        self.pebble.start()
+        self.receiver = Postfix(
+            folder / "postfix",
+            self.authority.issue("mx.example.org"),
+            domain="example.org",
+            host="mx.example.org",
+            mailboxes=("you",),
+            listen=(RECEIVER, 25),
+        )
+        for domain in ("example.org", "gmail.com"):
+            self.knot.mail_server(domain, f"mx.{domain}", RECEIVER)
+        self.knot.publish()
+        self.roots = folder / "roots.pem"
+        self.roots.write_bytes(self.authority.root.read_bytes() + self.pebble.root().read_bytes())
+
+    def publish(self, printed: str) -> int:
+        """Puts the lines of a zone file into the zone; gives how many records they were."""
+        lines = [line for line in printed.splitlines() if re.match(r"^\S+\.\s+IN\s", line)]
+        text = "\n".join(["$TTL 1", *lines])
+        zone = dns.zone.from_text(text, origin=".", relativize=False, check_origin=False)
+        for name, _, data in zone.iterate_rdatas():
+            self.knot.put(name.to_text(), dns.rdatatype.to_text(data.rdtype), data.to_text())
+        self.knot.publish()
+        return len(lines)
+
+    def close(self):
+        self.receiver.close()
+        self.pebble.close()
+        self.knot.close()
+        subprocess.run(["umount", "/etc/resolv.conf"], check=False)
+
+
+class Reader:
+    """Follows the pages on their first machine, and later on another."""
+
+    def __init__(self, world: World, machine: Machine):
+        self.world, self.machine, self.sent = world, machine, 0
+
+    def installs(self, package: Path, version: str):
+        """First message, step 1."""
+        self.machine.write(f"postrider_{version}_amd64.deb", package.read_bytes())
+        said = self.machine.run(commands("first-message", "On a server")[0])
+        assert "postrider init" in said, said
+
+    def unpacks(self, archive: Path):
+        """Without a package."""
+        self.machine.write(archive.name, archive.read_bytes())
+        self.machine.run(commands("first-message", "On a server")[-1])
+        assert self.machine.run("postrider version")
+
+    def sets_up(self):
+        """Steps 2 and 3: init, its records, doctor."""
+        _, init, doctor, *_ = commands("first-message", "On a server")
+        said = self.machine.run(init)
+        self.key = re.search(r"pr_live_\w+", said).group()
+        self.user, self.password = (re.search(rf"{what} +(\S+)", said).group(1) for what in ("user", "password"))
+        assert self.world.publish(said) == 3, said
+        self.asks_a_private_authority()
+        return self.machine.run(doctor)
+
+    def asks_a_private_authority(self):
+        """The one thing that is not as in the world outside: who issues certificates."""
+        config = self.machine.file(CONFIG)
+        config.write_text(re.sub('directory = ".*"', f'directory = "{self.world.pebble.directory}"', config.read_text()))
+
+    def starts(self):
+        """Step 4, and a certificate comes by itself."""
+        self.machine.run(commands("first-message", "On a server")[3])
+        until("a certificate is issued", self.reaches, 60, every=0.2)
+
+    def reaches(self) -> bool:
+        """Whether the service answers under a certificate that verifies."""
+        try:
+            return httpx.get(f"{PANEL}/readyz", verify=str(self.world.roots)).status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def adds_a_domain(self):
+        """Step 5."""
+        add, zone, verify = commands("first-message", "On a server")[4:7]
+        assert "pending" in self.machine.run(add)
+        assert self.world.publish(self.machine.run(zone)) == 5
+        said = self.machine.run(verify)
+        assert "status: verified" in said and "missing" not in said, said
+
+    def sends(self) -> bytes:
+        """Step 6: the message arrives, over TLS, with signatures that others verify."""
+        self.machine.run(commands("first-message", "On a server")[7], KEY=self.key)
+        self.sent += 1
+        mail = self.world.receiver.wait_for_mail(self.sent, "you")[-1]
+        assert dkim.verify(mail, dnsfunc=self.world.knot.txt_for_dkimpy), mail.decode()
+        assert b"using TLSv1.3" in mail and f"from {HOST}".encode() in mail, mail.decode()
+        return mail
+
+    def looks(self):
+        """The panel: signs in, and finds the messages with what became of them."""
+        with httpx.Client(base_url=PANEL, verify=str(self.world.roots), follow_redirects=True) as browser:
+            page = browser.get("/login").text
+            token = re.search(r'name="(csrf\w*)" value="([^"]+)"', page)
+            form = {"email": self.user, "password": self.password} | ({token[1]: token[2]} if token else {})
+            front = browser.post("/login", data=form, headers={"Origin": PANEL})
+            assert front.status_code == 200 and "/messages" in front.text, front.text
+            page = browser.get("/messages").text
+            found = re.findall(r'href="(/messages/msg_\w+)"', page)
+            assert len(set(found)) == self.sent, page
+            timeline = browser.get(found[0]).text
+            assert "elivered" in timeline and "mx.example.org" in timeline, timeline
+
+    def hears_late_bounces(self) -> str:
+        """Domains and DNS: another host, its records, and what doctor says when everything is done."""
+        section = (DOCS / "domains.md").read_text().split("## Bounces that come later")[1]
+        assert self.world.publish(blocks(section, "text")[0].replace("192.0.2.1", SERVER)) == 3
+        with self.machine.file(CONFIG).open("a") as config:
+            config.write(blocks(section, "toml")[0].partition("\n")[2])
+        self.machine.run("systemctl restart postrider")
+        until("it answers again", self.reaches, 60, every=0.2)
+        assert self.world.publish(self.machine.run(commands("first-message", "On a server")[5])) == 5
+        self.machine.run(commands("first-message", "On a server")[6])
+        return until("doctor has nothing to say", self.content_doctor, 60)
+
+    def content_doctor(self) -> str | None:
+        """What doctor says once it warns of nothing but what this network lacks."""
+        said = self.machine.run("postrider doctor")
+        warned = set(re.findall(r"^WARN ([^:]+):", said, re.MULTILINE))
+        return said if warned <= {"clock", "DNSSEC"} else None
+
+    def backs_up(self) -> dict[str, bytes]:
+        """What they take to another place."""
+        for block in commands("backup", "Back up"):
+            self.machine.run(block)
+        kept = ("before.backup", "/media/safe/postrider-master.key", "/media/safe/postrider.toml")
+        return {path: self.machine.file(path).read_bytes() for path in kept}
+
+    def upgrades(self, package: Path, version: str):
+        """The newer package over the older one: the service runs on in the new version."""
+        before = self.machine.run("systemctl show --property MainPID --value postrider")
+        self.machine.write(f"postrider_{version}_amd64.deb", package.read_bytes())
+        self.machine.run(commands("upgrade", "To a newer version")[0])
+        assert self.machine.run("systemctl show --property MainPID --value postrider") != before
+        assert self.machine.run("systemctl is-active postrider").strip() == "active"
+        until("it answers again", self.reaches, 30, every=0.2)
+
+    def restores(self, kept: dict[str, bytes]):
+        """On a machine that has the program, and nothing else."""
+        for path, content in kept.items():
+            self.machine.write(path, content)
+        restore, release = commands("backup", "Restore")
+        self.machine.run(restore)
+        until("a certificate is issued", self.reaches, 60, every=0.2)
+        said = self.machine.run(release)
+        assert "Released" in said or "Nothing stands still" in said, said
+
+
+def story(older: Path, newer: Path, debian: Path, folder: Path):
+    version = newer.name.split("_")[1]
+    archive = next(newer.parent.glob("postrider-*.tar.gz"))
+    world, machines = World(folder), []
+    try:
+        say("a machine, and the package on it")
+        machines.append(Machine("first", debian, folder, SERVER, OUTSIDE, world.roots))
+        machines[0].boot()
+        reader = Reader(world, machines[0])
+        reader.installs(older, version)
+        say("init, its records, doctor")
+        print(reader.sets_up())
+        say("start, a domain, a message, the panel")
+        reader.starts()
+        reader.adds_a_domain()
+        reader.sends()
+        reader.looks()
+        say("bounces that come later, and doctor again")
+        print(reader.hears_late_bounces())
+        say("upgrade")
+        reader.upgrades(newer, version)
+        reader.sends()
+        say("backup, and another machine")
+        kept = reader.backs_up()
+        machines[0].close()
+        machines.append(Machine("second", debian, folder, SERVER, OUTSIDE, world.roots))
+        machines[1].boot()
+        reader.machine = machines[1]
+        reader.unpacks(archive)
+        reader.restores(kept)
+        reader.sends()
+        reader.looks()
+        say("by the pages alone: installed, set up, sent, seen, upgraded, backed up, restored elsewhere")
+    finally:
+        for machine in machines:
+            machine.close()
+        world.close()
+
+
+if __name__ == "__main__":
+    arguments = argparse.ArgumentParser()
+    for name in ("older", "newer", "debian"):
+        arguments.add_argument(name, type=Path)
+    given = arguments.parse_args()
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as place:
+        Path(place).chmod(0o711)
+        story(given.older, given.newer, given.debian, Path(place))

@@ -1,0 +1,100 @@
+"""A whole Debian with systemd as its first process, booted by systemd-nspawn, with a cable to whoever starts it."""
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+from .wait import spawn, stop, until
+
+# Not those of whoever runs this.
+_ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"}
+
+
+def _ip(words: str, leader: int | None = None):
+    """Sets up a part of the network, here or of the machine with this first process."""
+    enter = ["nsenter", f"--target={leader}", "--net"] if leader else []
+    subprocess.run([*enter, "ip", *words.split()], check=True)
+
+
+class Machine:
+    """A machine of its own copy of `debian` (tests/debian). Commands run in it as its root."""
+
+    def __init__(self, name: str, debian: Path, folder: Path, address: str, outside: str, roots: Path):
+        """`address` is its own, `outside` that of the name server and of the way out; `roots` is a PEM file of
+        authorities that it trusts, as it trusts the public ones."""
+        self.name, self.root, self.child = name, folder / name, None
+        self.address, self.outside = address, outside
+        subprocess.run(["cp", "--archive", "--reflink=auto", str(debian), str(self.root)], check=True)
+        self.write("/etc/hostname", f"{name}\n")
+        self.write("/etc/resolv.conf", f"nameserver {outside}\n")
+        self.write("/usr/local/share/ca-certificates/story.crt", roots.read_text())
+        command = ["chroot", str(self.root), "update-ca-certificates"]
+        subprocess.run(command, env=_ENVIRONMENT, check=True, capture_output=True)
+        self.log = (folder / f"{name}.log").open("w")
+
+    def boot(self):
+        """Starts it, and waits until systemd has started all that it is to start."""
+        _ip(f"link add {self.name} type veth peer name outside")
+        _ip(f"address add {self.outside}/24 dev outside")
+        _ip("link set outside up")
+        command = ["systemd-nspawn", "--quiet", "--private-network", "--boot", "--register=no", "--keep-unit", "--console=pipe"]
+        command += ["--resolv-conf=off", "--link-journal=no", "--settings=no", f"--machine={self.name}"]
+        environment = os.environ | {"UNIFIED_CGROUP_HIERARCHY": "1"}
+        self.child = spawn([*command, f"--directory={self.root}"], self.log, env=environment)
+        state = "systemctl is-system-running"
+        until(f"{self.name} is up", lambda: self.leader() and "running" in self.attempt(state), 60)
+        inside = self.leader()
+        _ip(f"link set {self.name} netns {inside}")
+        for line in (
+            f"address add {self.address}/24 dev {self.name}",
+            f"link set {self.name} up",
+            f"route add default via {self.outside}",
+        ):
+            _ip(line, inside)
+
+    def leader(self) -> int | None:
+        """Its first process."""
+        children = Path(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read_text().split()
+        return int(children[0]) if children else None
+
+    def attempt(self, script: str) -> str:
+        """What a script prints, however it ends."""
+        return self._bash(script).stdout
+
+    def run(self, script: str, **variables: str) -> str:
+        """What a script prints that must end well, each of its commands."""
+        done = self._bash(script, **variables)
+        assert done.returncode == 0, f"{self.name}: exit {done.returncode}\n{script}\n{done.stdout}\n{self.journal()}"
+        return done.stdout
+
+    def journal(self) -> str:
+        """What the service has logged."""
+        return self.attempt("journalctl --unit postrider --no-pager --output cat")
+
+    def file(self, path: str) -> Path:
+        """A file of the machine; of its root's own folder where the path is relative."""
+        return self.root / (path.lstrip("/") if path.startswith("/") else f"root/{path}")
+
+    def write(self, path: str, content: bytes | str):
+        """Puts a file there, in place of what is there."""
+        file = self.file(path)
+        file.unlink(missing_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def close(self):
+        """Ends it, and takes its disk away. Once is enough, twice is no harm."""
+        if self.child:
+            self.attempt("systemctl --no-block poweroff")
+            stop(self.child)
+            self.child = None
+            until("its cable is gone", lambda: not Path("/sys/class/net/outside").exists())
+        self.log.close()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _bash(self, script: str, **variables: str) -> subprocess.CompletedProcess:
+        command = ["nsenter", f"--target={self.leader()}", "--mount", "--uts", "--ipc", "--net", "--pid"]
+        command += ["--wdns=/root", "bash", "-euo", "pipefail", "-c", script]
+        options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.run(command, env=_ENVIRONMENT | variables, text=True, timeout=120, **options)

@@ -110,7 +110,9 @@ impl Op for Fill {
             let share = MONTH.as_millis() * u128::from(number) / u128::from(self.count);
             let created_at = self.begin + Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX));
             let to = letters::recipient(number).parse().unwrap_or_else(|_| self.row.to.clone());
-            let row = MessageRow { to, subject: Some(letters::subject(number)), created_at, ..self.row.clone() };
+            let subject = Some(letters::subject(number));
+            // No body is written, so each is past its content's deadline.
+            let row = MessageRow { to, subject, created_at, content_expires_at: created_at, ..self.row.clone() };
             let mut writing = Writing { number, id: MessageId::default(), row, used: 0 };
             writing.id = MessageId(writing.next_id());
             self.write(tables, writing)?;

@@ -118,8 +118,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// A page of the deliveries of an endpoint, those of one status where that is asked for; none where there is no such
-    /// endpoint. Where few have the status it may hold less than was asked for and still name a next one.
+    /// A page of the deliveries of an endpoint, those of one status where that is asked for; none where there is no
+    /// such endpoint. Where few have the status it may hold less than was asked for and still name a next one.
     ///
     /// # Errors
     /// Those of the store.

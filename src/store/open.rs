@@ -161,9 +161,9 @@ impl Store {
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy)?;
         let master = Arc::new(master);
-        let journal = Journal::open(&*disk, directory, epoch)?;
         let content = Arc::new(Content::open(Arc::clone(&disk), directory, Arc::clone(&master), Arc::clone(&entropy))?);
-        // The names of the database, the journal, the key and the content are as durable as what will be promised on them.
+        let journal = Journal::open(&*disk, directory, epoch)?;
+        // The names of the database, the journal, the key and the content are as durable as what is promised on them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let near = Arc::new(NearTimers::new(restored));

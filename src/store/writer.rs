@@ -111,7 +111,7 @@ impl Writer {
     }
 
     /// Leaves nothing in the journal that a start would have to lay over the database.
-    fn rest(&mut self) {
+    pub(super) fn rest(&mut self) {
         if self.rest_at().is_none() {
             return;
         }

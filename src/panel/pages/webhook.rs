@@ -26,7 +26,7 @@ use crate::panel::record::Record;
 use crate::store::row::endpoint::EndpointRow;
 
 /// Deliveries of a page.
-const ROWS: usize = 15;
+const ROWS: usize = 12;
 /// How far back a replay may be asked to go, in hours and in words.
 const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (30 * 24, "30 days")];
 

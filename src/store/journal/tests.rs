@@ -7,8 +7,8 @@ use redb::ReadableTable;
 
 use super::*;
 use crate::base::entropy::SeededEntropy;
-use crate::store::read::{Order, Read};
 use crate::store::disk::FileSystem;
+use crate::store::read::{Order, Read};
 use crate::store::testing::TestStore;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -136,10 +136,12 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
         redo.note(Table::Messages, key, Some(b"value"));
         redo
     };
-    let found = || lay_over(&database, &FileSystem, directory.path()).unwrap().map(|transaction| {
-        let table = transaction.open_table(Table::Messages.definition()).unwrap();
-        table.iter().unwrap().map(|row| row.unwrap().0.value().to_vec()).collect::<Vec<_>>()
-    });
+    let found = || {
+        lay_over(&database, &FileSystem, directory.path()).unwrap().map(|transaction| {
+            let table = transaction.open_table(Table::Messages.definition()).unwrap();
+            table.iter().unwrap().map(|row| row.unwrap().0.value().to_vec()).collect::<Vec<_>>()
+        })
+    };
     assert_eq!(journal.due(), None);
     journal.append(&redo(b"a"), None, NOW).unwrap();
     journal.append(&redo(b"b"), None, NOW).unwrap();

@@ -128,11 +128,12 @@ impl Submitted {
     }
 }
 
-/// Counts and digests all rows; but not the journal's epoch, which every start and checkpoint draws anew.
+/// Counts and digests all rows.
 pub(super) fn rows(snapshot: &Snapshot) -> Rows {
     let of = |table: Table| {
         let (mut count, mut bytes) = (0, Vec::new());
         let mut each = |key: &[u8], value: &[u8]| {
+            // Each start draws another epoch.
             if (table, key) == (Table::Meta, meta::JOURNAL) {
                 return Ok(ControlFlow::Continue(()));
             }

@@ -1,6 +1,6 @@
 //! Stories of a store whose disk fails, by the thousand: each is made of its seed alone, so that what one finds is
-//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 5,000, beginning
-//! with seed `POSTRIDER_STORIES_FROM`.
+//! found again. `POSTRIDER_STORY=N` tells the one of seed N, `POSTRIDER_STORIES=N` tells so many instead of 5,000,
+//! beginning with seed `POSTRIDER_STORIES_FROM`.
 //!
 //! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
 

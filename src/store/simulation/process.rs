@@ -74,6 +74,11 @@ impl Process {
         }
     }
 
+    /// The writer has nothing to do: it leaves nothing in the journal.
+    pub(super) fn rest(&mut self) {
+        self.workers.writer.rest();
+    }
+
     /// Serves all that waits.
     pub(super) fn settle(&mut self) {
         self.append();

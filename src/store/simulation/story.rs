@@ -138,6 +138,10 @@ impl Story {
             0 => self.end(None),
             1..4 => self.sweep(),
             4..8 if self.tickets.is_empty() => self.pass(),
+            8 => {
+                self.say(|_| "the writer rests".to_owned());
+                self.process().rest();
+            }
             _ => {}
         }
         self.recover_if_over();

@@ -13,12 +13,15 @@ use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, FileSystem, Opening};
 use crate::store::error::StoreError;
 
+/// Which segment: its bucket, and its number there.
+type SegmentName = (Timestamp, u32);
+
 /// The content of a data directory that no process has open.
 pub(in crate::store) struct SealedContent {
     directory: PathBuf,
-    keys: BTreeMap<(Timestamp, u32), Arc<MasterKey>>,
+    keys: BTreeMap<SegmentName, Arc<MasterKey>>,
     /// The segment that was read last: messages come in the order in which their bodies were written.
-    last: RefCell<Option<((Timestamp, u32), Arc<dyn DiskFile>)>>,
+    last: RefCell<Option<(SegmentName, Arc<dyn DiskFile>)>>,
 }
 
 impl SealedContent {

@@ -17,6 +17,7 @@ pub mod network;
 pub mod return_path;
 pub mod sending_domain;
 pub mod session;
+pub mod setup_link;
 pub mod stream;
 pub mod subject_words;
 pub mod submission;

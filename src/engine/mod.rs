@@ -34,6 +34,7 @@ pub mod redeliver;
 pub mod relay;
 pub mod reputation;
 pub mod settings;
+pub mod setup_link;
 pub mod sign_in;
 pub mod signing;
 pub mod submit;

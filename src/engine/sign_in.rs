@@ -221,7 +221,7 @@ impl Engine {
         begun.map_err(|throttled| Stop::Refused(SignInRefusal::Throttled(throttled)))
     }
 
-    async fn begin_session(
+    pub(super) async fn begin_session(
         &self,
         session: Session,
         user: &User,

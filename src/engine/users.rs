@@ -26,6 +26,8 @@ pub struct UserChange {
     pub disabled: Option<bool>,
     /// A new password.
     pub password: Option<NewPassword>,
+    /// The hash of the password that it may replace; none where any may be replaced.
+    pub instead_of: Option<String>,
     /// A new second factor (its secret and the step of the code that proved it), or none from now on.
     pub totp: Option<Option<(Secret, u64)>>,
     /// The only session that outlives a new password.
@@ -111,7 +113,7 @@ impl Engine {
         change: UserChange,
     ) -> Result<User, Stop<UserRefusal>> {
         let on = on.into();
-        let UserChange { role, disabled, password, totp, keep } = change;
+        let UserChange { role, disabled, password, instead_of, totp, keep } = change;
         let password_hash = match &password {
             Some(password) => Some(self.passwords.hash(password, &*self.entropy).await?),
             None => None,
@@ -122,7 +124,7 @@ impl Engine {
             SecondFactor { secret, last_step }
         };
         let totp = totp.map(|factor| factor.map(seal));
-        let op = UpdateUser { account: on.account, user, role, disabled, password_hash, totp, keep };
+        let op = UpdateUser { account: on.account, user, role, disabled, password_hash, instead_of, totp, keep };
         self.commit_on(on, op).await.map_err(not_found)
     }
 

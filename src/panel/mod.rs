@@ -43,8 +43,8 @@ use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
-    overview, proof, queue, second_factor, settings, suppression, suppression_import, suppressions, users, webhook,
-    webhook_changes, webhooks,
+    overview, proof, queue, second_factor, settings, setup, suppression, suppression_import, suppressions, users,
+    webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -90,6 +90,8 @@ pub fn routes() -> Vec<Route<Api>> {
         open!(GET, "/docs/{name}", "panel.docs.page", docs::page),
         open!(GET, "/login", "panel.login", login::show),
         open!(POST, "/login", "panel.login.try", login::attempt),
+        open!(GET, "/setup", "panel.setup", setup::show),
+        open!(POST, "/setup", "panel.setup.try", setup::choose),
         open!(GET, "/login/code", "panel.code", login::ask_code),
         open!(POST, "/login/code", "panel.code.try", login::attempt_code),
         open!(POST, "/appearance", "panel.appearance", appearance::choose),

@@ -31,6 +31,8 @@ pub(super) enum Shape {
     Released,
     /// A user with a password that was just made.
     NewUser,
+    /// A user with a link that was just made.
+    SetupLink,
     /// One user.
     User,
     /// A page of users.
@@ -84,6 +86,7 @@ const WEBHOOK: &[&str] = &[
     "/created_at",
 ];
 const NEW_USER: &[&str] = &["/id", "/email", "/role", "/password"];
+const SETUP_LINK: &[&str] = &["/id", "/email", "/setup_url", "/expires_at"];
 const USER: &[&str] = &["/id", "/email", "/role", "/disabled", "/totp", "/created_at", "/last_sign_in_at"];
 const NEW_WEBHOOK: &[&str] = &["/id", "/url", "/events", "/description", "/enabled", "/secret"];
 const DELIVERY: &[&str] = &["/id", "/webhook_id", "/event_type", "/status", "/next_attempt_at"];
@@ -127,6 +130,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Released => released(value),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
         Shape::NewUser => once(value, NEW_USER, "password"),
+        Shape::SetupLink => once(value, SETUP_LINK, "setup_url"),
         Shape::User => lines(value, USER),
         Shape::Users => page(value, &["/id", "/email", "/role", "/disabled", "/totp", "/last_sign_in_at"]),
         Shape::NewWebhook => once(value, NEW_WEBHOOK, "secret"),

@@ -37,6 +37,9 @@ pub(super) enum UserCommand {
         /// Make a new password and print it, this once.
         #[arg(long, group = "change")]
         new_password: bool,
+        /// Make a link by which they choose a password themselves, good for a day and one choice, and print it.
+        #[arg(long, group = "change", conflicts_with = "new_password")]
+        setup_link: bool,
         /// Take away a second factor that is lost.
         #[arg(long, group = "change")]
         no_totp: bool,
@@ -58,14 +61,19 @@ pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Conso
             (session.ask(Method::POST, "add the user", USERS, Some(body))?, Shape::NewUser)
         }
         UserCommand::List(page) => (session.get("list the users", listed(USERS, &page, &[]))?, Shape::Users),
-        UserCommand::Set { id, role, disabled, new_password, no_totp } => {
+        UserCommand::Set { id, role, disabled, new_password, setup_link, no_totp } => {
             let body = body([
                 ("role", role.map(|role| json!(role))),
                 ("disabled", disabled.map(Value::from)),
                 ("new_password", new_password.then_some(Value::Bool(true))),
+                ("setup_link", setup_link.then_some(Value::Bool(true))),
                 ("totp", no_totp.then_some(Value::Bool(false))),
             ]);
-            let shape = if new_password { Shape::NewUser } else { Shape::User };
+            let shape = match (new_password, setup_link) {
+                (true, _) => Shape::NewUser,
+                (false, true) => Shape::SetupLink,
+                (false, false) => Shape::User,
+            };
             (session.ask(Method::PATCH, "change the user", object(USERS, &id), Some(body))?, shape)
         }
         UserCommand::Remove { id } => {

@@ -15,7 +15,7 @@ use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::service::{ACCOUNT_HEADER, Gate as _};
 use crate::http::state::Api;
-use crate::http::view::user::{NewUserView, UserView};
+use crate::http::view::user::{NewUserView, SetupLinkView, UserView};
 use crate::store::error::Stop;
 
 /// The account that the operator speaks for.
@@ -47,7 +47,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
 }
 
 /// `PATCH /v1/users/{id}`: role, disabled; `"new_password": true` makes one and tells it this once, `"totp": false`
-/// takes a lost second factor away.
+/// takes a lost second factor away, `"setup_link": true` answers with a link by which they choose a password themselves.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, id): (_, UserId) = (account(api, &call).await?, id(&call)?);
     api.engine.user(account, id)?.ok_or(ApiError::NotFound)?;
@@ -60,12 +60,21 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
         fields.fault("totp", "can be taken away here, and is set up by its user in the panel");
     }
     let is_renewed = fields.boolean("new_password") == Some(true);
+    let is_linked = fields.boolean("setup_link") == Some(true);
+    if is_renewed && is_linked {
+        fields.fault("setup_link", "is for a password that its user chooses; leave out \"new_password\"");
+    }
     fields.finish();
     violations.or(|| Some(()))?;
     let password = is_renewed.then(|| NewPassword::generate(&*api.engine.entropy));
     let totp = totp.map(|_| None);
-    let change = UserChange { role, disabled, password: password.clone(), totp, keep: None };
+    let change = UserChange { role, disabled, password: password.clone(), totp, ..UserChange::default() };
     let user = api.engine.change_user(account, id, change).await.map_err(refused)?;
+    if is_linked {
+        let disabled = || ApiError::Conflict("The user is kept from signing in; let them in first.".to_owned());
+        let link = api.engine.setup_link(account, id)?.ok_or_else(disabled)?;
+        return Ok(Answer::json(StatusCode::OK, &SetupLinkView::new(&user, &link)));
+    }
     Ok(match password {
         Some(password) => Answer::json(StatusCode::OK, &NewUserView::new(&user, password.expose())),
         None => Answer::json(StatusCode::OK, &UserView::new(&user)),

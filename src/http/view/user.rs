@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::base::id::{self, UserId};
 use crate::base::time::{Timestamp, iso};
 use crate::domain::user::{Role, User};
+use crate::engine::setup_link::SetupLink;
 
 /// A user in lists and after a change.
 #[derive(Serialize)]
@@ -48,5 +49,22 @@ pub(in crate::http) struct NewUserView<'a> {
 impl<'a> NewUserView<'a> {
     pub(in crate::http) fn new(user: &'a User, password: &'a str) -> Self {
         Self { id: user.id, email: user.email.as_given(), role: user.role, password }
+    }
+}
+
+/// A user for whom a setup link was just made: it is told this once.
+#[derive(Serialize)]
+pub(in crate::http) struct SetupLinkView<'a> {
+    #[serde(serialize_with = "id::as_text")]
+    id: UserId,
+    email: &'a str,
+    setup_url: &'a str,
+    #[serde(serialize_with = "iso::serialize")]
+    expires_at: Timestamp,
+}
+
+impl<'a> SetupLinkView<'a> {
+    pub(in crate::http) fn new(user: &'a User, link: &'a SetupLink) -> Self {
+        Self { id: user.id, email: user.email.as_given(), setup_url: &link.url, expires_at: link.expires_at }
     }
 }

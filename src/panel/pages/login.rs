@@ -122,7 +122,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
     }
 }
 
-fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
+pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
     let to = match begun.stage {
         Stage::SignedIn => next.to_owned(),
         Stage::CodeAwaited => {

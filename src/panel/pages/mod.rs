@@ -20,6 +20,7 @@ pub(super) mod proof;
 pub(super) mod queue;
 pub(super) mod second_factor;
 pub(super) mod settings;
+pub(super) mod setup;
 pub(super) mod suppression;
 pub(super) mod suppression_import;
 pub(super) mod suppressions;

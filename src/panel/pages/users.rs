@@ -46,10 +46,16 @@ struct UserLine {
     is_self: bool,
 }
 
-/// A password that is told this once.
+/// What is told this once.
 struct Told {
     email: String,
-    password: String,
+    what: ToldSecret,
+}
+
+/// A password, or the link by which its user chooses one.
+enum ToldSecret {
+    Password(String),
+    Link(String),
 }
 
 /// `GET /users`.
@@ -118,7 +124,17 @@ fn refused_form(visit: &Visit<'_>, form: &Form, faults: Violations) -> Result<An
 }
 
 fn tell(visit: &Visit<'_>, email: &str, password: &NewPassword) -> Result<Answer, Fault> {
-    let told = Told { email: email.to_owned(), password: password.expose().to_owned() };
+    let told = Told { email: email.to_owned(), what: ToldSecret::Password(password.expose().to_owned()) };
+    written(visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
+}
+
+/// Makes the link by which another user chooses a password.
+fn tell_link(visit: &Visit<'_>, id: UserId) -> Result<Answer, Fault> {
+    let engine = &visit.api.engine;
+    let user = engine.user(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
+    let disabled = || ApiError::Conflict("This user is kept from signing in. Let them in first.".to_owned());
+    let link = engine.setup_link(visit.account_id(), id)?.ok_or_else(disabled)?;
+    let told = Told { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
     written(visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
 }
 
@@ -132,9 +148,12 @@ fn other(visit: &Visit<'_>) -> Result<UserId, Fault> {
     Ok(id)
 }
 
-/// `POST /users/{id}`: `action` says what: `role`, `disable`, `enable`, `password`, `totp`.
+/// `POST /users/{id}`: `action` says what: `role`, `disable`, `enable`, `password`, `link`, `totp`.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, form) = (other(&visit)?, Form::of(&visit.call)?);
+    if form.text("action") == "link" {
+        return tell_link(&visit, id);
+    }
     let none = UserChange::default();
     let change = match form.text("action") {
         "role" => UserChange { role: form.text("role").parse().ok(), ..none },

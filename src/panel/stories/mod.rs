@@ -9,6 +9,7 @@ mod keys;
 mod looking;
 mod records;
 mod settings;
+mod setup;
 mod signing_in;
 mod standstill;
 mod suppressions;

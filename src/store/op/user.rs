@@ -65,6 +65,8 @@ pub struct UpdateUser {
     pub disabled: Option<bool>,
     /// The hash of a new password.
     pub password_hash: Option<String>,
+    /// The hash that the user must still have; with any other they are as good as not there.
+    pub instead_of: Option<String>,
     /// A new second factor, or none from now on.
     pub totp: Option<Option<SecondFactor>>,
     /// The only session that outlives a new password or being disabled.
@@ -74,7 +76,16 @@ pub struct UpdateUser {
 impl UpdateUser {
     /// A change of nothing yet.
     pub const fn of(account: AccountId, user: UserId) -> Self {
-        Self { account, user, role: None, disabled: None, password_hash: None, totp: None, keep: None }
+        Self {
+            account,
+            user,
+            role: None,
+            disabled: None,
+            password_hash: None,
+            instead_of: None,
+            totp: None,
+            keep: None,
+        }
     }
 }
 
@@ -84,7 +95,8 @@ impl Op for UpdateUser {
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<NotThere>> {
         let key = schema::user(self.account, self.user);
-        let Some(old) = tables.row::<User>(&key)? else { return Err(Stop::Refused(NotThere)) };
+        let is_meant = |user: &User| self.instead_of.as_ref().is_none_or(|hash| *hash == user.password_hash);
+        let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else { return Err(Stop::Refused(NotThere)) };
         let user = User {
             role: self.role.unwrap_or(old.role),
             disabled: self.disabled.unwrap_or(old.disabled),

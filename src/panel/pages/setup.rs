@@ -1,0 +1,77 @@
+//! The page behind a setup link: somebody chooses their own password, and is signed in.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::login::{Refused, entered};
+use crate::domain::user::NewPassword;
+use crate::http::answer::Answer;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::panel::cookie::Theme;
+use crate::panel::door::{address_of, client_of};
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Sheet;
+use crate::panel::html;
+
+#[derive(Template)]
+#[template(path = "setup.html")]
+struct SetupPage<'a> {
+    sheet: Sheet,
+    /// Nobody's, where the link is not good any more.
+    email: Option<&'a str>,
+    token: &'a str,
+    refused: Option<String>,
+}
+
+/// Of the link that is over, has been used, or never was one: which of them is not told.
+fn over(call: &Call<()>) -> Result<Answer, Fault> {
+    let sheet = Sheet::new("This link is over", Theme::of(&call.headers));
+    html::page(StatusCode::GONE, &SetupPage { sheet, email: None, token: "", refused: None })
+}
+
+fn asked(
+    call: &Call<()>,
+    status: StatusCode,
+    email: &str,
+    token: &str,
+    refused: Option<String>,
+) -> Result<Answer, Fault> {
+    let sheet = Sheet::new("Choose your password", Theme::of(&call.headers));
+    html::page(status, &SetupPage { sheet, email: Some(email), token, refused })
+}
+
+/// `GET /setup`: changes nothing, so a program that looks at links on the way uses none of them up.
+pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&call);
+    let token = query.text("token");
+    match api.engine.user_by_link(token)? {
+        Some((_, user)) => asked(&call, StatusCode::OK, user.email.as_given(), token, None),
+        None => over(&call),
+    }
+}
+
+/// `POST /setup`.
+pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
+    let form = Form::of(&call)?;
+    let token = form.text("token");
+    let Some(found) = api.engine.user_by_link(token)? else { return over(&call) };
+    let email = found.1.email.as_given().to_owned();
+    let password = match NewPassword::chosen(form.secret("password").expose_text(), &found.1.email) {
+        Ok(password) => password,
+        Err(weak) => {
+            let sentence = format!("The password {weak}.");
+            return asked(&call, StatusCode::UNPROCESSABLE_ENTITY, &email, token, Some(sentence));
+        }
+    };
+    let address = address_of(&call);
+    match api.engine.set_up(found, password, client_of(&call, &address)).await {
+        Ok(begun) => Ok(entered(api, &begun, "/")),
+        Err(stop) => {
+            // Used by somebody else in between.
+            Refused::of(stop, "")?;
+            over(&call)
+        }
+    }
+}

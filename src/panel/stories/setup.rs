@@ -1,0 +1,86 @@
+//! Setup links: whoever has one chooses the password, once.
+
+use super::*;
+use crate::base::id::UserId;
+use crate::engine::listing::PageRequest;
+use crate::engine::users::UserChange;
+
+const CHOSEN: &str = "four random words here";
+
+impl World {
+    async fn cleo(&self) -> UserId {
+        self.engine.create_user(self.account, "cleo@example.test".parse().unwrap(), Role::Viewer).await.unwrap().0.id
+    }
+
+    /// The path and query of a link, and its token.
+    fn link(&self, user: UserId) -> (String, String) {
+        let url = self.engine.setup_link(self.account, user).unwrap().unwrap().url;
+        let path = url.strip_prefix("http://panel.test").unwrap().to_owned();
+        let token = path.strip_prefix("/setup?token=").unwrap().to_owned();
+        (path, token)
+    }
+}
+
+#[tokio::test]
+async fn whoever_has_the_link_chooses_the_password_once_and_is_signed_in() {
+    let world = World::new().await;
+    let (path, token) = world.link(world.cleo().await);
+    let mut browser = world.browser();
+    for _ in 0..2 {
+        let page = browser.get(&path).await;
+        assert_eq!(page.status, 200, "looking uses nothing up");
+        assert!(page.shows("cleo@example.test"));
+    }
+    for (weak, said) in [("short", "at least 12 characters"), ("passwordpassword", "too easy to guess")] {
+        let reply = browser.post("/setup", &[("token", &token), ("password", weak)]).await;
+        assert_eq!(reply.status, 422);
+        assert!(reply.shows(said), "{weak}");
+    }
+    let reply = browser.post("/setup", &[("token", &token), ("password", CHOSEN)]).await;
+    assert_eq!((reply.status, reply.location()), (303, "/"));
+    assert_eq!(browser.get("/").await.status, 200);
+    let mut other = world.browser();
+    assert_eq!(other.get(&path).await.status, 410);
+    assert_eq!(other.post("/setup", &[("token", &token), ("password", "another four words")]).await.status, 410);
+    assert_eq!(other.sign_in("cleo@example.test", CHOSEN).await.status, 303);
+}
+
+#[tokio::test]
+async fn a_link_ends_after_a_day_with_another_password_and_while_its_user_is_kept_out() {
+    let world = World::new().await;
+    let user = world.cleo().await;
+    let mut browser = world.browser();
+    let (path, _) = world.link(user);
+    let change = |change: UserChange| world.engine.change_user(world.account, user, change);
+    change(UserChange { disabled: Some(true), ..UserChange::default() }).await.unwrap();
+    assert_eq!(browser.get(&path).await.status, 410);
+    assert!(world.engine.setup_link(world.account, user).unwrap().is_none());
+    change(UserChange { disabled: Some(false), ..UserChange::default() }).await.unwrap();
+    assert_eq!(browser.get(&path).await.status, 200);
+    world.advance(DAY);
+    assert_eq!(browser.get(&path).await.status, 410);
+    let (path, token) = world.link(user);
+    let tampered = format!("/setup?token={}", token.replace(&token[90..], "AAAAAA"));
+    for wrong in ["/setup", "/setup?token=nonsense", tampered.as_str()] {
+        assert_eq!(browser.get(wrong).await.status, 410, "{wrong}");
+    }
+    let password = crate::domain::user::NewPassword::generate(&*world.engine.entropy);
+    change(UserChange { password: Some(password), ..UserChange::default() }).await.unwrap();
+    assert_eq!(browser.get(&path).await.status, 410);
+}
+
+#[tokio::test]
+async fn an_owner_makes_a_link_for_another_and_it_is_in_the_audit_log_when_it_is_used() {
+    let world = World::new().await;
+    let user = world.cleo().await;
+    let mut owner = world.owner().await;
+    let reply = owner.post(&format!("/users/{user}"), &[("action", "link")]).await;
+    assert_eq!(reply.status, 200);
+    let url = reply.body.split("id=\"copy-link\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let token = url.split("token=").nth(1).unwrap();
+    let mut cleo = world.browser();
+    assert_eq!(cleo.post("/setup", &[("token", token), ("password", CHOSEN)]).await.status, 303);
+    assert!(owner.get("/audit").await.shows("cleo@example.test"));
+    let users = world.engine.users(world.account, PageRequest { before: None, limit: 9 }).unwrap();
+    assert!(users.rows.iter().any(|row| row.id == user && row.last_sign_in_at.is_some()));
+}

@@ -2,7 +2,7 @@
 // A page that is added to the rail is walked without a word here.
 
 /** What no link of the rail leads to. */
-const BESIDE = ["/login", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere"];
+const BESIDE = ["/login", "/setup", "/login/confirm?next=/users", "/settings/totp", "/messages/nonsense", "/nowhere"];
 /** Views of one record that are pages of their own. */
 const VIEWS = { "/messages/": ["?tab=source", "?tab=json"] };
 const OF_RECORD = /\/[a-z]+\/[a-z]{3}_[0-9A-Z]{26}$/;

@@ -47,7 +47,8 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
 }
 
 /// `PATCH /v1/users/{id}`: role, disabled; `"new_password": true` makes one and tells it this once, `"totp": false`
-/// takes a lost second factor away, `"setup_link": true` answers with a link by which they choose a password themselves.
+/// takes a lost second factor away, `"setup_link": true` answers with a link by which they choose a password
+/// themselves.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, id): (_, UserId) = (account(api, &call).await?, id(&call)?);
     api.engine.user(account, id)?.ok_or(ApiError::NotFound)?;

@@ -45,15 +45,17 @@ async fn each_stream_takes_its_own_relay_where_it_has_one() {
 
 #[tokio::test]
 async fn a_message_keeps_its_relay_and_its_source_at_every_attempt_and_all_get_their_share() {
+    // So many that none of three sources is passed over by chance.
+    const MESSAGES: usize = 64;
     let relays = vec![mx("one", &["192.0.2.11", "192.0.2.12"]), mx("two", &["192.0.2.21"])];
     let world = World::with(relays).await;
     world.net.behave("mx.grey.test", Behaviour::Says("450 4.7.1 greylisted, try again later"));
-    for n in 0..24 {
+    for n in 0..MESSAGES {
         world.send(&format!("u{n}@grey.test")).await;
     }
     world.pass(600).await;
     let seen = world.net.seen();
-    for n in 0..24 {
+    for n in 0..MESSAGES {
         let to = format!("u{n}@grey.test");
         let ways: BTreeSet<_> = seen.iter().filter(|s| s.to == to).map(|s| (s.ehlo.clone(), s.source)).collect();
         let times = seen.iter().filter(|seen| seen.to == to).count();

@@ -51,7 +51,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
 /// themselves.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, id): (_, UserId) = (account(api, &call).await?, id(&call)?);
-    api.engine.user(account, id)?.ok_or(ApiError::NotFound)?;
+    let user = api.engine.user(account, id)?.ok_or(ApiError::NotFound)?;
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
     let role = fields.text("role").and_then(|text| fields.check("role", text.parse()));
@@ -67,13 +67,17 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     }
     fields.finish();
     violations.or(|| Some(()))?;
+    let kept_out = || ApiError::Conflict("The user is kept from signing in; let them in first.".to_owned());
+    // Before anything is changed: what is refused changes nothing.
+    if is_linked && disabled.unwrap_or(user.disabled) {
+        return Err(kept_out());
+    }
     let password = is_renewed.then(|| NewPassword::generate(&*api.engine.entropy));
     let totp = totp.map(|_| None);
     let change = UserChange { role, disabled, password: password.clone(), totp, ..UserChange::default() };
     let user = api.engine.change_user(account, id, change).await.map_err(refused)?;
     if is_linked {
-        let disabled = || ApiError::Conflict("The user is kept from signing in; let them in first.".to_owned());
-        let link = api.engine.setup_link(account, id)?.ok_or_else(disabled)?;
+        let link = api.engine.setup_link(account, id)?.ok_or_else(kept_out)?;
         return Ok(Answer::json(StatusCode::OK, &SetupLinkView::new(&user, &link)));
     }
     Ok(match password {

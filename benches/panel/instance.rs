@@ -1,10 +1,8 @@
 //! The instance under measurement: `postrider dev` as a child on a directory that is kept between its runs, and
 //! somebody who is signed in.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, Method, header, redirect};
@@ -12,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::Outcome;
+use crate::dev::spawn;
 use crate::fill::Pattern;
 
 /// Until what was accepted is delivered.
@@ -38,19 +37,7 @@ impl Instance {
     pub(crate) async fn start(bin: &Path, folder: &Path) -> Outcome<Self> {
         let config = "[log]\nlevel = \"error\"\n[quota]\nper_hour = 1000000000\nper_day = 1000000000\n";
         std::fs::write(folder.join("postrider.toml"), config)?;
-        let log = File::options().create(true).append(true).open(folder.join("log"))?;
-        let mut child = Command::new(bin)
-            .args(["dev", "--json", "--listen", "127.0.0.1:0", "--config"])
-            .arg(folder.join("postrider.toml"))
-            .arg("--data-dir")
-            .arg(folder.join("data"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(log)
-            .spawn()?;
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().ok_or("no pipe to announce on")?).read_line(&mut line)?;
-        let info: Value = serde_json::from_str(&line).map_err(|_| "dev did not start")?;
+        let (child, info) = spawn(bin, folder)?;
         let client = Client::builder().no_proxy().redirect(redirect::Policy::none()).build()?;
         let url = info["url"].as_str().unwrap_or_default().to_owned();
         let mut instance = Self { child, client, url, info, session: String::new() };

@@ -1,15 +1,14 @@
 //! The instance under measurement: `postrider dev` as a child, which captures mail, so that an event needs no receiver
 //! of mail, and can be killed and started again on its data directory.
 
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
+use crate::dev::spawn;
 use crate::measure::Gauge;
 use crate::receiver::ROOTS;
 use crate::{Options, Outcome};
@@ -154,23 +153,4 @@ impl Drop for Instance {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn spawn(bin: &Path, folder: &Path) -> Outcome<(Child, Value)> {
-    let log = File::options().create(true).append(true).open(folder.join("log"))?;
-    let mut child = Command::new(bin)
-        .args(["dev", "--json", "--listen", "127.0.0.1:0", "--config"])
-        .arg(folder.join("postrider.toml"))
-        .arg("--data-dir")
-        .arg(folder.join("data"))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .map_err(|error| format!("{}: {error}", bin.display()))?;
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().ok_or("no pipe to announce on")?).read_line(&mut line)?;
-    let announcement =
-        serde_json::from_str(&line).map_err(|_| format!("dev did not start; see {}", folder.display()))?;
-    Ok((child, announcement))
 }

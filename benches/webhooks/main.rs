@@ -5,6 +5,7 @@
 //! each row. Nothing is asserted about speed: a rate belongs to its machine and its minute. What is checked is the work
 //! itself: every delivery that was owed arrived.
 
+mod dev;
 mod instance;
 #[path = "../main_job/measure.rs"]
 #[expect(dead_code, reason = "the main job's rows have columns that these have not")]

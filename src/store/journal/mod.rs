@@ -80,14 +80,14 @@ impl Journal {
     /// # Errors
     /// Those of the file system. Nobody knows then what is on the disk: the end of this process.
     pub(super) fn append(&mut self, redo: &Redo, free: Option<u64>, now: Timestamp) -> Result<Kept, StoreError> {
-        let payload = redo.encode();
+        let mut record = vec![0; HEAD];
+        redo.encode(&mut record);
         let most = if free.is_some_and(|free| free < SHORT) { OCTETS_MAX_SHORT } else { OCTETS_MAX };
-        let end = self.end + (HEAD + payload.len()) as u64;
+        let end = self.end + record.len() as u64;
+        let (head, payload) = record.split_at_mut(HEAD);
         let (Ok(length), true) = (u32::try_from(payload.len()), end <= most) else { return Ok(Kept::NoRoom) };
-        let mut record = Vec::with_capacity(HEAD + payload.len());
-        record.extend(length.to_le_bytes());
-        record.extend(check(&self.epoch, self.end, &payload));
-        record.extend(payload);
+        head[..4].copy_from_slice(&length.to_le_bytes());
+        head[4..].copy_from_slice(&check(&self.epoch, self.end, payload));
         match self.file.write_all_at(&record, self.end) {
             Ok(()) => {}
             Err(error) if is_full(&error) => return Ok(Kept::NoRoom),

@@ -40,15 +40,14 @@ impl Redo {
         self.rows.extend(value.unwrap_or_default());
     }
 
-    /// The bytes.
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![byte(self.tables.len())];
+    /// Writes the bytes behind those in `bytes`.
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(byte(self.tables.len()));
         for table in &self.tables {
             bytes.push(byte(table.name().len()));
             bytes.extend(table.name().as_bytes());
         }
         bytes.extend(&self.rows);
-        bytes
     }
 }
 
@@ -115,6 +114,12 @@ impl<'a> Rest<'a> {
 mod tests {
     use super::*;
 
+    fn encoded(redo: &Redo) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        redo.encode(&mut bytes);
+        bytes
+    }
+
     #[test]
     fn what_was_noted_is_read_again_in_its_order() {
         let mut redo = Redo::default();
@@ -123,21 +128,21 @@ mod tests {
         redo.note(Table::Messages, b"", None);
         let change = |table: Table, key, value| Change { table: table.name(), key, value };
         assert_eq!(
-            decode(&redo.encode()).unwrap(),
+            decode(&encoded(&redo)).unwrap(),
             [
                 change(Table::Messages, b"key", Some(b"value".as_slice())),
                 change(Table::Timers, b"due", Some(b"")),
                 change(Table::Messages, b"", None),
             ]
         );
-        assert_eq!(decode(&Redo::default().encode()).unwrap(), []);
+        assert_eq!(decode(&encoded(&Redo::default())).unwrap(), []);
     }
 
     #[test]
     fn bytes_that_end_too_soon_or_name_no_table_are_refused() {
         let mut redo = Redo::default();
         redo.note(Table::Messages, b"key", Some(b"value"));
-        let whole = redo.encode();
+        let whole = encoded(&redo);
         let row_begins = 2 + Table::Messages.name().len();
         for end in (0..whole.len()).filter(|end| *end != row_begins) {
             assert!(decode(&whole[..end]).is_err(), "{end} of {}", whole.len());

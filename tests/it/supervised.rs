@@ -209,7 +209,8 @@ fn systemd_finds_nothing_wrong_with_the_units() {
 /// A start mends a store that has failed, so the unit starts for ever; it must not where only a person can mend it.
 #[test]
 fn the_unit_does_not_start_again_on_a_configuration_that_cannot_be_used() {
-    let unit = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/postrider.service")).unwrap();
+    let unit =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/postrider.service")).unwrap();
     let never_for = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let ended = |config: &Path| {

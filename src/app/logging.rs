@@ -1,6 +1,6 @@
 //! The log: lines on stderr for a person, a JSON object each for a collector, or entries of systemd's journal
-//! ([`super::journal`]). A request's identifier and a message's are members of their own. Addresses, subjects and bodies
-//! never stand in it above `debug`.
+//! ([`super::journal`]). A request's identifier and a message's are members of their own. Addresses, subjects and
+//! bodies never stand in it above `debug`.
 
 use std::io;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(super) fn start(log: &Log) {
         });
     }
     if let Some(error) = unheard {
-        tracing::warn!(%error, socket = journal::SOCKET, "there is no journal: the log goes to standard error, as text");
+        tracing::warn!(%error, socket = journal::SOCKET, "there is no journal: the log goes to standard error");
     }
 }
 

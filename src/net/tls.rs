@@ -112,8 +112,8 @@ pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault>
     pair.map(Arc::new).map_err(|why| fault(why.to_string()))
 }
 
-/// Has the cryptographic library gather its entropy, on a thread of its own: before its first random number that takes it
-/// tens of milliseconds, which the start, a handshake or a signature would wait for.
+/// Has the cryptographic library gather its entropy, on a thread of its own: before its first random number that takes
+/// it tens of milliseconds, which the start, a handshake or a signature would wait for.
 pub fn gather_entropy() {
     let gathering = thread::Builder::new().name("entropy".to_owned());
     let gathering = gathering.spawn(|| provider().secure_random.fill(&mut [0]));

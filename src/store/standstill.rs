@@ -1,5 +1,5 @@
-//! What stands still in a restored store: the transfers and webhook deliveries that waited when its backup was taken, and
-//! the TLS reports of days that had begun by then. Their timers stay in the table as they are, without a write and
+//! What stands still in a restored store: the transfers and webhook deliveries that waited when its backup was taken,
+//! and the TLS reports of days that had begun by then. Their timers stay in the table as they are, without a write and
 //! without memory, and never come due until the operator lets them go. What was accepted since is sent as ever.
 
 use std::ops::ControlFlow;

@@ -211,7 +211,7 @@ impl Acme {
             }
             let Err(fault) = self.issue(&proven, way).await else { return Some(left_out) };
             tracing::warn!(why = fault.why, ?proven, "nor was one issued for these names alone");
-            // An authority may end an order at the first name that it does not believe, before it has looked at the next.
+            // An authority may end an order at the first name that it does not believe, and not look at the next.
             let before = left_out.len();
             left_out.extend(fault.unproven.into_iter().filter(|name| proven.contains(name)));
             if left_out.len() == before {

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::waiting::Waiting;
-use crate::base::meter::{COMPANIES, Counter, Histogram};
 use crate::base::id::MessageId;
+use crate::base::meter::{COMPANIES, Counter, Histogram};
 use crate::domain::event::{BounceKind, EventType};
 use crate::domain::stream::Stream;
 

@@ -114,6 +114,14 @@ impl Engine {
         Ok(())
     }
 
+    /// How many sites the account has paused.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn paused_sites(&self, account: AccountId) -> Result<usize, StoreError> {
+        Ok(pauses(&self.store.snapshot()?, account)?.len())
+    }
+
     /// The site of a message, where the account has paused its mail for it.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::messages::MessageRecord;
+use super::pauses::pauses;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;
@@ -124,7 +125,10 @@ impl Engine {
     /// Those of the store.
     pub async fn queue_of(self: &Arc<Self>, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
         let view = self.queue_view.get().and_then(std::sync::Weak::upgrade);
-        let Some(view) = view else { return Ok(AccountQueue::default()) };
+        let Some(view) = view else {
+            let pauses = pauses(&self.store.snapshot()?, account)?;
+            return Ok(AccountQueue { pauses, ..AccountQueue::default() });
+        };
         let look = tokio::task::spawn_blocking(move || view.of_account(account, most));
         look.await.unwrap_or(Err(StoreError::Panicked))
     }

@@ -189,6 +189,7 @@ fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, 
     }
     notices.extend(webhook_notices(engine, account)?);
     notices.extend(domain_notices(engine, account)?);
+    notices.extend(pause_notice(engine.paused_sites(account.id)?));
     let quota = engine.quota(account)?;
     let windows = [("hour", quota.hour), ("day", quota.day)];
     notices.extend(windows.into_iter().filter_map(|(name, window)| quota_notice(name, window, now)));
@@ -224,6 +225,16 @@ fn domain_notices(engine: &Engine, account: &Account) -> Result<Vec<Notice>, Sto
             path: link_to(&format!("/domains/{id}")),
         })
         .collect())
+}
+
+fn pause_notice(sites: usize) -> Option<Notice> {
+    let what = match sites {
+        0 => return None,
+        1 => "one site".to_owned(),
+        many => format!("{many} sites"),
+    };
+    let sentence = format!("Mail for {what} is paused.");
+    Some(Notice { sentence, action: "Look at the queue", path: link_to("/queue") })
 }
 
 fn quota_notice(name: &str, window: WindowView, now: Timestamp) -> Option<Notice> {

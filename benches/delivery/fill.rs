@@ -1,5 +1,5 @@
-//! A queue made in bulk: copies of one message that the server itself has accepted, each to a recipient of its own,
-//! through the store's public door and while no server runs on it.
+//! A stock of mail made in bulk: copies of one message that the server itself has accepted, each to a recipient of its
+//! own, through the store's public door and while no server runs on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,15 +10,17 @@ use postrider::base::id::{AccountId, MessageId, Ulid};
 use postrider::base::time::Timestamp;
 use postrider::domain::account::Account;
 use postrider::domain::address::Address;
+use postrider::domain::event::AttemptFacts;
 use postrider::engine::ports::Clock as _;
 use postrider::net::clock::SystemClock;
 use postrider::net::entropy::OsEntropy;
 use postrider::store::Store;
 use postrider::store::content::Place;
 use postrider::store::op::accept::Accept;
+use postrider::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use postrider::store::open::Surroundings;
 use postrider::store::read::Read as _;
-use postrider::store::row::message::MessageRow;
+use postrider::store::row::message::{MessageRow, TransferRow};
 use postrider::store::schema;
 use tokio::task::JoinSet;
 
@@ -26,6 +28,16 @@ use crate::{Outcome, note};
 
 /// As many as share a commit well.
 const AT_ONCE: usize = 2048;
+
+/// What has become of the copies.
+#[derive(Clone, Copy)]
+#[allow(dead_code, reason = "each benchmark that includes this wants one of them")]
+pub(crate) enum Fate {
+    /// They are due.
+    Queued,
+    /// They were taken at the first attempt.
+    Delivered,
+}
 
 /// The message that is copied.
 struct Pattern {
@@ -35,11 +47,12 @@ struct Pattern {
     signed: Vec<u8>,
 }
 
-/// Queues `count` copies of the message `id`, which was delivered from this directory; copy `n` goes to `recipient(n)`.
+/// Writes `count` copies of the message `id`, which was delivered from this directory; copy `n` is to `recipient(n)`.
 pub(crate) async fn fill(
     directory: &Path,
     id: &str,
     count: usize,
+    fate: Fate,
     recipient: impl Fn(usize) -> String + Send + Sync + 'static,
 ) -> Outcome<()> {
     let begun = Instant::now();
@@ -54,7 +67,10 @@ pub(crate) async fn fill(
                 if number >= count {
                     return Ok(());
                 }
-                pattern.queue(&recipient(number)).await?;
+                let id = pattern.queue(&recipient(number)).await?;
+                if let Fate::Delivered = fate {
+                    pattern.deliver(id).await?;
+                }
             }
         });
     }
@@ -66,7 +82,7 @@ pub(crate) async fn fill(
     pattern.store.close();
     // What the file system still holds must not be written, nor waited for, on the server's account.
     rustix::fs::syncfs(std::fs::File::open(directory)?)?;
-    note(&format!("{count} messages queued in {:.1} s", begun.elapsed().as_secs_f64()));
+    note(&format!("{count} messages written in {:.1} s", begun.elapsed().as_secs_f64()));
     Ok(())
 }
 
@@ -83,7 +99,7 @@ impl Pattern {
         Ok(Self { store, account, row, signed })
     }
 
-    async fn queue(&self, recipient: &str) -> Outcome<()> {
+    async fn queue(&self, recipient: &str) -> Outcome<MessageId> {
         let id = self.store.reserve_message_id(now());
         let to: Address = recipient.parse().map_err(|_| format!("{recipient} is no address"))?;
         let message = MessageRow { to, ..self.row.clone() };
@@ -98,7 +114,31 @@ impl Pattern {
             idempotency: None,
         };
         let accepted = self.store.commit_with_body(self.store.announce(), body, accept).await;
-        accepted.map(drop).map_err(|stop| format!("{recipient}: {stop:?}").into())
+        accepted.map(|_| id).map_err(|stop| format!("{recipient}: {stop:?}").into())
+    }
+
+    async fn deliver(&self, message: MessageId) -> Outcome<()> {
+        let key = schema::message(self.account, message);
+        let queued: TransferRow = self.store.snapshot()?.row(&key)?.ok_or("an accepted message is gone")?;
+        let facts = AttemptFacts {
+            smtp_code: Some(250),
+            smtp_response: Some("250 2.0.0 Ok: queued as 4F2A91".to_owned()),
+            mx_host: Some("mx1.recipient.test".to_owned()),
+            mx_ip: Some("192.0.2.25".to_owned()),
+            ..AttemptFacts::default()
+        };
+        let settle = SettleTransfer {
+            account: self.account,
+            message,
+            due: queued.due.ok_or("an accepted message is not due")?,
+            end: TransferEnd::Delivered,
+            facts,
+            provider: None,
+            chance: [0; 4],
+            transcript: None,
+            others: Vec::new(),
+        };
+        self.store.commit(settle).await.map(drop).map_err(|stop| format!("{message}: {stop:?}").into())
     }
 }
 

@@ -3,35 +3,14 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::Outcome;
-use crate::body::SENDING_DOMAIN;
 use crate::client::Connection;
 use crate::server::Server;
 
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const DEADLINE: Duration = Duration::from_secs(60);
-const ACCEPTED: u16 = 202;
-
-/// Posts a message of `text` to `recipient` and gives its identifier.
-pub(crate) async fn post(server: &Server, recipient: &str, text: &str) -> Outcome<String> {
-    let body =
-        json!({"from": format!("orders@{SENDING_DOMAIN}"), "to": recipient, "subject": "Your order", "text": text});
-    let body = body.to_string();
-    let request = format!(
-        "POST /v1/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
-         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
-        server.key,
-        body.len()
-    );
-    let answer = Connection::open(server.http).await?.exchange(request.as_bytes()).await?;
-    if answer.status != ACCEPTED {
-        return Err(answer.fault("POST /v1/messages"));
-    }
-    let accepted: Value = serde_json::from_slice(&answer.body)?;
-    Ok(accepted["id"].as_str().ok_or("the message has no id")?.to_owned())
-}
 
 /// Waits until the message is delivered, and tells how long after its acceptance that was, to the millisecond.
 pub(crate) async fn delivered(server: &Server, id: &str) -> Outcome<Duration> {
@@ -54,7 +33,7 @@ pub(crate) async fn delivered(server: &Server, id: &str) -> Outcome<Duration> {
 pub(crate) async fn sampled(server: &Server, recipient: &str, count: usize) -> Outcome<Vec<Duration>> {
     let mut times = Vec::with_capacity(count);
     for _ in 0..count {
-        let id = post(server, recipient, "It is on its way.\n").await?;
+        let id = server.post(recipient, "It is on its way.\n").await?;
         times.push(delivered(server, &id).await?);
     }
     times.sort_unstable();

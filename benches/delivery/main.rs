@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench delivery -- [options]` sets `postrider serve` up as a user would, stops it, fills its store
 //! with copies of one accepted message, and starts it again. `drain` tells rate and processor time of delivering to
-//! many sites, `queued` the memory of a long queue, `dead` what a site that takes nothing costs the mail to another.
+//! many sites, `queued` the memory of a long queue and the time until it moves, `timers` what those cost that are not
+//! due, `dead` what a site that takes nothing costs the mail to another.
 //! Each prints a JSON line. Nothing is asserted about speed: a figure belongs to its machine and its minute.
 
 #[path = "../main_job/body.rs"]
@@ -24,6 +25,7 @@ mod scenario;
 mod server;
 #[path = "../main_job/sink.rs"]
 mod sink;
+mod timers;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -46,7 +48,7 @@ struct Options {
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     data_root: PathBuf,
     /// What to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "drain,queued,dead")]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "drain,queued,timers,dead")]
     only: Vec<Scenario>,
     /// Messages of `drain`
     #[arg(long, default_value_t = 10_000)]
@@ -60,9 +62,15 @@ struct Options {
     /// Messages of `queued`
     #[arg(long, default_value_t = 1_000_000)]
     queued: usize,
+    /// Size of each of their texts, in KB; 6 make a store of 5 GB out of a million
+    #[arg(long, default_value_t = 0)]
+    queued_kilobytes: usize,
     /// Seconds for which `queued` watches the memory
     #[arg(long, default_value_t = 20)]
     watch_seconds: u64,
+    /// Timers of `timers`
+    #[arg(long, default_value_t = 10_000_000)]
+    timers: u64,
     /// Messages for the dead site of `dead`
     #[arg(long, default_value_t = 100_000)]
     dead: usize,
@@ -85,8 +93,10 @@ struct Options {
 enum Scenario {
     /// A queue for many sites is delivered to one receiver
     Drain,
-    /// A long queue is found at the start
+    /// A long queue is found at the start, after a clean end and after kill -9
     Queued,
+    /// Timers of the coming month are found at the start
+    Timers,
     /// One site takes nothing, another everything
     Dead,
 }
@@ -112,6 +122,7 @@ fn measure_all(options: &Options) -> Outcome<()> {
         let row = match scenario {
             Scenario::Drain => runtime.block_on(scenario::drain(options))?,
             Scenario::Queued => runtime.block_on(scenario::queued(options))?,
+            Scenario::Timers => runtime.block_on(scenario::timers(options))?,
             Scenario::Dead => runtime.block_on(scenario::dead(options))?,
         };
         writeln!(std::io::stdout().lock(), "{row}")?;

@@ -1,18 +1,19 @@
 //! The scenarios: a server set up, its queue filled while it is stopped, then started again and watched.
 
 use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::client::Connection;
 use crate::dns::NameServer;
-use crate::fill::fill;
+use crate::fill::{Fate, fill};
 use crate::latency;
 use crate::measure::{Gauge, load_average};
 use crate::server::Server;
 use crate::sink::Sink;
-use crate::{Options, Outcome};
+use crate::{Options, Outcome, timers};
 
 /// How often counters are looked at, all of them reads of memory or of `/proc`.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -40,7 +41,7 @@ impl World {
     async fn new(options: &Options, text: &str) -> Outcome<Self> {
         let (names, sink) = (NameServer::start()?, Sink::start(options.smtp_sink.as_deref())?);
         let server = Server::start(options, &names, sink.port()).await?;
-        let pattern = latency::post(&server, HEALTHY, text).await?;
+        let pattern = server.post(HEALTHY, text).await?;
         latency::delivered(&server, &pattern).await?;
         Ok(Self { server, sink, _names: names, pattern })
     }
@@ -52,8 +53,28 @@ impl World {
         recipient: impl Fn(usize) -> String + Send + Sync + 'static,
     ) -> Outcome<()> {
         self.server.stop()?;
-        fill(&self.server.data_dir(), &self.pattern, count, recipient).await?;
+        fill(&self.server.data_dir(), &self.pattern, count, Fate::Queued, recipient).await?;
         self.server.resume().await
+    }
+
+    /// Starts the server on its directory: the times until it is ready, until it has taken a message, and until one was
+    /// delivered.
+    async fn started(&mut self) -> Outcome<Value> {
+        let already = self.sink.taken();
+        let begun = Instant::now();
+        self.server.resume().await?;
+        let ready = begun.elapsed();
+        let at_ready = self.gauge()?.resident_kb()?;
+        self.server.post(HEALTHY, "On its way.\n").await?;
+        let first_202 = begun.elapsed();
+        let first_delivery = self.taken(already + 1).await? - begun;
+        let millis = |time: Duration| round(time.as_secs_f64() * 1e3);
+        Ok(json!({
+            "ready_ms": millis(ready),
+            "first_202_ms": millis(first_202),
+            "first_delivery_ms": millis(first_delivery),
+            "ready_rss_mib": mib(at_ready),
+        }))
     }
 
     fn gauge(&self) -> Outcome<Gauge> {
@@ -113,32 +134,82 @@ pub(crate) async fn drain(options: &Options) -> Outcome<Value> {
     }))
 }
 
-/// Memory with a long queue, and how soon its first message is delivered.
+/// Memory with a long queue, and how soon mail is taken and carried after a clean end, and after kill -9.
 pub(crate) async fn queued(options: &Options) -> Outcome<Value> {
-    let mut world = World::new(options, "On its way.\n").await?;
-    let (already, sites) = (world.sink.taken(), options.sites);
+    let text = incompressible(options.queued_kilobytes * 1024);
+    let mut world = World::new(options, &text).await?;
+    let sites = options.sites;
     let idle = world.gauge()?.resident_kb()?;
     world.server.stop()?;
-    fill(&world.server.data_dir(), &world.pattern, options.queued, move |n| format!("customer{n}@r{}.test", n % sites))
-        .await?;
-    let begun = Instant::now();
-    world.server.resume().await?;
-    let ready = begun.elapsed();
-    let gauge = world.gauge()?;
-    let at_ready = gauge.resident_kb()?;
-    let first = world.taken(already + 1).await? - begun;
+    let recipient = move |n: usize| format!("customer{n}@r{}.test", n % sites);
+    fill(&world.server.data_dir(), &world.pattern, options.queued, Fate::Queued, recipient).await?;
+    let stored = stored_octets(&world.server.data_dir())?;
+    let clean = world.started().await?;
     tokio::time::sleep(Duration::from_secs(options.watch_seconds)).await;
+    let gauge = world.gauge()?;
+    let (rss, peak) = (gauge.resident_kb()?, gauge.peak_kb()?);
+    world.server.kill()?;
+    let killed = world.started().await?;
     Ok(json!({
         "row": "queued",
         "messages": options.queued,
         "sites": options.sites,
-        "ready_ms": round(ready.as_secs_f64() * 1e3),
-        "first_delivery_ms": round(first.as_secs_f64() * 1e3),
+        "stored_mib": mib(stored / 1024),
+        "clean": clean,
+        "killed": killed,
         "idle_rss_mib": mib(idle),
-        "ready_rss_mib": mib(at_ready),
-        "rss_mib": mib(gauge.resident_kb()?),
-        "peak_rss_mib": mib(gauge.peak_kb()?),
-        "delivered_meanwhile": world.sink.taken() - already,
+        "rss_mib": mib(rss),
+        "peak_rss_mib": mib(peak),
+        "load_average": load_average(),
+    }))
+}
+
+/// Text that is as long when it is stored, near enough.
+fn incompressible(octets: usize) -> String {
+    let mut state = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut letters = "On its way.\n".to_owned();
+    while letters.len() < octets {
+        // Knuth's MMIX: its high bits are as good as chance to a compressor.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        letters.push(char::from(b'0' + (state >> 58) as u8));
+        if letters.len().is_multiple_of(70) {
+            letters.push('\n');
+        }
+    }
+    letters
+}
+
+/// What the files below a directory hold.
+fn stored_octets(directory: &Path) -> Outcome<u64> {
+    let mut octets = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let facts = entry.metadata()?;
+        octets += if facts.is_dir() { stored_octets(&entry.path())? } else { facts.len() };
+    }
+    Ok(octets)
+}
+
+/// Memory and time that timers cost which are not due.
+pub(crate) async fn timers(options: &Options) -> Outcome<Value> {
+    let mut world = World::new(options, "On its way.\n").await?;
+    world.server.stop()?;
+    let before = world.started().await?;
+    world.server.stop()?;
+    timers::arm(&world.server.data_dir(), options.timers).await?;
+    let with = world.started().await?;
+    tokio::time::sleep(Duration::from_secs(options.watch_seconds)).await;
+    let gauge = world.gauge()?;
+    let (rss, peak) = (gauge.resident_kb()?, gauge.peak_kb()?);
+    world.server.kill()?;
+    Ok(json!({
+        "row": "timers",
+        "timers": options.timers,
+        "without": before,
+        "with": with,
+        "killed": world.started().await?,
+        "rss_mib": mib(rss),
+        "peak_rss_mib": mib(peak),
         "load_average": load_average(),
     }))
 }

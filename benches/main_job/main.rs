@@ -12,6 +12,8 @@ mod body;
 mod calibration;
 mod client;
 mod dns;
+#[path = "../delivery/fill.rs"]
+mod fill;
 mod measure;
 mod row;
 mod scenario;
@@ -60,6 +62,9 @@ struct Options {
     /// Receiving sites that the recipients are spread over
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     sites: u16,
+    /// Messages that were delivered, and are stored, before a row begins; each number makes a row of its own
+    #[arg(long, value_delimiter = ',', default_value = "0")]
+    stored: Vec<usize>,
     /// What the recipients' name server does in the accept rows, so that nothing is delivered
     #[arg(long, value_enum, default_value_t = Unreachable::Servfail)]
     unreachable: Unreachable,
@@ -102,8 +107,8 @@ impl Options {
         let mut plan = Vec::new();
         for work in [Work::Accept, Work::Deliver] {
             for &kilobytes in &self.kilobytes {
-                for &clients in &self.clients {
-                    plan.push(Point { work, kilobytes, clients });
+                for (&clients, &stored) in self.clients.iter().flat_map(|c| self.stored.iter().map(move |s| (c, s))) {
+                    plan.push(Point { work, kilobytes, clients, stored });
                 }
             }
         }

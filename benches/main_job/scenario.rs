@@ -8,6 +8,7 @@ use crate::body::Letters;
 use crate::calibration::Calibration;
 use crate::client::{Connection, Load, Recipients};
 use crate::dns::{self, NameServer};
+use crate::fill::{Fate, fill};
 use crate::measure::{Gauge, load_average};
 use crate::row::Row;
 use crate::server::Server;
@@ -38,6 +39,8 @@ pub(crate) struct Point {
     pub(crate) work: Work,
     pub(crate) kilobytes: usize,
     pub(crate) clients: usize,
+    /// Delivered messages in the store before it begins.
+    pub(crate) stored: usize,
 }
 
 impl Point {
@@ -50,7 +53,8 @@ impl Point {
     }
 
     pub(crate) fn label(&self) -> String {
-        self.tags().join("/")
+        let tags = self.tags().join("/");
+        if self.stored == 0 { tags } else { format!("{tags} +{}", self.stored) }
     }
 
     /// Whether every one of `wanted` (`10k/64/deliver`) is a tag of this row.
@@ -89,11 +93,25 @@ impl Bench {
     /// Measures one row on a server of its own.
     pub(crate) async fn run(&self, point: Point) -> Outcome<Row> {
         let port = self.sink.as_ref().map_or(NO_RECEIVER, Sink::port);
-        let server = Server::start(&self.options, &self.names, port).await?;
+        let mut server = Server::start(&self.options, &self.names, port).await?;
+        if point.stored > 0 {
+            self.stock(point, &mut server).await?;
+        }
         match self.measure(point, &server).await {
             Ok(row) => Ok(row),
             Err(fault) => Err(format!("{}: {fault}\n{}", point.label(), server.log()).into()),
         }
+    }
+
+    /// Fills the store with copies of one small message.
+    async fn stock(&self, point: Point, server: &mut Server) -> Outcome<()> {
+        let taken = self.taken();
+        let id = server.post("customer@r0.test", "The parcel with your order left us this morning.\n").await?;
+        self.settled(point, server, taken + 1).await?;
+        server.stop()?;
+        let recipient = |n: usize| format!("customer{n}@r{}.test", n % 1000);
+        fill(&server.data_dir(), &id, point.stored, Fate::Delivered, recipient).await?;
+        server.resume().await
     }
 
     async fn measure(&self, point: Point, server: &Server) -> Outcome<Row> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::body::SENDING_DOMAIN;
@@ -20,6 +20,7 @@ use crate::{Options, Outcome};
 const START_DEADLINE: Duration = Duration::from_secs(30);
 /// SIGTERM lets what is on the wire finish, 30 s at most (contract 8).
 const STOP_DEADLINE: Duration = Duration::from_secs(40);
+const ACCEPTED: u16 = 202;
 const CONFIG: &str = "postrider.toml";
 const LOG: &str = "server.log";
 const LOG_TAIL_OCTETS: usize = 2000;
@@ -80,6 +81,24 @@ impl Server {
     pub(crate) fn log(&self) -> String {
         let log = std::fs::read(self.folder.path().join(LOG)).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(LOG_TAIL_OCTETS)..]).into_owned()
+    }
+
+    /// Posts a message of `text` to `recipient` and gives its identifier.
+    pub(crate) async fn post(&self, recipient: &str, text: &str) -> Outcome<String> {
+        let from = format!("orders@{SENDING_DOMAIN}");
+        let body = json!({"from": from, "to": recipient, "subject": "Your order", "text": text}).to_string();
+        let request = format!(
+            "POST /v1/messages HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.key,
+            body.len()
+        );
+        let answer = Connection::open(self.http).await?.exchange(request.as_bytes()).await?;
+        if answer.status != ACCEPTED {
+            return Err(answer.fault("POST /v1/messages"));
+        }
+        let accepted: Value = serde_json::from_slice(&answer.body)?;
+        Ok(accepted["id"].as_str().ok_or("the message has no id")?.to_owned())
     }
 
     /// Whether a message waits: queued, or deferred.
@@ -152,6 +171,15 @@ impl Server {
         }
         let active = |key: &&Value| key["state"] == "active";
         self.signatures = checked["dkim"].as_array().into_iter().flatten().filter(active).count();
+        Ok(())
+    }
+
+    /// kill -9.
+    #[allow(dead_code, reason = "the main job kills nobody")]
+    pub(crate) fn kill(&mut self) -> Outcome<()> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        child.kill()?;
+        child.wait()?;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, afterEach, before, beforeEach, test } from "node:test";
 
-import { missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { follow, missing, signIn, startChromium, visitor } from "./support/browser.mjs";
 import { startHookServer } from "./support/hook_server.mjs";
 import { startInstance } from "./support/instance.mjs";
 
@@ -32,8 +32,9 @@ const story = (name, tell) => test(name, { skip, timeout: 120_000 }, tell);
 const shown = (text) => page.getByText(text, { exact: false }).first().waitFor();
 const steps = () => page.locator(".timeline > li .badge").allInnerTexts();
 
-story("a stranger is asked to sign in, and led on to where they wanted to go", async () => {
+story("a stranger is asked to sign in, and led on to where they wanted to go", async (t) => {
   const other = await visitor(chromium, instance);
+  t.after(() => other.context.close());
   await other.page.goto("/settings");
   assert.equal(new URL(other.page.url()).pathname, "/login");
   await other.page.getByLabel("Address").fill(instance.info.panel_user);
@@ -43,7 +44,6 @@ story("a stranger is asked to sign in, and led on to where they wanted to go", a
   await other.page.getByLabel("Password").fill(instance.info.panel_password);
   await other.page.getByRole("button", { name: "Sign in" }).click();
   await other.page.waitForURL("**/settings");
-  await other.context.close();
 });
 
 story("a message's timeline fills while somebody looks", async () => {
@@ -113,16 +113,19 @@ story("the queue shows what waits, what was said last, and what to do", async ()
   await shown("452 4.2.2");
   await shown("their mailbox is full");
   await page.getByRole("link", { name: "The message that was tried last" }).click();
-  await page.getByRole("button", { name: "Withdraw" }).click();
+  await follow(page, page.getByRole("button", { name: "Withdraw" }));
   await page.goto("/queue");
   await shown("Nothing waits.");
 });
 
-story("a webhook that fails is disabled, reactivated, and given another secret", async () => {
+story("a webhook that fails is disabled, reactivated, and given another secret", async (t) => {
   let status = 500;
   const hooks = await startHookServer(() => ({ status, body: "<b>broken</b>" }));
+  t.after(() => hooks.close());
   const own = await startInstance(`[webhooks]\nextra_roots = "${hooks.roots}"\n[network]\nallow = ["127.0.0.0/8"]\n`);
+  t.after(() => own.close());
   const other = await visitor(chromium, own);
+  t.after(() => other.context.close());
   await signIn(other.page, own);
   const { id } = await own.ask("POST", "/v1/webhooks", { url: hooks.url });
   for (let number = 0; number < 6; number += 1) await own.send({ to: `delivered+${number}@simulator.test` });
@@ -131,16 +134,13 @@ story("a webhook that fails is disabled, reactivated, and given another secret",
   await other.page.getByText("Disabled after repeated failures").first().waitFor();
   await other.page.goto(`/webhooks/${id}`);
   status = 200;
-  await other.page.getByRole("button", { name: "Reactivate" }).first().click();
+  await follow(other.page, other.page.getByRole("button", { name: "Reactivate" }).first());
   await own.advance(0);
   await other.page.reload();
   assert.equal((await own.ask("GET", `/v1/webhooks/${id}`)).enabled, true);
   assert.equal(await other.page.getByText("Disabled after repeated failures").count(), 0);
   await other.page.getByRole("button", { name: "Rotate secret" }).click();
   assert.match(await other.page.locator("#copy-secret").innerText(), /^whsec_/);
-  await other.context.close();
-  await own.close();
-  hooks.close();
   assert.deepEqual(other.faults, []);
 });
 
@@ -188,19 +188,19 @@ story("messages are found by address, subject, Message-ID and identifier, from a
   await page.getByRole("link", { name: "without nothing" }).waitFor();
 });
 
-story("every action works without scripts", async () => {
+story("every action works without scripts", async (t) => {
   const id = await instance.send({ to: "deferred@simulator.test" });
   await instance.advance(0);
   const plain = await visitor(chromium, instance, { scripts: false });
+  t.after(() => plain.context.close());
   await signIn(plain.page, instance);
   await plain.page.goto(`/messages/${id}`);
   await plain.page.getByRole("button", { name: "Withdraw" }).click();
   await plain.page.getByText("The message was withdrawn").waitFor();
   await plain.page.locator(".me summary").click();
-  await plain.page.getByRole("button", { name: "dark" }).click();
+  await follow(plain.page, plain.page.getByRole("button", { name: "dark" }));
   assert.equal(await plain.page.locator("html").getAttribute("data-theme"), "dark");
   await plain.page.locator(".me summary").click();
   await plain.page.getByRole("button", { name: "Sign out" }).click();
   await plain.page.waitForURL("**/login");
-  await plain.context.close();
 });

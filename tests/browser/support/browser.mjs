@@ -27,8 +27,9 @@ export function missing() {
 /** Starts Chromium. */
 export function startChromium() {
   const { chromium } = modules("playwright-core");
-  // Root has no sandbox; what is opened here is our own.
-  return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox", "--disable-gpu"] });
+  // Root has no sandbox; what is opened here is our own. A container's /dev/shm is too small for a renderer.
+  const args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"];
+  return chromium.launch({ executablePath: CHROMIUM, args });
 }
 
 /** A visitor with cookies of their own. `look` is what the browser asks of pages: colours, size, scripts or none. */
@@ -77,6 +78,13 @@ async function watchPolicy(context, faults) {
       window.tellViolation(`${event.effectiveDirective} ${event.blockedURI} ${event.sample}`);
     });
   });
+}
+
+/** Presses what leads to another page, and waits until that one is there: only then may it be left for a third. */
+export async function follow(page, button) {
+  const loaded = page.waitForEvent("load");
+  await button.click();
+  await loaded;
 }
 
 /** Signs in by the form. */

@@ -20,8 +20,12 @@ export async function startInstance(config = "") {
     stdio: ["ignore", "pipe", "inherit"],
     env: { ...process.env, POSTRIDER_LOG__LEVEL: "error" },
   });
-  const info = JSON.parse(await firstLine(child));
-  return new Instance(info, child, folder);
+  try {
+    return new Instance(JSON.parse(await firstLine(child)), child, folder);
+  } catch (error) {
+    child.kill("SIGKILL");
+    throw error;
+  }
 }
 
 async function firstLine(child) {

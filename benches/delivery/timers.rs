@@ -1,0 +1,67 @@
+//! Timers made in bulk, due in the coming month: what they cost a server that has nothing to do for them yet.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use postrider::base::id::{AccountId, Ulid};
+use postrider::base::time::Timestamp;
+use postrider::engine::ports::Clock as _;
+use postrider::net::clock::SystemClock;
+use postrider::net::entropy::OsEntropy;
+use postrider::store::Store;
+use postrider::store::error::Stop;
+use postrider::store::op::{Never, Op};
+use postrider::store::open::Surroundings;
+use postrider::store::tables::Tables;
+use postrider::store::timer::{Timer, TimerKind};
+use serde::{Deserialize, Serialize};
+
+use crate::{Outcome, note};
+
+/// Timers of one operation.
+const AT_ONCE: u64 = 10_000;
+/// Beyond what a server holds in memory.
+const NOT_BEFORE: Duration = Duration::from_secs(3600);
+const MONTH_MS: u64 = 30 * 24 * 3600 * 1000;
+/// Coprime to the month's milliseconds, so that timers are armed in no order, as life does it.
+const STRIDE: u64 = 1_000_000_007;
+
+/// Arms `count` timers in the store of a directory.
+pub(crate) async fn arm(directory: &Path, count: u64) -> Outcome<()> {
+    let begun = Instant::now();
+    let now = || SystemClock::new().now();
+    let store = Store::open(directory, Surroundings { now: Arc::new(now), entropy: Arc::new(OsEntropy) })?;
+    let begin = now() + NOT_BEFORE;
+    for from in (0..count).step_by(usize::try_from(AT_ONCE)?) {
+        let part = Arm { begin, numbers: (from, count.min(from + AT_ONCE)) };
+        store.commit(part).await.map_err(|stop| format!("{from}: {stop:?}"))?;
+    }
+    // Blocks until all of it is written; nothing else is going on.
+    store.close();
+    rustix::fs::syncfs(std::fs::File::open(directory)?)?;
+    note(&format!("{count} timers armed in {:.1} s", begun.elapsed().as_secs_f64()));
+    Ok(())
+}
+
+/// Arms the timers of these numbers.
+#[derive(Serialize, Deserialize)]
+struct Arm {
+    begin: Timestamp,
+    numbers: (u64, u64),
+}
+
+impl Op for Arm {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+        for number in self.numbers.0..self.numbers.1 {
+            let due = self.begin + Duration::from_millis(number.wrapping_mul(STRIDE) % MONTH_MS);
+            let mut chance = [0; 10];
+            chance[..8].copy_from_slice(&number.to_be_bytes());
+            tables.arm(Timer::new(due, TimerKind::Transfer, AccountId::default(), Ulid::new(self.begin, chance)));
+        }
+        Ok(())
+    }
+}

@@ -142,7 +142,7 @@ fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
         ("Attempts", transfer.attempts.to_string()),
     ];
     let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
-    tell("Time to accept", transfer.delivered_at.map(|at| lasted(at.since(row.created_at))));
+    tell("Delivered after", transfer.delivered_at.map(|at| lasted(at.since(row.created_at))));
     tell("Destination server", last.mx_host.clone());
     tell("Relay", last.relay.clone());
     tell("TLS", last.tls.as_ref().map(tls_words));

@@ -98,7 +98,7 @@ async fn a_message_tells_which_key_sent_it_what_signed_it_and_how_soon_it_was_ta
     world.settle(message, TransferEnd::Delivered, AttemptFacts::default()).await;
     let page = browser.get(&format!("/messages/{message}")).await;
     assert!(page.shows(&format!("<dt>Sent with</dt><dd><a href=\"/keys/{}\">web shop</a>", key.id)), "{}", page.body);
-    assert!(page.shows("<dt>Time to accept</dt><dd>1.8 s</dd>"));
+    assert!(page.shows("<dt>Delivered after</dt><dd>1.8 s</dd>"));
     let signed = page.between("<dt>Signed by</dt><dd>", "</dd>");
     assert_eq!(signed.matches("._domainkey.example.test").count(), 2, "{signed}");
     assert!(!browser.get(&format!("/messages/{by_operator}")).await.shows("Sent with"));

@@ -9,6 +9,7 @@ mod keys;
 mod looking;
 mod queue;
 mod records;
+mod searching;
 mod settings;
 mod setup;
 mod signing_in;

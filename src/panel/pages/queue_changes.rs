@@ -4,13 +4,13 @@ use crate::domain::site_name::SiteName;
 use crate::engine::pauses::Tried;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
+use crate::http::handlers::queue::too_many;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::html;
 use crate::store::error::Stop;
 use crate::store::op::NotThere;
-use crate::store::op::pause::{PAUSES_MAX, TooManyPauses};
 
 /// The site that a form names. What is no name is as unknown as any other.
 fn site(visit: &Visit<'_>) -> Result<SiteName, Fault> {
@@ -35,13 +35,7 @@ pub(super) fn done(what: &str) -> Option<&'static str> {
 
 /// `POST /queue/pause`.
 pub(in crate::panel) async fn pause(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let paused = visit.api.engine.pause_site(visit.on(), site(&visit)?).await;
-    paused.map_err(|stop| match stop {
-        Stop::Refused(TooManyPauses) => {
-            ApiError::Conflict(format!("{PAUSES_MAX} sites are paused already; resume one of them first."))
-        }
-        Stop::Failed(error) => error.into(),
-    })?;
+    visit.api.engine.pause_site(visit.on(), site(&visit)?).await.map_err(too_many)?;
     Ok(back("paused"))
 }
 

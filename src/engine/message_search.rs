@@ -95,9 +95,8 @@ impl MessageFilter {
     /// Whether a message is asked for by what is not wanted.
     fn excludes(&self, record: &MessageRecord) -> bool {
         let MessageRecord { id, row, transfer, .. } = record;
-        let matches = |one: &Self| {
-            one.id.is_none_or(|wanted| wanted == *id) && one.takes(row) && one.takes_end(transfer)
-        };
+        let matches =
+            |one: &Self| one.id.is_none_or(|wanted| wanted == *id) && one.takes(row) && one.takes_end(transfer);
         self.without.iter().any(matches)
     }
 

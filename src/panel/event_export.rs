@@ -38,12 +38,7 @@ enum Next {
 
 impl EventExport {
     /// The events of an account that a filter lets through.
-    pub(super) const fn new(
-        engine: Arc<Engine>,
-        account: AccountId,
-        session: SessionKey,
-        filter: EventFilter,
-    ) -> Self {
+    pub(super) const fn new(engine: Arc<Engine>, account: AccountId, session: SessionKey, filter: EventFilter) -> Self {
         Self { engine, account, session, filter, next: Next::Newest }
     }
 

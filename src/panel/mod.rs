@@ -45,8 +45,8 @@ use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
-    overview, proof, queue, queue_changes, second_factor, settings, setup, suppression, suppression_import, suppressions, users,
-    webhook, webhook_changes, webhooks,
+    overview, proof, queue, queue_changes, second_factor, settings, setup, suppression, suppression_import,
+    suppressions, users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;

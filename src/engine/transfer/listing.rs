@@ -131,7 +131,8 @@ impl QueueView for Transfers {
                 let (Some(row), Some(transfer)) = (snapshot.row(&key)?, snapshot.row::<TransferRow>(&key)?) else {
                     continue;
                 };
-                let is_there = |row: &MessageRow, name| row.to.domain().as_str() == site.as_str() || name == site.as_str();
+                let is_there =
+                    |row: &MessageRow, name| row.to.domain().as_str() == site.as_str() || name == site.as_str();
                 if transfer.due.is_some_and(|due| due > now) && is_there(&row, &self.way_of(&row, id, &mut names).1) {
                     if found.len() == most {
                         return Ok((found, true));

@@ -39,7 +39,9 @@ async fn messages_are_found_by_what_became_of_them_and_by_what_is_left_out() {
         let shown = [0, 1, 2].map(|n| page.shows(&format!("<a href=\"/messages/{}\">", ids[n])));
         assert_eq!((page.status, shown), (200, found), "{search}");
     }
-    for (search, said) in [("code:high", "code: "), ("key:mine", "key: "), ("-before:2023-11-14", "says what the other")] {
+    for (search, said) in
+        [("code:high", "code: "), ("key:mine", "key: "), ("-before:2023-11-14", "says what the other")]
+    {
         let page = browser.get(&format!("/messages?q={search}")).await;
         assert!(page.shows("role=\"alert\"") && page.shows(said), "{search}");
     }

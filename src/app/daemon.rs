@@ -27,7 +27,7 @@ use super::trouble::Trouble;
 use super::ways;
 use crate::base::entropy::Entropy;
 use crate::domain::token_key::TokenKeys;
-use crate::engine::ports::{Clock, Post, Resolve};
+use crate::engine::ports::{Clock, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
 use crate::engine::settings::Settings;
@@ -358,8 +358,7 @@ fn pump(
     let roots =
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
     let names: Arc<dyn HostAddresses> = resolver;
-    let post = HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE);
-    let post: Arc<dyn Post> = Arc::new(post.map_err(|error| broken("webhooks", &error))?);
+    let post = Arc::new(HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE));
     let port = config.delivery.mta_sts_port;
     let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
     let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);

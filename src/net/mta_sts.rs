@@ -15,7 +15,7 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{BoxFuture, PolicyHosts, PostError, StsFetchFailure, Unfetched};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
-use crate::net::post::{GuardedNames, classify, guarded, was_unasked};
+use crate::net::guarded_client::{GuardedNames, classify, guarded, was_unasked};
 use crate::smtp::tls_policy::TlsFault;
 
 /// What a whole fetch may take, name resolution included (RFC 8461 3.3).

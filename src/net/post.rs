@@ -1,11 +1,13 @@
-//! Webhook requests: the port [`Post`] over reqwest.
+//! Webhook requests: the port [`Post`] over hyper.
 //!
 //! One call is one request (contract 5): no redirect, no proxy, no second try. The deadline spans name resolution to
-//! the last byte read. The guard judges literal addresses before anything is sent, and resolved ones inside the
-//! connector, which then connects to exactly what was judged: a name cannot change its mind in between.
+//! the last byte read. The guard judges literal addresses before anything is sent, and resolved ones when they are
+//! known; then exactly what was judged is connected to: a name cannot change its mind in between.
 
 mod body;
+mod connection;
 mod fault;
+mod pool;
 #[cfg(test)]
 mod tests;
 
@@ -13,86 +15,118 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use reqwest::dns::{Addrs, Name, Resolving};
-use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Request, Response};
 use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use tokio::time::{timeout, timeout_at};
-use url::{Host, Url};
+use tokio_rustls::TlsConnector;
+use url::{Host, Position, Url};
 
-use crate::engine::ports::{BoxFuture, LookupFailure, Post, PostError, PostOutcome, WebhookRequest};
+use self::connection::Connection;
+use self::pool::Pool;
+use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::tls;
 
-use self::fault::Refused;
-
-pub(super) use self::fault::{Unresolved, classify, was_unasked};
+pub(super) use self::fault::{causes, word};
 
 /// What a whole attempt may take, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);
 /// The part of it that the name may take, so that a silent name server is told from a silent receiver. A second try,
 /// after the 5 s that the first one has, still fits.
 const LOOKUP_SHARE: f32 = 0.8;
-/// Idle connections go before common servers close them (2 s is the shortest default seen), since a request written
-/// into a closing connection fails, and is not sent again.
-const IDLE_MAX: Duration = Duration::from_millis(1500);
-/// Contract 5: an account has at most 10 endpoints, and each at most 8 attempts at once. All of them may stand at one
-/// host, and a connection that is thrown away costs four times what the delivery does.
-const IDLE_PER_HOST: usize = 80;
-/// Header lines of an answer. Their bytes are bounded by hyper, to 408 KiB.
-const HEADERS_MAX: usize = 100;
 
 /// The way to webhook receivers.
 pub struct HttpPost {
-    client: Client,
+    tls: TlsConnector,
+    names: Arc<dyn HostAddresses>,
     guard: Arc<Guard>,
     deadline: Duration,
+    idle: Arc<Pool>,
 }
 
 impl HttpPost {
     /// Requests that trust `roots`, find hosts through `names`, connect only where `guard` permits, and end within
     /// `deadline` (which is [`DEADLINE`] outside tests).
-    ///
-    /// # Errors
-    /// Those of the HTTP client's construction, which does no I/O.
-    pub fn new(
-        roots: RootCertStore,
-        names: Arc<dyn HostAddresses>,
-        guard: Arc<Guard>,
-        deadline: Duration,
-    ) -> Result<Self, reqwest::Error> {
-        let names = GuardedNames { names, guard: Arc::clone(&guard), patience: deadline.mul_f32(LOOKUP_SHARE) };
-        let client = guarded(roots, names).pool_idle_timeout(IDLE_MAX).pool_max_idle_per_host(IDLE_PER_HOST).build()?;
-        Ok(Self { client, guard, deadline })
-    }
-
-    /// The connector never asks the resolver about a literal address, in whatever spelling.
-    fn refuses_literal(&self, url: &Url) -> bool {
-        let address = match url.host() {
-            Some(Host::Ipv4(v4)) => IpAddr::V4(v4),
-            Some(Host::Ipv6(v6)) => IpAddr::V6(v6),
-            Some(Host::Domain(_)) | None => return false,
-        };
-        !self.guard.permits(address)
-    }
-
-    fn request(&self, request: WebhookRequest) -> RequestBuilder {
-        let builder = self.client.post(request.url).body(request.body);
-        request.headers.into_iter().fold(builder, |builder, (name, value)| builder.header(name, value))
+    pub fn new(roots: RootCertStore, names: Arc<dyn HostAddresses>, guard: Arc<Guard>, deadline: Duration) -> Self {
+        let tls = TlsConnector::from(Arc::new(tls::client_config(roots, &["http/1.1"])));
+        Self { tls, names, guard, deadline, idle: Arc::default() }
     }
 
     async fn attempt(&self, request: WebhookRequest) -> PostOutcome {
         let started = Instant::now();
-        if self.refuses_literal(&request.url) {
-            return failed(PostError::Blocked, started);
-        }
         let end = (started + self.deadline).into();
-        match timeout_at(end, self.request(request).send()).await {
+        match timeout_at(end, self.send(request)).await {
             Err(_) => failed(PostError::Timeout, started),
-            Ok(Err(error)) => failed(classify(&error), started),
-            Ok(Ok(response)) => answered(response, end, started).await,
+            Ok(Err(error)) => failed(error, started),
+            Ok(Ok(answer)) => self.answered(answer, end, started).await,
         }
     }
+
+    /// Sends the request and waits for the head of its answer.
+    async fn send(&self, WebhookRequest { url, headers, body }: WebhookRequest) -> Result<Answer, PostError> {
+        let request = request(&url, headers, body)?;
+        if literal(&url).is_some_and(|address| !self.guard.permits(address)) {
+            return Err(PostError::Blocked);
+        }
+        let mut connection = match self.idle.take(host_and_port(&url)) {
+            Some(connection) => connection,
+            None => self.open(&url).await?,
+        };
+        let response = connection.exchange(request).await.map_err(|error| word(&error, PostError::Protocol))?;
+        Ok(Answer { url, connection, response })
+    }
+
+    async fn open(&self, url: &Url) -> Result<Connection, PostError> {
+        let addresses = self.permitted(url).await?;
+        let name = match (literal(url), url.domain()) {
+            (Some(address), _) => ServerName::from(address),
+            (None, name) => ServerName::try_from(name.unwrap_or_default().to_owned()).map_err(|_| PostError::Tls)?,
+        };
+        let stream = connection::connect(addresses).await.map_err(|error| word(&error, PostError::Connect))?;
+        Connection::open(stream, &self.tls, name).await.map_err(|error| word(&error, PostError::Connect))
+    }
+
+    /// Where the host of `url` may be reached: never empty.
+    async fn permitted(&self, url: &Url) -> Result<Vec<SocketAddr>, PostError> {
+        let mut addresses = match literal(url) {
+            Some(address) => vec![address],
+            None => {
+                let look_up = self.names.addresses(url.domain().unwrap_or_default());
+                let found = timeout(self.deadline.mul_f32(LOOKUP_SHARE), look_up).await;
+                found.map_err(|_| PostError::Dns)?.map_err(|_| PostError::Dns)?
+            }
+        };
+        addresses.retain(|address| self.guard.permits(*address));
+        if addresses.is_empty() {
+            return Err(PostError::Blocked);
+        }
+        let port = url.port_or_known_default().ok_or(PostError::Protocol)?;
+        Ok(addresses.into_iter().map(|address| SocketAddr::new(address, port)).collect())
+    }
+
+    /// The status line decides. The body is evidence, and what becomes of it changes nothing.
+    async fn answered(&self, answer: Answer, end: tokio::time::Instant, started: Instant) -> PostOutcome {
+        let Answer { url, mut connection, response } = answer;
+        let status = response.status();
+        let error = if status.is_success() { None } else { Some(PostError::Status) };
+        let body = body::evidence(&mut connection, response, end).await;
+        let peer = Some(connection.peer);
+        self.idle.put(host_and_port(&url), connection);
+        PostOutcome { status: Some(status.as_u16()), error, duration: started.elapsed(), peer, body: Some(body) }
+    }
+}
+
+/// The head of an answer, with its body still to come.
+struct Answer {
+    url: Url,
+    connection: Connection,
+    response: Response<Incoming>,
 }
 
 /// No status line came.
@@ -100,58 +134,43 @@ fn failed(error: PostError, started: Instant) -> PostOutcome {
     PostOutcome { status: None, error: Some(error), duration: started.elapsed(), peer: None, body: None }
 }
 
-/// The status line decides. The body is evidence, and what becomes of it changes nothing.
-async fn answered(response: Response, end: tokio::time::Instant, started: Instant) -> PostOutcome {
-    let status = response.status();
-    let error = if status.is_success() { None } else { Some(PostError::Status) };
-    let peer = response.remote_addr().map(|peer| peer.ip());
-    let body = body::evidence(response, end).await;
-    PostOutcome { status: Some(status.as_u16()), error, duration: started.elapsed(), peer, body: Some(body) }
+/// What is written for a request. Plain http is none that is ever written.
+fn request(url: &Url, headers: Vec<(&'static str, String)>, body: Bytes) -> Result<Request<Full<Bytes>>, PostError> {
+    if url.scheme() != "https" {
+        return Err(PostError::Protocol);
+    }
+    let value = |text: &str| HeaderValue::from_str(text).map_err(|_| PostError::Protocol);
+    let mut all = HeaderMap::with_capacity(headers.len() + 3);
+    all.insert(HOST, value(host_and_port(url))?);
+    all.insert(ACCEPT, HeaderValue::from_static("*/*"));
+    for (name, text) in headers {
+        let text = HeaderValue::try_from(text).map_err(|_| PostError::Protocol)?;
+        all.insert(HeaderName::try_from(name).map_err(|_| PostError::Protocol)?, text);
+    }
+    let target = &url[Position::BeforePath..Position::AfterQuery];
+    let mut request = Request::new(Full::new(body));
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = target.parse().map_err(|_| PostError::Protocol)?;
+    *request.headers_mut() = all;
+    Ok(request)
+}
+
+/// The address that the URL itself names, in whatever spelling.
+fn literal(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(v4) => Some(IpAddr::V4(v4)),
+        Host::Ipv6(v6) => Some(IpAddr::V6(v6)),
+        Host::Domain(_) => None,
+    }
+}
+
+/// As they stand in the URL: the port only where it is not 443.
+fn host_and_port(url: &Url) -> &str {
+    &url[Position::BeforeHost..Position::AfterPort]
 }
 
 impl Post for HttpPost {
     fn post(&self, request: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
         Box::pin(self.attempt(request))
-    }
-}
-
-/// A client for hosts that strangers name: https alone, `roots` and `names` alone to trust, and one request for each
-/// that is asked for, without redirect, proxy or second try.
-pub(super) fn guarded(roots: RootCertStore, names: GuardedNames) -> ClientBuilder {
-    Client::builder()
-        .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
-        .https_only(true)
-        .http1_only()
-        .http1_max_headers(HEADERS_MAX)
-        .redirect(reqwest::redirect::Policy::none())
-        .retry(reqwest::retry::never())
-        .no_proxy()
-        .referer(false)
-        .dns_resolver(names)
-}
-
-/// The resolver inside the connector: only what the guard permits comes out of it.
-pub(super) struct GuardedNames {
-    pub(super) names: Arc<dyn HostAddresses>,
-    pub(super) guard: Arc<Guard>,
-    /// What a look-up may take.
-    pub(super) patience: Duration,
-}
-
-impl reqwest::dns::Resolve for GuardedNames {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (names, guard, patience) = (Arc::clone(&self.names), Arc::clone(&self.guard), self.patience);
-        Box::pin(async move {
-            let found = timeout(patience, names.addresses(name.as_str())).await;
-            let silent = |_| LookupFailure::Temporary("no name server has answered in time".to_owned());
-            let mut addresses = found.map_err(silent).flatten().map_err(Unresolved)?;
-            addresses.retain(|address| guard.permits(*address));
-            if addresses.is_empty() {
-                return Err(Refused.into());
-            }
-            // Port 0 stands for the URL's.
-            let addresses: Addrs = Box::new(addresses.into_iter().map(|address| SocketAddr::new(address, 0)));
-            Ok(addresses)
-        })
     }
 }

@@ -26,7 +26,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("http-body-util", Only(&["net", "http", "panel", "app"]), "bodies as values"),
     ("bytes", Only(&["smtp", "engine", "net", "http", "panel", "app"]), "shares a message's octets without a copy"),
     ("matchit", Only(&["http"]), "finds a route; everything else about routing is our own table"),
-    ("reqwest", Only(&["net"]), "posts webhooks, pinned to a checked address"),
+    ("reqwest", Only(&["net"]), "fetches policies and certificates, follows event streams"),
     // TLS and cryptography: aws-lc-rs is the only provider.
     ("rustls", Only(&["net", "app"]), "TLS"),
     ("tokio-rustls", Only(&["net"]), "TLS over tokio's sockets"),

@@ -20,7 +20,7 @@ use reqwest::{Client, Response};
 use rustls::RootCertStore;
 
 use crate::net::dns::HostAddresses;
-use crate::net::post::Unresolved;
+use crate::net::guarded_client::Unresolved;
 use crate::net::tls;
 
 /// One request, name resolution included.

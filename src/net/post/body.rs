@@ -1,21 +1,25 @@
 //! The body of a webhook's answer: evidence for the attempt log, never trusted and never waited for beyond the
 //! attempt's deadline (contract 5).
 
-use reqwest::{Response, StatusCode};
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
 use tokio::time::{Instant, timeout_at};
+
+use super::connection::Connection;
 
 /// As much is read, so that a connection with a short answer can be used again. What is longer is cut off.
 const READ_MAX: usize = 16 * 1024;
 /// As much is kept, in UTF-8.
 const KEPT_MAX: usize = 4 * 1024;
 
-/// The body's beginning, as far as it came before `end`.
-pub(super) async fn evidence(mut response: Response, end: Instant) -> String {
+/// The beginning of the body that comes on `connection`, as far as it came before `end`.
+pub(super) async fn evidence(connection: &mut Connection, response: Response<Incoming>, end: Instant) -> String {
     let mut read = Vec::new();
     // After a 101 the connection speaks another protocol; what comes is no body.
     let has_body = response.status() != StatusCode::SWITCHING_PROTOCOLS;
+    let mut body = response.into_body();
     while has_body && read.len() < READ_MAX {
-        let Ok(Ok(Some(chunk))) = timeout_at(end, response.chunk()).await else { break };
+        let Ok(Some(chunk)) = timeout_at(end, connection.next(&mut body)).await else { break };
         let room = READ_MAX - read.len();
         read.extend_from_slice(&chunk[..chunk.len().min(room)]);
     }

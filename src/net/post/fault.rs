@@ -1,45 +1,23 @@
-//! What an HTTP client's error means in the attempt log's words. The client tells its kinds of failure only by what
-//! its error was caused by, so the chain of causes is walked, outermost first.
+//! What an error of the network, of TLS or of HTTP means in the attempt log's words. Errors are told apart by what they
+//! were caused by, so the chain of causes is walked, outermost first.
 
 use std::error::Error;
 use std::{io, iter};
 
-use crate::engine::ports::{LookupFailure, PostError};
+use crate::engine::ports::PostError;
 
-/// The name did not resolve.
-#[derive(Debug, thiserror::Error)]
-#[error("the host's name did not resolve: {0}")]
-pub(in crate::net) struct Unresolved(pub(in crate::net) LookupFailure);
-
-/// The guard permits none of the host's addresses.
-#[derive(Debug, thiserror::Error)]
-#[error("no address of the host may be reached")]
-pub(super) struct Refused;
-
-/// The word for `error`, which came before a whole status line.
-pub(in crate::net) fn classify(error: &reqwest::Error) -> PostError {
-    let other = if error.is_connect() { PostError::Connect } else { PostError::Protocol };
-    causes(error).find_map(meaning).unwrap_or(other)
-}
-
-/// Whether the name was not even asked for, so many look-ups were on their way.
-pub(in crate::net) fn was_unasked(error: &reqwest::Error) -> bool {
-    let is_unasked = |cause: &Unresolved| cause.0 == LookupFailure::Unasked;
-    causes(error).any(|cause| cause.downcast_ref().is_some_and(is_unasked))
+/// The word for `error`, which came before a whole status line; `otherwise` where nothing about it has one.
+pub(in crate::net) fn word(error: &(dyn Error + 'static), otherwise: PostError) -> PostError {
+    causes(error).find_map(meaning).unwrap_or(otherwise)
 }
 
 /// `error` and what it was caused by, outermost first.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
-    let outermost: &(dyn Error + 'static) = error;
-    iter::successors(Some(outermost), |current: &&(dyn Error + 'static)| (**current).source())
+pub(in crate::net) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    iter::successors(Some(error), |current: &&(dyn Error + 'static)| (**current).source())
 }
 
 fn meaning(cause: &(dyn Error + 'static)) -> Option<PostError> {
-    if cause.is::<Refused>() {
-        Some(PostError::Blocked)
-    } else if cause.is::<Unresolved>() {
-        Some(PostError::Dns)
-    } else if cause.is::<rustls::Error>() {
+    if cause.is::<rustls::Error>() {
         Some(PostError::Tls)
     } else if let Some(error) = cause.downcast_ref::<hyper::Error>() {
         meaning_of_http(error)

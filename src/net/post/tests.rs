@@ -9,6 +9,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
@@ -47,6 +48,8 @@ struct World {
     port: u16,
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
+    /// Told when the receiver has closed a connection.
+    closed: Arc<Notify>,
     names: Arc<Names>,
     post: HttpPost,
 }
@@ -77,11 +80,13 @@ impl World {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let (requests, connections) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
-        tokio::spawn(serve(listener, acceptor, does, Arc::clone(&requests), Arc::clone(&connections)));
+        let closed = Arc::<Notify>::default();
+        let receiver = Receiver { does, requests: Arc::clone(&requests), connections: Arc::clone(&connections) };
+        tokio::spawn(receiver.serve(listener, acceptor, Arc::clone(&closed)));
         let names = Arc::new(Names(Mutex::new(Ok(vec![LOOPBACK]))));
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
-        let post = HttpPost::new(roots, names.clone(), guard, TEST_DEADLINE).unwrap();
-        Self { port, requests, connections, names, post }
+        let post = HttpPost::new(roots, names.clone(), guard, TEST_DEADLINE);
+        Self { port, requests, connections, closed, names, post }
     }
 
     async fn post(&self) -> PostOutcome {
@@ -121,24 +126,29 @@ fn authority(name: &str) -> (RootCertStore, TlsAcceptor) {
     (roots, TlsAcceptor::from(Arc::new(config)))
 }
 
-async fn serve(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
+/// The receiver's side.
+#[derive(Clone)]
+struct Receiver {
     does: Does,
     requests: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
-) {
-    while let Ok((mut stream, _)) = listener.accept().await {
-        connections.fetch_add(1, Ordering::SeqCst);
-        let (acceptor, does, requests) = (acceptor.clone(), does.clone(), Arc::clone(&requests));
-        tokio::spawn(async move {
-            if matches!(does, Does::SpeaksPlain) {
-                let _ = stream.write_all(b"220 mail.example ESMTP\r\n").await;
-                return;
-            }
-            let Ok(stream) = acceptor.accept(stream).await else { return };
-            receive(stream, does, &requests).await;
-        });
+}
+
+impl Receiver {
+    async fn serve(self, listener: TcpListener, acceptor: TlsAcceptor, closed: Arc<Notify>) {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            self.connections.fetch_add(1, Ordering::SeqCst);
+            let (acceptor, receiver, closed) = (acceptor.clone(), self.clone(), Arc::clone(&closed));
+            tokio::spawn(async move {
+                if matches!(receiver.does, Does::SpeaksPlain) {
+                    let _ = stream.write_all(b"220 mail.example ESMTP\r\n").await;
+                    return;
+                }
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                receive(stream, receiver.does, &receiver.requests).await;
+                closed.notify_one();
+            });
+        }
     }
 }
 
@@ -348,6 +358,28 @@ async fn a_connection_is_used_again() {
         assert_eq!(world.post().await.error, None);
     }
     assert_eq!((world.requests(), world.connections.load(Ordering::SeqCst)), (3, 1));
+}
+
+#[tokio::test]
+async fn a_connection_that_the_receiver_closed_meanwhile_is_not_used() {
+    let world = World::new(answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")).await;
+    for _ in 0..3 {
+        assert_eq!(world.post().await.error, None);
+        world.closed.notified().await;
+        // The news is in the kernel by now; whoever waits for a connection hears of it.
+        drop(TcpStream::connect((LOOPBACK, world.port)).await.unwrap());
+    }
+    assert_eq!(world.requests(), 3);
+}
+
+#[tokio::test]
+async fn a_connection_on_which_an_answer_is_still_coming_is_not_used_again() {
+    let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 65536\r\n\r\n{}", "x".repeat(65_536));
+    let world = World::new(Does::KeepsAlive(long.leak())).await;
+    for _ in 0..2 {
+        assert_eq!(world.post().await.error, None);
+    }
+    assert_eq!(world.connections.load(Ordering::SeqCst), 2);
 }
 
 #[tokio::test]

@@ -1,0 +1,149 @@
+//! One connection to a receiver: opened to an address that the guard permits, then used for one request at a time.
+//!
+//! It has no task of its own. Whoever waits for an answer moves its bytes meanwhile, which spares two changes of task
+//! for each request; while it is idle nobody moves them, and what came of it is seen when it is to be used again.
+
+use std::future::poll_fn;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+/// An address that has not answered for so long gets company from the next one (RFC 8305 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+/// What an answer's head may take, and what is read ahead of its body.
+const BUFFER_MAX: usize = 64 * 1024;
+
+type Wire = http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
+
+/// An open connection.
+pub(super) struct Connection {
+    requests: SendRequest<Full<Bytes>>,
+    /// Moves the bytes; none once it has ended.
+    wire: Option<Pin<Box<Wire>>>,
+    /// The other end.
+    pub(super) peer: IpAddr,
+}
+
+impl Connection {
+    /// Speaks TLS as `name` expects it, and HTTP/1.1 over that.
+    pub(super) async fn open(stream: TcpStream, tls: &TlsConnector, name: ServerName<'static>) -> io::Result<Self> {
+        // A request is one write.
+        stream.set_nodelay(true)?;
+        let peer = stream.peer_addr()?.ip();
+        let stream = TokioIo::new(tls.connect(name, stream).await?);
+        let shaken = http1::Builder::new().max_buf_size(BUFFER_MAX).handshake(stream).await;
+        let (requests, wire) = shaken.map_err(io::Error::other)?;
+        Ok(Self { requests, wire: Some(Box::pin(wire)), peer })
+    }
+
+    /// Sends one request and waits for the head of its answer.
+    pub(super) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
+        moving(&mut self.wire, self.requests.send_request(request)).await
+    }
+
+    /// The next part of an answer's body; none at its end, and where it breaks off.
+    pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Bytes> {
+        loop {
+            // Trailers are no part of it.
+            if let Ok(part) = moving(&mut self.wire, body.frame()).await?.ok()?.into_data() {
+                return Some(part);
+            }
+        }
+    }
+
+    /// Whether it is open, and nothing is on its way.
+    pub(super) fn is_free(&mut self) -> bool {
+        let look = &mut Context::from_waker(Waker::noop());
+        move_bytes(&mut self.wire, look);
+        self.wire.is_some() && self.requests.is_ready()
+    }
+}
+
+/// Waits for `work`, and moves the wire's bytes meanwhile.
+async fn moving<T>(wire: &mut Option<Pin<Box<Wire>>>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if let Poll::Ready(done) = work.as_mut().poll(context) {
+            return Poll::Ready(done);
+        }
+        move_bytes(wire, context);
+        // Also after its end, of which the work learns by itself.
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+fn move_bytes(wire: &mut Option<Pin<Box<Wire>>>, context: &mut Context<'_>) {
+    if wire.as_mut().is_some_and(|open| open.as_mut().poll(context).is_ready()) {
+        *wire = None;
+    }
+}
+
+/// Connects to the first of `addresses` that answers, in their order, each with a head start before the next.
+///
+/// # Errors
+/// That of the last address that failed.
+pub(super) async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+    let mut left = addresses.into_iter();
+    let mut trying = JoinSet::new();
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    loop {
+        match left.next() {
+            Some(address) => drop(trying.spawn(TcpStream::connect(address))),
+            None if trying.is_empty() => return Err(failure),
+            None => {}
+        }
+        tokio::select! {
+            Some(tried) = trying.join_next() => match tried.map_err(io::Error::other).flatten() {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failure = error,
+            },
+            () = tokio::time::sleep(HEAD_START), if left.len() > 0 => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_address_that_refuses_makes_way_for_the_next_and_the_last_failure_is_told() {
+        let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap().local_addr().unwrap();
+        let reached = connect(vec![closed, open.local_addr().unwrap()]).await.unwrap();
+        assert_eq!(reached.peer_addr().unwrap(), open.local_addr().unwrap());
+        assert_eq!(connect(vec![closed, closed]).await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_says_nothing_holds_up_the_next_for_a_moment_only() {
+        // The queue of this listener is full: further connections are neither taken nor refused.
+        let silent = tokio::net::TcpSocket::new_v4().unwrap();
+        silent.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let silent = silent.listen(1).unwrap();
+        let address = silent.local_addr().unwrap();
+        let _queued = [TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap()];
+        let open = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let reached = connect(vec![address, open.local_addr().unwrap()]).await.unwrap();
+        assert_eq!(reached.peer_addr().unwrap(), open.local_addr().unwrap());
+    }
+}

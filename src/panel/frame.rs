@@ -47,6 +47,9 @@ const RAIL: &[Place] = &[
 /// The mail that was captured: a place in `dev` alone.
 const CAPTURED: Place = Place { path: "/captured", name: "Captured mail", icon: "inbox" };
 
+/// The documentation, which needs no session.
+const DOCS: Place = Place { path: "/docs", name: "Documentation", icon: "help" };
+
 /// A line of the rail.
 #[derive(Debug)]
 pub(super) struct RailLine {
@@ -134,7 +137,7 @@ impl Frame {
             email: user.email.as_given().to_owned(),
             role: user.role.as_str(),
             may_change: user.role.may_change(),
-            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).map(line).collect(),
+            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).chain([&DOCS]).map(line).collect(),
             notices: notices(visit.api, &visit.account, visit.now)?,
             search: String::new(),
             shortcuts: Shortcuts::of(&visit.call.headers),

@@ -162,7 +162,7 @@ const fn remedy(exit: Exit) -> &'static str {
     match exit {
         Exit::NotFound => "List what there is, and name one of it.",
         Exit::NotPermitted => "Ask for no more than the account and the key allow.",
-        Exit::Conflict => "See what is there already, and choose another.",
+        Exit::Conflict => "Look how it stands now; what the reason names comes first.",
         Exit::Refused => "Correct what is named and try again.",
         Exit::Unreachable => "Wait until the service runs again, and try again.",
         Exit::Done | Exit::Failed | Exit::Usage | Exit::ChecksFailed => "See the service's log, and try again.",

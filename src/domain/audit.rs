@@ -111,4 +111,12 @@ actions! {
     SuppressionsImported = "imported suppressions";
     /// A message that waited.
     MessageCanceled = "withdrew the message";
+    /// One that waited for a later attempt.
+    MessageTried = "had tried at once the message";
+    /// What waits for a site.
+    SiteTried = "had tried at once what waits for";
+    /// Mail for a site.
+    SitePaused = "paused mail for";
+    /// It goes on.
+    SiteResumed = "resumed mail for";
 }

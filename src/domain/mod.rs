@@ -18,6 +18,7 @@ pub mod return_path;
 pub mod sending_domain;
 pub mod session;
 pub mod setup_link;
+pub mod site_name;
 pub mod stream;
 pub mod subject_words;
 pub mod submission;

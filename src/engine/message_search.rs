@@ -1,14 +1,16 @@
 //! Finding messages by their recipient, sender, subject, status and stream: the index says which blocks of messages
-//! may hold one, and those alone are looked at. Called for the API's list and for the panel's search.
+//! may hold one, and those alone are looked at. What else is asked for narrows what is looked at. Called for the API's
+//! list and for the panel's search.
 //!
 //! Whatever is asked for, a page looks at so many messages and blocks at most; then it ends, full or not, with a place
 //! to go on from. What was accepted a moment ago is in no block yet, and is looked at one by one.
 
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::messages::{MessageRecord, transfer};
-use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::id::{AccountId, KeyId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
+use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::domain::subject_words;
 use crate::machine::transfer::Status;
@@ -17,7 +19,7 @@ use crate::store::error::StoreError;
 use crate::store::op::message_index::last_indexed;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row as _;
-use crate::store::row::message::MessageRow;
+use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_index::{IndexedBlock, Term};
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
@@ -46,10 +48,28 @@ pub struct MessageFilter {
     pub after: Option<Timestamp>,
     /// Only those created earlier.
     pub before: Option<Timestamp>,
+    /// The domain of the sender or of the recipient.
+    pub domain: Option<DomainName>,
+    /// The key that it was sent with.
+    pub key: Option<KeyId>,
+    /// The code of the last answer.
+    pub code: Option<u16>,
+    /// What the last answer contains, in small letters.
+    pub answer: Option<String>,
+    /// None of what one of these asks for. Their times mean nothing.
+    pub without: Vec<Self>,
 }
 
 impl MessageFilter {
-    /// Whether what was accepted is asked for; its status is looked at elsewhere.
+    /// Whether it asks for anything of a message itself.
+    pub fn narrows(&self) -> bool {
+        let Self { to, from, subject_words, id, status, stream, domain, key, code, answer, .. } = self;
+        let addresses = to.is_some() || from.is_some() || domain.is_some();
+        let answers = code.is_some() || answer.is_some() || status.is_some();
+        addresses || answers || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
+    }
+
+    /// Whether what was accepted is asked for; what became of it is looked at elsewhere.
     fn takes(&self, row: &MessageRow) -> bool {
         let same = |wanted: &Option<Address>, address: &Address| {
             wanted.as_ref().is_none_or(|wanted| wanted.match_key() == address.match_key())
@@ -57,7 +77,27 @@ impl MessageFilter {
         self.stream.is_none_or(|stream| row.stream == stream)
             && same(&self.to, &row.to)
             && same(&self.from, &row.from)
+            && self.domain.as_ref().is_none_or(|name| row.to.domain() == name || row.from.domain() == name)
+            && self.key.is_none_or(|key| row.key == Some(key))
             && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
+    }
+
+    /// Whether what became of it is asked for.
+    fn takes_end(&self, transfer: &TransferRow) -> bool {
+        let said = |wanted: &String| {
+            transfer.last.smtp_response.as_ref().is_some_and(|answer| answer.to_lowercase().contains(wanted))
+        };
+        self.status.is_none_or(|status| transfer.state.status() == status)
+            && self.code.is_none_or(|code| transfer.last.smtp_code == Some(code))
+            && self.answer.as_ref().is_none_or(said)
+    }
+
+    /// Whether a message is asked for by what is not wanted.
+    fn excludes(&self, record: &MessageRecord) -> bool {
+        let MessageRecord { id, row, transfer, .. } = record;
+        let matches =
+            |one: &Self| one.id.is_none_or(|wanted| wanted == *id) && one.takes(row) && one.takes_end(transfer);
+        self.without.iter().any(matches)
     }
 
     /// What a block must have for one of its messages to be asked for.
@@ -207,9 +247,9 @@ impl Search<'_> {
             self.reached = Some(id);
             let row = MessageRow::decode(bytes)?;
             if self.filter.takes(&row) {
-                let transfer = transfer(self.snapshot, key)?;
-                if self.filter.status.is_none_or(|status| transfer.state.status() == status) {
-                    self.rows.push(MessageRecord::new(MessageId(id), row, transfer));
+                let record = MessageRecord::new(MessageId(id), row, transfer(self.snapshot, key)?);
+                if self.filter.takes_end(&record.transfer) && !self.filter.excludes(&record) {
+                    self.rows.push(record);
                 }
             }
             Ok(until(false))

@@ -24,6 +24,7 @@ pub mod meters;
 #[cfg(test)]
 pub(crate) mod no_names;
 mod passwords;
+pub mod pauses;
 pub(crate) mod places;
 pub mod ports;
 pub mod pump;

@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::messages::MessageRecord;
+use super::pauses::pauses;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
+use crate::domain::site_name::SiteName;
 use crate::store::error::StoreError;
 
 /// What one relay has to bring to one site.
@@ -45,6 +47,8 @@ pub struct AccountSite {
     pub held_until: Option<Timestamp>,
     /// The message that was tried last; where none was, one that waits.
     pub last_tried: MessageId,
+    /// Since when the account's mail for it is paused.
+    pub paused_since: Option<Timestamp>,
 }
 
 /// What one account has in the queue.
@@ -52,6 +56,8 @@ pub struct AccountSite {
 pub struct AccountQueue {
     /// By site and relay.
     pub sites: Vec<AccountSite>,
+    /// What the account has paused and nothing of the above is called: a site for which nothing waits, or a domain.
+    pub pauses: Vec<(SiteName, Timestamp)>,
     /// Whether more waits than was looked at.
     pub is_cut: bool,
 }
@@ -73,6 +79,27 @@ pub(super) trait QueueView: Send + Sync {
     /// Until when a message that is due waits behind a site or relay that is held back, as far as that is known. Costs
     /// a look into memory.
     fn held_until(&self, record: &MessageRecord) -> Option<Timestamp>;
+
+    /// The site of a message, as far as it is known; else its recipient's domain.
+    fn site_of(&self, record: &MessageRecord) -> String;
+
+    /// Messages of the account that wait for a later attempt at the site, or for recipients of that domain: `most` of
+    /// them at most, and whether there may be more.
+    ///
+    /// # Errors
+    /// Those of the store.
+    fn waiting_at(
+        &self,
+        account: AccountId,
+        site: &SiteName,
+        most: usize,
+    ) -> Result<(Vec<MessageId>, bool), StoreError>;
+
+    /// Has a site that is held back probed now.
+    fn hurry(&self, site: &str);
+
+    /// Has what the account had paused look again whether it still is.
+    fn wake(&self, account: AccountId);
 }
 
 impl Engine {
@@ -98,7 +125,10 @@ impl Engine {
     /// Those of the store.
     pub async fn queue_of(self: &Arc<Self>, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
         let view = self.queue_view.get().and_then(std::sync::Weak::upgrade);
-        let Some(view) = view else { return Ok(AccountQueue::default()) };
+        let Some(view) = view else {
+            let pauses = pauses(&self.store.snapshot()?, account)?;
+            return Ok(AccountQueue { pauses, ..AccountQueue::default() });
+        };
         let look = tokio::task::spawn_blocking(move || view.of_account(account, most));
         look.await.unwrap_or(Err(StoreError::Panicked))
     }

@@ -84,6 +84,13 @@ fn serve(inbox: &Mutex<Receiver<Work>>) {
     }
 }
 
+/// The keys that sign a domain's messages now, RSA first.
+pub(super) fn active(domain: &DomainRow) -> Vec<&DkimKeyRow> {
+    let mut keys: Vec<_> = domain.dkim.iter().filter(|key| key.state == DkimState::Active).collect();
+    keys.sort_by_key(|key| key.algorithm);
+    keys
+}
+
 /// DKIM keys, parsed once.
 #[derive(Default)]
 pub(super) struct KeyCache(Mutex<HashMap<(DomainId, String), Arc<SigningKey>>>);
@@ -99,9 +106,7 @@ impl KeyCache {
         domain: &DomainRow,
         master: &MasterKey,
     ) -> Result<Vec<Arc<SigningKey>>, String> {
-        let mut keys: Vec<_> = domain.dkim.iter().filter(|key| key.state == DkimState::Active).collect();
-        keys.sort_by_key(|key| key.algorithm);
-        keys.into_iter().map(|key| self.parsed(id, domain, key, master)).collect()
+        active(domain).into_iter().map(|key| self.parsed(id, domain, key, master)).collect()
     }
 
     fn parsed(

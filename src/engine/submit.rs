@@ -33,7 +33,7 @@ use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
 use super::settings::Settings;
-use super::signing::KeyCache;
+use super::signing::{KeyCache, active};
 
 /// How often a message is composed anew because its domain was changed meanwhile.
 const TRIES: usize = 3;
@@ -171,11 +171,10 @@ impl Engine {
         let engine = Arc::clone(self);
         let submission = Arc::clone(submission);
         let keys = Arc::clone(self.signing.keys());
-        let account = caller.account;
-        let key_stream = caller.key.as_ref().and_then(|key| key.stream);
+        let caller = caller.clone();
         let prepared = self.signing.run(move || {
             let workbench = Workbench { store: &engine.store, settings: &engine.settings, keys: &keys };
-            workbench.prepare(account, key_stream, &submission, idempotency, engine.clock.now())
+            workbench.prepare(&caller, &submission, idempotency, engine.clock.now())
         });
         prepared.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
     }
@@ -215,12 +214,13 @@ struct Workbench<'a> {
 impl Workbench<'_> {
     fn prepare(
         &self,
-        account: AccountId,
-        key_stream: Option<Stream>,
+        caller: &Caller,
         submission: &Submission,
         idempotency: Option<IdempotencyClaim>,
         now: Timestamp,
     ) -> Result<Prepared, SubmitError> {
+        let account = caller.account;
+        let key_stream = caller.key.as_ref().and_then(|key| key.stream);
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
         // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
@@ -256,7 +256,7 @@ impl Workbench<'_> {
         let signed = self.sign(&feedback, &composed, &admitted, now)?;
         let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
         let body = self.store.content().seal(bucket, id, &signed);
-        let message = self.row(account, id, submission, &composed, &admitted, now, signed.len());
+        let message = self.row(caller, id, submission, &composed, &admitted, now, signed.len());
         let answer = answer(id, &message);
         let accept = Accept { account, key_stream, id, message, answer, idempotency };
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
@@ -300,7 +300,7 @@ impl Workbench<'_> {
     #[expect(clippy::too_many_arguments, reason = "the row joins everything that is known of a message")]
     fn row(
         &self,
-        account: AccountId,
+        caller: &Caller,
         id: MessageId,
         submission: &Submission,
         composed: &Composed,
@@ -311,7 +311,7 @@ impl Workbench<'_> {
         let settings = self.settings;
         let days = admitted.account.content_retention_days;
         let content_expires_at = retention::content_deadline(now, days);
-        let local = return_path::encode(account, id, &settings.return_path_keys);
+        let local = return_path::encode(caller.account, id, &settings.return_path_keys);
         let host = match admitted.domain.return_path_seen {
             true => format!("rp.{}", admitted.domain.name),
             false => settings.bounce_host.clone(),
@@ -333,6 +333,8 @@ impl Workbench<'_> {
             expires_at: submission.expires_at,
             give_up_at: retry::give_up_at(now, settings.queue_lifetime, submission.expires_at, content_expires_at),
             content_expires_at,
+            key: caller.key.as_ref().map(|key| key.id),
+            selectors: active(&admitted.domain).into_iter().map(|key| key.selector.clone()).collect(),
             size_octets: u32::try_from(octets).unwrap_or(u32::MAX),
             // Known when the body is on disk.
             place: Place::unknown(retention::Bucket::of(now, days).end),

@@ -43,6 +43,11 @@ impl Event {
         self.created_at.parse().unwrap_or(Timestamp::ZERO)
     }
 
+    /// The recipient's domain.
+    pub(super) fn receiver(&self) -> String {
+        self.to.rsplit_once('@').map_or_else(|| self.to.clone(), |(_, domain)| domain.to_lowercase())
+    }
+
     /// The receiver's answer; where none answered, what we make of that.
     pub(super) fn answer(&self) -> &str {
         let ours = self.bounce.as_ref().map(|bounce| bounce.advice.as_str());

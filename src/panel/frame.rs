@@ -47,6 +47,9 @@ const RAIL: &[Place] = &[
 /// The mail that was captured: a place in `dev` alone.
 const CAPTURED: Place = Place { path: "/captured", name: "Captured mail", icon: "inbox" };
 
+/// The documentation, which needs no session.
+const DOCS: Place = Place { path: "/docs", name: "Documentation", icon: "help" };
+
 /// A line of the rail.
 #[derive(Debug)]
 pub(super) struct RailLine {
@@ -134,7 +137,7 @@ impl Frame {
             email: user.email.as_given().to_owned(),
             role: user.role.as_str(),
             may_change: user.role.may_change(),
-            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).map(line).collect(),
+            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).chain([&DOCS]).map(line).collect(),
             notices: notices(visit.api, &visit.account, visit.now)?,
             search: String::new(),
             shortcuts: Shortcuts::of(&visit.call.headers),
@@ -189,6 +192,7 @@ fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, 
     }
     notices.extend(webhook_notices(engine, account)?);
     notices.extend(domain_notices(engine, account)?);
+    notices.extend(pause_notice(engine.paused_sites(account.id)?));
     let quota = engine.quota(account)?;
     let windows = [("hour", quota.hour), ("day", quota.day)];
     notices.extend(windows.into_iter().filter_map(|(name, window)| quota_notice(name, window, now)));
@@ -224,6 +228,16 @@ fn domain_notices(engine: &Engine, account: &Account) -> Result<Vec<Notice>, Sto
             path: link_to(&format!("/domains/{id}")),
         })
         .collect())
+}
+
+fn pause_notice(sites: usize) -> Option<Notice> {
+    let what = match sites {
+        0 => return None,
+        1 => "one site".to_owned(),
+        many => format!("{many} sites"),
+    };
+    let sentence = format!("Mail for {what} is paused.");
+    Some(Notice { sentence, action: "Look at the queue", path: link_to("/queue") })
 }
 
 fn quota_notice(name: &str, window: WindowView, now: Timestamp) -> Option<Notice> {

@@ -16,6 +16,7 @@ mod dns;
 mod door;
 mod endpoint_form;
 mod event;
+mod event_export;
 mod fault;
 mod form;
 mod frame;
@@ -24,6 +25,7 @@ mod moment;
 mod pages;
 mod paging;
 mod parts;
+mod patience;
 mod preview;
 mod record;
 mod same_origin;
@@ -43,8 +45,8 @@ use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
-    overview, proof, queue, second_factor, settings, setup, suppression, suppression_import, suppressions, users,
-    webhook, webhook_changes, webhooks,
+    overview, proof, queue, queue_changes, second_factor, settings, setup, suppression, suppression_import,
+    suppressions, users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -106,13 +108,18 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/messages/{id}/download", "panel.message.download", Look, message::download),
         page!(GET, "/messages/{id}/json", "panel.message.json", Look, message::json),
         page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Change, message::cancel),
+        page!(POST, "/messages/{id}/try", "panel.message.try", Change, message::try_now),
         page!(GET, "/captured", "panel.captured", Look, captured::list),
         page!(GET, "/captured/{id}", "panel.captured.mail", Look, captured::show),
         page!(GET, "/captured/{id}/preview", "panel.captured.preview", Look, captured::preview),
         page!(GET, "/captured/{id}/source", "panel.captured.source", Look, captured::source),
         page!(GET, "/events", "panel.events", Look, events::list),
+        page!(GET, "/events/export", "panel.events.export", Look, events::export),
         page!(GET, "/events/stream", "panel.events.stream", Look, events::stream),
         page!(GET, "/queue", "panel.queue", Look, queue::show),
+        page!(POST, "/queue/pause", "panel.queue.pause", Change, queue_changes::pause),
+        page!(POST, "/queue/resume", "panel.queue.resume", Change, queue_changes::resume),
+        page!(POST, "/queue/try", "panel.queue.try", Change, queue_changes::try_now),
         page!(GET, "/webhooks", "panel.webhooks", Look, webhooks::list),
         page!(POST, "/webhooks", "panel.webhooks.create", Secret, webhooks::create),
         page!(GET, "/webhooks/{id}", "panel.webhook", Look, webhook::show),

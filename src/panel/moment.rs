@@ -1,6 +1,7 @@
 //! A moment as people read it: in the account's time zone, with UTC in the tooltip and a form that scripts understand.
 
 use std::fmt;
+use std::time::Duration;
 
 use askama::filters::HtmlSafe;
 use jiff::tz::TimeZone;
@@ -60,14 +61,19 @@ impl HtmlSafe for Moment {}
 
 /// How long after the step before: `+1.8 s`.
 pub(super) fn gap(earlier: Timestamp, later: Timestamp) -> String {
-    let millis = later.since(earlier).as_millis();
+    format!("+{}", lasted(later.since(earlier)))
+}
+
+/// A time in the unit that fits: `1.8 s`.
+pub(super) fn lasted(time: Duration) -> String {
+    let millis = time.as_millis();
     let tenths = |unit: u128| format!("{}.{}", millis / unit, millis % unit * 10 / unit);
     match millis {
-        0..1_000 => format!("+{millis} ms"),
-        1_000..60_000 => format!("+{} s", tenths(1_000)),
-        60_000..3_600_000 => format!("+{} min", tenths(60_000)),
-        3_600_000..172_800_000 => format!("+{} h", tenths(3_600_000)),
-        _ => format!("+{} days", tenths(86_400_000)),
+        0..1_000 => format!("{millis} ms"),
+        1_000..60_000 => format!("{} s", tenths(1_000)),
+        60_000..3_600_000 => format!("{} min", tenths(60_000)),
+        3_600_000..172_800_000 => format!("{} h", tenths(3_600_000)),
+        _ => format!("{} days", tenths(86_400_000)),
     }
 }
 

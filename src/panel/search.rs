@@ -1,16 +1,18 @@
 //! What somebody types into the search box: words of the subject, operators, or something pasted whose kind shows what
-//! it is. The result has the names of the API's filters, and is checked by the same function.
+//! it is. What the API can be asked for has the names of its filters, and is checked by the same function.
 
 use jiff::tz::TimeZone;
 
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
-use crate::http::handlers::messages::named_id;
+use crate::domain::violation::Violations;
+use crate::engine::messages::MessageFilter;
+use crate::http::handlers::messages::{filter_of, named_id};
 
 /// Characters of a search that are read.
 const CHARACTERS_MAX: usize = 500;
-/// The operators, each with the filter of the API that it sets.
-const OPERATORS: [(&str, &str); 8] = [
+/// The operators, each with the filter that it sets: the API's first, then those of the panel alone.
+const OPERATORS: [(&str, &str); 12] = [
     ("to", "to"),
     ("from", "from"),
     ("subject", "subject"),
@@ -19,6 +21,10 @@ const OPERATORS: [(&str, &str); 8] = [
     ("stream", "stream"),
     ("after", "after"),
     ("before", "before"),
+    ("domain", "domain"),
+    ("key", "key"),
+    ("code", "code"),
+    ("answer", "answer"),
 ];
 
 /// One part of a search.
@@ -30,6 +36,8 @@ pub(super) enum Term {
     Filter(&'static str, String, String),
     /// A word of the subject.
     Word(String),
+    /// What is not to be found.
+    Not(Box<Term>),
 }
 
 /// A search as it was understood.
@@ -46,6 +54,7 @@ pub(super) struct Search {
     /// What was not understood.
     pub(super) faults: Vec<String>,
     values: Vec<(&'static str, String)>,
+    unwanted: Vec<(&'static str, String)>,
 }
 
 impl Search {
@@ -59,22 +68,43 @@ impl Search {
             terms: Vec::new(),
             faults: Vec::new(),
             values: Vec::new(),
+            unwanted: Vec::new(),
         };
         for part in parts(&text) {
-            search.take(&part, zone);
+            match part.strip_prefix('-').filter(|rest| !rest.is_empty()) {
+                Some(rest) => search.leave_out(rest, zone),
+                None => {
+                    let term = search.term(&part, zone);
+                    search.terms.extend(term);
+                }
+            }
         }
         search.gather();
         search
     }
 
-    fn take(&mut self, part: &str, zone: &TimeZone) {
+    fn leave_out(&mut self, part: &str, zone: &TimeZone) {
+        match self.term(part, zone) {
+            Some(Term::Filter("after" | "before", _, typed)) => {
+                self.faults.push(format!("-{typed} says what the other of after and before says without the minus"));
+            }
+            Some(term) => self.terms.push(Term::Not(Box::new(term))),
+            None => {}
+        }
+    }
+
+    /// What one part asks for; nothing, and a fault, where that can't be told.
+    fn term(&mut self, part: &str, zone: &TimeZone) -> Option<Term> {
         let operator = part.split_once(':').and_then(|(name, value)| {
             let known = OPERATORS.iter().find(|(operator, _)| name.eq_ignore_ascii_case(operator))?;
             Some((known.1, value))
         });
         let filter = |name, value: String| Term::Filter(name, value, part.to_owned());
-        let term = match operator {
-            Some((_, "")) => return self.faults.push(format!("{part} wants a value right behind the colon")),
+        Some(match operator {
+            Some((_, "")) => {
+                self.faults.push(format!("{part} wants a value right behind the colon"));
+                return None;
+            }
             Some((name @ ("after" | "before"), value)) => filter(name, moment(value, zone)),
             Some((name, value)) => filter(name, value.to_owned()),
             None => match part.strip_prefix("id:").unwrap_or(part).parse() {
@@ -87,8 +117,7 @@ impl Search {
                 Err(_) if part.contains('@') => filter("to", part.to_owned()),
                 Err(_) => Term::Word(part.to_lowercase()),
             },
-        };
-        self.terms.push(term);
+        })
     }
 
     /// The terms as the values of filters; a chosen status or stream stands beside what was typed.
@@ -98,6 +127,12 @@ impl Search {
             match term {
                 Term::Id(id) => self.values.push(("message_id_header", format!("<{id}@any>"))),
                 Term::Word(word) => words.push(word.clone()),
+                Term::Not(term) => self.unwanted.extend(match &**term {
+                    Term::Id(id) => Some(("message_id_header", format!("<{id}@any>"))),
+                    Term::Word(word) => Some(("subject", word.clone())),
+                    Term::Filter(name, value, _) => Some((*name, value.clone())),
+                    Term::Not(_) => None,
+                }),
                 Term::Filter("subject", value, _) => words.push(value.to_lowercase()),
                 Term::Filter(name, value, typed) => {
                     if self.values.iter().any(|(known, _)| known == name) {
@@ -122,9 +157,19 @@ impl Search {
         self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
+    /// What is asked for as the engine takes it; `violations` are told what no message can have.
+    pub(super) fn filter(&self, violations: &mut Violations) -> MessageFilter {
+        let unwanted = self.unwanted.iter().map(|(name, value)| {
+            let given = |wanted: &str| (wanted == *name).then_some(value.as_str());
+            filter_by(given, violations)
+        });
+        let without = unwanted.filter(MessageFilter::narrows).collect();
+        MessageFilter { without, ..filter_by(|name| self.value(name), violations) }
+    }
+
     /// Whether nothing is asked for, so that everything is shown.
     pub(super) fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.faults.is_empty()
+        self.values.is_empty() && self.unwanted.is_empty() && self.faults.is_empty()
     }
 
     /// Whether a Message-ID is asked for that no message of ours has.
@@ -153,6 +198,15 @@ impl Search {
         });
         typed.chain(chosen)
     }
+}
+
+/// The filter of these values: those of the API, checked as there, and those of the panel alone.
+fn filter_by<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
+    let domain = given("domain").and_then(|text| violations.check("domain", text.parse()));
+    let key = given("key").and_then(|text| violations.check("key", text.parse()));
+    let code = given("code").and_then(|text| violations.check("code", text.parse()));
+    let answer = given("answer").map(str::to_lowercase);
+    MessageFilter { domain, key, code, answer, ..filter_of(given, violations) }
 }
 
 /// The parts of a search: divided by white space, held together by double quotes.
@@ -216,6 +270,31 @@ mod tests {
         assert!(read(&format!("{id}@example.com")).value("message_id_header").is_some());
         assert!(read("<abc@gmail.com>").is_foreign());
         assert_eq!(read("ann@example.com").value("to"), Some("ann@example.com"));
+    }
+
+    #[test]
+    fn a_leading_minus_leaves_out_what_follows_it() {
+        let search = read("order -invoice -to:ann@example.com -status:bounced -code:550 -");
+        let mut violations = Violations::new();
+        let filter = search.filter(&mut violations);
+        assert_eq!(filter.subject_words, ["order"]);
+        assert_eq!(filter.without.len(), 4);
+        assert_eq!(filter.without[0].subject_words, ["invoice"]);
+        assert_eq!((filter.without[3].code, filter.without[3].to.is_none()), (Some(550), true));
+        assert!(violations.by_field().is_empty() && search.faults.is_empty() && !read("-x").is_empty());
+        assert!(read("-!").filter(&mut violations).without.is_empty(), "no word: nothing is left out");
+        assert_eq!(read("-after:2026-11-20").faults.len(), 1);
+    }
+
+    #[test]
+    fn what_receivers_said_keys_and_domains_are_asked_for_too() {
+        let mut violations = Violations::new();
+        let filter = read("code:451 answer:\"Try Again\" domain:GMAIL.com").filter(&mut violations);
+        assert_eq!((filter.code, filter.answer.as_deref()), (Some(451), Some("try again")));
+        assert_eq!(filter.domain.unwrap().as_str(), "gmail.com");
+        assert!(violations.by_field().is_empty());
+        read("code:high key:mine domain:.").filter(&mut violations);
+        assert_eq!(violations.by_field().len(), 3);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::moment::{Moment, gap};
 use super::parts::Badge;
 use crate::base::id::EventId;
 use crate::base::time::Timestamp;
-use crate::domain::event::{Authenticated, EventType, TlsFacts, TlsPolicy};
+use crate::domain::event::{Authenticated, Bounce, EventType, TlsFacts, TlsPolicy};
 use crate::engine::messages::MessageRecord;
 use crate::store::error::StoreError;
 
@@ -143,7 +143,7 @@ fn facts(event: &Event) -> Vec<(&'static str, String)> {
     tell("TLS", event.tls.as_ref().map(tls_words).or_else(|| event.mx_ip.as_ref().map(|_| "none".to_owned())));
     tell("Took", event.duration_ms.map(|millis| format!("{millis} ms")));
     if let Some(bounce) = &event.bounce {
-        tell("Category", Some(format!("{} ({})", bounce.category.replace('_', " "), bounce.rule)));
+        tell("Category", Some(category(bounce)));
         tell("Status", bounce.status.clone().filter(|status| Some(status) != event.smtp_enhanced_code.as_ref()));
         tell("Suppressed", bounce.suppressed.then(|| "the address is sent nothing more".to_owned()));
     }
@@ -152,6 +152,12 @@ fn facts(event: &Event) -> Vec<(&'static str, String)> {
         tell("Reported by", complaint.reporter.clone());
     }
     facts
+}
+
+/// What a failure is, and the rule that says so where that is not called the same.
+fn category(bounce: &Bounce) -> String {
+    let category = bounce.category.replace('_', " ");
+    if bounce.rule.replace(['-', '_'], " ") == category { category } else { format!("{category} ({})", bounce.rule) }
 }
 
 /// How a connection was secured, in words.

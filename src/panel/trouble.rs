@@ -48,7 +48,7 @@ pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<Trouble>, StoreError> {
         let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
         let events = events.iter().filter_map(|bytes| Event::read(bytes));
         for event in events.take_while(|event| event.at() + LATELY > visit.now) {
-            let key = (receiver(&event), kind, event.smtp_code, event.smtp_enhanced_code.clone());
+            let key = (event.receiver(), kind, event.smtp_code, event.smtp_enhanced_code.clone());
             found.entry(key).or_insert_with(|| first(&event)).count += 1;
         }
     }
@@ -58,13 +58,9 @@ pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<Trouble>, StoreError> {
     Ok(troubles)
 }
 
-fn receiver(event: &Event) -> String {
-    event.to.rsplit_once('@').map_or_else(|| event.to.clone(), |(_, domain)| domain.to_lowercase())
-}
-
 fn first(event: &Event) -> Trouble {
     Trouble {
-        receiver: receiver(event),
+        receiver: event.receiver(),
         badge: Badge::of_event(event.kind),
         answer: shortened(event.smtp_response.as_deref().unwrap_or("no answer")),
         advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).unwrap_or_default(),

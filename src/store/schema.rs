@@ -98,6 +98,8 @@ tables! {
     WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the messages that wait.
     Waiting = "waiting";
+    /// account, site or domain → since when the account's mail for it is paused.
+    Pauses = "pauses";
     /// account, user → somebody who signs in to the panel.
     Users = "users";
     /// address in matching form → account, user.

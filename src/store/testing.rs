@@ -254,6 +254,8 @@ pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> Message
         expires_at: None,
         give_up_at: now + 2 * day,
         content_expires_at: now + 30 * day,
+        key: None,
+        selectors: Vec::new(),
         size_octets: 1000,
         place: Place::unknown(retention::Bucket { end: now + 30 * day }.end),
         return_path: "b+x@bounces.example".to_owned(),

@@ -4,7 +4,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    AccountArgs, AccountCommand, DomainCommand, KeyCommand, OfAccount, PageArgs, QueueArgs, QueueCommand,
+    AccountArgs, AccountCommand, DaemonArgs, DomainCommand, KeyCommand, OfAccount, PageArgs, QueueArgs, QueueCommand,
+    SiteArgs,
 };
 use super::session::{Session, account_id, body, client, listed, object, print};
 use super::show::Shape;
@@ -119,14 +120,28 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
 
 /// `postrider queue ...`.
 pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let client = client(args.daemon, &console.environment)?;
-    let (reply, shape) = match args.command {
-        QueueCommand::List => (client.ask(Ask::get("list the queue", "/v1/queue", None))?, Shape::Queue),
-        QueueCommand::Release => {
-            (client.ask(Ask::post("release the queue", "/v1/queue/release", None, None))?, Shape::Released)
-        }
+    let (ask, shape) = match args.command {
+        QueueCommand::List => (Ask::get("list the queue", "/v1/queue", None), Shape::Queue),
+        QueueCommand::Release => (Ask::post("release the queue", "/v1/queue/release", None, None), Shape::Released),
+        QueueCommand::Pause(of) => return of_site(args.daemon, of, ("pause the site", "pause"), json, console),
+        QueueCommand::Resume(of) => return of_site(args.daemon, of, ("resume the site", "resume"), json, console),
+        QueueCommand::Try(of) => return of_site(args.daemon, of, ("try the site", "try"), json, console),
     };
-    print(&reply, shape, json, console)
+    print(&client(args.daemon, &console.environment)?.ask(ask)?, shape, json, console)
+}
+
+/// What is done about an account's mail for one site.
+fn of_site(
+    daemon: DaemonArgs,
+    of: SiteArgs,
+    (purpose, verb): (&str, &str),
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, Stop> {
+    let session = Session::begin(daemon, of.account, console)?;
+    let body = json!({ "site": of.site });
+    let reply = session.ask(Method::POST, purpose, format!("/v1/queue/{verb}"), Some(body))?;
+    print(&reply, Shape::OfSite, json, console)
 }
 
 /// The domain of this identifier or name; a name is looked for in the account's list.

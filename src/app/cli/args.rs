@@ -200,6 +200,21 @@ pub(super) enum QueueCommand {
     List,
     /// Have the queues of a restored store go on: what waited when its backup was taken is sent.
     Release,
+    /// Have an account's mail for a site, or for recipients of a domain, wait until it is resumed.
+    Pause(SiteArgs),
+    /// Have what was paused go on.
+    Resume(SiteArgs),
+    /// Have what waits for a later attempt at a site tried at once.
+    Try(SiteArgs),
+}
+
+/// Which mail is meant.
+#[derive(Debug, Args)]
+pub(super) struct SiteArgs {
+    /// The site, as `queue list` names it, or a domain of recipients.
+    pub(super) site: String,
+    #[command(flatten)]
+    pub(super) account: AccountChoice,
 }
 
 /// A command about what one account owns.

@@ -29,6 +29,8 @@ pub(super) enum Shape {
     Queue,
     /// What was let go.
     Released,
+    /// What was done about one site.
+    OfSite,
     /// A user with a password that was just made.
     NewUser,
     /// A user with a link that was just made.
@@ -128,6 +130,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Zone => zone(records(value)),
         Shape::Queue => queue(value),
         Shape::Released => released(value),
+        Shape::OfSite => of_site(value),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
         Shape::NewUser => once(value, NEW_USER, "password"),
         Shape::SetupLink => once(value, SETUP_LINK, "setup_url"),
@@ -177,6 +180,18 @@ fn queue(value: &Value) -> String {
         );
     }
     text
+}
+
+fn of_site(value: &Value) -> String {
+    let site = cell(value.get("site"));
+    match (value["paused"].as_bool(), value["more"].as_bool()) {
+        (Some(true), _) => format!("Mail for {site} waits until it is resumed.\n"),
+        (Some(false), _) => format!("Mail for {site} goes on.\n"),
+        (None, more) => {
+            let rest = if more == Some(true) { " There may be more: ask again." } else { "" };
+            format!("{} messages for {site} are tried now.{rest}\n", cell(value.get("messages")))
+        }
+    }
 }
 
 fn released(value: &Value) -> String {

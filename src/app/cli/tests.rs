@@ -217,6 +217,24 @@ fn the_queue_is_listed_by_site() {
 }
 
 #[test]
+fn mail_for_a_site_is_paused_resumed_and_tried() {
+    let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
+    for (verb, answer, told) in [
+        ("pause", "{\"site\":\"google\",\"paused\":true}", "Mail for google waits until it is resumed.\n"),
+        ("resume", "{\"site\":\"google\",\"paused\":false}", "Mail for google goes on.\n"),
+        ("try", "{\"site\":\"google\",\"messages\":7,\"more\":false}", "7 messages for google are tried now.\n"),
+    ] {
+        let (ran, requests) = asking(&format!("queue {verb} google"), &[(200, &one), (200, answer)]);
+        assert_eq!((ran.exit, ran.out.as_str()), (Exit::Done, told), "{ran:?}");
+        assert!(requests[1].starts_with(&format!("POST /v1/queue/{verb} ")), "{requests:?}");
+        assert!(requests[1].contains(&format!("x-postrider-account: {ACCOUNT}\r\n")), "{requests:?}");
+        assert!(requests[1].ends_with("{\"site\":\"google\"}"), "{requests:?}");
+        let (ran, _) = asking(&format!("queue {verb} google --account {ACCOUNT} --json"), &[(200, answer)]);
+        assert_eq!(ran.out, format!("{answer}\n"));
+    }
+}
+
+#[test]
 fn the_account_may_be_left_out_where_there_is_one() {
     let one = format!("{{\"data\":[{{\"id\":\"{ACCOUNT}\"}}],\"next_cursor\":null}}");
     let made = "{\"id\":\"key_1\",\"name\":\"n\",\"scopes\":[\"send\",\"read\"],\"key\":\"pr_live_x\"}";

@@ -204,6 +204,14 @@ impl Lane {
         if state.window.hold(until) { self.rest(&mut state, until, near) } else { Vec::new() }
     }
 
+    /// Has a lane that is held back probe its site without waiting for the end of that.
+    pub(super) fn hurry(&self, now: Timestamp, near: &NearTimers) {
+        let mut state = self.state();
+        if state.window.hurry(now) {
+            near.set_alarm((now, self.number));
+        }
+    }
+
     fn rest(&self, state: &mut Queue, until: Timestamp, near: &NearTimers) -> Vec<Ticket> {
         let mut late: Vec<Ticket> = Vec::new();
         let waiting: [&mut VecDeque<Ticket>; 2] = [&mut state.transactional, &mut state.marketing];

@@ -11,8 +11,10 @@ use super::site::Site;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
+use crate::domain::site_name::SiteName;
 use crate::engine::listing::last_id;
 use crate::engine::messages::MessageRecord;
+use crate::engine::pauses::pauses;
 use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
 use crate::store::error::StoreError;
@@ -23,6 +25,8 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Timers that are read from one snapshot, so that a long queue pins no pages for long.
 const PAGE: usize = 4_096;
+/// Such pages that are looked at for what waits at one site.
+const PAGES_MAX: usize = 64;
 
 /// Site and relay, by their names.
 type Key = (String, String);
@@ -73,14 +77,21 @@ impl QueueView for Transfers {
             found.entry((site, relay)).or_default().add(id, &transfer, self.shared.leases.is_taken(id));
         }
         let held = self.held_back(self.shared.now());
+        let mut pauses: BTreeMap<String, _> =
+            pauses(&snapshot, account)?.into_iter().map(|(name, since)| (name.to_string(), (name, since))).collect();
         let sites = found.into_iter().filter_map(|(key, part)| {
             let held_until = held.get(&key).copied();
             let (site, relay) = key;
             let Part { waiting, in_flight, next_at, last_tried } = part;
             let next_at = next_at.max(held_until.filter(|_| waiting > 0));
-            Some(AccountSite { site, relay, waiting, in_flight, next_at, held_until, last_tried: last_tried?.1 })
+            let paused_since = pauses.get(&site).map(|(_, since)| *since);
+            let next_at = next_at.filter(|_| paused_since.is_none());
+            let last_tried = last_tried?.1;
+            Some(AccountSite { site, relay, waiting, in_flight, next_at, held_until, last_tried, paused_since })
         });
-        Ok(AccountQueue { sites: sites.collect(), is_cut: keys.len() > most })
+        let sites: Vec<_> = sites.collect();
+        sites.iter().for_each(|site| drop(pauses.remove(&site.site)));
+        Ok(AccountQueue { sites, pauses: pauses.into_values().collect(), is_cut: keys.len() > most })
     }
 
     fn held_until(&self, record: &MessageRecord) -> Option<Timestamp> {
@@ -98,6 +109,51 @@ impl QueueView for Transfers {
         let lane = site.and_then(|site| self.lanes().by_way.get(&(number, site)).map(Arc::clone));
         let held_until = lane.and_then(|lane| lane.sight(now).held_until);
         held_until.max(relays.held_until(number, now))
+    }
+
+    fn site_of(&self, record: &MessageRecord) -> String {
+        self.way_of(&record.row, record.id, &mut HashMap::new()).1
+    }
+
+    fn waiting_at(
+        &self,
+        account: AccountId,
+        site: &SiteName,
+        most: usize,
+    ) -> Result<(Vec<MessageId>, bool), StoreError> {
+        let (mut found, mut names, now) = (Vec::new(), HashMap::new(), self.shared.now());
+        let (mut from, to) = (account.as_bytes().to_vec(), after_prefix(account.as_bytes()));
+        for _ in 0..PAGES_MAX {
+            let snapshot = self.shared.engine.store.snapshot()?;
+            let keys = snapshot.keys(Table::Waiting, &from, &to, Order::Ascending, PAGE)?;
+            for id in keys.iter().filter_map(|key| last_id(key)).map(MessageId) {
+                let key = schema::message(account, id);
+                let (Some(row), Some(transfer)) = (snapshot.row(&key)?, snapshot.row::<TransferRow>(&key)?) else {
+                    continue;
+                };
+                let is_there =
+                    |row: &MessageRow, name| row.to.domain().as_str() == site.as_str() || name == site.as_str();
+                if transfer.due.is_some_and(|due| due > now) && is_there(&row, &self.way_of(&row, id, &mut names).1) {
+                    if found.len() == most {
+                        return Ok((found, true));
+                    }
+                    found.push(id);
+                }
+            }
+            let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { return Ok((found, false)) };
+            from = [last, &[0][..]].concat();
+        }
+        Ok((found, true))
+    }
+
+    fn hurry(&self, site: &str) {
+        let lanes: Vec<_> = self.lanes().by_way.values().map(Arc::clone).collect();
+        let (now, near) = (self.shared.now(), self.shared.near());
+        lanes.iter().filter(|lane| lane.site.name() == site).for_each(|lane| lane.hurry(now, near));
+    }
+
+    fn wake(&self, account: AccountId) {
+        self.shared.paused.wake(account, self.shared.near());
     }
 }
 

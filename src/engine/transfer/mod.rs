@@ -10,6 +10,7 @@ mod held;
 mod lane;
 mod listing;
 mod pace;
+mod paused;
 mod pool;
 mod queue;
 mod relays;
@@ -49,6 +50,7 @@ use crate::store::schema;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use lane::Lane;
+use paused::Paused;
 use queue::Ticket;
 use relays::{Number, Relays};
 use room::Room;
@@ -99,6 +101,8 @@ pub(super) struct Shared {
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
     bodies: Room,
     backlog: Backlog,
+    /// Messages whose accounts have paused them.
+    paused: Paused,
     /// Messages that wait in lanes.
     queued: AtomicUsize,
     stop: watch::Sender<bool>,
@@ -175,6 +179,7 @@ impl Transfers {
             unproven: Room::part_of(connections),
             bodies: Room::new(BODIES_KIB),
             backlog,
+            paused: Paused::default(),
             queued: AtomicUsize::new(0),
             stop: watch::Sender::new(false),
             workers: Mutex::default(),
@@ -304,8 +309,11 @@ impl Transfers {
         lane
     }
 
-    /// An alarm has come: the lane that set it may probe its site.
+    /// An alarm has come: the lane that set it may probe its site, or what is paused has come to its end.
     pub(super) fn ring(&self, alarm: Alarm) {
+        if alarm.1 == paused::ALARM {
+            self.shared.end_paused();
+        }
         let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
         if let Some(lane) = lane
             && let Some(probe) = lane.ring(self.shared.now(), self.shared.near())

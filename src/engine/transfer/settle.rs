@@ -7,8 +7,10 @@ use tokio::runtime::Handle;
 
 use super::Shared;
 use super::attempt::route_failed;
+use super::paused::is_paused;
 use super::queue::Ticket;
 use super::relays::Number;
+use super::site::Site;
 use crate::base::entropy;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -36,6 +38,8 @@ pub(super) enum Ready {
     Send(Box<MessageRow>),
     /// It ends without an attempt.
     Settle(TransferEnd),
+    /// Its account has paused its mail for the site.
+    Paused,
     /// The timer serves nothing any more.
     Stale,
 }
@@ -50,8 +54,9 @@ pub(super) struct Unsettled {
 }
 
 impl Shared {
-    /// What the rows say now that the message is leased: whether there is still something to send.
-    pub(super) fn look(&self, ticket: &Ticket) -> Result<Ready, StoreError> {
+    /// What the rows say now that the message is leased: whether there is still something to send, and whether that
+    /// may go to the site where it waits for one.
+    pub(super) fn look(&self, ticket: &Ticket, site: Option<&Site>) -> Result<Ready, StoreError> {
         let engine = &self.engine;
         // What is sent now could not be recorded, and would be sent again.
         if let Some(failure) = engine.store.health().failure() {
@@ -74,6 +79,10 @@ impl Shared {
         if self.now() >= row.give_up_at {
             return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
         }
+        let is_paused = |site: &Site| is_paused(&snapshot, ticket.account(), &site.name(), &row.to);
+        if site.map(is_paused).transpose()? == Some(true) {
+            return Ok(Ready::Paused);
+        }
         Ok(Ready::Send(Box::new(row)))
     }
 
@@ -81,7 +90,7 @@ impl Shared {
     pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
         let Some(lease) = self.leases.take(ticket.id()) else { return self.near().give_back(ticket.timer) };
         let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: Some(lease), transcript: None };
-        match (self.look(&ticket), why) {
+        match (self.look(&ticket, None), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
             (Ok(Ready::Send(_)), Unsent::Late) => unsettled.expired(self),
             (Ok(Ready::Send(_)), Unsent::NoRoute(relay, failure)) => {
@@ -89,7 +98,8 @@ impl Shared {
                 let facts = AttemptFacts { relay, duration_ms: Some(0), ..AttemptFacts::default() };
                 unsettled.settle(self, route_failed(&failure, self.now()), facts);
             }
-            (Ok(Ready::Stale), _) => self.near().forget(&ticket.timer),
+            // Only a site can be paused.
+            (Ok(Ready::Stale | Ready::Paused), _) => self.near().forget(&ticket.timer),
             (Err(error), _) => unsettled.unreadable(self, error),
         }
     }

@@ -123,6 +123,17 @@ impl Window {
         }
     }
 
+    /// It may be probed now, although it is held back for longer; whether it is.
+    pub(super) fn hurry(&mut self, now: Timestamp) -> bool {
+        match self.standing {
+            Standing::Held(until) if until > now => {
+                self.standing = Standing::Held(now);
+                true
+            }
+            Standing::Held(_) | Standing::Open | Standing::Probing => false,
+        }
+    }
+
     /// It takes no more than so many connections until then.
     pub(super) const fn limit(&mut self, most: usize, until: Timestamp) {
         self.fewer = Some((most, until));
@@ -213,6 +224,17 @@ mod tests {
         }
         window.answered();
         assert_eq!(window.pushed_back(now), Some(now + Duration::from_secs(50)));
+    }
+
+    #[test]
+    fn a_site_that_is_held_back_is_probed_at_once_where_somebody_asks_for_it() {
+        let mut window = grown(10, 100);
+        assert!(!window.hurry(NOW), "nothing holds it back");
+        window.pushed_back(NOW);
+        assert!(window.hurry(after(1)) && !window.hurry(after(1)));
+        assert!(window.rings(after(1)));
+        assert_eq!(window.connections(after(1)), 1);
+        assert_eq!(window.pushed_back(after(2)), Some(after(102)), "a failure counts as ever");
     }
 
     #[test]

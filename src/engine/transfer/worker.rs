@@ -89,9 +89,14 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
         return;
     };
     let unsettled = Unsettled { ticket, _held: held, lease: Some(lease), transcript: None };
-    let row = match caught(async { shared.look(&ticket) }).await.unwrap_or(Err(StoreError::Panicked)) {
+    let row = match caught(async { shared.look(&ticket, Some(&lane.site)) }).await.unwrap_or(Err(StoreError::Panicked))
+    {
         Ok(Ready::Send(row)) => row,
         Ok(Ready::Settle(end)) => return unsettled.settle(shared, end, AttemptFacts::default()),
+        Ok(Ready::Paused) => {
+            drop(unsettled);
+            return shared.rest_paused(ticket, &lane.site);
+        }
         Ok(Ready::Stale) => return shared.near().forget(&ticket.timer),
         Err(error) => return unsettled.unreadable(shared, error),
     };

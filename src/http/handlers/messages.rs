@@ -267,6 +267,7 @@ pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations:
         stream: parsed(given("stream"), "stream", violations),
         after: parsed(given("after"), "after", violations),
         before: parsed(given("before"), "before", violations),
+        ..MessageFilter::default()
     }
 }
 

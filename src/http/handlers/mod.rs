@@ -11,7 +11,7 @@ pub(crate) mod keys;
 mod listing;
 pub(super) mod me;
 pub(crate) mod messages;
-pub(super) mod queue;
+pub(crate) mod queue;
 pub(crate) mod settings;
 pub(crate) mod suppression_list;
 pub(crate) mod suppressions;

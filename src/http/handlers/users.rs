@@ -19,7 +19,7 @@ use crate::http::view::user::{NewUserView, SetupLinkView, UserView};
 use crate::store::error::Stop;
 
 /// The account that the operator speaks for.
-async fn account(api: &Api, call: &Call<()>) -> Result<AccountId, ApiError> {
+pub(super) async fn account(api: &Api, call: &Call<()>) -> Result<AccountId, ApiError> {
     let named = call.headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
     Ok(api.operator(named).await?.account)
 }

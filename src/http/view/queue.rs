@@ -35,6 +35,22 @@ impl<'a> SiteQueueView<'a> {
     }
 }
 
+/// Whether an account's mail for a site is paused.
+#[derive(Serialize)]
+pub(in crate::http) struct PausedView<'a> {
+    pub(in crate::http) site: &'a str,
+    pub(in crate::http) paused: bool,
+}
+
+/// What was tried at once.
+#[derive(Serialize)]
+pub(in crate::http) struct TriedView<'a> {
+    pub(in crate::http) site: &'a str,
+    pub(in crate::http) messages: u64,
+    /// Whether there may be more, for another call.
+    pub(in crate::http) more: bool,
+}
+
 /// What stands still in a restored store.
 #[derive(Serialize)]
 pub(in crate::http) struct StandstillView {

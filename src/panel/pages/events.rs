@@ -3,6 +3,7 @@
 
 use askama::Template;
 use hyper::StatusCode;
+use hyper::header::CONTENT_DISPOSITION;
 use url::form_urlencoded;
 
 use crate::base::id::{EventId, MessageId};
@@ -17,6 +18,7 @@ use crate::http::event_stream::EventStream;
 use crate::http::handlers::events::{followed, last_event_id, refused};
 use crate::panel::door::Visit;
 use crate::panel::event::{Event, EventLine};
+use crate::panel::event_export::EventExport;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
@@ -37,6 +39,8 @@ struct EventsPage {
     older: Option<String>,
     /// Where news of what is shown come from; a page of the past has none.
     live: Option<String>,
+    /// Where the same events are as a file.
+    file: String,
     curl: String,
 }
 
@@ -113,11 +117,24 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
+        file: asked.address("/events/export", None),
         curl: asked.address(&format!("{public_url}/v1/events"), None),
         lines: events.into_iter().map(|event| EventLine::new(event, &zone)).collect(),
         asked,
     };
     html::page(StatusCode::OK, &page)
+}
+
+/// `GET /events/export`: all that the filters let through, as a file of JSON lines.
+pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let mut violations = Violations::new();
+    let filter = Asked::of(&Form::of_query(&visit.call)).filter(&mut violations);
+    violations.or(|| Some(())).map_err(ApiError::from)?;
+    let filter = filter.ok_or(ApiError::NotFound)?;
+    let engine = std::sync::Arc::clone(&visit.api.engine);
+    let file = EventExport::new(engine, visit.account_id(), visit.visitor.key, filter);
+    let answer = Answer::stream(StatusCode::OK, "application/x-ndjson", Box::pin(file));
+    Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"events.ndjson\""))
 }
 
 /// `GET /events/stream`: the API's stream, for as long as the session lasts.

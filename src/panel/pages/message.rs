@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::events::news_of;
 use crate::base::id::MessageId;
 use crate::engine::messages::MessageRecord;
+use crate::engine::pauses::TryRefusal;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::record_json;
@@ -17,13 +18,14 @@ use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::Moment;
+use crate::panel::moment::{Moment, lasted};
 use crate::panel::parts::{Badge, Excerpt, octets};
 use crate::panel::preview::{self, Preview};
 use crate::panel::record::Record;
 use crate::panel::timeline::{Step, steps, tls_words};
 use crate::store::error::Stop;
 use crate::store::op::cancel::CancelRefusal;
+use crate::store::row::message::MessageRow;
 
 #[derive(Template)]
 #[template(path = "message.html")]
@@ -41,10 +43,20 @@ struct MessagePage {
     is_content_gone: bool,
     retention_days: u64,
     may_cancel: bool,
+    /// The site, where mail for it is paused.
+    paused: Option<String>,
+    sent_with: Option<SentWith>,
     steps: Vec<Step>,
     live: String,
     tab: Tab,
     record: Record,
+}
+
+/// The key that a message was sent with.
+struct SentWith {
+    /// Its name; none where it can't be found any more.
+    name: Option<String>,
+    path: String,
 }
 
 /// What is shown of the content.
@@ -84,7 +96,11 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let MessageRecord { id, row, transfer, next_attempt_at } = &record;
     let moment = |at| Moment::new(at, zone.clone());
     let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
-    let done = (query.text("done") == "canceled").then_some("The message was withdrawn; it is not sent any more.");
+    let done = match query.text("done") {
+        "canceled" => Some("The message was withdrawn; it is not sent any more."),
+        "tried" => Some("The message is tried now."),
+        _ => None,
+    };
     let page = MessagePage {
         frame: Frame::new(&visit, title, "/messages")?.with_done(done),
         id: *id,
@@ -98,6 +114,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         content_until: moment(row.content_expires_at),
         is_content_gone: matches!(tab, Tab::Gone) || visit.now >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
+        paused: engine.pause_of(visit.account_id(), *id)?,
+        sent_with: sent_with(&visit, row)?,
         may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_change(),
         steps: steps(&visit, &record, &events)?,
         live: news_of(*id, &events),
@@ -115,6 +133,7 @@ fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
         None => row.from.as_given().to_owned(),
     };
     let last = &transfer.last;
+    let signed = row.selectors.iter().map(|selector| format!("{selector}._domainkey.{}", row.from.domain()));
     let mut facts = vec![
         ("From", from),
         ("To", row.to.as_given().to_owned()),
@@ -123,11 +142,19 @@ fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
         ("Attempts", transfer.attempts.to_string()),
     ];
     let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
+    tell("Delivered after", transfer.delivered_at.map(|at| lasted(at.since(row.created_at))));
     tell("Destination server", last.mx_host.clone());
     tell("Relay", last.relay.clone());
     tell("TLS", last.tls.as_ref().map(tls_words));
+    tell("Signed by", Some(signed.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty()));
     tell("Unsubscribe URL", row.unsubscribe_url.clone());
     facts
+}
+
+fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, Fault> {
+    let Some(id) = row.key else { return Ok(None) };
+    let name = visit.api.engine.key(visit.account_id(), id)?.map(|key| key.name);
+    Ok(Some(SentWith { name, path: format!("/keys/{id}") }))
 }
 
 async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
@@ -179,6 +206,19 @@ pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> 
 pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
     Ok(Answer::json_bytes(StatusCode::OK, record_json(visit.api, visit.account_id(), &record).await?))
+}
+
+/// `POST /messages/{id}/try`: not at its time, but now.
+pub(in crate::panel) async fn try_now(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: MessageId = visit.id()?;
+    visit.api.engine.try_message(visit.on(), id).await.map_err(|stop| match stop {
+        Stop::Refused(TryRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(TryRefusal::TooLate) => {
+            ApiError::Conflict("The message has ended or is being sent at this moment.".to_owned())
+        }
+        Stop::Failed(error) => error.into(),
+    })?;
+    Ok(html::redirect(&format!("/messages/{id}?done=tried")))
 }
 
 /// `POST /messages/{id}/cancel`.

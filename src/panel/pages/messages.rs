@@ -11,7 +11,6 @@ use crate::domain::violation::Violations;
 use crate::engine::listing::{Page, PageRequest};
 use crate::engine::messages::MessageRecord;
 use crate::http::answer::Answer;
-use crate::http::handlers::messages::filter_of;
 use crate::machine::transfer::Status;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
@@ -81,7 +80,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         return Ok(html::redirect(&format!("/messages/{id}")));
     }
     let mut violations = Violations::new();
-    let filter = filter_of(|name| search.value(name), &mut violations);
+    let filter = search.filter(&mut violations);
     let mut faults = search.faults.clone();
     faults.extend(violations.by_field().iter().map(|(name, said)| format!("{name}: {}", said.join("; "))));
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());

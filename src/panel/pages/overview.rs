@@ -21,6 +21,7 @@ use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::start_of_day;
 use crate::panel::parts::{Badge, Choice, grouped};
+use crate::panel::patience::{Patience, patience};
 use crate::panel::standing::Standing;
 use crate::panel::trend::{Span, Trend};
 use crate::panel::trouble::{Trouble, troubles};
@@ -36,6 +37,7 @@ struct OverviewPage {
     frame: Frame,
     standing: Standing,
     troubles: Vec<Trouble>,
+    patience: Vec<Patience>,
     counts: Vec<Count>,
     windows: [QuotaBar; 2],
     newest: Vec<MessageLine>,
@@ -112,6 +114,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = OverviewPage {
         frame: Frame::new(&visit, "Overview", "/")?,
         troubles: troubles(&visit)?,
+        patience: patience(&visit)?,
         standing: Standing::new(&engine.reputation(account)?),
         counts: counts(&visit, start_of_day(visit.now, &zone))?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],

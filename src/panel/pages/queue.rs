@@ -3,13 +3,16 @@
 use askama::Template;
 use hyper::StatusCode;
 
+use super::queue_changes;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
+use crate::domain::site_name::SiteName;
 use crate::engine::queue::AccountSite;
 use crate::http::answer::Answer;
 use crate::panel::door::Visit;
 use crate::panel::event::Event;
 use crate::panel::fault::Fault;
+use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
@@ -25,6 +28,8 @@ const SITES: usize = 200;
 struct QueuePage {
     frame: Frame,
     lines: Vec<SiteLine>,
+    /// What is paused and has nothing waiting under that name.
+    pauses: Vec<(SiteName, Moment)>,
     is_cut: bool,
     looked_at: String,
     /// How long a message is tried.
@@ -41,6 +46,7 @@ struct SiteLine {
     next_at: Option<Moment>,
     held_until: Option<Moment>,
     badge: Badge,
+    paused_since: Option<Moment>,
     message: MessageId,
     answer: String,
     what_to_do: String,
@@ -50,9 +56,12 @@ struct SiteLine {
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
+    let done = queue_changes::done(Form::of_query(&visit.call).text("done"));
+    let pauses = queue.pauses.into_iter().map(|(name, since)| (name, visit.moment(since)));
     let lines = queue.sites.into_iter().take(SITES).map(|site| line(&visit, site));
     let page = QueuePage {
-        frame: Frame::new(&visit, "Queue", "/queue")?,
+        frame: Frame::new(&visit, "Queue", "/queue")?.with_done(done),
+        pauses: pauses.collect(),
         lines: lines.collect::<Result<_, Fault>>()?,
         is_cut,
         looked_at: grouped(LOOKED_AT as u64),
@@ -73,6 +82,7 @@ fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
         in_flight: grouped(site.in_flight),
         next_at: site.next_at.map(moment),
         held_until: site.held_until.map(moment),
+        paused_since: site.paused_since.map(moment),
         message: site.last_tried,
         answer: last.map(|event| event.smtp_response.unwrap_or_default()).unwrap_or_default(),
         site: site.site,
@@ -82,6 +92,7 @@ fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
 
 const fn badge(site: &AccountSite) -> Badge {
     match (site.held_until.is_some(), site.in_flight > 0) {
+        _ if site.paused_since.is_some() => Badge::new("paused", "wait", "lock"),
         (true, _) => Badge::new("held back", "wait", "clock"),
         (false, true) => Badge::new("sending", "good", "check"),
         (false, false) => Badge::new("waiting", "calm", "clock"),
@@ -90,6 +101,9 @@ const fn badge(site: &AccountSite) -> Badge {
 
 /// What a person can do about it; where nothing, that.
 fn what_to_do(site: &AccountSite, last: Option<&Event>) -> String {
+    if site.paused_since.is_some() {
+        return "Resume it when it may go on. What waits too long ends failed, as ever.".to_owned();
+    }
     let advice = last.and_then(|event| event.bounce.as_ref()).map(|bounce| bounce.advice.as_str());
     match (advice.filter(|advice| !advice.is_empty()), site.held_until.is_some()) {
         (Some(advice), _) => advice.to_owned(),

@@ -7,7 +7,9 @@ mod escaping;
 mod following;
 mod keys;
 mod looking;
+mod queue;
 mod records;
+mod searching;
 mod settings;
 mod setup;
 mod signing_in;
@@ -134,6 +136,11 @@ impl World {
 
     /// Sends a message of these members over the usual ones.
     async fn send(&self, members: serde_json::Value) -> MessageId {
+        self.send_as(&Caller { account: self.account, key: None }, members).await
+    }
+
+    /// The same by somebody else.
+    async fn send_as(&self, caller: &Caller, members: serde_json::Value) -> MessageId {
         let mut body = serde_json::json!({
             "from": "shop@example.test", "to": "bob@example.com", "subject": "Your order", "text": "Thank you."
         });
@@ -143,8 +150,7 @@ impl World {
         let limits = SubmissionLimits { queue_lifetime: 2 * DAY };
         let object = body.as_object().unwrap().clone();
         let submission = Submission::lift(object, self.clock.now(), limits).unwrap();
-        let caller = Caller { account: self.account, key: None };
-        let accepted = self.engine.submit(&caller, submission, None).await.unwrap();
+        let accepted = self.engine.submit(caller, submission, None).await.unwrap();
         let answer: serde_json::Value = serde_json::from_slice(&accepted.answer).unwrap();
         answer["id"].as_str().unwrap().parse().unwrap()
     }
@@ -196,6 +202,20 @@ impl Reply {
     fn between(&self, before: &str, after: &str) -> &str {
         let rest = self.body.split_once(before).map_or("", |(_, rest)| rest);
         rest.split_once(after).map_or(rest, |(text, _)| text)
+    }
+
+    /// The body of an answer that came in chunks.
+    fn unchunked(&self) -> String {
+        let (mut text, mut rest) = (String::new(), self.body.as_str());
+        while let Some((size, after)) = rest.split_once("\r\n") {
+            let size = usize::from_str_radix(size, 16).unwrap();
+            text.push_str(&after[..size]);
+            rest = &after[size + 2..];
+            if size == 0 {
+                break;
+            }
+        }
+        text
     }
 
     fn shows(&self, text: &str) -> bool {

@@ -95,7 +95,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
                 there(Table::Timeline, &schema::timeline(account, message, event)),
             ]
         }
-        Table::Endpoints | Table::Quotas | Table::Reputations | Table::AuditLog => vec![owner()],
+        Table::Endpoints | Table::Quotas | Table::Reputations | Table::AuditLog | Table::Pauses => vec![owner()],
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],
         Table::Attempts => vec![there(Table::Deliveries, &key[..32])],

@@ -16,6 +16,7 @@ use crate::store::row::idempotency::IdempotencyRow;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_index::IndexedBlock;
 use crate::store::row::outcomes::OutcomeCounts;
+use crate::store::row::pause::PauseRow;
 use crate::store::row::restored::Restored;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
@@ -52,6 +53,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Suppressions => key.len() > 16 && reads::<SuppressionRow>(value)?,
         Table::SuppressionsById => key.len() == 32,
         Table::WarmUps => reads::<WarmUpRow>(value)?,
+        Table::Pauses => key.len() > 16 && reads::<PauseRow>(value)?,
         Table::Waiting => key.len() > 33,
         Table::Users => key.len() == 32 && reads::<User>(value)?,
         Table::Sessions => key.len() == 32 && reads::<Session>(value)?,

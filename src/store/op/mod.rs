@@ -23,6 +23,7 @@ pub mod endpoint_end;
 pub mod event;
 pub mod message_index;
 pub mod outcomes;
+pub mod pause;
 pub mod redeliver;
 pub mod release_queue;
 pub mod report;

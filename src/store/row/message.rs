@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use crate::base::id::{DomainId, MessageId};
+use crate::base::id::{DomainId, KeyId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::event::AttemptFacts;
@@ -41,6 +41,10 @@ pub struct MessageRow {
     pub give_up_at: Timestamp,
     /// When its content is no longer shown.
     pub content_expires_at: Timestamp,
+    /// The key that it was sent with; none where the operator sent it.
+    pub key: Option<KeyId>,
+    /// The selectors of the domain's DKIM keys that signed it.
+    pub selectors: Vec<String>,
     /// Octets of the signed message.
     pub size_octets: u32,
     /// Where the signed message stands.

@@ -17,6 +17,7 @@ pub mod idempotency;
 pub mod message;
 pub mod message_index;
 pub mod outcomes;
+pub mod pause;
 pub mod restored;
 pub mod suppression;
 pub mod tls_policy;

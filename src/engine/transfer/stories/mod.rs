@@ -2,6 +2,7 @@
 //! scripts.
 
 mod names;
+mod pauses;
 mod rates;
 mod relays;
 mod sites;

@@ -324,7 +324,12 @@ impl World {
         self.stop.send_replace(true);
         self.pump.await.unwrap();
         self.engine.store.close();
+        let store = Arc::downgrade(&self.engine.store);
         drop(self.engine);
+        // Whoever is still about to end holds it, and with it the lock.
+        while store.strong_count() > 0 {
+            tokio::task::yield_now().await;
+        }
         let world = Self::on(self.directory, self.net, relays, self.tables);
         Self { account: self.account, ..world }
     }

@@ -11,6 +11,7 @@ use crate::store::op::domain::CreateDomain;
 use crate::store::op::domain_change::{DeleteDomain, RotateDkim, UpdateDomain};
 use crate::store::op::endpoint::{CreateEndpoint, RotateSecret, UpdateEndpoint};
 use crate::store::op::endpoint_end::DeleteEndpoint;
+use crate::store::op::pause::{PauseSite, ResumeSite};
 use crate::store::op::redeliver::{Redeliver, TestEndpoint};
 use crate::store::op::session::EndSessions;
 use crate::store::op::suppression::{Added, Suppress, Unsuppress};
@@ -159,6 +160,18 @@ impl Told for Suppress {
 impl Told for Unsuppress {
     fn told(&self, row: &SuppressionRow) -> Change {
         Change::new(Action::SuppressionLifted, row.id, &row.email)
+    }
+}
+
+impl Told for PauseSite {
+    fn told(&self, (): &()) -> Change {
+        Change::new(Action::SitePaused, "", self.site.as_str())
+    }
+}
+
+impl Told for ResumeSite {
+    fn told(&self, (): &()) -> Change {
+        Change::new(Action::SiteResumed, "", self.site.as_str())
     }
 }
 

@@ -1,0 +1,56 @@
+//! What people call a receiving site: a provider's name, the names of its mail servers, an address with its port, or
+//! the domain of recipients.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Octets of a name: a site of many mail servers is named by all of them.
+const OCTETS_MAX: usize = 2_000;
+
+/// The name of a site, in visible ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct SiteName(String);
+
+/// A text that no site is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a site is named by 1 to 2,000 visible ASCII characters")]
+pub struct InvalidSiteName;
+
+impl SiteName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SiteName {
+    type Err = InvalidSiteName;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSiteName> {
+        let fits = !text.is_empty() && text.len() <= OCTETS_MAX && text.bytes().all(|octet| octet.is_ascii_graphic());
+        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidSiteName) }
+    }
+}
+
+impl fmt::Display for SiteName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_named_by_visible_characters_of_a_bounded_number() {
+        for name in ["google", "mx1.host.example,mx2.host.example", "127.0.0.1:2525"] {
+            assert_eq!(name.parse::<SiteName>().unwrap().as_str(), name);
+        }
+        for name in ["", "a b", "a\n", "bücher.example", &"x".repeat(OCTETS_MAX + 1)] {
+            assert_eq!(name.parse::<SiteName>(), Err(InvalidSiteName), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What people do about mail that waits: pausing and resuming what an account sends to a site, and having it tried at
+//! once. The rows say what is to be; the pump, where there is one, is told of it afterwards.
+
+use std::sync::Arc;
+
+use super::Engine;
+use super::audit::Behalf;
+use super::lease::Lease;
+use crate::base::id::{AccountId, MessageId};
+use crate::base::time::Timestamp;
+use crate::domain::audit::{Action, Change};
+use crate::domain::site_name::SiteName;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::NotThere;
+use crate::store::op::pause::{self, PAUSES_MAX, PauseSite, ResumeSite, TRIED_MAX, TooManyPauses, TryNow};
+use crate::store::read::Read;
+use crate::store::row::pause::PauseRow;
+use crate::store::snapshot::Snapshot;
+
+/// Messages of a site that are tried at once when somebody asks; the others when it is asked again.
+const TRIED_AT_ONCE: usize = 10_000;
+
+/// What was tried at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tried {
+    /// Messages that are tried earlier than they would have been.
+    pub messages: u64,
+    /// Whether there may be more.
+    pub is_cut: bool,
+}
+
+/// Why a message can't be tried at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TryRefusal {
+    /// There is no such message.
+    NotFound,
+    /// It has ended, or is on the wire at this moment.
+    TooLate,
+}
+
+/// What an account has paused, with the moment since when.
+pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(SiteName, Timestamp)>, StoreError> {
+    let rows = snapshot.rows::<PauseRow>(account.as_bytes(), PAUSES_MAX)?;
+    let read = |(key, row): (Vec<u8>, PauseRow)| {
+        let name = std::str::from_utf8(key.get(16..)?).ok()?.parse().ok()?;
+        Some((name, row.since))
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
+}
+
+impl Engine {
+    /// Has the account's mail for a site, or for recipients of a domain, wait from now on. What is on the wire ends as
+    /// it ends; what waits ends `failed` when its time is over, as ever. May be repeated.
+    ///
+    /// # Errors
+    /// So many are paused already, or the store's failure.
+    pub async fn pause_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), Stop<TooManyPauses>> {
+        let on = on.into();
+        let account = on.account;
+        self.commit_on(on, PauseSite { account, site }).await
+    }
+
+    /// Has it go on.
+    ///
+    /// # Errors
+    /// It is not paused, or the store's failure.
+    pub async fn resume_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<(), Stop<NotThere>> {
+        let on = on.into();
+        let account = on.account;
+        self.commit_on(on, ResumeSite { account, site }).await?;
+        if let Some(view) = self.queue_view() {
+            view.wake(account);
+        }
+        Ok(())
+    }
+
+    /// Has what the account has waiting for a site tried at once, and the site probed where it is held back.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn try_site(&self, on: impl Into<Behalf>, site: SiteName) -> Result<Tried, StoreError> {
+        let on = on.into();
+        let account = on.account;
+        let Some(view) = self.queue_view() else { return Ok(Tried { messages: 0, is_cut: false }) };
+        self.note(&on, Change::new(Action::SiteTried, "", site.as_str())).await?;
+        let (looking, wanted) = (Arc::clone(&view), site.clone());
+        let look = tokio::task::spawn_blocking(move || looking.waiting_at(account, &wanted, TRIED_AT_ONCE));
+        let (waiting, is_cut) = look.await.unwrap_or(Err(StoreError::Panicked))?;
+        let mut messages = 0;
+        for part in waiting.chunks(TRIED_MAX) {
+            messages += self.try_leased(account, part).await?;
+        }
+        view.hurry(site.as_str());
+        Ok(Tried { messages, is_cut })
+    }
+
+    /// Has one message tried at once, and its site probed where it is held back.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn try_message(&self, on: impl Into<Behalf>, id: MessageId) -> Result<(), Stop<TryRefusal>> {
+        let on = on.into();
+        let account = on.account;
+        let record = self.message(account, id)?.ok_or(Stop::Refused(TryRefusal::NotFound))?;
+        let is_over = !record.transfer.state.status().is_waiting() || self.clock.now() >= record.row.give_up_at;
+        if is_over || self.leases.is_taken(id) {
+            return Err(Stop::Refused(TryRefusal::TooLate));
+        }
+        self.note(&on, Change::new(Action::MessageTried, id, "")).await?;
+        self.try_leased(account, &[id]).await?;
+        if let Some(view) = self.queue_view() {
+            view.hurry(&view.site_of(&record));
+        }
+        Ok(())
+    }
+
+    /// How many sites the account has paused.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn paused_sites(&self, account: AccountId) -> Result<usize, StoreError> {
+        Ok(pauses(&self.store.snapshot()?, account)?.len())
+    }
+
+    /// The site of a message, where the account has paused its mail for it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn pause_of(&self, account: AccountId, id: MessageId) -> Result<Option<String>, StoreError> {
+        let Some(record) = self.message(account, id)?.filter(|record| record.transfer.due.is_some()) else {
+            return Ok(None);
+        };
+        let snapshot = self.store.snapshot()?;
+        let site = self.queue_view().map(|view| view.site_of(&record));
+        for name in site.into_iter().chain([record.row.to.domain().to_string()]) {
+            if pause::is_paused(&snapshot, account, &name)? {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Those that are on the wire are passed by: their attempt is now.
+    async fn try_leased(&self, account: AccountId, messages: &[MessageId]) -> Result<u64, StoreError> {
+        let leased = messages.iter().filter_map(|id| Some((*id, self.leases.take(*id)?)));
+        let (messages, leases): (Vec<MessageId>, Vec<Lease>) = leased.unzip();
+        match self.commit_leased(TryNow { account, messages }, leases).await {
+            Ok(tried) => Ok(tried),
+            Err(Stop::Failed(error)) => Err(error),
+            Err(Stop::Refused(never)) => match never {},
+        }
+    }
+}

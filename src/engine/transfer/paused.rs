@@ -1,0 +1,104 @@
+//! Messages whose account has paused its mail for their site. They rest in memory, as timers alone, without a write and
+//! without an attempt, until the pause is over or their time is. The pause itself is a row, so after a restart what is
+//! due comes here again.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::queue::Ticket;
+use super::settle::{Ready, Unsent};
+use super::site::Site;
+use super::{NO_ROOM, Shared};
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::store::error::StoreError;
+use crate::store::near::NearTimers;
+use crate::store::op::pause;
+use crate::store::read::Read;
+use crate::store::timer::Timer;
+
+/// The name of these alarms; lanes count from one.
+pub(super) const ALARM: u64 = 0;
+/// Messages that rest at most: some 10 MB. Others are looked at again later, by a write.
+const RESTING_MAX: usize = 65_536;
+
+/// What rests, in the order in which its time ends.
+#[derive(Default)]
+pub(super) struct Paused(Mutex<BTreeMap<(Timestamp, Timer), Ticket>>);
+
+impl Paused {
+    fn resting(&self) -> MutexGuard<'_, BTreeMap<(Timestamp, Timer), Ticket>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a message rest; it comes back where there is no room.
+    fn rest(&self, ticket: Ticket, near: &NearTimers) -> Result<(), Ticket> {
+        let mut resting = self.resting();
+        if resting.len() >= RESTING_MAX {
+            return Err(ticket);
+        }
+        resting.insert((ticket.give_up_at, ticket.timer), ticket);
+        // Before it counts as settled, so that time which is moved stops at its end.
+        set_alarm(&resting, near);
+        near.rest([ticket.timer]);
+        Ok(())
+    }
+
+    /// Takes out the messages whose time is over, which are worked on again.
+    fn ended(&self, now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+        let mut resting = self.resting();
+        let mut ended = Vec::new();
+        while let Some(entry) = resting.first_entry().filter(|entry| entry.key().0 <= now) {
+            ended.push(entry.remove());
+        }
+        set_alarm(&resting, near);
+        drop(resting);
+        near.rouse(ended.iter().map(|ticket| ticket.timer));
+        ended
+    }
+
+    /// Has all that rests of an account look for its way again.
+    pub(super) fn wake(&self, account: AccountId, near: &NearTimers) {
+        let mut woken = Vec::new();
+        self.resting().retain(|_, ticket| {
+            let stays = ticket.account() != account;
+            if !stays {
+                woken.push(ticket.timer);
+            }
+            stays
+        });
+        near.give_back_all(woken);
+    }
+}
+
+fn set_alarm(resting: &BTreeMap<(Timestamp, Timer), Ticket>, near: &NearTimers) {
+    if let Some(((end, _), _)) = resting.first_key_value() {
+        near.set_alarm((*end, ALARM));
+    }
+}
+
+/// Whether the account's mail for this site, or for this recipient's domain, is paused.
+pub(super) fn is_paused(read: &impl Read, account: AccountId, site: &str, to: &Address) -> Result<bool, StoreError> {
+    Ok(pause::is_paused(read, account, site)? || pause::is_paused(read, account, to.domain().as_str())?)
+}
+
+impl Shared {
+    /// Has a message rest that was found to be paused.
+    pub(super) fn rest_paused(self: &Arc<Self>, ticket: Ticket, site: &Site) {
+        if let Err(ticket) = self.paused.rest(ticket, self.near()) {
+            return self.put_off(ticket, self.now() + NO_ROOM);
+        }
+        // The pause may have ended between the look and now, and with it the call that wakes what rests.
+        if !matches!(self.look(&ticket, Some(site)), Ok(Ready::Paused)) {
+            self.paused.wake(ticket.account(), self.near());
+        }
+    }
+
+    /// An alarm has come: what rests and is past its time ends.
+    pub(super) fn end_paused(self: &Arc<Self>) {
+        for ticket in self.paused.ended(self.now(), self.near()) {
+            self.settle_unsent(ticket, Unsent::Late);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Mail that people pause, resume, or have tried at once.
+
+use super::*;
+use crate::base::id::MessageId;
+use crate::domain::site_name::SiteName;
+use crate::engine::pauses::{Tried, TryRefusal};
+use crate::store::error::Stop;
+
+const HOUR: u64 = 3600;
+
+fn site(name: &str) -> SiteName {
+    name.parse().unwrap()
+}
+
+impl World {
+    async fn pause(&self, name: &str) {
+        assert!(self.engine.pause_site(self.account, site(name)).await.is_ok());
+    }
+
+    async fn resume(&self, name: &str) {
+        assert!(self.engine.resume_site(self.account, site(name)).await.is_ok());
+    }
+
+    async fn try_site(&self, name: &str) -> Tried {
+        self.engine.try_site(self.account, site(name)).await.unwrap()
+    }
+
+    fn due_in(&self, id: MessageId) -> u64 {
+        self.message(id).transfer.due.unwrap().since(self.engine.clock.now()).as_secs()
+    }
+}
+
+#[tokio::test]
+async fn mail_for_a_paused_site_waits_without_an_attempt_or_a_write_until_it_is_resumed() {
+    let world = World::new().await;
+    world.net.behave("mx.a.test", Behaviour::Takes);
+    world.pause("mx.a.test").await;
+    let (paused, other) = (world.send("u@a.test").await, world.send("u@b.test").await);
+    let due = world.message(paused).transfer.due;
+    world.pass(10 * HOUR).await;
+    assert_eq!((world.standing(paused), world.standing(other)), (("queued", 0), ("delivered", 1)));
+    assert_eq!(world.message(paused).transfer.due, due, "nothing was written");
+    assert_eq!(world.engine.pause_of(world.account, paused).unwrap().as_deref(), Some("mx.a.test"));
+    let queue = world.engine.queue_of(world.account, 100).await.unwrap();
+    let line = &queue.sites[0];
+    assert_eq!((line.site.as_str(), line.waiting, line.next_at), ("mx.a.test", 1, None));
+    assert!(line.paused_since.is_some() && queue.pauses.is_empty());
+    world.resume("mx.a.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(paused), ("delivered", 1));
+}
+
+#[tokio::test]
+async fn a_pause_outlives_a_restart_and_names_a_domain_of_recipients_as_well() {
+    let world = World::new().await;
+    world.pause("a.test").await;
+    let id = world.send("u@a.test").await;
+    world.pass(0).await;
+    let world = world.restarted(vec![mx("direct", &[])]).await;
+    world.pass(HOUR).await;
+    assert_eq!(world.standing(id), ("queued", 0));
+    let queue = world.engine.queue_of(world.account, 100).await.unwrap();
+    assert_eq!(queue.pauses[0].0, site("a.test"));
+    world.resume("a.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("delivered", 1));
+}
+
+#[tokio::test]
+async fn what_is_paused_ends_when_its_time_is_over_and_what_is_withdrawn_never_goes() {
+    let world = World::new().await;
+    world.pause("a.test").await;
+    let (late, withdrawn) = (world.send("u@a.test").await, world.send("v@a.test").await);
+    world.pass(48 * HOUR - 1).await;
+    world.cancel(withdrawn).await;
+    assert_eq!(world.standing(late), ("queued", 0));
+    world.pass(1).await;
+    assert_eq!(world.standing(late), ("failed", 0));
+    world.resume("a.test").await;
+    world.pass(HOUR).await;
+    assert_eq!((world.standing(withdrawn), world.net.seen().len()), (("canceled", 0), 0));
+}
+
+#[tokio::test]
+async fn a_pause_is_one_account_s_alone() {
+    let world = World::new().await;
+    let other = world.engine.create_account("Other".parse().unwrap(), None, world.engine.settings.quota).await.unwrap();
+    assert!(world.engine.pause_site(other.id, site("a.test")).await.is_ok());
+    let id = world.send("u@a.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("delivered", 1));
+}
+
+#[tokio::test]
+async fn what_was_put_off_is_tried_at_once_when_somebody_asks() {
+    let world = World::new().await;
+    world.net.behave("mx.a.test", Behaviour::Says("451 4.7.1 Greylisted, try again later"));
+    let ids = [world.send("u@a.test").await, world.send("v@a.test").await];
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id) == ("deferred", 1) && world.due_in(*id) > 30));
+    assert!(world.engine.try_message(world.account, ids[0]).await.is_ok());
+    world.pass(0).await;
+    assert_eq!(ids.map(|id| world.standing(id)), [("deferred", 2), ("deferred", 1)], "no time has passed");
+    for (name, tried) in [("mx.a.test", 2), ("a.test", 2), ("mx.b.test", 0)] {
+        assert_eq!(world.try_site(name).await, Tried { messages: tried, is_cut: false }, "{name}");
+        world.pass(0).await;
+    }
+    assert_eq!(ids.map(|id| world.standing(id)), [("deferred", 4), ("deferred", 3)]);
+    world.cancel(ids[0]).await;
+    let over = world.engine.try_message(world.account, ids[0]).await;
+    assert!(matches!(over, Err(Stop::Refused(TryRefusal::TooLate))));
+    let unknown = world.engine.try_message(world.account, MessageId::default()).await;
+    assert!(matches!(unknown, Err(Stop::Refused(TryRefusal::NotFound))));
+}
+
+#[tokio::test]
+async fn a_site_that_is_held_back_is_probed_at_once_when_somebody_asks() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let mut ids = Vec::new();
+    for n in 0..8 {
+        ids.push(world.send(&format!("u{n}@dead.test")).await);
+    }
+    world.pass(0).await;
+    assert!(world.queue("mx.dead.test").await.unwrap().held_until.is_some());
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    world.try_site("mx.dead.test").await;
+    world.pass(0).await;
+    assert!(ids.iter().all(|id| world.standing(*id).0 == "delivered"), "no time has passed");
+}

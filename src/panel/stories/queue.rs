@@ -1,0 +1,136 @@
+//! What people do about mail that waits, and what a message tells of where it comes from; the event log as a file.
+
+use super::*;
+use crate::domain::api_key::Scopes;
+use crate::domain::audit::Action;
+use crate::engine::accounts::NewKey;
+use crate::engine::listing::PageRequest;
+
+const PAGE: PageRequest = PageRequest { before: None, limit: 99 };
+
+async fn put_off(world: &World) -> MessageId {
+    let message = world.send(serde_json::json!({})).await;
+    let end = TransferEnd::Deferred { bounce: None, not_before: None };
+    world.settle(message, end, AttemptFacts::default()).await;
+    message
+}
+
+#[tokio::test]
+async fn an_owner_pauses_and_resumes_a_site_and_both_have_their_line() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    for _ in 0..2 {
+        let reply = browser.post("/queue/pause", &[("site", "google")]).await;
+        assert_eq!((reply.status, reply.location()), (303, "/queue?done=paused"));
+    }
+    let page = browser.get("/queue?done=paused").await;
+    assert!(page.shows("Paused, and nothing waits") && page.shows("Mail for the site is paused."));
+    assert!(browser.get("/").await.shows("Mail for one site is paused. <a href=\"/queue\">Look at the queue</a>"));
+    let message = world.send(serde_json::json!({})).await;
+    browser.post("/queue/pause", &[("site", "example.com")]).await;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    assert!(page.shows("Mail for example.com is paused") && !page.shows("/try\""), "{}", page.body);
+    for site in ["google", "example.com", "example.com"] {
+        assert_eq!(browser.post("/queue/resume", &[("site", site)]).await.location(), "/queue?done=resumed");
+    }
+    assert!(!browser.get("/queue").await.shows("Paused"));
+    let lines = world.engine.audit_log(world.account, PAGE).unwrap().rows;
+    let lines: Vec<_> = lines.iter().rev().map(|(_, row)| (row.change.action, row.change.name.as_str())).collect();
+    let (paused, resumed) = (Action::SitePaused, Action::SiteResumed);
+    let told = [(paused, "google"), (paused, "google"), (paused, "example.com"), (resumed, "google")];
+    assert_eq!(lines[..4], told);
+    assert_eq!(lines[4..], [(resumed, "example.com")], "what was not paused is no change");
+}
+
+#[tokio::test]
+async fn a_site_is_paused_by_owners_alone_and_from_here_alone() {
+    let world = World::new().await;
+    let mut viewer = world.viewer().await;
+    let message = put_off(&world).await;
+    for path in ["/queue/pause", "/queue/resume", "/queue/try", &format!("/messages/{message}/try")] {
+        assert_eq!(viewer.post(path, &[("site", "google")]).await.status, 403, "{path}");
+    }
+    assert!(!viewer.get(&format!("/messages/{message}")).await.shows("Try now"));
+    let mut browser = world.owner().await;
+    browser.origin = Origin::Lines("Sec-Fetch-Site: cross-site\r\n");
+    for path in ["/queue/pause", "/queue/resume", "/queue/try", &format!("/messages/{message}/try")] {
+        assert_eq!(browser.post(path, &[("site", "google")]).await.status, 403, "{path}");
+    }
+    browser.origin = Origin::Own;
+    for site in ["", "a b", "<b>"] {
+        let status = browser.post("/queue/pause", &[("site", site)]).await.status;
+        assert_eq!(status, if site == "<b>" { 303 } else { 404 }, "{site:?}");
+    }
+    assert!(browser.get("/queue").await.shows("&#60;b&#62;"));
+    assert!(world.engine.audit_log(world.account, PAGE).unwrap().rows.len() == 1);
+}
+
+#[tokio::test]
+async fn a_message_that_was_put_off_is_tried_at_once_and_one_that_has_ended_is_not() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = put_off(&world).await;
+    let due = || world.engine.message(world.account, message).unwrap().unwrap().transfer.due;
+    assert!(due() > Some(world.clock.now()));
+    let path = format!("/messages/{message}/try");
+    assert!(browser.get(&format!("/messages/{message}")).await.shows(&path));
+    assert_eq!(browser.post(&path, &[]).await.location(), format!("/messages/{message}?done=tried"));
+    assert_eq!(due(), Some(world.clock.now()));
+    let lines = world.engine.audit_log(world.account, PAGE).unwrap().rows;
+    assert_eq!(lines[0].1.change.action, Action::MessageTried);
+    world.settle(message, TransferEnd::Delivered, AttemptFacts::default()).await;
+    assert_eq!(browser.post(&path, &[]).await.status, 409);
+    assert_eq!(browser.post("/messages/msg_00000000000000000000000000/try", &[]).await.status, 404);
+}
+
+#[tokio::test]
+async fn a_message_tells_which_key_sent_it_what_signed_it_and_how_soon_it_was_taken() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let operator = Caller { account: world.account, key: None };
+    let scopes = Scopes::ALL;
+    let new = NewKey { name: "web shop".to_owned(), stream: None, scopes, expires_at: None };
+    let key = world.engine.create_key(&operator, new).await.unwrap().0;
+    let by_operator = world.send(serde_json::json!({})).await;
+    let caller = Caller { account: world.account, key: Some(Arc::new(key.clone())) };
+    let message = world.send_as(&caller, serde_json::json!({})).await;
+    world.advance(Duration::from_millis(1_800));
+    world.settle(message, TransferEnd::Delivered, AttemptFacts::default()).await;
+    let page = browser.get(&format!("/messages/{message}")).await;
+    assert!(page.shows(&format!("<dt>Sent with</dt><dd><a href=\"/keys/{}\">web shop</a>", key.id)), "{}", page.body);
+    assert!(page.shows("<dt>Delivered after</dt><dd>1.8 s</dd>"));
+    let signed = page.between("<dt>Signed by</dt><dd>", "</dd>");
+    assert_eq!(signed.matches("._domainkey.example.test").count(), 2, "{signed}");
+    assert!(!browser.get(&format!("/messages/{by_operator}")).await.shows("Sent with"));
+    let overview = browser.get("/").await;
+    assert!(overview.shows("How soon receivers take it"));
+    assert!(overview.shows("example.com</th><td class=\"number\" data-label=\"Half within\">1.8 s</td>"));
+}
+
+#[tokio::test]
+async fn events_are_handed_out_as_a_file_with_the_filters_of_the_page() {
+    let world = World::new().await;
+    let mut browser = world.viewer().await;
+    let mut last = None;
+    for _ in 0..230 {
+        last = Some(world.send(serde_json::json!({})).await);
+    }
+    let last = last.unwrap();
+    world.settle(last, TransferEnd::Delivered, AttemptFacts::default()).await;
+    let lines = |reply: &Reply| -> Vec<serde_json::Value> {
+        reply.unchunked().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let all = browser.get("/events/export").await;
+    assert_eq!((all.status, all.header("content-type")), (200, "application/x-ndjson"));
+    assert_eq!(all.header("content-disposition"), "attachment; filename=\"events.ndjson\"");
+    let events = lines(&all);
+    assert_eq!((events.len(), events[0]["type"].as_str()), (231, Some("delivered")));
+    let ids: Vec<_> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
+    assert!(ids.windows(2).all(|pair| pair[0] > pair[1]), "newest first, none twice");
+    let of_one = lines(&browser.get(&format!("/events/export?message_id={last}")).await);
+    assert_eq!(of_one.len(), 2);
+    assert_eq!(lines(&browser.get("/events/export?type=delivered").await).len(), 1);
+    assert_eq!(browser.get("/events/export?type=opened").await.status, 422);
+    assert!(browser.get("/events?type=delivered").await.shows("href=\"/events/export?type=delivered\""));
+    assert_eq!(world.browser().get("/events/export").await.status, 303, "only for who has signed in");
+}

@@ -1,0 +1,172 @@
+//! What people do about mail that waits for a site: pause it, resume it, or have it tried at once. A pause is an
+//! account's own and outlives a restart; nothing is written to the messages that wait because of it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, NotThere, Op};
+use crate::base::id::{AccountId, MessageId};
+use crate::domain::site_name::SiteName;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read;
+use crate::store::row::message::{MessageRow, TransferRow};
+use crate::store::row::pause::PauseRow;
+use crate::store::schema;
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Sites that an account may have paused at once.
+pub const PAUSES_MAX: usize = 100;
+/// Messages that one [`TryNow`] takes at most.
+pub const TRIED_MAX: usize = 256;
+
+/// Whether the account's mail for `site` is paused.
+///
+/// # Errors
+/// Those of the store.
+pub fn is_paused(read: &impl Read, account: AccountId, site: &str) -> Result<bool, StoreError> {
+    Ok(read.row::<PauseRow>(&schema::named(account, site.as_bytes()))?.is_some())
+}
+
+/// Has the account's mail for a site wait. May be repeated.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PauseSite {
+    /// The account.
+    pub account: AccountId,
+    /// The site, or a domain of recipients.
+    pub site: SiteName,
+}
+
+/// So many sites are paused that another one can't be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooManyPauses;
+
+impl Op for PauseSite {
+    type Reply = ();
+    type Refusal = TooManyPauses;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<TooManyPauses>> {
+        let key = schema::named(self.account, self.site.as_str().as_bytes());
+        if tables.row::<PauseRow>(&key)?.is_some() {
+            return Ok(());
+        }
+        if tables.rows::<PauseRow>(self.account.as_bytes(), PAUSES_MAX)?.len() == PAUSES_MAX {
+            return Err(Stop::Refused(TooManyPauses));
+        }
+        let since = tables.now();
+        tables.put(&key, &PauseRow { since });
+        Ok(())
+    }
+}
+
+/// Has the account's mail for a site go on.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ResumeSite {
+    /// The account.
+    pub account: AccountId,
+    /// What was paused.
+    pub site: SiteName,
+}
+
+impl Op for ResumeSite {
+    type Reply = ();
+    type Refusal = NotThere;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+        let key = schema::named(self.account, self.site.as_str().as_bytes());
+        tables.row::<PauseRow>(&key)?.ok_or(Stop::Refused(NotThere))?;
+        tables.remove(schema::Table::Pauses, &key);
+        Ok(())
+    }
+}
+
+/// Has messages that wait for a later attempt tried at once. Those that wait for none stay as they are.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TryNow {
+    /// The account.
+    pub account: AccountId,
+    /// The messages, whose leases the caller holds.
+    pub messages: Vec<MessageId>,
+}
+
+impl Op for TryNow {
+    /// How many are tried earlier than they would have been.
+    type Reply = u64;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<u64, Stop<Never>> {
+        let (mut tried, now) = (0, tables.now());
+        for id in &self.messages {
+            let key = schema::message(self.account, *id);
+            let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
+            else {
+                continue;
+            };
+            let Some(due) = transfer.due.filter(|due| *due > now && row.give_up_at > now) else { continue };
+            let timer = |due| Timer::new(due, TimerKind::Transfer, self.account, id.0);
+            tables.disarm(timer(due));
+            tables.arm(timer(now));
+            tables.put(&key, &TransferRow { due: Some(now), ..transfer });
+            tried += 1;
+        }
+        Ok(tried)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::account::QuotaLimits;
+    use crate::store::op::settle_transfer::TransferEnd;
+    use crate::store::schema::Table;
+    use crate::store::testing::TestStore;
+
+    fn site(name: &str) -> SiteName {
+        name.parse().unwrap()
+    }
+
+    #[test]
+    fn a_pause_is_of_one_account_and_site_and_ends_once() {
+        let test = TestStore::new();
+        let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
+        let is_paused = |account, name| is_paused(&test.snapshot(), account, name).unwrap();
+        for _ in 0..2 {
+            test.done(PauseSite { account, site: site("google") });
+        }
+        assert!(is_paused(account, "google") && !is_paused(account, "googl") && !is_paused(other, "google"));
+        test.done(ResumeSite { account, site: site("google") });
+        assert!(!is_paused(account, "google"));
+        let again = test.commit(ResumeSite { account, site: site("google") });
+        assert!(matches!(again, Err(Stop::Refused(NotThere))));
+    }
+
+    #[test]
+    fn so_many_sites_are_paused_and_no_more() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        for n in 0..PAUSES_MAX {
+            test.done(PauseSite { account, site: site(&format!("{n}.example")) });
+        }
+        let more = test.commit(PauseSite { account, site: site("more.example") });
+        assert!(matches!(more, Err(Stop::Refused(TooManyPauses))));
+        test.done(PauseSite { account, site: site("0.example") });
+    }
+
+    #[test]
+    fn what_waits_for_a_later_attempt_is_due_now_and_nothing_else_changes() {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let messages = ["a@example.net", "b@example.net", "c@example.net"].map(|to| sender.accept(to));
+        sender.settle(messages[0], TransferEnd::Deferred { bounce: None, not_before: None });
+        sender.settle(messages[1], TransferEnd::Delivered);
+        let due = |id: MessageId| test.row::<TransferRow>(&sender.key(id)).due;
+        assert!(due(messages[0]) > Some(test.now()));
+        let account = sender.account;
+        assert_eq!(test.done(TryNow { account, messages: messages.to_vec() }), 1, "the third was due already");
+        assert_eq!(messages.map(due), [Some(test.now()), None, Some(test.now())]);
+        let timers = test.timers(TimerKind::Transfer);
+        assert_eq!(timers.len(), 2);
+        assert!(timers.iter().all(|timer| timer.due == test.now()));
+        assert_eq!(test.count(Table::Timeline, &sender.key(messages[0])), 2, "a wish is no event");
+        assert_eq!(test.done(TryNow { account, messages: messages.to_vec() }), 0);
+    }
+}

@@ -1,0 +1,84 @@
+// What people do about mail that waits, with scripts and without; and the event log as a file.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, before, test } from "node:test";
+
+import { missing, signIn, startChromium, visitor } from "./support/browser.mjs";
+import { startInstance } from "./support/instance.mjs";
+
+const skip = missing();
+let chromium, instance;
+
+before(async () => {
+  if (!skip) [chromium, instance] = await Promise.all([startChromium(), startInstance()]);
+});
+after(async () => {
+  await chromium?.close();
+  await instance?.close();
+});
+
+/** Tells a story to a visitor who has signed in. */
+function story(name, look, tell) {
+  test(name, { skip, timeout: 120_000 }, async () => {
+    const { context, page, faults } = await visitor(chromium, instance, look);
+    await signIn(page, instance);
+    await tell(page);
+    await context.close();
+    assert.deepEqual(faults, []);
+  });
+}
+
+const press = async (page, name, then) => {
+  await page.getByRole("button", { name }).first().click();
+  await page.getByRole("status").filter({ hasText: then }).waitFor();
+};
+
+for (const scripts of [true, false]) {
+  const how = scripts ? "with scripts" : "without scripts";
+  story(`a site is paused, what is sent there waits, and goes when it is resumed, ${how}`, { scripts }, async (page) => {
+    await instance.send({ to: `full+${scripts}@simulator.test` });
+    await instance.advance(0);
+    await page.goto("/queue");
+    await press(page, "Pause mail for", "is paused");
+    await page.getByRole("link", { name: "Look at the queue" }).waitFor();
+    const id = await instance.send({ to: `delivered+paused-${scripts}@simulator.test` });
+    await instance.advance(3600);
+    await page.goto(`/messages/${id}`);
+    await page.getByText("is paused: see the").waitFor();
+    assert.deepEqual(await page.locator(".timeline > li .badge").allInnerTexts(), ["queued"]);
+    await page.goto("/queue");
+    await press(page, "Resume mail for", "goes on");
+    await instance.advance(0);
+    await page.goto(`/messages/${id}`);
+    await page.locator(".timeline .badge.good").waitFor();
+    await page.goto("/audit");
+    await page.getByText("resumed mail for").first().waitFor();
+  });
+
+  story(`a message that was put off is tried at once, ${how}`, { scripts }, async (page) => {
+    const id = await instance.send({ to: `deferred+${scripts}@simulator.test` });
+    await instance.advance(0);
+    for (const attempts of [2, 3]) {
+      await page.goto(`/messages/${id}`);
+      await press(page, "Try now", "is tried now");
+      await instance.advance(0);
+      await page.goto(`/messages/${id}`);
+      assert.equal(await page.locator(".timeline > li").count(), attempts + 1);
+    }
+    await page.locator("#state .badge.good").waitFor();
+  });
+}
+
+story("the events that are shown are handed out as a file of JSON lines", {}, async (page) => {
+  const id = await instance.send({ to: "bounced+file@simulator.test" });
+  await instance.advance(0);
+  await page.goto(`/events?message_id=${id}`);
+  const [file] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "Download as NDJSON" }).click(),
+  ]);
+  assert.equal(file.suggestedFilename(), "events.ndjson");
+  const events = readFileSync(await file.path(), "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));
+  assert.deepEqual(events.map((event) => [event.type, event.message_id]), [["bounced", id], ["queued", id]]);
+});

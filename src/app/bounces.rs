@@ -38,6 +38,11 @@ impl Bounces {
         sockets: &HandedOver,
         simulator: Option<&Reporter>,
     ) -> Result<Self, Trouble> {
+        let mut bounces = Self { listeners: Vec::new(), addresses: Vec::new() };
+        let addresses: Vec<_> = config.bounces.iter().flat_map(|bounces| &bounces.listen).collect();
+        if addresses.is_empty() && simulator.is_none() {
+            return Ok(bounces);
+        }
         let tls = match mail {
             Some(settings) => settings,
             None => {
@@ -47,10 +52,9 @@ impl Bounces {
                 Arc::new(TlsSettings::new(own))
             }
         };
-        let mut bounces = Self { listeners: Vec::new(), addresses: Vec::new() };
         // One count of connections over all the configured listeners.
         let settings = listener_config(config.hostname.as_str(), Arc::clone(&tls));
-        for address in config.bounces.iter().flat_map(|bounces| &bounces.listen) {
+        for address in addresses {
             let bound = bounces.listen(sockets, *address, settings.clone(), receiver).await?;
             bounces.addresses.push(bound);
         }

@@ -158,9 +158,12 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
     }
 }
 
+/// A configuration that can't be served ends as a command line that can't: no start mends either by itself, and the
+/// supervisor has to tell both from what one may mend (`RestartPreventExitStatus=` of the unit).
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
-    let config = Config::load(&args.config, &console.environment).map_err(Trouble::from)?;
-    config.fit_to_mail()?;
+    let read = Config::load(&args.config, &console.environment).map_err(Trouble::from);
+    let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
+    let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
     Ok((services.serve)(config, args.ready_fd))
 }
 

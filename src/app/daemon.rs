@@ -103,6 +103,8 @@ impl Ground {
     /// # Errors
     /// What is in the way, for the operator.
     pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>) -> Result<Self, Trouble> {
+        // Beside the store's opening, which waits for the disk.
+        tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);
         let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };

@@ -9,7 +9,7 @@ pub enum Exit {
     Done,
     /// 1: failed.
     Failed,
-    /// 2: the command line is not usable.
+    /// 2: the command line is not usable, or the configuration to serve.
     Usage,
     /// 3: what was named does not exist.
     NotFound,

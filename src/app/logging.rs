@@ -1,7 +1,9 @@
-//! The log: lines on stderr, for the journal or a person, or a JSON object each for a collector. A request's identifier
-//! and a message's are members of their own. Addresses, subjects and bodies never stand in it above `debug`.
+//! The log: lines on stderr for a person, a JSON object each for a collector, or entries of systemd's journal
+//! ([`super::journal`]). A request's identifier and a message's are members of their own. Addresses, subjects and
+//! bodies never stand in it above `debug`.
 
 use std::io;
+use std::path::Path;
 use std::sync::OnceLock;
 
 use tracing::Level;
@@ -13,15 +15,25 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, registry};
 
 use super::config::{Log, LogFormat};
+use super::journal::{self, Journal};
 
 /// How the level is set, once there is a log. The log itself is the process's, so this is too.
 static LEVEL: OnceLock<Box<dyn Fn(Level) + Send + Sync>> = OnceLock::new();
 
 /// Starts logging as `log` says. A second start changes nothing.
 pub(super) fn start(log: &Log) {
+    let text = || fmt::layer().with_writer(io::stderr).with_ansi(false).boxed();
+    let mut unheard = None;
     let lines = match log.format {
-        LogFormat::Text => fmt::layer().with_writer(io::stderr).with_ansi(false).boxed(),
+        LogFormat::Text => text(),
         LogFormat::Json => fmt::layer().json().flatten_event(true).with_writer(io::stderr).boxed(),
+        LogFormat::Journald => match Journal::at(Path::new(journal::SOCKET)) {
+            Ok(journal) => journal.boxed(),
+            Err(error) => {
+                unheard = Some(error);
+                text()
+            }
+        },
     };
     let (filter, handle) = reload::Layer::new(filter_of(log.level));
     if registry().with(lines).with(filter).try_init().is_ok() {
@@ -32,6 +44,9 @@ pub(super) fn start(log: &Log) {
                 }
             })
         });
+    }
+    if let Some(error) = unheard {
+        tracing::warn!(%error, socket = journal::SOCKET, "there is no journal: the log goes to standard error");
     }
 }
 

@@ -14,6 +14,7 @@ pub mod doctor;
 pub mod environment;
 pub mod exit;
 pub mod init;
+mod journal;
 pub mod keeping;
 pub mod listen;
 mod lock;

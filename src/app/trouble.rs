@@ -31,6 +31,12 @@ impl Trouble {
         Self { exit, what: what.into(), why: why.into_iter().collect(), remedy: remedy.into() }
     }
 
+    /// The same, which ends the program with `exit`.
+    #[must_use]
+    pub fn ending(self, exit: Exit) -> Self {
+        Self { exit, ..self }
+    }
+
     /// The exit code that goes with it.
     pub const fn exit(&self) -> Exit {
         self.exit

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
+use std::thread;
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
@@ -109,6 +110,15 @@ pub fn self_signed_pair(names: &[String]) -> Result<Arc<CertifiedKey>, TlsFault>
     let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
     let pair = CertifiedKey::from_der(vec![made.cert.der().clone()], key.into(), &provider());
     pair.map(Arc::new).map_err(|why| fault(why.to_string()))
+}
+
+/// Has the cryptographic library gather its entropy, on a thread of its own: before its first random number that takes
+/// it tens of milliseconds, which the start, a handshake or a signature would wait for.
+pub fn gather_entropy() {
+    let gathering = thread::Builder::new().name("entropy".to_owned());
+    let gathering = gathering.spawn(|| provider().secure_random.fill(&mut [0]));
+    // Where there is no thread, or no entropy, whoever needs a number hears of it.
+    drop(gathering);
 }
 
 /// Such a certificate for mail alone.

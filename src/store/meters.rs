@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::waiting::Waiting;
+use crate::base::id::MessageId;
 use crate::base::meter::{COMPANIES, Counter, Histogram};
 use crate::domain::event::{BounceKind, EventType};
 use crate::domain::stream::Stream;
@@ -31,9 +32,10 @@ pub struct StoreMeters {
     deliveries: AtomicU64,
 }
 
-/// An event that an operation recorded, as far as it is counted.
+/// An event that an operation recorded, as far as it is counted and logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Noted {
+    pub(super) message: MessageId,
     pub(super) kind: EventType,
     pub(super) stream: Stream,
     pub(super) bounce: Option<BounceKind>,
@@ -61,7 +63,7 @@ impl StoreMeters {
     pub(super) fn committed(&self, operations: usize, took: Duration, noted: &[Noted], waiting: Waiting) {
         self.commit_operations.observe(operations as u64);
         self.commit_duration.observe_duration(took);
-        for Noted { kind, stream, bounce } in noted {
+        for Noted { kind, stream, bounce, .. } in noted {
             self.events[*kind as usize][*stream as usize].count();
             if let Some(bounce) = bounce.filter(|_| *kind == EventType::Bounced) {
                 self.bounces[bounce as usize][*stream as usize].count();
@@ -105,7 +107,7 @@ mod tests {
     #[test]
     fn a_bounce_is_counted_by_its_kind_and_every_event_by_its_stream() {
         let meters = StoreMeters::default();
-        let noted = |kind, stream, bounce| Noted { kind, stream, bounce };
+        let noted = |kind, stream, bounce| Noted { message: MessageId::default(), kind, stream, bounce };
         let events = [
             noted(EventType::Queued, Stream::Marketing, None),
             noted(EventType::Bounced, Stream::Marketing, Some(BounceKind::Hard)),

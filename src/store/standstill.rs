@@ -1,6 +1,6 @@
-//! What stands still in a restored store: the transfers and webhook deliveries that waited when its backup was taken.
-//! Their timers stay in the table as they are, without a write and without memory, and never come due until the
-//! operator lets them go. What was accepted since is sent as ever.
+//! What stands still in a restored store: the transfers and webhook deliveries that waited when its backup was taken,
+//! and the TLS reports of days that had begun by then. Their timers stay in the table as they are, without a write and
+//! without memory, and never come due until the operator lets them go. What was accepted since is sent as ever.
 
 use std::ops::ControlFlow;
 
@@ -38,11 +38,9 @@ impl Store {
     pub fn standing(&self, restored: &Restored) -> Result<Standing, StoreError> {
         let mut standing = Standing::default();
         self.snapshot()?.scan(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
-            let timer = Timer::decode(key).filter(|timer| restored.holds(timer));
-            match timer.map(|timer| timer.kind) {
-                Some(TimerKind::Transfer) => standing.messages += 1,
-                Some(_) => standing.deliveries += 1,
-                None => {}
+            if let Some(timer) = Timer::decode(key).filter(|timer| restored.holds(timer)) {
+                standing.messages += u64::from(timer.kind == TimerKind::Transfer);
+                standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
             }
             Ok(ControlFlow::Continue(()))
         })?;

@@ -108,6 +108,9 @@ impl Writer {
         for job in batch {
             job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
         }
+        for noted in committed.iter().flat_map(|effects| &effects.noted) {
+            tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "an event was recorded");
+        }
     }
 
     /// Leaves nothing in the journal that a start would have to lay over the database.

@@ -205,3 +205,21 @@ fn systemd_finds_nothing_wrong_with_the_units() {
     let ours: Vec<_> = said.lines().filter(|line| line.contains("postrider")).collect();
     assert!(verified.status.success() && ours.is_empty(), "{said}");
 }
+
+/// A start mends a store that has failed, so the unit starts for ever; it must not where only a person can mend it.
+#[test]
+fn the_unit_does_not_start_again_on_a_configuration_that_cannot_be_used() {
+    let unit =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/postrider.service")).unwrap();
+    let never_for = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let ended = |config: &Path| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        command.args(["serve", "--config"]).arg(config).stderr(Stdio::null()).status().unwrap().code().unwrap()
+    };
+    assert_eq!(ended(&configure(folder.path(), "127.0.0.1:0", "colour = \"red\"\n")).to_string(), never_for);
+    assert_eq!(ended(&folder.path().join("missing.toml")).to_string(), never_for);
+    let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let busy = ended(&configure(folder.path(), &taken.local_addr().unwrap().to_string(), ""));
+    assert_eq!(busy, 1, "a port that is in use becomes free by itself");
+}

@@ -176,11 +176,26 @@ class Reader:
         assert self.world.publish(blocks(section, "text")[0].replace("192.0.2.1", SERVER)) == 3
         with self.machine.file(CONFIG).open("a") as config:
             config.write(blocks(section, "toml")[0].partition("\n")[2])
+        self.logs_to_the_journal()
         self.machine.run("systemctl restart postrider")
         until("it answers again", self.reaches, 60, every=0.2)
         assert self.world.publish(self.machine.run(commands("first-message", "On a server")[5])) == 5
         self.machine.run(commands("first-message", "On a server")[6])
         return until("doctor has nothing to say", self.content_doctor, 60)
+
+    def logs_to_the_journal(self):
+        """Metrics and alerts: the log's format, and all that it can tell."""
+        config = self.machine.file(CONFIG)
+        assert 'format = "journald"' in (DOCS / "metrics.md").read_text()
+        config.write_text(config.read_text().replace('format = "text"', 'format = "journald"').replace('"info"', '"debug"'))
+
+    def finds_it_in_the_journal(self):
+        """What is logged about the messages that were sent since."""
+        *_, journal = commands("metrics", "The log")
+        requests = self.machine.run(journal)
+        assert "status=202" in requests and "request_id=" in requests, requests
+        events = self.machine.run("journalctl --unit postrider --output cat POSTRIDER_EVENT=delivered PRIORITY=7")
+        assert re.search(r"message_id=msg_\w{26} event=\"delivered\"", events), events
 
     def content_doctor(self) -> str | None:
         """What doctor says once it warns of nothing but what this network lacks."""
@@ -237,6 +252,7 @@ def story(older: Path, newer: Path, debian: Path, folder: Path):
         say("upgrade")
         reader.upgrades(newer, version)
         reader.sends()
+        reader.finds_it_in_the_journal()
         say("backup, and another machine")
         kept = reader.backs_up()
         machines[0].close()

@@ -12,7 +12,7 @@ from support.pebble import Pebble
 from support.server import binary
 from support.wait import LOOPBACK, free_port, until
 
-HOST, BOUNCES = "mail.sender.test", "bounces.sender.test"
+HOST, PANEL, BOUNCES = "mail.sender.test", "panel.sender.test", "bounces.sender.test"
 
 
 @pytest.fixture
@@ -32,9 +32,9 @@ def pebble(workdir, knot, authority):
         authority_.close()
 
 
-def asking(serve, pebble, authority, tls_port: int, **more):
+def asking(serve, pebble, authority, tls_port: int, public_url: str = f"https://{HOST}", **more):
     """A server that asks this authority, listening where the authority looks."""
-    http = {"listen": [f"{LOOPBACK}:{tls_port}"], "public_url": f"https://{HOST}"}
+    http = {"listen": [f"{LOOPBACK}:{tls_port}"], "public_url": public_url}
     tls = {"mode": "acme", "directory": pebble.directory, "extra_roots": str(authority.root)}
     tls["contact"] = "hostmaster@sender.test"
     return serve(1, **{"http": http, "http.tls": tls, "log": {"level": "debug"}}, **more)
@@ -142,11 +142,37 @@ def test_a_name_that_leads_elsewhere_does_not_leave_the_others_without(serve, pe
     assert names(issued(ca.tls_port, root)) == {HOST}
     until("the other name is told of", lambda: doctor(server)["verdict"] == "WARN")
     assert BOUNCES in doctor(server)["seen"]
+    told = [line for line in server.logged().splitlines() if "left_out" in line]
+    assert len(told) == 1 and f'left_out=["{BOUNCES}"]' in told[0], server.logged()
     knot.put(BOUNCES, "A", LOOPBACK)
     knot.publish()
     server.child.send_signal(1)  # SIGHUP: the operator says that there is something to ask for
     until("all names are there", lambda: names(presented(ca.tls_port, root) or {"subjectAltName": []}) == {HOST, BOUNCES})
     assert doctor(server)["verdict"] == "OK"
+
+
+def test_nor_do_two_of_them(serve, pebble, authority, knot):
+    """The authority ends an order at the first name that it does not believe: the second is found by asking again."""
+    ca, bounces = pebble(), free_port()
+    knot.remove(BOUNCES, "A")
+    knot.publish()
+    ca.start()
+    section = {"host": BOUNCES, "listen": [f"{LOOPBACK}:{bounces}"]}
+    server = asking(serve, ca, authority, ca.tls_port, bounces=section, public_url=f"https://{PANEL}")
+    assert names(issued(ca.tls_port, ca.root())) == {HOST}
+    until("the others are told of", lambda: doctor(server)["verdict"] == "WARN")
+    assert BOUNCES in doctor(server)["seen"] and PANEL in doctor(server)["seen"]
+
+
+def test_nor_does_a_name_that_the_authority_will_not_have_in_an_order(serve, pebble, authority):
+    """It refuses the order at once, and says of which name in its sentence alone."""
+    ca, bounces = pebble(refused=(BOUNCES,)), free_port()
+    ca.start()
+    section = {"host": BOUNCES, "listen": [f"{LOOPBACK}:{bounces}"]}
+    server = asking(serve, ca, authority, ca.tls_port, bounces=section)
+    assert names(issued(ca.tls_port, ca.root())) == {HOST}
+    until("the other name is told of", lambda: doctor(server)["verdict"] == "WARN")
+    assert BOUNCES in doctor(server)["seen"]
 
 
 def test_an_authority_that_is_down_stops_no_start_and_is_asked_again(serve, pebble, authority):

@@ -1,13 +1,16 @@
 """The documentation's commands and configurations, run as they stand there."""
 
+import http.server
 import os
 import re
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from support.roots import binary
+from support.wait import spawn, stop, until
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(path.stem for path in DOCS.glob("*.md"))
@@ -33,6 +36,46 @@ def test_every_command_of_a_page_works_as_it_stands_there(page, dev, workdir):
         ["bash", "-euo", "pipefail", "-c", script], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_what_follows_the_events_of_the_webhooks_page_tells_of_a_message(number, dev, workdir):
+    """Commands that go on until they are ended."""
+    instance = dev()
+    receiver = http.server.HTTPServer(("127.0.0.1", 0), Acknowledging)
+    threading.Thread(target=receiver.serve_forever, daemon=True).start()
+    (workdir / "postrider").symlink_to(binary())
+    command = blocks("webhooks", "text")[number]
+    assert "127.0.0.1:3000" in command or "/events/stream" in command
+    for there, here in (("https://mail.example.com", instance.info["url"]), (":3000", f":{receiver.server_port}")):
+        command = command.replace(there, here)
+    environment = {
+        "PATH": f"{workdir}:{os.environ['PATH']}",
+        "KEY": instance.info["api_key"],
+        "POSTRIDER_DATA_DIR": instance.info["data_dir"],
+    }
+    with (workdir / "said").open("w") as said:
+        following = spawn(["bash", "-c", command], said, cwd=workdir, env=environment)
+    told = lambda: "queued" in (workdir / "said").read_text()  # noqa: E731
+    mail = {"from": "hello@example.test", "to": "you@example.org", "subject": "s", "text": "t"}
+    try:
+        # It may begin to follow only after the first.
+        until("an event is told", lambda: instance.api.accept(mail) and told(), every=0.2)
+    finally:
+        stop(following)
+        receiver.shutdown()
+
+
+class Acknowledging(http.server.BaseHTTPRequestHandler):
+    """Takes whatever is POSTed."""
+
+    def do_POST(self):  # noqa: N802, the name is http.server's
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(204)
+        self.end_headers()
+
+    def log_message(self, *_):
+        """Nothing is logged."""
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "toml")])

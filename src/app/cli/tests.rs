@@ -115,11 +115,12 @@ fn serve_gets_the_configuration_and_the_descriptor_or_says_why_not() {
     ] {
         fs::write(&file, text).unwrap();
         let ran = typed(&line, &[], &services);
-        assert!(ran.exit == Exit::Failed && ran.err.contains(why) && ran.err.lines().count() == 3, "{ran:?}");
+        assert!(ran.exit == Exit::Usage && ran.err.contains(why) && ran.err.lines().count() == 3, "{ran:?}");
         assert_eq!(seen.take(), None);
     }
     fs::remove_file(&file).unwrap();
-    assert!(typed(&line, &[], &services).err.contains("cannot read the configuration"));
+    let ran = typed(&line, &[], &services);
+    assert!(ran.exit == Exit::Usage && ran.err.contains("cannot read the configuration"), "{ran:?}");
 }
 
 #[test]

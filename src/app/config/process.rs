@@ -121,6 +121,8 @@ pub enum LogFormat {
     Text,
     /// One JSON object each.
     Json,
+    /// Entries of systemd's journal, with their facts as fields.
+    Journald,
 }
 
 impl Default for Log {
@@ -131,7 +133,7 @@ impl Default for Log {
 
 impl Log {
     pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
-        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+        let formats = [("text", LogFormat::Text), ("json", LogFormat::Json), ("journald", LogFormat::Journald)];
         let levels = [
             ("error", Level::ERROR),
             ("warn", Level::WARN),

@@ -197,7 +197,7 @@ impl Transfers {
         let shared = &self.shared;
         let message = MessageId(timer.id);
         let Some(row) = snapshot.row::<MessageRow>(&schema::message(timer.account, message))? else {
-            tracing::error!(%message, "a timer names a message that is not there");
+            tracing::error!(message_id = %message, "a timer names a message that is not there");
             shared.near().forget(&timer);
             return Ok(());
         };

@@ -221,11 +221,11 @@ impl Unsettled {
         let message = self.ticket.id();
         match error {
             StoreError::Row { .. } | StoreError::Panicked => {
-                tracing::error!(%message, %error, "a message could not be read");
+                tracing::error!(message_id = %message, %error, "a message could not be read");
                 self.settle(shared, TransferEnd::Crashed, AttemptFacts::default());
             }
             error => {
-                tracing::error!(%message, %error, "a message could not be read now; a minute later again");
+                tracing::error!(message_id = %message, %error, "a message could not be read now; a minute later again");
                 self.lease = None;
                 let until = shared.now() + UNREADABLE;
                 self.settle(shared, TransferEnd::Postponed { until }, AttemptFacts::default());

@@ -175,9 +175,9 @@ impl Acme {
                 status = Status { directory, names, way: Some(way), ..Status::default() };
             }
             Err(fault) => {
-                let some = self.issue_without(&fault.unproven, way).await;
+                let left_out = self.issue_without(&fault, way).await;
                 // What proves one name is no wrong way.
-                let is_wrong = fault.setback == Setback::Refused && !some;
+                let is_wrong = fault.setback == Setback::Refused && left_out.is_none();
                 status.way = Some(if is_wrong { way.other() } else { way });
                 let asked = self.http.take_retry_after().max(fault.retry_after);
                 let now = self.clock.now();
@@ -186,12 +186,7 @@ impl Acme {
                     Setback::Refused => self.presented.meters.refused.count(),
                     Setback::Unreached => self.presented.meters.unreached.count(),
                 }
-                tracing::warn!(
-                    authority = %self.settings.directory,
-                    why = fault.why,
-                    next = %status.setbacks.wait_until(),
-                    "no certificate was issued: `postrider doctor` says what to do"
-                );
+                self.tell(&fault, left_out, &status);
                 status.fault = Some(fault.why);
             }
         }
@@ -203,20 +198,49 @@ impl Acme {
     }
 
     /// A certificate for the names that could be proven, where there is none that covers them for long enough; answers
-    /// whether there is one now. One name whose DNS leads elsewhere must not leave the others without.
-    async fn issue_without(&self, unproven: &[String], way: Way) -> bool {
-        let proven: Vec<_> = self.settings.names.iter().filter(|name| !unproven.contains(name)).cloned().collect();
-        if unproven.is_empty() || proven.is_empty() {
-            return false;
-        }
-        if self.covers(&proven).is_some_and(|validity| validity.renew_at() > self.clock.now()) {
-            return true;
-        }
-        let issued = self.issue(&proven, way).await;
-        if let Err(fault) = &issued {
+    /// which it lacks, where there is one now. One name whose DNS leads elsewhere must not leave the others without.
+    async fn issue_without(&self, fault: &Fault, way: Way) -> Option<Vec<String>> {
+        let mut left_out = fault.unproven.clone();
+        loop {
+            let proven: Vec<_> = self.settings.names.iter().filter(|name| !left_out.contains(name)).cloned().collect();
+            if left_out.is_empty() || proven.is_empty() {
+                return None;
+            }
+            if self.covers(&proven).is_some_and(|validity| validity.renew_at() > self.clock.now()) {
+                return Some(left_out);
+            }
+            let Err(fault) = self.issue(&proven, way).await else { return Some(left_out) };
             tracing::warn!(why = fault.why, ?proven, "nor was one issued for these names alone");
+            // An authority may end an order at the first name that it does not believe, and not look at the next.
+            let before = left_out.len();
+            left_out.extend(fault.unproven.into_iter().filter(|name| proven.contains(name)));
+            if left_out.len() == before {
+                return None;
+            }
         }
-        issued.is_ok()
+    }
+
+    /// Says in the log what went wrong, and of a name that stays left out for the same reason no more than once.
+    fn tell(&self, fault: &Fault, left_out: Option<Vec<String>>, status: &Status) {
+        let (authority, next) = (&self.settings.directory, status.setbacks.wait_until());
+        match left_out {
+            Some(_) if status.fault.as_ref() == Some(&fault.why) => {
+                tracing::debug!(%authority, why = fault.why, %next, "the certificate still lacks names");
+            }
+            Some(left_out) => tracing::warn!(
+                %authority,
+                ?left_out,
+                why = fault.why,
+                %next,
+                "the certificate lacks names that could not be proven: they are asked for again by themselves"
+            ),
+            None => tracing::warn!(
+                %authority,
+                why = fault.why,
+                %next,
+                "no certificate was issued: `postrider doctor` says what to do"
+            ),
+        }
     }
 
     /// Asks once, keeps what is issued and presents it.

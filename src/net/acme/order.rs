@@ -53,23 +53,45 @@ impl From<Error> for Fault {
             Error::Api(problem) => {
                 let kind = problem.r#type.as_deref().unwrap_or_default().rsplit(':').next().unwrap_or_default();
                 let detail = problem.detail.clone().unwrap_or_else(|| error.to_string());
-                let why = if kind.is_empty() { detail } else { format!("{detail} ({kind})") };
+                let mut why = if kind.is_empty() { detail } else { format!("{detail} ({kind})") };
+                for of_one in &problem.subproblems {
+                    why.push_str(&format!("; {of_one}"));
+                }
                 let retry_after = (kind == "rateLimited").then_some(RATE_LIMITED);
                 // Trouble on the way or of its own is no word about us, and counts against nobody.
                 let setback = match kind {
                     "badNonce" | "serverInternal" => Setback::Unreached,
                     _ => Setback::Refused,
                 };
-                Self { retry_after, ..Self::new(setback, why) }
+                let blamed = problem.subproblems.iter().filter_map(|of_one| of_one.identifier.as_ref());
+                let unproven = blamed.map(|identifier| identifier.authorized(false).to_string()).collect();
+                Self { retry_after, unproven, ..Self::new(setback, why) }
             }
             _ => Self::new(Setback::Unreached, error.to_string()),
         }
     }
 }
 
+impl Fault {
+    /// The same, which blames those of `names` that its sentence has: where one name alone is bad, Let's Encrypt tells
+    /// which only there (RFC 8555 6.7.1 would have it in subproblems).
+    fn blaming(mut self, names: &[String]) -> Self {
+        if self.setback == Setback::Refused && self.unproven.is_empty() {
+            let is_part = |letter: char| letter.is_alphanumeric() || matches!(letter, '-' | '.');
+            let words: Vec<_> = self.why.split(|letter| !is_part(letter)).map(|word| word.trim_matches('.')).collect();
+            self.unproven = names.iter().filter(|name| words.contains(&name.as_str())).cloned().collect();
+        }
+        self
+    }
+}
+
 impl Acme {
     /// Asks for one certificate for `names`, proving them by `way`.
     pub(super) async fn order(&self, names: &[String], way: Way) -> Result<Issued, Fault> {
+        self.ordered(names, way).await.map_err(|fault| fault.blaming(names))
+    }
+
+    async fn ordered(&self, names: &[String], way: Way) -> Result<Issued, Fault> {
         let account = self.account().await?;
         let (mut order, key) = self.begun(&account, names).await?;
         if matches!(order.state().status, OrderStatus::Pending | OrderStatus::Ready) {
@@ -209,4 +231,41 @@ impl Way {
 /// The data directory can't be written: not the authority's fault, and over when there is room again.
 pub(super) fn unkept(error: &std::io::Error) -> Fault {
     Fault::new(Setback::Unreached, format!("the folder acme of the data directory can't be written: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(problem: serde_json::Value) -> Fault {
+        let names = ["example.com", "mail.example.com", "bounces.example.com"].map(str::to_owned);
+        Fault::from(Error::Api(serde_json::from_value(problem).unwrap())).blaming(&names)
+    }
+
+    #[test]
+    fn the_names_that_an_authority_refuses_are_known_from_its_subproblems_or_else_from_its_sentence() {
+        let one = refused(serde_json::json!({
+            "type": "urn:ietf:params:acme:error:rejectedIdentifier",
+            "detail": "Cannot issue for \"mail.example.com\": the name is on a list.",
+        }));
+        assert_eq!(one.unproven, ["mail.example.com"], "and not example.com, which only ends it");
+        let of_two = refused(serde_json::json!({
+            "type": "urn:ietf:params:acme:error:caa",
+            "detail": "Errors for mail.example.com and one more",
+            "subproblems": [
+                { "identifier": { "type": "dns", "value": "bounces.example.com" }, "detail": "CAA forbids it" },
+            ],
+        }));
+        assert_eq!(of_two.unproven, ["bounces.example.com"]);
+        let nobody = refused(serde_json::json!({ "type": "urn:ietf:params:acme:error:unauthorized", "detail": "no" }));
+        assert!(nobody.unproven.is_empty() && nobody.setback == Setback::Refused);
+    }
+
+    #[test]
+    fn an_authority_s_own_trouble_blames_no_name() {
+        let trouble = refused(serde_json::json!({
+            "type": "urn:ietf:params:acme:error:serverInternal", "detail": "while looking up mail.example.com",
+        }));
+        assert!(trouble.unproven.is_empty() && trouble.setback == Setback::Unreached);
+    }
 }

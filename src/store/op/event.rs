@@ -77,7 +77,8 @@ pub fn record(
     tables.put_bytes(Table::Timeline, &schema::timeline(account, message, id), bytes);
     tables.put(&schema::event(account, id), &EventLogRow { message, kind });
     tables.put(&schema::event_of_type(account, kind, id), &EventOfTypeRow { message });
-    tables.note(Noted { kind, stream: row.stream, bounce: happening.bounce.map(|bounce| bounce.kind) });
+    let bounce = happening.bounce.map(|bounce| bounce.kind);
+    tables.note(Noted { message, kind, stream: row.stream, bounce });
     tables.tell(account);
     outcomes::count(tables, subject, kind, happening)?;
     if kind != EventType::Queued {

@@ -17,10 +17,12 @@ HOST = "pebble.test"
 
 
 class Pebble:
-    """A running pebble. `ports` are where it looks for tls-alpn-01 and http-01."""
+    """A running pebble, which comes to `tls_port` and `http_port`, and issues nothing for the names `refused`."""
 
-    def __init__(self, folder: Path, knot, authority, life_s: int = 90 * 86_400, address: str = LOOPBACK):
-        self.address = address
+    def __init__(
+        self, folder: Path, knot, authority, life_s: int = 90 * 86_400, address: str = LOOPBACK, refused: tuple = ()
+    ):
+        self.address, self.refused = address, refused
         self.folder, self.knot, self.authority, self.life_s, self.child = folder, knot, authority, life_s, None
         folder.mkdir()
         self.port, self.management = free_port(), free_port()
@@ -42,6 +44,7 @@ class Pebble:
             "ocspResponderURL": "",
             "externalAccountBindingRequired": False,
             "certificateValidityPeriod": self.life_s,
+            "domainBlocklist": list(self.refused),
         }
         config = self.folder / "pebble.json"
         config.write_text(json.dumps({"pebble": settings}))

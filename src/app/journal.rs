@@ -1,0 +1,218 @@
+//! The log in the journal's own protocol (systemd's "Native Journal Protocol"): an entry for each line, with its level,
+//! and with each of its facts as a field, so that `journalctl POSTRIDER_MESSAGE_ID=msg_…` finds all about a message.
+//!
+//! [`super::logging`] puts it in the place of standard error. It never waits: a journal that does not take an entry
+//! must not hold up mail, so the entry is lost, and the next one that is taken comes with how many were.
+
+use std::fmt::{self, Write as _};
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// Where the journal listens.
+pub(super) const SOCKET: &str = "/run/systemd/journal/socket";
+/// Before the name of each field of ours: `MESSAGE_ID` alone would be the journal's own.
+const PREFIX: &str = "POSTRIDER_";
+
+/// The journal.
+pub(super) struct Journal {
+    socket: UnixDatagram,
+    lost: AtomicU64,
+}
+
+impl Journal {
+    /// The one that listens at `path`.
+    ///
+    /// # Errors
+    /// Nobody listens there, or may not be reached.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(path)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, lost: AtomicU64::new(0) })
+    }
+
+    fn send(&self, entry: &[u8]) {
+        if self.socket.send(entry).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            let mut told = Entry::of(Level::WARN, module_path!());
+            told.text = format!("{lost} lines of the log were lost: the journal did not take them");
+            if self.socket.send(&told.finish()).is_err() {
+                self.lost.fetch_add(lost, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Journal {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let metadata: &Metadata<'_> = event.metadata();
+        let mut entry = Entry::of(*metadata.level(), metadata.target());
+        event.record(&mut entry);
+        self.send(&entry.finish());
+    }
+}
+
+/// One entry while it is put together.
+struct Entry {
+    /// What a person reads: the sentence, and behind it the facts.
+    text: String,
+    facts: String,
+    fields: Vec<u8>,
+}
+
+impl Entry {
+    fn of(level: Level, target: &str) -> Self {
+        let mut entry = Self { text: String::new(), facts: String::new(), fields: Vec::new() };
+        entry.field("PRIORITY", priority(level));
+        entry.field("SYSLOG_IDENTIFIER", "postrider");
+        entry.field("TARGET", target);
+        entry
+    }
+
+    /// A value of several lines is told by its length; others end with their line.
+    fn field(&mut self, name: &str, value: &str) {
+        self.fields.extend_from_slice(name.as_bytes());
+        if value.contains('\n') {
+            self.fields.push(b'\n');
+            self.fields.extend_from_slice(&(value.len() as u64).to_le_bytes());
+        } else {
+            self.fields.push(b'=');
+        }
+        self.fields.extend_from_slice(value.as_bytes());
+        self.fields.push(b'\n');
+    }
+
+    fn fact(&mut self, name: &str, value: &str, shown: &dyn fmt::Debug) {
+        let is_plain = |letter: char| letter.is_ascii_alphanumeric();
+        let upper = name.chars().map(|letter| if is_plain(letter) { letter.to_ascii_uppercase() } else { '_' });
+        self.field(&PREFIX.chars().chain(upper).collect::<String>(), value);
+        // Writing to a string does not fail.
+        let _ = write!(self.facts, " {name}={shown:?}");
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        let text = format!("{}{}", self.text, self.facts);
+        self.field("MESSAGE", text.trim_start());
+        self.fields
+    }
+}
+
+impl Visit for Entry {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.fact(field.name(), value, &value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "message" if self.text.is_empty() => self.text = format!("{value:?}"),
+            name => self.fact(name, &format!("{value:?}"), value),
+        }
+    }
+}
+
+/// As syslog numbers them (RFC 5424 6.2.1).
+const fn priority(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "3",
+        Level::WARN => "4",
+        Level::INFO => "6",
+        Level::DEBUG | Level::TRACE => "7",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    struct Journald {
+        folder: tempfile::TempDir,
+        socket: UnixDatagram,
+    }
+
+    impl Journald {
+        fn new() -> Self {
+            let folder = tempfile::tempdir().unwrap();
+            let socket = UnixDatagram::bind(folder.path().join("socket")).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            Self { folder, socket }
+        }
+
+        fn journal(&self) -> Journal {
+            Journal::at(&self.folder.path().join("socket")).unwrap()
+        }
+
+        fn entry(&self) -> Option<String> {
+            let mut bytes = [0; 4096];
+            let length = self.socket.recv(&mut bytes).ok()?;
+            Some(String::from_utf8_lossy(&bytes[..length]).into_owned())
+        }
+    }
+
+    #[test]
+    fn a_line_is_an_entry_with_its_level_and_its_facts() {
+        let journald = Journald::new();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(journald.journal()), || {
+            tracing::warn!(message_id = "msg_1", attempt = 3, site = %"mx.example", "it was deferred");
+        });
+        let entry = journald.entry().unwrap();
+        let lines: Vec<_> = entry.lines().collect();
+        for line in [
+            "PRIORITY=4",
+            "SYSLOG_IDENTIFIER=postrider",
+            "TARGET=postrider::app::journal::tests",
+            "POSTRIDER_MESSAGE_ID=msg_1",
+            "POSTRIDER_ATTEMPT=3",
+            "POSTRIDER_SITE=mx.example",
+            "MESSAGE=it was deferred message_id=\"msg_1\" attempt=3 site=mx.example",
+        ] {
+            assert!(lines.contains(&line), "{line} is not in {lines:#?}");
+        }
+        assert!(entry.ends_with('\n') && journald.entry().is_none());
+    }
+
+    #[test]
+    fn a_value_of_several_lines_cannot_be_taken_for_other_fields() {
+        let journald = Journald::new();
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(journald.journal()), || {
+            tracing::info!(answer = "550 no\nPRIORITY=0", "refused");
+        });
+        let entry = journald.entry().unwrap();
+        let told = format!("POSTRIDER_ANSWER\n{}550 no\nPRIORITY=0\n", "\u{11}\0\0\0\0\0\0\0");
+        assert!(entry.contains(&told), "{entry:?}");
+        assert!(entry.contains("MESSAGE=refused answer=\"550 no\\nPRIORITY=0\"\n"), "{entry:?}");
+    }
+
+    #[test]
+    fn a_journal_that_takes_nothing_holds_up_nobody_and_hears_later_what_it_missed() {
+        let journald = Journald::new();
+        let journal = journald.journal();
+        let entry = |text: &str| {
+            let mut entry = Entry::of(Level::INFO, "here");
+            entry.text = text.to_owned();
+            entry.finish()
+        };
+        let mut sent = 0;
+        while journal.lost.load(Ordering::Relaxed) < 2 {
+            journal.send(&entry("one more"));
+            sent += 1;
+            assert!(sent < 100_000, "nothing is ever full");
+        }
+        while journald.entry().is_some() {}
+        journal.send(&entry("the next"));
+        assert!(journald.entry().unwrap().contains("MESSAGE=the next"));
+        assert!(journald.entry().unwrap().contains("MESSAGE=2 lines of the log were lost"));
+        assert!(Journal::at(&journald.folder.path().join("elsewhere")).is_err());
+    }
+}

@@ -7,24 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use postrider::base::id::{AccountId, MessageId, Ulid};
-use postrider::base::time::Timestamp;
 use postrider::domain::account::Account;
 use postrider::domain::address::Address;
 use postrider::domain::event::AttemptFacts;
-use postrider::engine::ports::Clock as _;
-use postrider::net::clock::SystemClock;
-use postrider::net::entropy::OsEntropy;
 use postrider::store::Store;
 use postrider::store::content::Place;
 use postrider::store::op::accept::Accept;
 use postrider::store::op::settle_transfer::{SettleTransfer, TransferEnd};
-use postrider::store::open::Surroundings;
 use postrider::store::read::Read as _;
 use postrider::store::row::message::{MessageRow, TransferRow};
 use postrider::store::schema;
 use tokio::task::JoinSet;
 
-use crate::{Outcome, note};
+use crate::{Outcome, bulk, note};
 
 /// As many as share a commit well.
 const AT_ONCE: usize = 2048;
@@ -78,17 +73,14 @@ pub(crate) async fn fill(
         let done: Outcome<()> = finished?;
         done?;
     }
-    // Blocks until all of it is written; nothing else is going on.
-    pattern.store.close();
-    // What the file system still holds must not be written, nor waited for, on the server's account.
-    rustix::fs::syncfs(std::fs::File::open(directory)?)?;
+    bulk::close(&pattern.store, directory)?;
     note(&format!("{count} messages written in {:.1} s", begun.elapsed().as_secs_f64()));
     Ok(())
 }
 
 impl Pattern {
     fn read(directory: &Path, id: &str) -> Outcome<Self> {
-        let store = Store::open(directory, Surroundings { now: Arc::new(now), entropy: Arc::new(OsEntropy) })?;
+        let store = bulk::open(directory)?;
         let message: MessageId = id.parse().map_err(|_| format!("{id} is no identifier of a message"))?;
         let snapshot = store.snapshot()?;
         let (key, _) = snapshot.rows::<Account>(&[], 1)?.pop().ok_or("there is no account")?;
@@ -100,7 +92,7 @@ impl Pattern {
     }
 
     async fn queue(&self, recipient: &str) -> Outcome<MessageId> {
-        let id = self.store.reserve_message_id(now());
+        let id = self.store.reserve_message_id(bulk::now());
         let to: Address = recipient.parse().map_err(|_| format!("{recipient} is no address"))?;
         let message = MessageRow { to, ..self.row.clone() };
         let body = self.store.content().seal(message.place.bucket, id, &self.signed);
@@ -140,8 +132,4 @@ impl Pattern {
         };
         self.store.commit(settle).await.map(drop).map_err(|stop| format!("{message}: {stop:?}").into())
     }
-}
-
-fn now() -> Timestamp {
-    SystemClock::new().now()
 }

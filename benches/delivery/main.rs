@@ -9,6 +9,7 @@
 #[path = "../main_job/body.rs"]
 #[expect(dead_code, reason = "shared with main_job, which reports more about its letters")]
 mod body;
+mod bulk;
 #[path = "../main_job/client.rs"]
 #[expect(dead_code, reason = "shared with main_job, whose clients send all of its load")]
 mod client;

@@ -1,23 +1,17 @@
 //! Timers made in bulk, due in the coming month: what they cost a server that has nothing to do for them yet.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use postrider::base::id::{AccountId, Ulid};
 use postrider::base::time::Timestamp;
-use postrider::engine::ports::Clock as _;
-use postrider::net::clock::SystemClock;
-use postrider::net::entropy::OsEntropy;
-use postrider::store::Store;
 use postrider::store::error::Stop;
 use postrider::store::op::{Never, Op};
-use postrider::store::open::Surroundings;
 use postrider::store::tables::Tables;
 use postrider::store::timer::{Timer, TimerKind};
 use serde::{Deserialize, Serialize};
 
-use crate::{Outcome, note};
+use crate::{Outcome, bulk, note};
 
 /// Timers of one operation.
 const AT_ONCE: u64 = 10_000;
@@ -30,16 +24,13 @@ const STRIDE: u64 = 1_000_000_007;
 /// Arms `count` timers in the store of a directory.
 pub(crate) async fn arm(directory: &Path, count: u64) -> Outcome<()> {
     let begun = Instant::now();
-    let now = || SystemClock::new().now();
-    let store = Store::open(directory, Surroundings { now: Arc::new(now), entropy: Arc::new(OsEntropy) })?;
-    let begin = now() + NOT_BEFORE;
+    let store = bulk::open(directory)?;
+    let begin = bulk::now() + NOT_BEFORE;
     for from in (0..count).step_by(usize::try_from(AT_ONCE)?) {
         let part = Arm { begin, numbers: (from, count.min(from + AT_ONCE)) };
         store.commit(part).await.map_err(|stop| format!("{from}: {stop:?}"))?;
     }
-    // Blocks until all of it is written; nothing else is going on.
-    store.close();
-    rustix::fs::syncfs(std::fs::File::open(directory)?)?;
+    bulk::close(&store, directory)?;
     note(&format!("{count} timers armed in {:.1} s", begun.elapsed().as_secs_f64()));
     Ok(())
 }

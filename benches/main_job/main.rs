@@ -9,6 +9,8 @@
 //! and the counts; run the builds in turn and take the median of the pairs.
 
 mod body;
+#[path = "../delivery/bulk.rs"]
+mod bulk;
 mod calibration;
 mod client;
 mod dns;

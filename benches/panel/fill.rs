@@ -3,22 +3,16 @@
 //! operation that makes it in the server.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use postrider::base::id::{AccountId, AttemptId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
 use postrider::base::time::Timestamp;
 use postrider::domain::event::{AttemptFacts, Bounce, BounceKind, BounceSource, EventRecord, EventType};
-use postrider::engine::ports::Clock as _;
 use postrider::machine::transfer::Effect;
 use postrider::machine::{delivery, transfer};
-use postrider::net::clock::SystemClock;
-use postrider::net::entropy::OsEntropy;
-use postrider::store::Store;
 use postrider::store::error::Stop;
 use postrider::store::op::message_index::IndexMessages;
 use postrider::store::op::{Never, Op};
-use postrider::store::open::Surroundings;
 use postrider::store::read::Read as _;
 use postrider::store::row::delivery::{AttemptRow, DeliveryRow, Owed};
 use postrider::store::row::event::{EventLogRow, EventOfTypeRow};
@@ -29,8 +23,7 @@ use postrider::store::tables::Tables;
 use postrider::store::timer::{Timer, TimerKind};
 use serde::{Deserialize, Serialize};
 
-use crate::letters;
-use crate::{Outcome, note};
+use crate::{Outcome, bulk, letters, note};
 
 /// Messages of one operation.
 const AT_ONCE: u64 = 2000;
@@ -47,10 +40,10 @@ pub(crate) struct Pattern {
 
 /// Writes `count` messages into the store of a directory.
 pub(crate) async fn fill(directory: &Path, pattern: &Pattern, count: u64) -> Outcome<()> {
-    let store = Store::open(directory, Surroundings { now: Arc::new(now), entropy: Arc::new(OsEntropy) })?;
+    let store = bulk::open(directory)?;
     let key = schema::message(pattern.account, pattern.message);
     let row: MessageRow = store.snapshot()?.row(&key)?.ok_or("the pattern is gone")?;
-    let (account, endpoint, begin) = (pattern.account, pattern.endpoint, now() - MONTH);
+    let (account, endpoint, begin) = (pattern.account, pattern.endpoint, bulk::now() - MONTH);
     for from in (0..count).step_by(usize::try_from(AT_ONCE)?) {
         let part = Fill { account, endpoint, row: row.clone(), begin, from, count };
         store.commit(part).await.map_err(|stop| format!("{from}: {stop:?}"))?;
@@ -58,17 +51,11 @@ pub(crate) async fn fill(directory: &Path, pattern: &Pattern, count: u64) -> Out
             note(&format!("  {from} of {count}"));
         }
     }
-    let timer = Timer::new(now(), TimerKind::MessageIndex, account, Ulid::default());
+    let timer = Timer::new(bulk::now(), TimerKind::MessageIndex, account, Ulid::default());
     for _ in 0..=count / 1024 {
         store.commit(IndexMessages { timer }).await.map_err(|stop| format!("the index: {stop:?}"))?;
     }
-    // Blocks until all of it is written; nothing else is going on.
-    store.close();
-    Ok(rustix::fs::syncfs(std::fs::File::open(directory)?)?)
-}
-
-fn now() -> Timestamp {
-    SystemClock::new().now()
+    bulk::close(&store, directory)
 }
 
 /// Writes the messages `from..from + AT_ONCE`.

@@ -5,6 +5,8 @@
 //! for each: the time at the HTTP door, the first time and the middle of the rest, and the server's processor time.
 //! Nothing is asserted about speed: a figure belongs to its machine. What is checked is that each page is there.
 
+#[path = "../delivery/bulk.rs"]
+mod bulk;
 #[path = "../webhooks/dev.rs"]
 mod dev;
 mod fill;

@@ -1,0 +1,30 @@
+//! A store that is written in bulk, through its public door and while no server runs on it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use postrider::base::time::Timestamp;
+use postrider::engine::ports::Clock as _;
+use postrider::net::clock::SystemClock;
+use postrider::net::entropy::OsEntropy;
+use postrider::store::Store;
+use postrider::store::open::Surroundings;
+
+use crate::Outcome;
+
+/// The store of a directory.
+pub(crate) fn open(directory: &Path) -> Outcome<Store> {
+    Ok(Store::open(directory, Surroundings { now: Arc::new(now), entropy: Arc::new(OsEntropy) })?)
+}
+
+/// Blocks until all of it is written, and nothing is left that the file system would write later, on the account of the
+/// server that is measured.
+pub(crate) fn close(store: &Store, directory: &Path) -> Outcome<()> {
+    store.close();
+    Ok(rustix::fs::syncfs(std::fs::File::open(directory)?)?)
+}
+
+/// The time.
+pub(crate) fn now() -> Timestamp {
+    SystemClock::new().now()
+}

@@ -1,19 +1,19 @@
 //! The near horizon: the timers that are due soon, in memory. The timers table is the far wheel behind it.
 //!
-//! Every persisted timer before `horizon` is `waiting` here, `taken` by a worker, or `resting`: taken, and put off in
-//! memory alone until an alarm. The writer adds what its commits armed and takes out what they settled; the pump takes
-//! what is due, and refills from the table when it runs dry. What is listed here may already be settled (a refill reads
-//! a snapshot), so a worker checks the row it serves and [`NearTimers::forget`]s a timer that serves nothing.
+//! Every persisted timer before the horizon waits here ([`ahead`]) or is in somebody's hands ([`in_hand`]). The writer
+//! adds what its commits armed and takes out what they settled; the pump takes what is due, and refills from the table
+//! when it runs dry. What is listed here may already be settled (a refill reads a snapshot), so a worker checks the row
+//! it serves and [`NearTimers::forget`]s a timer that serves nothing.
 //!
 //! What stands still in a restored store is not held here at all: to the pump it is as if it were not there.
-//!
-//! An alarm is a moment at which somebody wants to be woken, known here so that time that is moved stops at it. It is
-//! no row: a crash forgets it, together with why it was set.
 
-use std::collections::{BTreeSet, HashSet};
+mod ahead;
+mod alarms;
+mod in_hand;
+
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -22,15 +22,12 @@ use super::read::{Order, Read};
 use super::row::restored::Restored;
 use super::schema::Table;
 use super::snapshot::Snapshot;
-use super::timer::{Timer, TimerKind};
+use super::timer::Timer;
 use crate::base::time::Timestamp;
-
-/// How far ahead of now timers are held in memory.
-const HORIZON: Duration = Duration::from_secs(300);
-/// How many timers wait in memory at most; later ones are found in the table when their time comes.
-const WAITING_MAX: usize = 32_768;
-/// How many are read from the table at once.
-const REFILL: usize = 8_192;
+use ahead::{Ahead, REFILL};
+pub use alarms::Alarm;
+use alarms::Alarms;
+use in_hand::InHand;
 
 /// The timers of the near future.
 pub struct NearTimers {
@@ -42,18 +39,11 @@ pub struct NearTimers {
 }
 
 struct State {
-    waiting: BTreeSet<Timer>,
-    taken: HashSet<Timer>,
-    resting: HashSet<Timer>,
-    alarms: BTreeSet<Alarm>,
-    /// All persisted timers strictly before this one are in `waiting` or `taken`.
-    horizon: Timer,
-    /// Whether what is before the horizon is only just being read.
-    is_refilling: bool,
+    ahead: Ahead,
+    in_hand: InHand,
+    alarms: Alarms,
     /// How many [`Hold`]s there are.
     held: usize,
-    /// Whose timers stand still.
-    restored: Option<Restored>,
 }
 
 /// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
@@ -65,9 +55,6 @@ impl Drop for Hold {
         self.0.changed.notify_waiters();
     }
 }
-
-/// When somebody wants to be woken, and who.
-pub type Alarm = (Timestamp, u64);
 
 /// What a pump learns from [`NearTimers::take_due`].
 #[derive(Debug, PartialEq, Eq)]
@@ -82,20 +69,6 @@ pub struct Due {
     pub is_dry: bool,
 }
 
-impl State {
-    fn is_dry(&self, now: Timestamp) -> bool {
-        self.horizon.due <= now + HORIZON / 2 && self.waiting.len() < WAITING_MAX / 2
-    }
-
-    fn stands_still(&self, timer: &Timer) -> bool {
-        self.restored.as_ref().is_some_and(|restored| restored.holds(timer))
-    }
-}
-
-fn before(moment: Timestamp) -> Timer {
-    Timer { due: moment, ..Timer::of_store(moment, TimerKind::Transfer) }
-}
-
 impl Default for NearTimers {
     fn default() -> Self {
         Self::new(None)
@@ -105,16 +78,8 @@ impl Default for NearTimers {
 impl NearTimers {
     /// Nothing known yet: the first look refills. What `restored` holds stands still.
     pub fn new(restored: Option<Restored>) -> Self {
-        let state = State {
-            waiting: BTreeSet::new(),
-            taken: HashSet::new(),
-            resting: HashSet::new(),
-            alarms: BTreeSet::new(),
-            horizon: before(Timestamp::ZERO),
-            is_refilling: false,
-            held: 0,
-            restored,
-        };
+        let state =
+            State { ahead: Ahead::new(restored), in_hand: InHand::default(), alarms: Alarms::default(), held: 0 };
         Self { state: Mutex::new(state), changed: Notify::new(), fired: AtomicU64::new(0) }
     }
 
@@ -122,28 +87,28 @@ impl NearTimers {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Changes what is in hand, and tells if nothing is any more.
+    fn put_down(&self, put: impl FnOnce(&mut InHand)) {
+        let mut state = self.state();
+        put(&mut state.in_hand);
+        let is_idle = state.in_hand.is_idle();
+        drop(state);
+        if is_idle {
+            self.changed.notify_waiters();
+        }
+    }
+
     /// Called by the writer after a commit.
     pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) {
         let mut state = self.state();
-        let mut news = false;
+        let mut is_news = false;
         for timer in disarmed {
-            state.waiting.remove(timer);
-            state.resting.remove(timer);
-            news |= state.taken.remove(timer) && state.taken.is_empty();
+            state.ahead.remove(timer);
+            is_news |= state.in_hand.forget(timer) && state.in_hand.is_idle();
         }
-        for timer in armed {
-            if *timer < state.horizon && !state.stands_still(timer) && state.waiting.insert(*timer) {
-                news = true;
-            }
-        }
-        while state.waiting.len() > WAITING_MAX {
-            if let Some(last) = state.waiting.pop_last() {
-                // What was let go may have drawn it nearer already.
-                state.horizon = state.horizon.min(last);
-            }
-        }
+        is_news |= state.ahead.add(armed);
         drop(state);
-        if news {
+        if is_news {
             self.changed.notify_waiters();
         }
     }
@@ -151,23 +116,16 @@ impl NearTimers {
     /// Takes up to `limit` timers that are due at `now`, in due order.
     pub fn take_due(&self, now: Timestamp, limit: usize) -> Due {
         let mut state = self.state();
-        let mut timers = Vec::new();
-        while timers.len() < limit {
-            let Some(first) = state.waiting.first().copied().filter(|timer| timer.due <= now) else { break };
-            state.waiting.remove(&first);
-            state.taken.insert(first);
-            timers.push(first);
-        }
+        let timers = state.ahead.take_due(now, limit);
+        state.in_hand.take(&timers);
         self.fired.fetch_add(timers.len() as u64, Ordering::Relaxed);
-        let is_dry = state.is_dry(now);
-        // Where enough waits, the first that is due brings the next look.
-        let has_enough = state.waiting.len() >= WAITING_MAX / 2;
-        let refill_at = if has_enough { Timestamp::MAX } else { state.horizon.due - HORIZON / 2 };
-        let alarms: Vec<_> = state.alarms.iter().take_while(|(at, _)| *at <= now).copied().collect();
-        let alarm = state.alarms.iter().map(|(at, _)| *at).find(|at| *at > now);
-        let next =
-            state.waiting.first().map(|timer| timer.due).into_iter().chain(alarm).fold(refill_at, Timestamp::min);
-        Due { timers, alarms, next, is_dry }
+        let alarm = state.alarms.next_after(now).unwrap_or(Timestamp::MAX);
+        Due {
+            timers,
+            alarms: state.alarms.due(now),
+            next: state.ahead.next_look().min(alarm),
+            is_dry: state.ahead.is_dry(now),
+        }
     }
 
     /// Reads the next timers from the table, when [`Due::is_dry`].
@@ -179,37 +137,19 @@ impl NearTimers {
         now: Timestamp,
         snapshot: impl FnOnce() -> Result<Snapshot, StoreError>,
     ) -> Result<(), StoreError> {
-        let goal = before(now + HORIZON);
         // The horizon moves before the snapshot is taken: what commits in between is added by its commit, and what the
         // snapshot holds too is the same timer.
-        let from = {
-            let mut state = self.state();
-            let from = state.horizon;
-            if !state.is_dry(now) {
-                return Ok(());
-            }
-            state.horizon = goal;
-            state.is_refilling = true;
-            from
-        };
+        let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
         let read = snapshot().and_then(|snapshot| {
             snapshot.keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)
         });
         let mut state = self.state();
-        state.is_refilling = false;
-        let keys = read.inspect_err(|_| state.horizon = state.horizon.min(from))?;
-        let full = keys.len() == REFILL;
-        let timers: Vec<_> = keys.iter().filter_map(|key| Timer::decode(key)).collect();
-        if full && let Some(last) = timers.last() {
-            let beyond = state.waiting.split_off(last);
-            drop(beyond);
-            // Commits may have filled memory meanwhile, and drawn the horizon nearer than this.
-            state.horizon = state.horizon.min(*last);
-        }
-        for timer in timers {
-            let is_known = state.taken.contains(&timer) || state.resting.contains(&timer);
-            if timer < state.horizon && !is_known && !state.stands_still(&timer) {
-                state.waiting.insert(timer);
+        let State { ahead, in_hand, .. } = &mut *state;
+        match read {
+            Ok(keys) => ahead.end_refill(&keys, |timer| in_hand.knows(timer)),
+            Err(error) => {
+                ahead.abandon_refill(from);
+                return Err(error);
             }
         }
         drop(state);
@@ -219,11 +159,7 @@ impl NearTimers {
 
     /// Nothing stands still any more: what did is read from the table again, with all else that is due.
     pub(super) fn let_go(&self) {
-        let mut state = self.state();
-        if state.restored.take().is_some() {
-            state.horizon = before(Timestamp::ZERO);
-        }
-        drop(state);
+        self.state().ahead.let_go();
         self.changed.notify_waiters();
     }
 
@@ -236,8 +172,8 @@ impl NearTimers {
     pub fn give_back_all(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
         for timer in timers {
-            if state.taken.remove(&timer) | state.resting.remove(&timer) {
-                state.waiting.insert(timer);
+            if state.in_hand.forget(&timer) {
+                state.ahead.put_back(timer);
             }
         }
         drop(state);
@@ -246,57 +182,38 @@ impl NearTimers {
 
     /// A taken timer that serves nothing any more.
     pub fn forget(&self, timer: &Timer) {
-        let mut state = self.state();
-        state.resting.remove(timer);
-        state.taken.remove(timer);
-        let idle = state.taken.is_empty();
-        drop(state);
-        if idle {
-            self.changed.notify_waiters();
-        }
+        self.put_down(|in_hand| {
+            in_hand.forget(timer);
+        });
     }
 
-    /// Taken timers that nobody works on until an alarm: they count as settled meanwhile. Those that were settled for
-    /// good by now are left out.
+    /// Messages' taken timers that nobody works on until an alarm: they count as settled meanwhile. Those that were
+    /// settled for good by now are left out.
     pub fn rest(&self, timers: impl IntoIterator<Item = Timer>) {
-        let mut state = self.state();
-        for timer in timers {
-            if state.taken.remove(&timer) {
-                state.resting.insert(timer);
-            }
-        }
-        let idle = state.taken.is_empty();
-        drop(state);
-        if idle {
-            self.changed.notify_waiters();
-        }
+        self.put_down(|in_hand| timers.into_iter().for_each(|timer| in_hand.rest(timer)));
     }
 
     /// Resting timers that are worked on again.
     pub fn rouse(&self, timers: impl IntoIterator<Item = Timer>) {
         let mut state = self.state();
-        for timer in timers {
-            if state.resting.remove(&timer) {
-                state.taken.insert(timer);
-            }
-        }
+        timers.into_iter().for_each(|timer| state.in_hand.rouse(timer));
     }
 
     /// Has the pump told when `alarm` has come; until it is silenced, nothing counts as settled from then on.
     pub fn set_alarm(&self, alarm: Alarm) {
-        self.state().alarms.insert(alarm);
+        self.state().alarms.set(alarm);
         self.changed.notify_waiters();
     }
 
     /// Takes an alarm back, rung or not.
     pub fn silence(&self, alarm: &Alarm) {
-        self.state().alarms.remove(alarm);
+        self.state().alarms.silence(alarm);
         self.changed.notify_waiters();
     }
 
     /// The first alarm after `now`.
     pub fn next_alarm(&self, now: Timestamp) -> Option<Timestamp> {
-        self.state().alarms.iter().map(|(at, _)| *at).find(|at| *at > now)
+        self.state().alarms.next_after(now)
     }
 
     /// How many timers fired since the start.
@@ -313,9 +230,7 @@ impl NearTimers {
     /// Whether nothing due at `now` waits or is being worked on.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
-        let first_due = state.waiting.first().is_some_and(|timer| timer.due <= now)
-            || state.alarms.first().is_some_and(|(at, _)| *at <= now);
-        state.held == 0 && state.taken.is_empty() && !first_due && state.horizon.due > now && !state.is_refilling
+        state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && state.alarms.due(now).is_empty()
     }
 
     /// Resolves at the next change.

@@ -63,8 +63,8 @@ use way::{InHouse, Ways};
 const LANES_MAX: usize = 10_000;
 /// What the bodies on the wire may hold together: 256 MiB.
 const BODIES_KIB: u32 = 256 * 1024;
-/// Messages that wait in all lanes, as timers in memory: some 50 MB.
-const QUEUED_MAX: usize = 262_144;
+/// Messages that wait in all lanes, as timers in memory: some 15 MB.
+const QUEUED_MAX: usize = 131_072;
 /// A lane this short takes a message though there are so many, for others fill the memory.
 const SHORT_LANE: usize = 64;
 /// When a message is looked at again for which memory has no room.

@@ -27,7 +27,7 @@ const SLOW_MAX: usize = 1024;
 /// Of so many places, and of so many that may wait, one is kept for transactional mail.
 const RESERVED_PART: usize = 4;
 /// Messages that wait for names, as timers in memory.
-const WAITING_MAX: usize = 131_072;
+const WAITING_MAX: usize = 65_536;
 /// How long a domain's site is believed. The servers themselves are asked for again at every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
 /// For how much longer it serves while it is looked up again.

@@ -1,7 +1,10 @@
 //! Stories of the near horizon: what is due is found once, whether it was armed before or after, near or far.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
+use super::ahead::{HORIZON, WAITING_MAX};
 use super::*;
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::Stop;
@@ -9,6 +12,7 @@ use crate::store::op::Op;
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 use crate::store::testing::{START, TestStore};
+use crate::store::timer::TimerKind;
 
 /// Arms and disarms timers, each `seconds` after the start.
 #[derive(Default, Serialize, Deserialize)]
@@ -164,7 +168,7 @@ fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let
     test.pass(Duration::from_secs(count));
     assert_eq!(taken(&test), [0; 0]);
     let near = test.store().near();
-    assert!(near.state().waiting.is_empty() && near.is_settled(test.now()), "as if there were none");
+    assert!(near.state().ahead.waiting.is_empty() && near.is_settled(test.now()), "as if there were none");
     near.let_go();
     assert_eq!(taken(&test), (0..count).collect::<Vec<_>>());
 }
@@ -182,11 +186,11 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
     let near = NearTimers::default();
     near.refill(START, || test.store().snapshot()).unwrap();
     near.committed(&timers, &[]);
-    assert_eq!(near.state().waiting.len(), WAITING_MAX);
+    assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
     let beyond = timers.iter().nth(WAITING_MAX).copied();
-    assert_eq!(Some(near.state().horizon), beyond, "from there on the table is asked");
+    assert_eq!(Some(near.state().ahead.horizon), beyond, "from there on the table is asked");
     near.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]);
-    assert_eq!(near.state().waiting.len(), WAITING_MAX);
+    assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
 }
 
 #[test]
@@ -197,11 +201,11 @@ fn a_horizon_drawn_nearer_while_the_table_is_read_stays_there() {
     let now = START + Duration::from_secs(REFILL as u64 * 2);
     let read = near.refill(now, || {
         assert!(!near.is_settled(START), "what is being read is not settled");
-        near.state().horizon = timer(3);
+        near.state().ahead.horizon = timer(3);
         test.store().snapshot()
     });
     read.unwrap();
-    assert_eq!(near.state().horizon, timer(3));
+    assert_eq!(near.state().ahead.horizon, timer(3));
     assert_eq!(near.take_due(now, 9).timers, [timer(0), timer(1), timer(2)]);
 }
 

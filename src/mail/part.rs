@@ -5,6 +5,7 @@
 
 use lettre::message::header::{ContentTransferEncoding, ContentType, Header, HeaderName, HeaderValue};
 use lettre::message::{Body, MultiPart, SinglePart};
+use memchr::{memchr_iter, memchr2};
 
 use super::encoded;
 use crate::domain::attachment::Attachment;
@@ -114,7 +115,7 @@ fn encoded_text(text: &str) -> Body {
 fn with_crlf(text: &str) -> Vec<u8> {
     let mut rest = text.as_bytes();
     let mut out = Vec::with_capacity(rest.len() + rest.len() / 32);
-    while let Some(end) = rest.iter().position(|c| matches!(c, b'\r' | b'\n')) {
+    while let Some(end) = memchr2(b'\r', b'\n', rest) {
         out.extend_from_slice(&rest[..end]);
         out.extend_from_slice(b"\r\n");
         rest = &rest[end + if rest[end..].starts_with(b"\r\n") { 2 } else { 1 }..];
@@ -128,6 +129,9 @@ fn with_crlf(text: &str) -> Vec<u8> {
 
 /// Whether the text may travel as it is (RFC 2045 2.7): ASCII without controls in lines of at most 998 octets.
 fn is_seven_bit(text: &[u8]) -> bool {
-    let plain = text.iter().all(|c| matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~'));
-    plain && text.split(|c| *c == b'\n').all(|line| line.len() <= LINE_OCTETS)
+    let lines = memchr_iter(b'\n', text).chain([text.len()]);
+    let longest = lines.scan(0, |start, end| Some(end - std::mem::replace(start, end + 1))).max();
+    // All octets are looked at, many at once: nearly every text is plain to its end.
+    let plain = text.iter().fold(true, |plain, c| plain & matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~'));
+    plain && longest <= Some(LINE_OCTETS)
 }

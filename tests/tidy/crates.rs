@@ -54,6 +54,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     // Mail and names.
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),
     ("mail-parser", Only(&["mail", "net"]), "reads MIME that others made"),
+    ("memchr", Only(&["mail"]), "finds line ends many octets at a time"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),
     ("idna", Only(&["domain"]), "international domain names"),
     ("url", Only(&["domain", "engine", "net", "http", "panel", "app"]), "parses URLs as browsers do"),

@@ -255,8 +255,8 @@ impl Workbench<'_> {
         };
         let signed = self.sign(&feedback, &composed, &admitted, now)?;
         let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
-        let body = self.store.content().seal(bucket, id, &signed);
         let message = self.row(caller, id, submission, &composed, &admitted, now, signed.len());
+        let body = self.store.content().seal(bucket, id, signed);
         let answer = answer(id, &message);
         let accept = Accept { account, key_stream, id, message, answer, idempotency };
         Ok(Prepared::Message(Box::new(Ready { body, accept })))

@@ -40,8 +40,8 @@ impl Announced {
         Announcement(self.clone())
     }
 
-    pub(super) fn any(&self) -> bool {
-        self.0.load(Ordering::Acquire) > 0
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
     }
 }
 
@@ -79,8 +79,8 @@ mod tests {
     fn an_announcement_counts_until_it_is_dropped() {
         let announced = Announced::default();
         let one = announced.announce();
-        assert!(announced.any());
+        assert_eq!(announced.count(), 1);
         drop(one);
-        assert!(!announced.any());
+        assert_eq!(announced.count(), 0);
     }
 }

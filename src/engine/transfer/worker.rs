@@ -101,7 +101,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
         Err(error) => return unsettled.unreadable(shared, error),
     };
     let Some(_room) = shared.bodies.take(row.stream, row.size_octets / 1024 + 1).await else { return };
-    let message = match shared.engine.store.content().read(row.place, ticket.id()) {
+    let message = match shared.engine.store.content().take(row.place, ticket.id()) {
         Ok(message) => message,
         Err(Unreadable::Gone) => return unsettled.expired(shared),
         Err(Unreadable::Failed(error)) => return unsettled.unreadable(shared, error),

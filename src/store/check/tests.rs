@@ -27,7 +27,7 @@ fn accept(sender: &Sender<'_>, test: &TestStore, to: &str) -> MessageId {
     let mut accept = sender.message(to);
     let (id, end) = (accept.id, START + Duration::from_secs(7200));
     accept.message.content_expires_at = end;
-    let sealed = test.store().content().seal(Bucket { end }.end, id, b"a body of some length");
+    let sealed = test.store().content().seal(Bucket { end }.end, id, b"a body of some length".to_vec());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let committed = runtime.block_on(test.store().commit_with_body(test.store().announce(), sealed, move |place| {
         accept.message.place = place;

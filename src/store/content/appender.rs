@@ -18,8 +18,12 @@ use crate::store::meters::StoreMeters;
 /// How many bodies are synced together at most.
 const BATCH_MAX: usize = 256;
 
-/// How long bodies wait for those that are being signed.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// How long bodies wait for those that are being signed: the longer, the more there are, for each takes a fraction of a
+/// millisecond, and a batch has its price whatever is in it. Who comes alone waits for nobody.
+fn patience(announced: usize) -> Duration {
+    let each = Duration::from_micros(250) * u32::try_from(announced).unwrap_or(u32::MAX).min(1024);
+    if announced == 0 { Duration::ZERO } else { each.clamp(Duration::from_millis(2), Duration::from_millis(8)) }
+}
 
 /// A body to append, and what to commit when it is durable.
 pub(in crate::store) struct Append {
@@ -53,8 +57,7 @@ impl Appender {
     /// Runs until every sender is gone.
     pub(in crate::store) fn run(mut self, inbox: &Receiver<Append>, writer: &SyncSender<Box<dyn Job>>) {
         while let Ok(first) = inbox.recv() {
-            let batch =
-                gather(inbox, first, BATCH_MAX, |_| if self.announced.any() { PATIENCE } else { Duration::ZERO });
+            let batch = gather(inbox, first, BATCH_MAX, |_| patience(self.announced.count()));
             for job in self.append(batch) {
                 if writer.send(job).is_err() {
                     return;
@@ -70,15 +73,19 @@ impl Appender {
             batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
         let synced = self.sync(&jobs);
         self.meters.appended(bodies, began.elapsed());
-        written
-            .into_iter()
-            .zip(jobs)
-            .filter_map(|(place, append)| (append.job)(place.and_then(|place| synced.clone().map(|()| place))))
-            .collect()
+        let placed = written.into_iter().map(|place| place.and_then(|place| synced.clone().map(|()| place)));
+        placed.zip(jobs).filter_map(|(place, append)| self.pass_on(place, append)).collect()
+    }
+
+    fn pass_on(&self, place: Result<Place, StoreError>, Append { body, job }: Append) -> Option<Box<dyn Job>> {
+        if let Ok(place) = &place {
+            self.content.fresh.keep(place.bucket, body.message, body.body);
+        }
+        job(place)
     }
 
     fn write(&mut self, body: &SealedBody) -> Result<Place, StoreError> {
-        let SealedBody { segment, bytes } = body;
+        let SealedBody { segment, bytes, .. } = body;
         if segment.file.get().is_none() {
             self.create(segment)?;
         }

@@ -8,6 +8,7 @@
 
 mod appender;
 pub(in crate::store) mod compression;
+mod fresh;
 mod inspect;
 mod keys;
 pub(in crate::store) mod segment;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::{Deserialize, Serialize};
 
 pub(super) use appender::{Append, Appender, PlacedJob};
+use fresh::Fresh;
 pub(super) use inspect::SealedContent;
 use keys::KeySlots;
 use segment::Segment;
@@ -57,7 +59,10 @@ impl Place {
 /// A body ready to be appended.
 pub struct SealedBody {
     segment: Arc<Segment>,
+    message: MessageId,
     bytes: Vec<u8>,
+    /// The same as it is sent.
+    body: Vec<u8>,
 }
 
 /// Why a body can't be read.
@@ -79,6 +84,7 @@ pub struct Content {
     /// The segments that this process appends to, by bucket.
     writing: Mutex<HashMap<Timestamp, Arc<Segment>>>,
     reading: Mutex<HashMap<(Timestamp, u32), Arc<dyn DiskFile>>>,
+    fresh: Fresh,
     entropy: Arc<dyn Entropy>,
 }
 
@@ -97,15 +103,16 @@ impl Content {
         disk.create_directory(&inner).map_err(|error| failed("create", &inner, &error))?;
         let keys = KeySlots::open(Arc::clone(&disk), &inner, master, Arc::clone(&entropy))?;
         segment::sync_directory(&*disk, &inner)?;
-        Ok(Self { disk, directory: inner, keys, writing: Mutex::default(), reading: Mutex::default(), entropy })
+        let (writing, reading, fresh) = (Mutex::default(), Mutex::default(), Fresh::default());
+        Ok(Self { disk, directory: inner, keys, writing, reading, fresh, entropy })
     }
 
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
-    pub fn seal(&self, bucket: Timestamp, message: MessageId, body: &[u8]) -> SealedBody {
+    pub fn seal(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) -> SealedBody {
         let segment = self.segment_for(bucket);
-        let compressed = compression::compress(body);
+        let compressed = compression::compress(&body);
         let bytes = segment.key.seal(message.as_bytes(), &compressed, &*self.entropy).0;
-        SealedBody { segment, bytes }
+        SealedBody { segment, message, bytes, body }
     }
 
     /// The segment of `bucket` that this process appends to. Its file and key slot are made by the appender, before
@@ -123,7 +130,15 @@ impl Content {
         }))
     }
 
-    /// The body of `message` at `place`.
+    /// The body of `message` at `place`, to be sent: from memory, where it was appended a moment ago.
+    ///
+    /// # Errors
+    /// As [`Content::read`].
+    pub fn take(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
+        self.fresh.take(message).map_or_else(|| self.read(place, message), Ok)
+    }
+
+    /// The body of `message` at `place`, as it stands on the disk.
     ///
     /// # Errors
     /// [`Unreadable::Gone`] once the bucket's key is destroyed; otherwise damage, or I/O.
@@ -204,6 +219,7 @@ impl Content {
     pub fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != bucket);
+        self.fresh.forget(bucket);
         self.keys.destroy(bucket)?;
         segment::remove_bucket(&*self.disk, &self.directory, bucket)
     }

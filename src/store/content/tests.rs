@@ -38,7 +38,7 @@ fn commit(test: &TestStore, body: SealedBody) -> Place {
 }
 
 fn keep(test: &TestStore, bucket: Timestamp, message: MessageId, body: &[u8]) -> Place {
-    commit(test, test.store().content().seal(bucket, message, body))
+    commit(test, test.store().content().seal(bucket, message, body.to_vec()))
 }
 
 fn read(test: &TestStore, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
@@ -103,9 +103,21 @@ fn a_torn_tail_is_never_appended_to() {
 }
 
 #[test]
+fn what_was_appended_a_moment_ago_is_sent_from_memory_and_not_after_its_end() {
+    let test = TestStore::new();
+    let place = keep(&test, bucket(0), message(1), b"fresh");
+    let elsewhere = Place { offset: place.offset + 1, ..place };
+    assert_eq!(test.store().content().take(elsewhere, message(1)).unwrap(), b"fresh", "the disk is not asked");
+    assert_eq!(test.store().content().take(place, message(1)).unwrap(), b"fresh", "now it is");
+    let over = keep(&test, bucket(0), message(2), b"over");
+    test.store().content().destroy(bucket(0)).unwrap();
+    assert!(matches!(test.store().content().take(over, message(2)), Err(Unreadable::Gone)));
+}
+
+#[test]
 fn what_a_full_disk_left_behind_does_not_stand_in_the_way() {
     let test = TestStore::new();
-    let body = test.store().content().seal(bucket(0), message(1), b"late");
+    let body = test.store().content().seal(bucket(0), message(1), b"late".to_vec());
     let directory = test.directory().join("content").join(format!("{:013}", bucket(0).as_millis()));
     std::fs::create_dir(&directory).unwrap();
     std::fs::write(directory.join("000000.segment"), b"from the earlier try").unwrap();

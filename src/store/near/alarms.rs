@@ -1,5 +1,5 @@
-//! Alarms: moments at which somebody wants to be woken, known here so that time that is moved stops at them. An alarm is
-//! no row: a crash forgets it, together with why it was set.
+//! Alarms: moments at which somebody wants to be woken, known here so that time that is moved stops at them. An alarm
+//! is no row: a crash forgets it, together with why it was set.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

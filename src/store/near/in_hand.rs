@@ -1,5 +1,5 @@
-//! Timers in hand: *taken* by whoever serves them, until their rows are gone, or *resting*: taken, and put off in memory
-//! alone until an alarm. A message that rests is one of many, so little is kept of it.
+//! Timers in hand: *taken* by whoever serves them, until their rows are gone, or *resting*: taken, and put off in
+//! memory alone until an alarm. A message that rests is one of many, so little is kept of it.
 
 use std::collections::HashSet;
 

@@ -57,7 +57,7 @@ fn accept(sender: &Sender<'_>, test: &TestStore, hours: u64, body: &[u8]) -> Mes
     let mut accept = sender.message("b@example.net");
     let (id, end) = (accept.id, START + Duration::from_secs(3600 * hours));
     accept.message.content_expires_at = end;
-    let sealed = test.store().content().seal(Bucket { end }.end, id, body);
+    let sealed = test.store().content().seal(Bucket { end }.end, id, body.to_vec());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let committed = runtime.block_on(test.store().commit_with_body(test.store().announce(), sealed, move |place| {
         accept.message.place = place;

@@ -85,7 +85,7 @@ fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: &[u8]) -> (
     let id = store.reserve_message_id(setup.now);
     let mut message = message_row(setup.domain, "b@example.net", setup.now);
     message.content_expires_at = bucket;
-    let sealed = store.content().seal(bucket, id, body);
+    let sealed = store.content().seal(bucket, id, body.to_vec());
     let waiting = Waiting::new(async move {
         let accept = move |place| {
             message.place = place;

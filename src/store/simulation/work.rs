@@ -134,7 +134,7 @@ impl Story {
         let body = self.body(id);
         let claim = (self.chance.below(3) == 0).then(|| self.claim());
         let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
-        let sealed = store.content().seal(Bucket { end }.end, id, &body);
+        let sealed = store.content().seal(Bucket { end }.end, id, body.clone());
         let (account, row, idempotency) = (self.setup.account, message.clone(), claim);
         let to_suppressed = !self.is_suppressing() && self.history.suppressed.get(&to) == Some(&Known::Yes);
         let answer_bytes = answer.clone();

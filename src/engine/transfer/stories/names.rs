@@ -83,8 +83,8 @@ async fn so_many_wait_for_names_and_the_last_quarter_of_them_is_transactional() 
     let names = Names::new().await;
     let wait =
         |stream| std::iter::repeat_with(|| names.ask("a.test", stream)).take_while(|r| *r == Route::Asked).count();
-    assert_eq!(wait(Stream::Marketing), 98_304);
-    assert_eq!(wait(Stream::Transactional), 32_768);
+    assert_eq!(wait(Stream::Marketing), 49_152);
+    assert_eq!(wait(Stream::Transactional), 16_384);
     assert_eq!(names.ask("b.test", Stream::Transactional), Route::Full);
     names.know("a.test").await;
     assert_eq!(names.ask("b.test", Stream::Marketing), Route::Asked, "there is room again");

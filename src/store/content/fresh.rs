@@ -1,0 +1,98 @@
+//! Bodies that were appended a moment ago, as they are sent. Most messages leave at once; their bodies need not be
+//! read, opened and decompressed for that. What memory holds is bounded, and nothing relies on it: who does not find a
+//! body here reads it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+
+/// What is kept together.
+const OCTETS_MAX: usize = 4 * 1024 * 1024;
+/// A body longer than this is not kept: it would take the room of many.
+const BODY_OCTETS_MAX: usize = 256 * 1024;
+
+/// The newest bodies.
+#[derive(Default)]
+pub(super) struct Fresh(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// With the end of their bucket. Identifiers rise, so the first is the oldest.
+    bodies: BTreeMap<MessageId, (Timestamp, Vec<u8>)>,
+    octets: usize,
+}
+
+impl Kept {
+    fn drop_oldest(&mut self) {
+        self.octets -= self.bodies.pop_first().map_or(0, |(_, (_, body))| body.len());
+    }
+}
+
+impl Fresh {
+    /// Keeps the body of `message`, which stands in `bucket`, while there is room.
+    pub(super) fn keep(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) {
+        if body.len() > BODY_OCTETS_MAX {
+            return;
+        }
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.octets += body.len();
+        kept.bodies.insert(message, (bucket, body));
+        while kept.octets > OCTETS_MAX {
+            kept.drop_oldest();
+        }
+    }
+
+    /// Takes the body of `message` out.
+    pub(super) fn take(&self, message: MessageId) -> Option<Vec<u8>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, body) = kept.bodies.remove(&message)?;
+        kept.octets -= body.len();
+        Some(body)
+    }
+
+    /// Forgets what stands in a bucket that is over.
+    pub(super) fn forget(&self, bucket: Timestamp) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.bodies.retain(|_, (of, _)| *of != bucket);
+        kept.octets = kept.bodies.values().map(|(_, body)| body.len()).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    fn message(number: u128) -> MessageId {
+        MessageId(Ulid(number.to_be_bytes()))
+    }
+
+    #[test]
+    fn a_body_is_taken_once_and_the_oldest_make_room() {
+        let fresh = Fresh::default();
+        let count = OCTETS_MAX / BODY_OCTETS_MAX;
+        for number in 0..=count {
+            fresh.keep(Timestamp::ZERO, message(number as u128), vec![0; BODY_OCTETS_MAX]);
+        }
+        assert_eq!(fresh.take(message(0)), None);
+        assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_OCTETS_MAX));
+        assert_eq!(fresh.take(message(1)), None);
+        fresh.keep(Timestamp::ZERO, message(0), b"an older one".to_vec());
+        assert_eq!(fresh.take(message(2)).map(|body| body.len()), Some(BODY_OCTETS_MAX), "there was room");
+        assert_eq!(fresh.take(message(0)).as_deref(), Some(&b"an older one"[..]));
+    }
+
+    #[test]
+    fn what_is_long_or_over_is_not_kept() {
+        let fresh = Fresh::default();
+        fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_OCTETS_MAX + 1]);
+        fresh.keep(Timestamp::from_millis(1), message(2), vec![0; 100]);
+        fresh.keep(Timestamp::from_millis(2), message(3), vec![0; 100]);
+        fresh.forget(Timestamp::from_millis(1));
+        assert_eq!((fresh.take(message(1)), fresh.take(message(2))), (None, None));
+        assert_eq!(fresh.take(message(3)), Some(vec![0; 100]));
+        assert_eq!(fresh.0.lock().unwrap().octets, 0);
+    }
+}

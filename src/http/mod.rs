@@ -14,7 +14,7 @@ mod html;
 pub mod json;
 pub mod meters;
 pub mod metrics;
-mod openapi;
+pub(crate) mod openapi;
 pub mod pages;
 pub mod query;
 pub mod route;

@@ -10,7 +10,6 @@ pub(super) mod errors;
 mod example;
 mod headers;
 mod operation;
-#[cfg(test)]
 mod reference;
 mod request;
 mod resources;
@@ -52,6 +51,11 @@ const TAGS: [(&str, &str); 8] = [
 
 /// The document's bytes.
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| written(&document(&api::routes())).into());
+
+/// The description as Markdown.
+pub(crate) fn for_people() -> String {
+    reference::written(&document(&api::routes()))
+}
 
 /// `GET /v1/openapi.json`.
 pub(in crate::http) async fn show(_: &Api, call: Call<()>) -> Result<Answer, ApiError> {

@@ -1,7 +1,5 @@
-//! The description as pages for people: `docs/api.md`, made from the same document, committed, and stale where it is
+//! The description as a page for people: `/docs/api`, and `docs/api.md`, its committed copy, which is stale where it is
 //! not what the document says.
-
-use std::fmt::Write as _;
 
 use serde_json::{Map, Value};
 
@@ -11,7 +9,7 @@ use super::TAGS;
 pub(super) fn written(document: &Value) -> String {
     let mut out = format!("# The API\n\n{}\n", text(&document["info"]["description"]).trim());
     for (tag, about) in TAGS {
-        write!(out, "\n## {tag}\n\n{about}\n").unwrap();
+        out += &format!("\n## {tag}\n\n{about}\n");
         for (path, method, operation) in operations(document) {
             if operation["tags"][0] == tag {
                 operation_of(&mut out, document, path, method, operation);
@@ -34,17 +32,17 @@ fn operations(document: &Value) -> impl Iterator<Item = (&str, &str, &Value)> {
 
 fn operation_of(out: &mut String, document: &Value, path: &str, method: &str, operation: &Value) {
     let (summary, about) = (text(&operation["summary"]), text(&operation["description"]));
-    write!(out, "\n### {summary}\n\n`{} {path}`\n\n{about}\n", method.to_uppercase()).unwrap();
+    *out += &format!("\n### {summary}\n\n`{} {path}`\n\n{about}\n", method.to_uppercase());
     let parameters: Vec<_> = operation["parameters"].as_array().into_iter().flatten().collect();
     if !parameters.is_empty() {
         out.push_str("\n| parameter | in | |\n|---|---|---|\n");
         for parameter in parameters {
             let (name, place) = (text(&parameter["name"]), text(&parameter["in"]));
-            writeln!(out, "| `{name}` | {place} | {} |", cell(text(&parameter["description"]))).unwrap();
+            *out += &format!("| `{name}` | {place} | {} |\n", cell(text(&parameter["description"])));
         }
     }
     for (media, content) in members(&operation["requestBody"]["content"]) {
-        write!(out, "\nBody, `{media}`: {}.\n", kind(&content["schema"])).unwrap();
+        *out += &format!("\nBody, `{media}`: {}.\n", kind(&content["schema"]));
         example(out, content);
     }
     let mut errors = Vec::new();
@@ -52,9 +50,9 @@ fn operation_of(out: &mut String, document: &Value, path: &str, method: &str, op
         let response = resolved(document, response);
         let about = text(&response["description"]);
         if status.starts_with('2') {
-            write!(out, "\n**{status}**: {about}").unwrap();
+            *out += &format!("\n**{status}**: {about}");
             for (media, content) in members(&response["content"]) {
-                write!(out, " `{media}`: {}.", kind(&content["schema"])).unwrap();
+                *out += &format!(" `{media}`: {}.", kind(&content["schema"]));
             }
             out.push('\n');
             members(&response["content"]).for_each(|(_, content)| example(out, content));
@@ -63,7 +61,7 @@ fn operation_of(out: &mut String, document: &Value, path: &str, method: &str, op
         }
     }
     if !errors.is_empty() {
-        write!(out, "\nErrors: {}.\n", errors.join("; ")).unwrap();
+        *out += &format!("\nErrors: {}.\n", errors.join("; "));
     }
 }
 
@@ -81,18 +79,18 @@ fn codes(content: &Value) -> String {
 fn example(out: &mut String, content: &Value) {
     let Some((_, example)) = members(&content["examples"]).next() else { return };
     if example["value"].is_object() {
-        write!(out, "\n```json\n{:#}\n```\n", example["value"]).unwrap();
+        *out += &format!("\n```json\n{:#}\n```\n", example["value"]);
     }
 }
 
 fn object(out: &mut String, name: &str, schema: &Value) {
-    write!(out, "\n### {name}\n").unwrap();
+    *out += &format!("\n### {name}\n");
     if let Some(about) = schema["description"].as_str() {
-        write!(out, "\n{about}\n").unwrap();
+        *out += &format!("\n{about}\n");
     }
     if let Some(words) = schema["enum"].as_array() {
         let words: Vec<_> = words.iter().map(|word| format!("`{}`", text(word))).collect();
-        write!(out, "\n{}.\n", words.join(", ")).unwrap();
+        *out += &format!("\n{}.\n", words.join(", "));
     }
     let required: Vec<_> = schema["required"].as_array().into_iter().flatten().map(text).collect();
     let mut properties = members(&schema["properties"]).peekable();
@@ -102,7 +100,7 @@ fn object(out: &mut String, name: &str, schema: &Value) {
     for (member, schema) in properties {
         // In what is answered every member is there; what is asked for is said of what is sent.
         let mark = if name.ends_with("Request") && required.contains(&member) { " (required)" } else { "" };
-        writeln!(out, "| `{member}`{mark} | {} | {} |", kind(schema), cell(text(&schema["description"]))).unwrap();
+        *out += &format!("| `{member}`{mark} | {} | {} |\n", kind(schema), cell(text(&schema["description"])));
     }
 }
 

@@ -1,5 +1,5 @@
 //! The documentation, as it belongs to this version: `docs/*.md`, written as pages and served without a session. The
-//! same files can be read where the source is.
+//! same files can be read where the source is. Only the API's is made anew from its description.
 
 use std::sync::LazyLock;
 
@@ -9,6 +9,7 @@ use pulldown_cmark::{CowStr, Event, HeadingLevel, Options, Parser, Tag, html};
 
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
+use crate::http::openapi;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::panel::cookie::Theme;
@@ -26,13 +27,12 @@ macro_rules! files {
     };
 }
 
-/// Every file.
-static FILES: [(&str, &str); 14] = files![
+/// Every file, but for `api`, which would say a second time what the description says.
+static FILES: [(&str, &str); 13] = files![
     "index",
     "first-message",
     "domains",
     "webhooks",
-    "api",
     "errors",
     "moving",
     "proxy",
@@ -52,8 +52,15 @@ struct Page {
     body: String,
 }
 
-static PAGES: LazyLock<Vec<Page>> =
-    LazyLock::new(|| FILES.iter().map(|(name, markdown)| Page::of(name, markdown)).collect());
+/// Where among the files the API's page is listed.
+const API_PLACE: usize = 4;
+
+static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
+    let (before, after) = FILES.split_at(API_PLACE);
+    let file = |(name, markdown): &(&'static str, &str)| Page::of(name, markdown);
+    let api = Page::of("api", &openapi::for_people());
+    before.iter().map(file).chain([api]).chain(after.iter().map(file)).collect()
+});
 
 #[derive(Template)]
 #[template(path = "docs.html")]
@@ -164,7 +171,7 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if let Some(name) = name.strip_suffix(".md") {
-                assert!(FILES.iter().any(|(known, _)| *known == name), "docs/{name}.md is not served");
+                assert!(PAGES.iter().any(|page| page.name == name), "docs/{name}.md is not served");
             }
         }
         for page in PAGES.iter() {

@@ -95,7 +95,7 @@ impl Pattern {
         let id = self.store.reserve_message_id(bulk::now());
         let to: Address = recipient.parse().map_err(|_| format!("{recipient} is no address"))?;
         let message = MessageRow { to, ..self.row.clone() };
-        let body = self.store.content().seal(message.place.bucket, id, &self.signed);
+        let body = self.store.content().seal(message.place.bucket, id, self.signed.clone());
         let account = self.account;
         let accept = move |place: Place| Accept {
             account,

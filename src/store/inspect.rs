@@ -11,7 +11,7 @@ use std::sync::{PoisonError, RwLock};
 
 use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend};
 
-use super::content::SealedContent;
+use super::content::{InJournal, SealedContent};
 use super::disk::FileSystem;
 use super::error::StoreError;
 use super::journal;
@@ -91,13 +91,18 @@ impl Inspection {
             Ok(opened) => opened.map_err(|error| InspectError::Unreadable(error.to_string()))?,
             Err(_) => return Err(InspectError::Unreadable("its file is damaged".to_owned())),
         };
-        if let Some(transaction) = journal::lay_over(&database, &FileSystem, directory)? {
+        let mut in_journal = InJournal::default();
+        let keep = |key: &[u8], sealed: &[u8]| {
+            in_journal.keep(key, sealed);
+            Ok(())
+        };
+        if let Some(transaction) = journal::lay_over(&database, &FileSystem, directory, keep)? {
             transaction.commit().map_err(StoreError::from)?;
         }
         make_tables(&database)?;
         let mut inspection = Self { database, content: None, key_fault: None };
         inspection.check_format()?;
-        inspection.open_content(directory)?;
+        inspection.open_content(directory, in_journal)?;
         Ok(inspection)
     }
 
@@ -110,10 +115,10 @@ impl Inspection {
         }
     }
 
-    fn open_content(&mut self, directory: &Path) -> Result<(), InspectError> {
+    fn open_content(&mut self, directory: &Path, in_journal: InJournal) -> Result<(), InspectError> {
         let proof = self.snapshot()?.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
         match master_key::raw_of_store(directory, &proof) {
-            Ok(raw) => self.content = Some(SealedContent::open(directory, &MasterKey::new(&raw))?),
+            Ok(raw) => self.content = Some(SealedContent::open(directory, &MasterKey::new(&raw), in_journal)?),
             Err(error @ (OpenError::WrongMasterKey | OpenError::Io { .. })) => {
                 self.key_fault = Some(error.to_string());
             }

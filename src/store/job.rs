@@ -1,5 +1,6 @@
 //! A job: one operation on its way through the writer, and whoever waits for its answer.
 
+use super::content::Carried;
 use super::error::{Stop, StoreError};
 use super::op::Op;
 use super::tables::{Applied, Batch, Moment, Tables};
@@ -25,6 +26,9 @@ pub(super) trait Job: Send {
     /// Whether somebody waits.
     fn urgency(&self) -> Urgency;
 
+    /// The body that is to stand in the same record.
+    fn carried(&self) -> Option<&Carried>;
+
     /// Answers the caller: after the commit's sync, or with the reason why there was none.
     fn release(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -33,13 +37,18 @@ pub(super) trait Job: Send {
 pub(super) struct Pending<O: Op, F: FnOnce(Answer<O>) + Send> {
     op: O,
     urgency: Urgency,
+    carried: Option<Carried>,
     answer: Option<Answer<O>>,
     done: F,
 }
 
 impl<O: Op, F: FnOnce(Answer<O>) + Send> Pending<O, F> {
     pub(super) const fn new(op: O, urgency: Urgency, done: F) -> Self {
-        Self { op, urgency, answer: None, done }
+        Self { op, urgency, carried: None, answer: None, done }
+    }
+
+    pub(super) fn carrying(self, carried: Option<Carried>) -> Self {
+        Self { carried, ..self }
     }
 }
 
@@ -68,6 +77,10 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
 
     fn urgency(&self) -> Urgency {
         self.urgency
+    }
+
+    fn carried(&self) -> Option<&Carried> {
+        self.carried.as_ref()
     }
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>) {

@@ -46,7 +46,7 @@ use std::thread::JoinHandle;
 use redb::{Database, ReadableDatabase};
 
 use bells::Bells;
-use content::{Append, Content, Place, PlacedJob, SealedBody};
+use content::{Append, Content, Place, Placed, PlacedJob, SealedBody};
 use disk::Disk;
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
@@ -215,7 +215,8 @@ impl Store {
         self.announced.announce()
     }
 
-    /// Appends `body`, syncs it, and then commits the operation that names its place. Answers after the commit's sync.
+    /// Appends `body`, and commits the operation that names its place once it is durable, or together with it. Answers
+    /// after the commit's sync.
     ///
     /// # Errors
     /// The operation's refusal, or the store's failure; [`StoreError::Full`] where the body found no room.
@@ -227,9 +228,9 @@ impl Store {
     ) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let job: PlacedJob = Box::new(move |place| match place {
-            Ok(place) => {
+            Ok(Placed { place, carried }) => {
                 let done = move |answer| drop(sender.send(answer));
-                Some(Box::new(Pending::new(op(place), Urgency::Awaited, done)))
+                Some(Box::new(Pending::new(op(place), Urgency::Awaited, done).carrying(carried)))
             }
             Err(error) => {
                 drop(sender.send(Err(Stop::Failed(error))));

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use redb::{Database, DatabaseError};
 
 use super::bells::Bells;
-use super::content::{Append, Appender, Content};
+use super::content::{Append, Appender, Content, Returning};
 use super::disk::{Disk, FileSystem, Opening};
 use super::error::StoreError;
 use super::gather::Announced;
@@ -154,7 +154,11 @@ impl Store {
         }
         let database = Arc::new(open_database(&*disk, &directory.join(FILE), patience)?);
         migrate::refuse_newer(&database, FORMAT)?;
-        if let Some(transaction) = journal::lay_over(&database, &*disk, directory)? {
+        let mut bodies = Returning::new(&*disk, directory);
+        if let Some(transaction) =
+            journal::lay_over(&database, &*disk, directory, |key, sealed| bodies.write(key, sealed))?
+        {
+            bodies.sync()?;
             journal::checkpoint(transaction, &*entropy)?;
         }
         migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 
 use redb::{ReadableTable, WriteTransaction};
 
+use super::content::Carried;
 use super::error::StoreError;
 use super::journal::Redo;
 use super::key_changes;
@@ -65,6 +66,12 @@ impl<'txn> Batch<'txn> {
         }
     }
 
+    /// Has the journal carry the body that an operation of the batch names.
+    pub(super) fn carry(&mut self, body: &Carried) {
+        self.dirty = true;
+        self.redo.carry(body);
+    }
+
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.with(table, |opened| Ok(opened.get(key)?.map(|guard| guard.value().to_vec())))
     }
@@ -110,6 +117,7 @@ pub struct Tables<'batch, 'txn> {
     disarmed: Vec<Timer>,
     noted: Vec<Noted>,
     told: Vec<AccountId>,
+    clears_journal: bool,
 }
 
 /// What an operation did beside its rows: for the writer, once it succeeded.
@@ -119,6 +127,7 @@ pub(super) struct Applied {
     pub(super) disarmed: Vec<Timer>,
     pub(super) noted: Vec<Noted>,
     pub(super) told: Vec<AccountId>,
+    pub(super) clears_journal: bool,
 }
 
 impl<'batch, 'txn> Tables<'batch, 'txn> {
@@ -132,6 +141,7 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
             disarmed: Vec::new(),
             told: Vec::new(),
             noted: Vec::new(),
+            clears_journal: false,
         }
     }
 
@@ -185,13 +195,18 @@ impl<'batch, 'txn> Tables<'batch, 'txn> {
         self.told.push(account);
     }
 
+    /// Has nothing be left in the journal, after this, of what its records carry.
+    pub fn clear_journal(&mut self) {
+        self.clears_journal = true;
+    }
+
     /// Flushes the overlay into the shared transaction.
     pub(super) fn flush(self) -> Result<Applied, StoreError> {
         for ((table, key), value) in &self.changes {
             self.batch.put(*table, key, value.as_deref())?;
         }
-        let Self { last_id, armed, disarmed, told, noted, .. } = self;
-        Ok(Applied { last_id, armed, disarmed, told, noted })
+        let Self { last_id, armed, disarmed, told, noted, clears_journal, .. } = self;
+        Ok(Applied { last_id, armed, disarmed, told, noted, clears_journal })
     }
 }
 

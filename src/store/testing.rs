@@ -299,6 +299,22 @@ impl<'a> Sender<'a> {
         id
     }
 
+    /// Accepts a message with a body, which is to be gone so many hours after the start.
+    pub(crate) fn accept_with_body(&self, to: &str, hours: u64, body: &[u8]) -> MessageId {
+        let mut accept = self.message(to);
+        let (id, end) = (accept.id, START + Duration::from_secs(3600 * hours));
+        accept.message.content_expires_at = end;
+        let store = self.test.store();
+        let sealed = store.content().seal(end, id, body.to_vec());
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let committed = runtime.block_on(store.commit_with_body(store.announce(), sealed, move |place| {
+            accept.message.place = place;
+            accept
+        }));
+        assert!(committed.is_ok());
+        id
+    }
+
     /// Serves the timer of a message.
     pub(crate) fn settle(&self, message: MessageId, end: TransferEnd) {
         let due = self.test.row::<TransferRow>(&self.key(message)).due.unwrap_or_default();

@@ -15,7 +15,7 @@ use super::error::StoreError;
 use super::gather::gather;
 use super::health::Health;
 use super::job::{Job, Urgency};
-use super::journal::{self, Journal, Kept};
+use super::journal::{self, Journal, Kept, Redo};
 use super::key_changes::KeyChanges;
 use super::meters::{Noted, StoreMeters};
 use super::near::NearTimers;
@@ -63,6 +63,7 @@ struct Effects {
     noted: Vec<Noted>,
     changed_keys: Vec<usize>,
     told: BTreeSet<AccountId>,
+    clears_journal: bool,
 }
 
 impl Writer {
@@ -147,23 +148,32 @@ impl Writer {
         drop(batch);
         let free = self.reserve.before_commit();
         let began = Instant::now();
-        // Nobody sees what is not durable yet.
-        match self.journal.append(&redo, free, (self.now)())? {
-            Kept::Record => {
-                self.meters.syncs.count();
-                journal::publish(transaction)?;
-            }
-            Kept::NoRoom => self.check_in(transaction)?,
+        if effects.clears_journal {
+            self.check_in(transaction)?;
+            self.journal.clear()?;
+        } else {
+            self.keep(transaction, &redo, free)?;
         }
         self.waiting = waiting;
         self.meters.committed(operations, began.elapsed(), &effects.noted, waiting);
         Ok(effects)
     }
 
+    /// Makes a batch durable, and only then has it seen.
+    fn keep(&mut self, transaction: WriteTransaction, redo: &Redo, free: Option<u64>) -> Result<(), StoreError> {
+        match self.journal.append(redo, free, (self.now)())? {
+            Kept::Record => {
+                self.meters.syncs.count();
+                journal::publish(transaction)
+            }
+            Kept::NoRoom => self.check_in(transaction),
+        }
+    }
+
     fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
         let began = Instant::now();
+        self.meters.syncs.add(self.journal.syncs_of_checkpoint());
         self.journal.check_in(transaction, &*self.entropy)?;
-        self.meters.syncs.add(journal::SYNCS_OF_CHECKPOINT);
         self.meters.checkpoint_duration.observe_duration(began.elapsed());
         Ok(())
     }
@@ -177,6 +187,10 @@ impl Writer {
             return Ok(());
         };
         if let Some(mut applied) = applied? {
+            if let Some(body) = job.carried() {
+                batch.carry(body);
+                self.journal.owe(body);
+            }
             self.last_id = applied.last_id;
             for timer in &applied.disarmed {
                 effects.armed.remove(timer);
@@ -185,6 +199,7 @@ impl Writer {
             effects.disarmed.append(&mut applied.disarmed);
             effects.noted.append(&mut applied.noted);
             effects.told.extend(applied.told);
+            effects.clears_journal |= applied.clears_journal;
         }
         Ok(())
     }

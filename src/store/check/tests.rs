@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::*;
 use crate::base::id::MessageId;
-use crate::machine::retention::Bucket;
 use crate::store::backup::Extent;
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::restore;
@@ -16,25 +15,15 @@ fn store() -> (TestStore, Vec<MessageId>) {
     let mut test = TestStore::new();
     let sender = test.sender();
     test.endpoint(sender.account, None);
-    let ids: Vec<_> = ["a@example.net", "b@example.net", "c@example.net"].map(|to| accept(&sender, &test, to)).into();
+    let ids: Vec<_> = ["a@example.net", "b@example.net", "c@example.net"].map(|to| accept(&sender, to)).into();
     sender.settle(ids[0], TransferEnd::Delivered);
     drop(sender.accept_once("d@example.net", 1, 1));
     test.close();
     (test, ids)
 }
 
-fn accept(sender: &Sender<'_>, test: &TestStore, to: &str) -> MessageId {
-    let mut accept = sender.message(to);
-    let (id, end) = (accept.id, START + Duration::from_secs(7200));
-    accept.message.content_expires_at = end;
-    let sealed = test.store().content().seal(Bucket { end }.end, id, b"a body of some length".to_vec());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let committed = runtime.block_on(test.store().commit_with_body(test.store().announce(), sealed, move |place| {
-        accept.message.place = place;
-        accept
-    }));
-    assert!(committed.is_ok());
-    id
+fn accept(sender: &Sender<'_>, to: &str) -> MessageId {
+    sender.accept_with_body(to, 2, b"a body of some length")
 }
 
 fn checked(test: &TestStore) -> Report {
@@ -233,7 +222,7 @@ fn content_that_is_over_or_was_left_out_of_a_backup_is_no_failure() {
 fn a_store_that_was_killed_is_checked_as_it_is() {
     let test = TestStore::new();
     let sender = test.sender();
-    accept(&sender, &test, "a@example.net");
+    accept(&sender, "a@example.net");
     // What a crash leaves: the files of a store that nobody closed.
     let copy = tempfile::tempdir().unwrap();
     for file in ["postrider.redb", "journal", "master.key"] {

@@ -1,6 +1,6 @@
 //! The appender: the one thread that writes bodies. It syncs a batch, then passes its operations on to the writer, so
 //! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are
-//! written.
+//! written. A small batch is not worth a sync of its own: it goes on to be durable with the commit's ([`Carried`]).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use super::segment::Segment;
-use super::{Content, Place, SealedBody, failed};
+use super::{Carried, Content, Place, SealedBody, failed};
 use crate::store::error::StoreError;
 use crate::store::gather::{Announced, gather};
 use crate::store::health::Health;
@@ -17,6 +17,9 @@ use crate::store::meters::StoreMeters;
 
 /// How many bodies are synced together at most.
 const BATCH_MAX: usize = 256;
+/// What the bodies of a batch take together, sealed, that the journal carries. They are written twice then, which costs
+/// less than a sync as long as they are few.
+const CARRIED_OCTETS_MAX: usize = 16 * 1024;
 
 /// How long bodies wait for those that are being signed: the longer, the more there are, for each takes a fraction of a
 /// millisecond, and a batch has its price whatever is in it. Who comes alone waits for nobody.
@@ -31,8 +34,23 @@ pub(in crate::store) struct Append {
     pub(in crate::store) job: PlacedJob,
 }
 
+/// Where a body was written, and itself where it is not durable there yet.
+pub(in crate::store) struct Placed {
+    pub(in crate::store) place: Place,
+    pub(in crate::store) carried: Option<Carried>,
+}
+
+/// How a batch of bodies becomes durable.
+#[derive(Clone, Copy)]
+enum Kept {
+    /// It is, by a sync of its own.
+    Synced,
+    /// By the record of the rows that name them.
+    Carried,
+}
+
 /// Makes the job that names the body, or answers its caller that the body could not be written.
-pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Place, StoreError>) -> Option<Box<dyn Job>> + Send>;
+pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>) -> Option<Box<dyn Job>> + Send>;
 
 /// The appending thread's state.
 pub(in crate::store) struct Appender {
@@ -40,6 +58,8 @@ pub(in crate::store) struct Appender {
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     announced: Announced,
+    /// What the journal carries of a batch at most.
+    carried_octets_max: usize,
     /// Where the next body of a segment goes.
     ends: HashMap<(u64, u32), u64>,
 }
@@ -51,7 +71,13 @@ impl Appender {
         meters: Arc<StoreMeters>,
         announced: Announced,
     ) -> Self {
-        Self { content, health, meters, announced, ends: HashMap::new() }
+        Self { content, health, meters, announced, carried_octets_max: CARRIED_OCTETS_MAX, ends: HashMap::new() }
+    }
+
+    /// Has the journal carry `octets` of a batch at most, for stories of crashes.
+    #[cfg(test)]
+    pub(in crate::store) const fn carry_at_most(&mut self, octets: usize) {
+        self.carried_octets_max = octets;
     }
 
     /// Runs until every sender is gone.
@@ -66,22 +92,28 @@ impl Appender {
         }
     }
 
-    /// Writes and syncs a batch of bodies, and answers the operations that name them.
+    /// Writes a batch of bodies, syncs it where it is not to be carried, and makes the jobs that name them.
     pub(in crate::store) fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
         let (began, bodies) = (Instant::now(), batch.len());
-        let (written, jobs): (Vec<_>, Vec<_>) =
-            batch.into_iter().map(|append| (self.write(&append.body), append)).unzip();
-        let synced = self.sync(&jobs);
+        let octets: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
+        let written: Vec<_> = batch.iter().map(|append| self.write(&append.body)).collect();
+        let kept = if octets <= self.carried_octets_max { Ok(Kept::Carried) } else { self.sync(&batch) };
         self.meters.appended(bodies, began.elapsed());
-        let placed = written.into_iter().map(|place| place.and_then(|place| synced.clone().map(|()| place)));
-        placed.zip(jobs).filter_map(|(place, append)| self.pass_on(place, append)).collect()
+        let placed = written.into_iter().map(|place| place.and_then(|place| kept.clone().map(|kept| (place, kept))));
+        placed.zip(batch).filter_map(|(placed, append)| self.pass_on(placed, append)).collect()
     }
 
-    fn pass_on(&self, place: Result<Place, StoreError>, Append { body, job }: Append) -> Option<Box<dyn Job>> {
-        if let Ok(place) = &place {
-            self.content.fresh.keep(place.bucket, body.message, body.body);
-        }
-        job(place)
+    fn pass_on(&self, written: Result<(Place, Kept), StoreError>, append: Append) -> Option<Box<dyn Job>> {
+        let SealedBody { segment, message, bytes: sealed, body } = append.body;
+        (append.job)(written.map(|(place, kept)| {
+            self.content.fresh.keep(place.bucket, message, body);
+            let carried = match (kept, segment.file.get()) {
+                (Kept::Carried, Some(file)) => Some(Carried { place, sealed, file: Arc::clone(file) }),
+                (Kept::Carried, None) => unreachable!("what was written has its file"),
+                (Kept::Synced, _) => None,
+            };
+            Placed { place, carried }
+        }))
     }
 
     fn write(&mut self, body: &SealedBody) -> Result<Place, StoreError> {
@@ -110,7 +142,7 @@ impl Appender {
         Ok(())
     }
 
-    fn sync(&self, batch: &[Append]) -> Result<(), StoreError> {
+    fn sync(&self, batch: &[Append]) -> Result<Kept, StoreError> {
         let mut segments: Vec<&Arc<Segment>> = batch.iter().map(|append| &append.body.segment).collect();
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
@@ -120,6 +152,6 @@ impl Appender {
             self.meters.syncs.count();
             file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
-        Ok(())
+        Ok(Kept::Synced)
     }
 }

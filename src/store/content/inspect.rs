@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Place, Unreadable, failed, keys, opened, segment};
+use super::{InJournal, Place, Unreadable, failed, keys, opened, segment, unsealed};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
@@ -20,13 +20,18 @@ type SegmentName = (Timestamp, u32);
 pub(in crate::store) struct SealedContent {
     directory: PathBuf,
     keys: BTreeMap<SegmentName, Arc<MasterKey>>,
+    in_journal: InJournal,
     /// The segment that was read last: messages come in the order in which their bodies were written.
     last: RefCell<Option<(SegmentName, Arc<dyn DiskFile>)>>,
 }
 
 impl SealedContent {
-    /// The content below `directory`, if there is any.
-    pub(in crate::store) fn open(directory: &Path, master: &MasterKey) -> Result<Self, StoreError> {
+    /// The content below `directory`, if there is any, and what the journal carries of it.
+    pub(in crate::store) fn open(
+        directory: &Path,
+        master: &MasterKey,
+        in_journal: InJournal,
+    ) -> Result<Self, StoreError> {
         let directory = directory.join("content");
         let path = directory.join("keys");
         let slots = match FileSystem.read(&path) {
@@ -35,7 +40,7 @@ impl SealedContent {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed("read", &path, &error)),
         };
-        Ok(Self { keys: keys::keys_in(&slots, master)?, directory, last: RefCell::new(None) })
+        Ok(Self { keys: keys::keys_in(&slots, master)?, in_journal, directory, last: RefCell::new(None) })
     }
 
     /// How many segments have a key.
@@ -47,6 +52,9 @@ impl SealedContent {
     pub(in crate::store) fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
         let id = (place.bucket, place.segment);
         let key = self.keys.get(&id).ok_or(Unreadable::Gone)?;
+        if let Some(sealed) = self.in_journal.get(&place) {
+            return Ok(unsealed(sealed, key, message, &self.directory)?);
+        }
         let mut last = self.last.borrow_mut();
         let file = match last.take() {
             Some((open, file)) if open == id => file,

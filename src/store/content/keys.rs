@@ -61,6 +61,9 @@ impl KeySlots {
     ) -> Result<Self, StoreError> {
         let (directory, path) = (directory.to_owned(), directory.join("keys"));
         let file = disk.open(&path, Opening::Kept).map_err(|error| failed("open", &path, &error))?;
+        // A key may have been overwritten by a process that was killed before it synced: then it is gone for us, and
+        // not for the disk.
+        file.sync_data().map_err(|error| failed("sync", &path, &error))?;
         let bytes = disk.read(&path).map_err(|error| failed("read", &path, &error))?;
         let state = State::load(&bytes, &master)?;
         Ok(Self { disk, path, directory, file, master, entropy, state: Mutex::new(state) })

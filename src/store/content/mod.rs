@@ -7,6 +7,7 @@
 //! `seal` runs where messages are signed; `Appender` is the one thread that writes; `read` serves everyone.
 
 mod appender;
+mod carried;
 pub(in crate::store) mod compression;
 mod fresh;
 mod inspect;
@@ -20,7 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-pub(super) use appender::{Append, Appender, PlacedJob};
+pub(super) use appender::{Append, Appender, Placed, PlacedJob};
+pub(super) use carried::{Carried, InJournal, Returning};
 use fresh::Fresh;
 pub(super) use inspect::SealedContent;
 use keys::KeySlots;
@@ -235,7 +237,12 @@ fn opened(
 ) -> Result<Vec<u8>, StoreError> {
     let mut sealed = vec![0; place.length as usize];
     file.read_exact_at(&mut sealed, place.offset).map_err(|error| failed("read", directory, &error))?;
-    let compressed = key.open(message.as_bytes(), &sealed).map_err(|error| StoreError::Content(error.to_string()))?;
+    unsealed(&sealed, key, message, directory)
+}
+
+/// The same, of the bytes that stand there.
+fn unsealed(sealed: &[u8], key: &MasterKey, message: MessageId, directory: &Path) -> Result<Vec<u8>, StoreError> {
+    let compressed = key.open(message.as_bytes(), sealed).map_err(|error| StoreError::Content(error.to_string()))?;
     compression::decompress(compressed.expose()).map_err(|error| failed("decompress", directory, &error))
 }
 

@@ -33,7 +33,8 @@ impl Segment {
         Self { bucket, number, key: MasterKey::new(&key_bytes), key_bytes, file: OnceLock::new() }
     }
 
-    /// Makes the segment's file, durable as a name.
+    /// Makes the segment's file, durable, empty as it is: what the journal carries of it is written to a file that is
+    /// there.
     pub(super) fn create(&self, disk: &dyn Disk, directory: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
         let path = path(directory, self.bucket, self.number);
         let bucket = bucket_directory(directory, self.bucket);
@@ -43,6 +44,7 @@ impl Segment {
         }
         // The number is this process's alone; a file that is there is what a full disk left of an earlier try.
         let file = disk.open(&path, Opening::Fresh).map_err(|error| failed("create", &path, &error))?;
+        file.sync_data().map_err(|error| failed("sync", &path, &error))?;
         sync_directory(disk, &bucket)?;
         Ok(file)
     }

@@ -3,12 +3,14 @@
 //! A commit of the database writes every page that it touched, most of which the next commit touches again. So a batch
 //! is made durable by one record here and one sync; the database takes the batch into its pages in memory, and writes
 //! them at a checkpoint, when the journal is full or has grown old. After a crash the database stands as the last
-//! checkpoint left it, and the records are laid over it again.
+//! checkpoint left it, and the records are laid over it again. A record may carry the bodies that its rows name
+//! ([`super::content`]).
 //!
 //! Each checkpoint draws an epoch at random and keeps it in the same transaction; from then on records are written
 //! from the start of the file again, under the new epoch. A record counts only if its check, which is made with the
 //! epoch and the place, fits: what is torn, and what is left of earlier epochs, is the end. The file is written over
-//! and never cut, because a sync that changes no length is a cheaper one.
+//! and seldom cut, because a sync that changes no length is a cheaper one: at a start, and where bodies that it may
+//! have carried have come to their end.
 
 mod redo;
 
@@ -20,7 +22,9 @@ use std::time::Duration;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 pub(super) use redo::Redo;
+use redo::BODIES;
 
+use super::content::Carried;
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use super::schema::{Table, meta};
@@ -38,8 +42,6 @@ const OCTETS_MAX_SHORT: u64 = 1 << 20;
 const SHORT: u64 = 256 << 20;
 /// How old the first record becomes before a checkpoint, so that a store at rest has nothing to lay over.
 const AGE_MAX: Duration = Duration::from_secs(5);
-/// How often a checkpoint syncs: its pages, and then that they count.
-pub(super) const SYNCS_OF_CHECKPOINT: u64 = 2;
 /// Length and check, before each record.
 const HEAD: usize = 4 + CHECK;
 const CHECK: usize = 16;
@@ -54,6 +56,8 @@ pub(super) struct Journal {
     end: u64,
     /// When a checkpoint is due, where there is a record.
     due: Option<Timestamp>,
+    /// The segments of which only records have all bodies for certain.
+    owed: Vec<Arc<dyn DiskFile>>,
 }
 
 /// Whether a batch is durable by its record.
@@ -72,7 +76,19 @@ impl Journal {
     /// Those of the file system.
     pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch) -> Result<Self, StoreError> {
         let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
-        Ok(Self { file, epoch, end: 0, due: None })
+        let mut journal = Self { file, epoch, end: 0, due: None, owed: Vec::new() };
+        journal.clear()?;
+        Ok(journal)
+    }
+
+    /// Leaves nothing in the file, neither of records that count no more. Right after a checkpoint.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn clear(&mut self) -> Result<(), StoreError> {
+        debug_assert_eq!(self.end, 0, "records that count are not cleared");
+        let cut = self.file.set_length(0).and_then(|()| self.file.sync_data());
+        cut.map_err(|error| failed("clear", &error))
     }
 
     /// Writes and syncs a record of `redo` at `now`, where `free` octets are left on the device.
@@ -99,6 +115,18 @@ impl Journal {
         Ok(Kept::Record)
     }
 
+    /// A body stands in the next record: its segment is synced before the record counts no more.
+    pub(super) fn owe(&mut self, body: &Carried) {
+        if !self.owed.iter().any(|file| Arc::ptr_eq(file, &body.file)) {
+            self.owed.push(Arc::clone(&body.file));
+        }
+    }
+
+    /// How often the next checkpoint syncs: the segments that it owes, its pages, and then that they count.
+    pub(super) fn syncs_of_checkpoint(&self) -> u64 {
+        self.owed.len() as u64 + 2
+    }
+
     /// When a checkpoint is due for the age of the first record, where there is one.
     pub(super) const fn due(&self) -> Option<Timestamp> {
         self.due
@@ -107,8 +135,11 @@ impl Journal {
     /// Commits `transaction` as a checkpoint: with all that the records tell of, which count no more.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Those of the database and of the file system. Nobody knows then what is on the disk: the end of this process.
     pub(super) fn check_in(&mut self, transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<(), StoreError> {
+        for segment in self.owed.drain(..) {
+            segment.sync_data().map_err(|error| failed("sync a segment of", &error))?;
+        }
         self.epoch = checkpoint(transaction, entropy)?;
         self.end = 0;
         self.due = None;
@@ -138,7 +169,7 @@ fn set(transaction: &mut WriteTransaction, durability: Durability) -> Result<(),
 }
 
 /// What the journal of `directory` tells of, laid over the database: a transaction that is to be committed, where there
-/// is anything. It may be repeated.
+/// is anything. `body` is handed the bodies that it carries, which must be durable before that. It may be repeated.
 ///
 /// # Errors
 /// Those of the database and of the file system.
@@ -146,6 +177,7 @@ pub(super) fn lay_over(
     database: &Database,
     disk: &dyn Disk,
     directory: &Path,
+    mut body: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
 ) -> Result<Option<WriteTransaction>, StoreError> {
     let Some(epoch) = epoch_of(database)? else { return Ok(None) };
     let bytes = match disk.read(&directory.join(FILE)) {
@@ -161,6 +193,10 @@ pub(super) fn lay_over(
     let transaction = database.begin_write()?;
     for record in records {
         for redo::Change { table, key, value } in redo::decode(record)? {
+            if table == BODIES {
+                body(key, value.unwrap_or_default())?;
+                continue;
+            }
             let mut table = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
             match value {
                 Some(value) => drop(table.insert(key, value)?),

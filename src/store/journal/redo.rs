@@ -2,18 +2,22 @@
 //! that laying them over the database again needs nothing of the code that made them.
 //!
 //! `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value, key,
-//! value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian.
+//! value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian. Bodies that
+//! the record carries stand among the rows, under a name that no table has.
 
+use crate::store::content::Carried;
 use crate::store::error::StoreError;
 use crate::store::schema::Table;
 
 /// The length of a value that is not there any more. No value is that long: the database takes 3 GiB.
 const REMOVED: u32 = u32::MAX;
+/// Where bodies stand.
+pub(super) const BODIES: &str = "content";
 
 /// The changed rows of a batch, in the order in which they changed.
 #[derive(Default)]
 pub(in crate::store) struct Redo {
-    tables: Vec<Table>,
+    tables: Vec<&'static str>,
     rows: Vec<u8>,
 }
 
@@ -29,6 +33,15 @@ pub(super) struct Change<'a> {
 impl Redo {
     /// Notes that `key` of `table` has `value` now, or none.
     pub(in crate::store) fn note(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        self.note_in(table.name(), key, value);
+    }
+
+    /// Carries a body.
+    pub(in crate::store) fn carry(&mut self, body: &Carried) {
+        self.note_in(BODIES, &body.key(), Some(&body.sealed));
+    }
+
+    fn note_in(&mut self, table: &'static str, key: &[u8], value: Option<&[u8]>) {
         let index = self.tables.iter().position(|known| *known == table).unwrap_or_else(|| {
             self.tables.push(table);
             self.tables.len() - 1
@@ -44,8 +57,8 @@ impl Redo {
     pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
         bytes.push(byte(self.tables.len()));
         for table in &self.tables {
-            bytes.push(byte(table.name().len()));
-            bytes.extend(table.name().as_bytes());
+            bytes.push(byte(table.len()));
+            bytes.extend(table.as_bytes());
         }
         bytes.extend(&self.rows);
     }
@@ -136,6 +149,11 @@ mod tests {
             ]
         );
         assert_eq!(decode(&encoded(&Redo::default())).unwrap(), []);
+    }
+
+    #[test]
+    fn no_table_has_the_name_under_which_bodies_stand() {
+        assert!(Table::ALL.iter().all(|table| table.name() != BODIES));
     }
 
     #[test]

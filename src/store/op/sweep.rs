@@ -70,6 +70,8 @@ impl Op for ContentDestroyed {
 
     fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
+        // The journal may have carried some of its bodies.
+        tables.clear_journal();
         Ok(())
     }
 }

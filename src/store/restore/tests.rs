@@ -8,7 +8,6 @@ use crate::base::id::MessageId;
 use crate::domain::account::QuotaLimits;
 use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
-use crate::machine::retention::Bucket;
 use crate::store::Store;
 use crate::store::backup::Extent;
 use crate::store::content::{Place, Unreadable};
@@ -52,21 +51,6 @@ fn restored(bytes: &[u8]) -> (TestStore, Restoration) {
     (TestStore::in_directory(directory), restoration)
 }
 
-/// Accepts a message with this body, whose bucket ends so many hours after the start.
-fn accept(sender: &Sender<'_>, test: &TestStore, hours: u64, body: &[u8]) -> MessageId {
-    let mut accept = sender.message("b@example.net");
-    let (id, end) = (accept.id, START + Duration::from_secs(3600 * hours));
-    accept.message.content_expires_at = end;
-    let sealed = test.store().content().seal(Bucket { end }.end, id, body.to_vec());
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let committed = runtime.block_on(test.store().commit_with_body(test.store().announce(), sealed, move |place| {
-        accept.message.place = place;
-        accept
-    }));
-    assert!(committed.is_ok());
-    id
-}
-
 fn place(sender: &Sender<'_>, test: &TestStore, id: MessageId) -> Place {
     test.row::<MessageRow>(&sender.key(id)).place
 }
@@ -82,15 +66,15 @@ fn everything_committed_before_is_there_and_stands_still_and_nothing_that_came_a
     let (account, domain) = (sender.account, sender.domain);
     test.endpoint(account, None);
     let long = (0..700_000_u32).flat_map(u32::to_be_bytes).collect::<Vec<_>>();
-    let first = accept(&Sender::of(&test, account, domain), &test, 5, b"first");
+    let first = Sender::of(&test, account, domain).accept_with_body("b@example.net", 5, b"first");
     test.reopen();
     let sender = Sender::of(&test, account, domain);
-    let second = accept(&sender, &test, 5, &long);
+    let second = sender.accept_with_body("b@example.net", 5, &long);
     std::fs::write(test.directory().join("beside"), "a file").unwrap();
 
     let mut bytes = Vec::new();
     let after = || {
-        accept(&sender, &test, 5, b"after");
+        sender.accept_with_body("b@example.net", 5, b"after");
     };
     let totals = test.store().back_up(test.now(), ALL, &["beside", "no such"], Meanwhile(&mut bytes, Some(after)));
     assert_eq!(totals.unwrap().segments, 2);
@@ -115,10 +99,10 @@ fn everything_committed_before_is_there_and_stands_still_and_nothing_that_came_a
 fn without_content_a_body_is_gone_and_nothing_new_stands_in_its_place() {
     let test = TestStore::new();
     let sender = test.sender();
-    let old = accept(&sender, &test, 5, b"old");
+    let old = sender.accept_with_body("b@example.net", 5, b"old");
     let (copy, _) = restored(&backup(&test, ROWS));
     let sender = Sender::of(&copy, sender.account, sender.domain);
-    let new = accept(&sender, &copy, 5, b"new");
+    let new = sender.accept_with_body("b@example.net", 5, b"new");
     assert_eq!(place(&sender, &copy, new).bucket, place(&sender, &copy, old).bucket);
     assert!(matches!(body(&sender, &copy, old), Err(Unreadable::Gone)));
     assert_eq!(body(&sender, &copy, new).unwrap(), b"new");
@@ -128,7 +112,7 @@ fn without_content_a_body_is_gone_and_nothing_new_stands_in_its_place() {
 fn a_bucket_that_ends_meanwhile_is_gone_from_the_backup_too() {
     let test = TestStore::new();
     let sender = test.sender();
-    let (doomed, kept) = (accept(&sender, &test, 1, b"doomed"), accept(&sender, &test, 2, b"kept"));
+    let (doomed, kept) = (sender.accept_with_body("b@example.net", 1, b"doomed"), sender.accept_with_body("b@example.net", 2, b"kept"));
     let mut bytes = Vec::new();
     let end = START + Duration::from_secs(3600);
     let destroy = || test.store().content().destroy(end).unwrap();
@@ -162,7 +146,7 @@ fn the_master_key_is_in_the_backup_only_where_it_was_asked_for_and_no_other_will
 fn a_backup_that_is_not_whole_leaves_nothing() {
     let test = TestStore::new();
     let sender = test.sender();
-    accept(&sender, &test, 5, b"body");
+    sender.accept_with_body("b@example.net", 5, b"body");
     let bytes = backup(&test, ALL);
     let directory = tempfile::tempdir().unwrap();
     for length in [0, 10, 100, bytes.len() / 2, bytes.len() - 1] {
@@ -194,7 +178,7 @@ fn a_directory_that_is_half_restored_does_not_open() {
 fn what_is_restored_is_for_its_owner_alone() {
     let test = TestStore::new();
     let sender = test.sender();
-    accept(&sender, &test, 5, b"body");
+    sender.accept_with_body("b@example.net", 5, b"body");
     let directory = tempfile::tempdir().unwrap();
     restored_into(directory.path(), &backup(&test, ALL), None).unwrap();
     let mut waiting = vec![directory.path().to_owned()];

@@ -13,7 +13,7 @@ use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::content::{Place, SealedContent, compression};
+use crate::store::content::{InJournal, Place, SealedContent, compression};
 use crate::store::disk::Disk;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
 use crate::store::op::accept::Accept;
@@ -203,7 +203,7 @@ impl Planted {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, if path.ends_with("keys") { keys } else { bytes }).unwrap();
         }
-        let sealed = SealedContent::open(directory.path(), &self.master).unwrap();
+        let sealed = SealedContent::open(directory.path(), &self.master, InJournal::default()).unwrap();
         let opened = self
             .bodies
             .iter()

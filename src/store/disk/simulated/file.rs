@@ -8,7 +8,7 @@ use redb::StorageBackend;
 use super::SimulatedDisk;
 use super::node::Change;
 use super::state::Touch;
-use crate::store::disk::DiskFile;
+use crate::store::disk::{DiskFile, Opening};
 
 /// A file that was opened by the process of one run.
 #[derive(Clone)]
@@ -16,10 +16,14 @@ pub(super) struct SimulatedFile {
     pub(super) disk: SimulatedDisk,
     pub(super) run: u64,
     pub(super) node: usize,
+    pub(super) opening: Opening,
 }
 
 impl SimulatedFile {
     fn change(&self, change: Change) -> io::Result<()> {
+        if self.opening == Opening::Existing {
+            return Err(io::Error::other("the file was opened to be read"));
+        }
         let touch = Touch::Room { node: self.node };
         self.disk.state().perform(self.run, touch, |state| {
             state.file_mut(self.node)?.change(change);

@@ -203,7 +203,7 @@ impl SimulatedDisk {
             }
         };
         self.state().check(run)?;
-        Ok(SimulatedFile { disk: self.clone(), run, node })
+        Ok(SimulatedFile { disk: self.clone(), run, node, opening })
     }
 
     /// One operation of whoever runs now.

@@ -315,11 +315,12 @@ async fn a_check_finds_what_was_planted_and_leaves_a_running_store_alone() {
     assert_eq!(report["failed"], 0, "{report}");
     assert!(report["rows"]["messages"] == 2 && report["bodies"] == 1, "{report}");
 
-    let segment = segment(&data);
-    let mut bytes = fs::read(&segment).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    fs::write(&segment, bytes).unwrap();
+    damage(&segment(&data));
+    assert_eq!(check(&data).json()["failed"], 0, "after a crash the journal has the body too");
+    let dev = Dev::on(&data, &["--virtual-clock"]);
+    assert!(dev.terminate().await.success());
+    assert_eq!(check(&data).json()["failed"], 0, "and the start has mended it");
+    damage(&segment(&data));
     let found = check(&data);
     assert_eq!(found.code, 7, "{}", found.err);
     let report: Value = serde_json::from_str(&found.out).unwrap();
@@ -328,6 +329,13 @@ async fn a_check_finds_what_was_planted_and_leaves_a_running_store_alone() {
     let told = run(&["check", "--data-dir", text(&data)]);
     assert!(told.code == 7 && told.out.contains("FAIL ") && told.out.ends_with("1 failures.\n"), "{}", told.out);
     assert_eq!(check(&places.of("nowhere")).code, 3);
+}
+
+fn damage(file: &Path) {
+    let mut bytes = fs::read(file).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(file, bytes).unwrap();
 }
 
 fn segment(data: &Path) -> PathBuf {

@@ -39,7 +39,7 @@ const HALF_MADE: &str = "postrider.redb.new";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
-pub(super) const CACHE_OCTETS: usize = 40 * 1024 * 1024;
+pub(super) const CACHE_OCTETS: usize = 32 * 1024 * 1024;
 /// How many operations wait at each thread at most; beyond, whoever submits waits.
 const QUEUE: usize = 4096;
 

@@ -154,7 +154,13 @@ impl Store {
         }
         let database = Arc::new(open_database(&*disk, &directory.join(FILE), patience)?);
         migrate::refuse_newer(&database, FORMAT)?;
-        let mut bodies = Returning::new(&*disk, directory);
+        let mut reserve = Reserve::open(&*disk, directory, {
+            let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
+            move || disk.free_octets(&directory).ok()
+        });
+        // What a crash left to do may need room that others have taken since.
+        reserve.before_commit();
+        let mut bodies = Returning::new(&*disk, directory, now());
         if let Some(transaction) =
             journal::lay_over(&database, &*disk, directory, |key, sealed| bodies.write(key, sealed))?
         {
@@ -191,10 +197,7 @@ impl Store {
             last_id: last,
             waiting,
             journal,
-            reserve: Reserve::open(&*disk, directory, {
-                let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
-                move || disk.free_octets(&directory).ok()
-            }),
+            reserve,
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
         meters.wait(waiting);

@@ -107,10 +107,9 @@ impl Appender {
         let SealedBody { segment, message, bytes: sealed, body } = append.body;
         (append.job)(written.map(|(place, kept)| {
             self.content.fresh.keep(place.bucket, message, body);
-            let carried = match (kept, segment.file.get()) {
-                (Kept::Carried, Some(file)) => Some(Carried { place, sealed, file: Arc::clone(file) }),
-                (Kept::Carried, None) => unreachable!("what was written has its file"),
-                (Kept::Synced, _) => None,
+            let carried = match kept {
+                Kept::Carried => Some(Carried { place, sealed, segment }),
+                Kept::Synced => None,
             };
             Placed { place, carried }
         }))
@@ -146,11 +145,11 @@ impl Appender {
         let mut segments: Vec<&Arc<Segment>> = batch.iter().map(|append| &append.body.segment).collect();
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
-        for file in segments.iter().filter_map(|segment| segment.file.get()) {
+        for segment in segments {
             // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
             // process.
             self.meters.syncs.count();
-            file.sync_data().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
+            segment.sync().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
         Ok(Kept::Synced)
     }

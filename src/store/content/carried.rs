@@ -4,9 +4,11 @@
 //! writes them once more.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::segment::Segment;
 use super::{Place, failed, segment};
 use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, Opening};
@@ -16,8 +18,7 @@ use crate::store::error::StoreError;
 pub(in crate::store) struct Carried {
     pub(in crate::store) place: Place,
     pub(in crate::store) sealed: Vec<u8>,
-    /// Its segment's file.
-    pub(in crate::store) file: Arc<dyn DiskFile>,
+    pub(in crate::store) segment: Arc<Segment>,
 }
 
 /// Where a body stands, as a key: its bucket, its segment, its offset.
@@ -50,30 +51,47 @@ fn parts_of(key: &[u8]) -> Option<(Timestamp, u32, u64)> {
 pub(in crate::store) struct Returning<'a> {
     disk: &'a dyn Disk,
     directory: PathBuf,
+    now: Timestamp,
     files: BTreeMap<(Timestamp, u32), Arc<dyn DiskFile>>,
 }
 
 impl<'a> Returning<'a> {
     /// Those of the data directory `directory`.
-    pub(in crate::store) fn new(disk: &'a dyn Disk, directory: &Path) -> Self {
-        Self { disk, directory: directory.join("content"), files: BTreeMap::new() }
+    pub(in crate::store) fn new(disk: &'a dyn Disk, directory: &Path, now: Timestamp) -> Self {
+        Self { disk, directory: directory.join("content"), now, files: BTreeMap::new() }
     }
 
-    /// Writes one to where it belongs. Where its segment is gone, its time was over.
+    /// Writes one to where it belongs, unless it stands there or its time is over.
     pub(in crate::store) fn write(&mut self, key: &[u8], sealed: &[u8]) -> Result<(), StoreError> {
         let Some((bucket, number, offset)) = parts_of(key) else {
             return Err(StoreError::Content("the journal carries a body without a place".to_owned()));
         };
+        let Some(file) = self.file(bucket, number)? else { return Ok(()) };
+        // After `kill -9` it does; then no room is asked for.
+        let mut there = vec![0; sealed.len()];
+        if file.read_exact_at(&mut there, offset).is_ok() && there == sealed {
+            return Ok(());
+        }
+        file.write_all_at(sealed, offset).map_err(|error| failed("write to", &self.directory, &error))
+    }
+
+    /// The file of a segment, made anew where it was lost; none where it was removed at its time.
+    fn file(&mut self, bucket: Timestamp, number: u32) -> Result<Option<Arc<dyn DiskFile>>, StoreError> {
+        if let Some(file) = self.files.get(&(bucket, number)) {
+            return Ok(Some(Arc::clone(file)));
+        }
         let path = segment::path(&self.directory, bucket, number);
-        let file = match self.files.get(&(bucket, number)) {
-            Some(file) => file,
-            None if !self.disk.exists(&path) => return Ok(()),
-            None => {
-                let file = self.disk.open(&path, Opening::Kept).map_err(|error| failed("open", &path, &error))?;
-                self.files.entry((bucket, number)).or_insert(file)
+        let is_there = self.disk.open(&path, Opening::Existing).map(drop);
+        let file = match is_there.and_then(|()| self.disk.open(&path, Opening::Kept)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound && bucket <= self.now => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                segment::make(self.disk, &self.directory, bucket, number)?
             }
+            Err(error) => return Err(failed("open", &path, &error)),
         };
-        file.write_all_at(sealed, offset).map_err(|error| failed("write to", &path, &error))
+        self.files.insert((bucket, number), Arc::clone(&file));
+        Ok(Some(file))
     }
 
     /// Makes all of them durable where they belong.

@@ -26,18 +26,18 @@ struct Kept {
 
 impl Kept {
     fn drop_oldest(&mut self) {
-        self.octets -= self.bodies.pop_first().map_or(0, |(_, (_, body))| body.len());
+        self.octets -= self.bodies.pop_first().map_or(0, |(_, (_, body))| body.capacity());
     }
 }
 
 impl Fresh {
     /// Keeps the body of `message`, which stands in `bucket`, while there is room.
     pub(super) fn keep(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) {
-        if body.len() > BODY_OCTETS_MAX {
+        if body.capacity() > BODY_OCTETS_MAX {
             return;
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.octets += body.len();
+        kept.octets += body.capacity();
         kept.bodies.insert(message, (bucket, body));
         while kept.octets > OCTETS_MAX {
             kept.drop_oldest();
@@ -48,7 +48,7 @@ impl Fresh {
     pub(super) fn take(&self, message: MessageId) -> Option<Vec<u8>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, body) = kept.bodies.remove(&message)?;
-        kept.octets -= body.len();
+        kept.octets -= body.capacity();
         Some(body)
     }
 
@@ -56,7 +56,7 @@ impl Fresh {
     pub(super) fn forget(&self, bucket: Timestamp) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bodies.retain(|_, (of, _)| *of != bucket);
-        kept.octets = kept.bodies.values().map(|(_, body)| body.len()).sum();
+        kept.octets = kept.bodies.values().map(|(_, body)| body.capacity()).sum();
     }
 }
 

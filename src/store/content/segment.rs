@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use zeroize::Zeroizing;
 
@@ -14,7 +14,7 @@ use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
 /// A segment that this process appends to.
-pub(super) struct Segment {
+pub(in crate::store) struct Segment {
     /// The end of its bucket.
     pub(super) bucket: Timestamp,
     /// Its number within the bucket.
@@ -25,29 +25,50 @@ pub(super) struct Segment {
     pub(super) key_bytes: Zeroizing<[u8; MasterKey::LENGTH]>,
     /// Its file, once the appender made it.
     pub(super) file: OnceLock<Arc<dyn DiskFile>>,
+    /// Whether a sync failed.
+    is_doubtful: Mutex<bool>,
 }
 
 impl Segment {
     pub(super) fn new(bucket: Timestamp, number: u32, key: [u8; MasterKey::LENGTH]) -> Self {
         let key_bytes = Zeroizing::new(key);
-        Self { bucket, number, key: MasterKey::new(&key_bytes), key_bytes, file: OnceLock::new() }
+        let (file, is_doubtful) = (OnceLock::new(), Mutex::new(false));
+        Self { bucket, number, key: MasterKey::new(&key_bytes), key_bytes, file, is_doubtful }
+    }
+
+    /// Makes durable what was written to its file. Appender and writer both ask for it, and the system tells of a lost
+    /// write only once: whoever comes after a failure is told of it too.
+    pub(in crate::store) fn sync(&self) -> io::Result<()> {
+        let Some(file) = self.file.get() else { return Ok(()) };
+        let mut is_doubtful = self.is_doubtful.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_doubtful {
+            return Err(io::Error::other("an earlier sync failed"));
+        }
+        file.sync_data().inspect_err(|_| *is_doubtful = true)
     }
 
     /// Makes the segment's file, durable, empty as it is: what the journal carries of it is written to a file that is
     /// there.
     pub(super) fn create(&self, disk: &dyn Disk, directory: &Path) -> Result<Arc<dyn DiskFile>, StoreError> {
-        let path = path(directory, self.bucket, self.number);
-        let bucket = bucket_directory(directory, self.bucket);
-        if !disk.exists(&bucket) {
-            disk.create_directory(&bucket).map_err(|error| failed("create", &bucket, &error))?;
-            sync_directory(disk, directory)?;
-        }
         // The number is this process's alone; a file that is there is what a full disk left of an earlier try.
-        let file = disk.open(&path, Opening::Fresh).map_err(|error| failed("create", &path, &error))?;
-        file.sync_data().map_err(|error| failed("sync", &path, &error))?;
-        sync_directory(disk, &bucket)?;
-        Ok(file)
+        make(disk, directory, self.bucket, self.number)
     }
+}
+
+/// Makes an empty file for a segment, durable with its name.
+pub(super) fn make(
+    disk: &dyn Disk,
+    directory: &Path,
+    bucket: Timestamp,
+    number: u32,
+) -> Result<Arc<dyn DiskFile>, StoreError> {
+    let (path, bucket) = (path(directory, bucket, number), bucket_directory(directory, bucket));
+    disk.create_directory(&bucket).map_err(|error| failed("create", &bucket, &error))?;
+    sync_directory(disk, directory)?;
+    let file = disk.open(&path, Opening::Fresh).map_err(|error| failed("create", &path, &error))?;
+    file.sync_data().map_err(|error| failed("sync", &path, &error))?;
+    sync_directory(disk, &bucket)?;
+    Ok(file)
 }
 
 fn bucket_directory(directory: &Path, bucket: Timestamp) -> PathBuf {

@@ -9,8 +9,8 @@
 //! Each checkpoint draws an epoch at random and keeps it in the same transaction; from then on records are written
 //! from the start of the file again, under the new epoch. A record counts only if its check, which is made with the
 //! epoch and the place, fits: what is torn, and what is left of earlier epochs, is the end. The file is written over
-//! and seldom cut, because a sync that changes no length is a cheaper one: at a start, and where bodies that it may
-//! have carried have come to their end.
+//! and seldom cut, because a sync that changes no length is a cheaper one. At a start, and where bodies that it may
+//! have carried have come to their end, nothing is left in it.
 
 mod redo;
 
@@ -25,6 +25,7 @@ pub(super) use redo::Redo;
 use redo::BODIES;
 
 use super::content::Carried;
+use super::content::segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use super::schema::{Table, meta};
@@ -42,6 +43,8 @@ const OCTETS_MAX_SHORT: u64 = 1 << 20;
 const SHORT: u64 = 256 << 20;
 /// How old the first record becomes before a checkpoint, so that a store at rest has nothing to lay over.
 const AGE_MAX: Duration = Duration::from_secs(5);
+/// How many segments are owed their sync before a checkpoint: so many files stay open for it.
+const OWED_MAX: usize = 64;
 /// Length and check, before each record.
 const HEAD: usize = 4 + CHECK;
 const CHECK: usize = 16;
@@ -57,7 +60,7 @@ pub(super) struct Journal {
     /// When a checkpoint is due, where there is a record.
     due: Option<Timestamp>,
     /// The segments of which only records have all bodies for certain.
-    owed: Vec<Arc<dyn DiskFile>>,
+    owed: Vec<Arc<Segment>>,
 }
 
 /// Whether a batch is durable by its record.
@@ -87,8 +90,15 @@ impl Journal {
     /// Those of the file system.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
         debug_assert_eq!(self.end, 0, "records that count are not cleared");
-        let cut = self.file.set_length(0).and_then(|()| self.file.sync_data());
-        cut.map_err(|error| failed("clear", &error))
+        let cleared = self.blank().or_else(|_| self.file.set_length(0)).and_then(|()| self.file.sync_data());
+        cleared.map_err(|error| failed("clear", &error))
+    }
+
+    /// Writes zeros over as much as records take where room is short, so that they find it later, and cuts the rest.
+    fn blank(&self) -> io::Result<()> {
+        let kept = self.file.length()?.min(OCTETS_MAX_SHORT);
+        self.file.set_length(kept)?;
+        self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], 0)
     }
 
     /// Writes and syncs a record of `redo` at `now`, where `free` octets are left on the device.
@@ -101,7 +111,8 @@ impl Journal {
         let most = if free.is_some_and(|free| free < SHORT) { OCTETS_MAX_SHORT } else { OCTETS_MAX };
         let end = self.end + record.len() as u64;
         let (head, payload) = record.split_at_mut(HEAD);
-        let (Ok(length), true) = (u32::try_from(payload.len()), end <= most) else { return Ok(Kept::NoRoom) };
+        let has_room = end <= most && self.owed.len() <= OWED_MAX;
+        let (Ok(length), true) = (u32::try_from(payload.len()), has_room) else { return Ok(Kept::NoRoom) };
         head[..4].copy_from_slice(&length.to_le_bytes());
         head[4..].copy_from_slice(&check(&self.epoch, self.end, payload));
         match self.file.write_all_at(&record, self.end) {
@@ -117,8 +128,8 @@ impl Journal {
 
     /// A body stands in the next record: its segment is synced before the record counts no more.
     pub(super) fn owe(&mut self, body: &Carried) {
-        if !self.owed.iter().any(|file| Arc::ptr_eq(file, &body.file)) {
-            self.owed.push(Arc::clone(&body.file));
+        if !self.owed.iter().any(|segment| Arc::ptr_eq(segment, &body.segment)) {
+            self.owed.push(Arc::clone(&body.segment));
         }
     }
 
@@ -138,7 +149,7 @@ impl Journal {
     /// Those of the database and of the file system. Nobody knows then what is on the disk: the end of this process.
     pub(super) fn check_in(&mut self, transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<(), StoreError> {
         for segment in self.owed.drain(..) {
-            segment.sync_data().map_err(|error| failed("sync a segment of", &error))?;
+            segment.sync().map_err(|error| failed("sync a segment of", &error))?;
         }
         self.epoch = checkpoint(transaction, entropy)?;
         self.end = 0;

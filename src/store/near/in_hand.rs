@@ -22,7 +22,8 @@ impl InHand {
 
     /// Whether it was in hand; it is not any more.
     pub(super) fn forget(&mut self, timer: &Timer) -> bool {
-        self.taken.remove(timer) || is_message(timer) && self.resting.remove(&(timer.due, timer.id))
+        let rested = is_message(timer) && self.resting.remove(&(timer.due, timer.id));
+        self.taken.remove(timer) || rested
     }
 
     /// Has a taken timer rest.

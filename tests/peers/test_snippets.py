@@ -4,6 +4,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.roots import missing
+from support.roots import missing, private_root
 
 README = Path(__file__).parents[2] / "README.md"
 SECRET = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k="
@@ -50,6 +51,26 @@ def questions():
     ]
 
 
+GO_LOOP = """
+func main() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var asked []string
+		if err := json.Unmarshal(lines.Bytes(), &asked); err != nil {
+			panic(err)
+		}
+		body, _ := base64.StdEncoding.DecodeString(asked[2])
+		fmt.Println(verify(asked[0], asked[1], body))
+	}
+}
+"""
+
+# What stands before a snippet to make a program of it.
+PROLOGUES = {
+    "php": "<?php\n",
+    "go": 'package main\n\nimport (\n\t"bufio"\n\t"encoding/base64"\n\t"encoding/json"\n\t"fmt"\n\t"os"\n)\n\n',
+}
+
 # Each reads questions as JSON lines and answers "true" or "false" for each.
 RUNNERS = {
     "python": (
@@ -76,18 +97,29 @@ RUNNERS = {
         '\nrequire "json"\nSTDIN.each_line do |line|\n  s, h, b = JSON.parse(line)\n'
         '  puts verify(s, h, b.unpack1("m"))\nend\n',
     ),
+    "go": (["go", "run"], ".go", GO_LOOP),
 }
+
+
+def environment(workdir):
+    """Where programs are found: Go in its private root, with a cache of this test's own."""
+    go = private_root("go")
+    if go is None:
+        return dict(os.environ)
+    found = {"PATH": f"{go}/usr/lib/go/bin:{os.environ['PATH']}", "GOROOT": f"{go}/usr/lib/go"}
+    return {**os.environ, **found, "GOCACHE": f"{workdir}/go", "GOPATH": f"{workdir}/path", "GO111MODULE": "off"}
 
 
 @pytest.mark.parametrize("language", RUNNERS)
 def test_a_snippet_believes_only_what_is_fresh_and_genuine(language, workdir):
     command, suffix, loop = RUNNERS[language]
-    if shutil.which(command[0]) is None:
+    env = environment(workdir)
+    if shutil.which(command[0], path=env["PATH"]) is None:
         missing(command[0])
     program = workdir / f"verify{suffix}"
-    program.write_text(("<?php\n" if language == "php" else "") + snippet(language) + loop)
+    program.write_text(PROLOGUES.get(language, "") + snippet(language) + loop)
     asked = questions()
     lines = "".join(json.dumps([s, h, base64.b64encode(b).decode()]) + "\n" for s, h, b, _ in asked)
-    ran = subprocess.run([*command, str(program)], input=lines, capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([*command, program], input=lines, capture_output=True, text=True, timeout=120, env=env)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.split() == [str(believed).lower() for *_, believed in asked]

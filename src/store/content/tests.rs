@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use super::*;
+use crate::store::disk::simulated::{Fault, Honesty, SimulatedDisk};
 use crate::store::error::Stop;
 use crate::store::op::Op;
 use crate::store::tables::Tables;
@@ -186,4 +187,18 @@ fn a_torn_slot_is_free() {
     assert_eq!(key_file(&test).len(), 256);
     test.reopen();
     assert_eq!(read(&test, next, message(2)).unwrap(), b"next");
+}
+
+#[test]
+fn a_sync_that_failed_fails_for_whoever_asks_next() {
+    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    disk.create_directory(Path::new("/content")).unwrap();
+    let segment = Segment::new(bucket(0), 0, [7; MasterKey::LENGTH]);
+    let file = segment.create(&disk, Path::new("/content")).unwrap();
+    file.write_all_at(b"a body", 0).unwrap();
+    assert!(segment.file.set(Arc::clone(&file)).is_ok());
+    disk.plan(0, Fault::Error);
+    assert!(segment.sync().is_err());
+    assert!(file.sync_data().is_ok(), "the system tells of it once");
+    assert!(segment.sync().is_err(), "and the segment as often as it is asked");
 }

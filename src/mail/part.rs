@@ -98,10 +98,11 @@ pub(super) fn file(attachment: &Attachment) -> Node {
 /// A body of text in the lightest encoding that survives every server: 7bit, quoted-printable or base64.
 fn encoded_text(text: &str) -> Body {
     let text = with_crlf(text);
-    if is_seven_bit(&text) {
+    let escaped = text.iter().filter(|c| !matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~')).count();
+    // As it is where it may travel so (RFC 2045 2.7): ASCII without controls, in lines that are not too long.
+    if escaped == 0 && has_short_lines(&text) {
         return Body::dangerous_pre_encoded(text, ContentTransferEncoding::SevenBit);
     }
-    let escaped = text.iter().filter(|c| !matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~')).count();
     // Quoted-printable takes two octets more for each, base64 a third more for all.
     let encoding = if escaped * 6 <= text.len() {
         ContentTransferEncoding::QuotedPrintable
@@ -127,11 +128,8 @@ fn with_crlf(text: &str) -> Vec<u8> {
     out
 }
 
-/// Whether the text may travel as it is (RFC 2045 2.7): ASCII without controls in lines of at most 998 octets.
-fn is_seven_bit(text: &[u8]) -> bool {
-    let lines = memchr_iter(b'\n', text).chain([text.len()]);
-    let longest = lines.scan(0, |start, end| Some(end - std::mem::replace(start, end + 1))).max();
-    // All octets are looked at, many at once: nearly every text is plain to its end.
-    let plain = text.iter().fold(true, |plain, c| plain & matches!(c, b'\t' | b'\r' | b'\n' | b' '..=b'~'));
-    plain && longest <= Some(LINE_OCTETS)
+/// Whether no line has more than 998 octets.
+fn has_short_lines(text: &[u8]) -> bool {
+    let ends = memchr_iter(b'\n', text).chain([text.len()]);
+    ends.scan(0, |start, end| Some(end - std::mem::replace(start, end + 1))).all(|length| length <= LINE_OCTETS)
 }

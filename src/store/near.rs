@@ -230,7 +230,7 @@ impl NearTimers {
     /// Whether nothing due at `now` waits or is being worked on.
     pub fn is_settled(&self, now: Timestamp) -> bool {
         let state = self.state();
-        state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && state.alarms.due(now).is_empty()
+        state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && !state.alarms.rings(now)
     }
 
     /// Resolves at the next change.

@@ -42,7 +42,7 @@ pub(in crate::store) struct Placed {
 
 /// How a batch of bodies becomes durable.
 #[derive(Clone, Copy)]
-enum Kept {
+enum Durable {
     /// It is, by a sync of its own.
     Synced,
     /// By the record of the rows that name them.
@@ -97,19 +97,20 @@ impl Appender {
         let (began, bodies) = (Instant::now(), batch.len());
         let octets: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
         let written: Vec<_> = batch.iter().map(|append| self.write(&append.body)).collect();
-        let kept = if octets <= self.carried_octets_max { Ok(Kept::Carried) } else { self.sync(&batch) };
+        let durable = if octets <= self.carried_octets_max { Ok(Durable::Carried) } else { self.sync(&batch) };
         self.meters.appended(bodies, began.elapsed());
-        let placed = written.into_iter().map(|place| place.and_then(|place| kept.clone().map(|kept| (place, kept))));
+        let placed =
+            written.into_iter().map(|place| place.and_then(|place| durable.clone().map(|durable| (place, durable))));
         placed.zip(batch).filter_map(|(placed, append)| self.pass_on(placed, append)).collect()
     }
 
-    fn pass_on(&self, written: Result<(Place, Kept), StoreError>, append: Append) -> Option<Box<dyn Job>> {
+    fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Box<dyn Job>> {
         let SealedBody { segment, message, bytes: sealed, body } = append.body;
-        (append.job)(written.map(|(place, kept)| {
+        (append.job)(written.map(|(place, durable)| {
             self.content.fresh.keep(place.bucket, message, body);
-            let carried = match kept {
-                Kept::Carried => Some(Carried { place, sealed, segment }),
-                Kept::Synced => None,
+            let carried = match durable {
+                Durable::Carried => Some(Carried { place, sealed, segment }),
+                Durable::Synced => None,
             };
             Placed { place, carried }
         }))
@@ -141,7 +142,7 @@ impl Appender {
         Ok(())
     }
 
-    fn sync(&self, batch: &[Append]) -> Result<Kept, StoreError> {
+    fn sync(&self, batch: &[Append]) -> Result<Durable, StoreError> {
         let mut segments: Vec<&Arc<Segment>> = batch.iter().map(|append| &append.body.segment).collect();
         segments.sort_by_key(|segment| (segment.bucket, segment.number));
         segments.dedup_by_key(|segment| (segment.bucket, segment.number));
@@ -151,6 +152,6 @@ impl Appender {
             self.meters.syncs.count();
             segment.sync().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
         }
-        Ok(Kept::Synced)
+        Ok(Durable::Synced)
     }
 }

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
-pub(super) use redo::Redo;
 use redo::BODIES;
+pub(super) use redo::Redo;
 
 use super::content::Carried;
 use super::content::segment::Segment;

@@ -1,7 +1,7 @@
 //! Stories of the journal: what a crash leaves of the database and of the file, and what is made of it.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use redb::ReadableTable;
 
@@ -9,8 +9,8 @@ use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::store::check::{KeyPlace, check};
 use crate::store::disk::FileSystem;
-use crate::store::row::message::MessageRow;
 use crate::store::read::{Order, Read};
+use crate::store::row::message::MessageRow;
 use crate::store::testing::TestStore;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
@@ -84,9 +84,8 @@ fn a_body_stands_in_the_record_of_its_row_until_its_segment_is_synced() {
     let ids = bodies.map(|body| sender.accept_with_body("b@example.net", 2, body));
     let left = killed(&test);
     // What a power cut may leave of a file that was never synced.
-    let segments = fs::read_dir(left.path().join("content")).unwrap().map(|entry| entry.unwrap().path());
-    let segment = segments.filter(|path| path.is_dir()).flat_map(|bucket| fs::read_dir(bucket).unwrap()).next().unwrap();
-    fs::OpenOptions::new().write(true).open(segment.unwrap().path()).unwrap().set_len(7).unwrap();
+    let segment = buckets(left.path())[0].join("000000.segment");
+    fs::OpenOptions::new().write(true).open(segment).unwrap().set_len(7).unwrap();
     let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
     assert!(report.failures.is_empty(), "a check finds them where they are: {:?}", report.failures);
     let mut after = TestStore::in_directory(left);
@@ -105,14 +104,20 @@ fn a_body_whose_bucket_is_over_is_not_written_again_and_one_that_was_lost_is() {
     let sender = test.sender();
     let ids = [(0, b"over"), (2, b"lost")].map(|(hours, body)| sender.accept_with_body("b@example.net", hours, body));
     let left = killed(&test);
-    let buckets = fs::read_dir(left.path().join("content")).unwrap().map(|entry| entry.unwrap().path());
-    let mut buckets: Vec<_> = buckets.filter(|path| path.is_dir()).collect();
-    buckets.sort();
+    let buckets = buckets(left.path());
     buckets.iter().for_each(|bucket| fs::remove_dir_all(bucket).unwrap());
     let after = TestStore::in_directory(left);
     assert!(!buckets[0].exists());
     let place = after.row::<MessageRow>(&sender.key(ids[1])).place;
     assert_eq!(after.store().content().read(place, ids[1]).unwrap(), b"lost", "what is not over is made anew");
+}
+
+/// The folders of the buckets in a data directory, the earliest first.
+fn buckets(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory.join("content")).unwrap().map(|entry| entry.unwrap().path());
+    let mut buckets: Vec<_> = entries.filter(|path| path.is_dir()).collect();
+    buckets.sort();
+    buckets
 }
 
 fn journal_of(test: &TestStore) -> Vec<u8> {

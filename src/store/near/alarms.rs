@@ -27,6 +27,11 @@ impl Alarms {
         self.0.iter().take_while(|(at, _)| *at <= now).copied().collect()
     }
 
+    /// Whether one has come and is not silenced.
+    pub(super) fn rings(&self, now: Timestamp) -> bool {
+        self.0.first().is_some_and(|(at, _)| *at <= now)
+    }
+
     /// When the next one comes.
     pub(super) fn next_after(&self, now: Timestamp) -> Option<Timestamp> {
         let later = (Bound::Excluded((now, u64::MAX)), Bound::Unbounded);

@@ -112,7 +112,8 @@ fn without_content_a_body_is_gone_and_nothing_new_stands_in_its_place() {
 fn a_bucket_that_ends_meanwhile_is_gone_from_the_backup_too() {
     let test = TestStore::new();
     let sender = test.sender();
-    let (doomed, kept) = (sender.accept_with_body("b@example.net", 1, b"doomed"), sender.accept_with_body("b@example.net", 2, b"kept"));
+    let (doomed, kept) =
+        (sender.accept_with_body("b@example.net", 1, b"doomed"), sender.accept_with_body("b@example.net", 2, b"kept"));
     let mut bytes = Vec::new();
     let end = START + Duration::from_secs(3600);
     let destroy = || test.store().content().destroy(end).unwrap();

@@ -13,16 +13,21 @@ use postrider::domain::event::AttemptFacts;
 use postrider::store::Store;
 use postrider::store::content::Place;
 use postrider::store::op::accept::Accept;
+use postrider::store::op::message_index::IndexMessages;
 use postrider::store::op::settle_transfer::{SettleTransfer, TransferEnd};
-use postrider::store::read::Read as _;
+use postrider::store::read::{Order, Read as _};
 use postrider::store::row::message::{MessageRow, TransferRow};
-use postrider::store::schema;
+use postrider::store::schema::{self, Table};
+use postrider::store::timer::{Timer, TimerKind};
 use tokio::task::JoinSet;
 
 use crate::{Outcome, bulk, note};
 
 /// As many as share a commit well.
 const AT_ONCE: usize = 2048;
+
+/// How often, in messages, the index is seen to, as a server that runs does.
+const INDEX_EVERY: usize = 1024;
 
 /// What has become of the copies.
 #[derive(Clone, Copy)]
@@ -66,6 +71,9 @@ pub(crate) async fn fill(
                 if let Fate::Delivered = fate {
                     pattern.deliver(id).await?;
                 }
+                if number % INDEX_EVERY == 0 {
+                    pattern.index().await?;
+                }
             }
         });
     }
@@ -107,6 +115,16 @@ impl Pattern {
         };
         let accepted = self.store.commit_with_body(self.store.announce(), body, accept).await;
         accepted.map(|_| id).map_err(|stop| format!("{recipient}: {stop:?}").into())
+    }
+
+    /// Serves the timers of the index, the oldest of all.
+    async fn index(&self) -> Outcome<()> {
+        let keys = self.store.snapshot()?.keys(Table::Timers, &[], &[u8::MAX; 32], Order::Ascending, 2 * AT_ONCE)?;
+        let timers = keys.iter().filter_map(|key| Timer::decode(key));
+        for timer in timers.filter(|timer| timer.kind == TimerKind::MessageIndex) {
+            self.store.commit(IndexMessages { timer }).await.map_err(|stop| format!("the index: {stop:?}"))?;
+        }
+        Ok(())
     }
 
     async fn deliver(&self, message: MessageId) -> Outcome<()> {

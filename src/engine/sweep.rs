@@ -24,6 +24,9 @@ use crate::store::timer::{Timer, TimerKind};
 const AT_ONCE: usize = 8;
 /// TLS reports at once: they wait for the DNS, and for their receivers.
 const REPORTS_AT_ONCE: usize = 4;
+/// Operations at once that go through rows by the slice. Each takes the writer some milliseconds, and thousands may be
+/// due together: of those in one batch everybody's messages would wait for all.
+const SLICES_AT_ONCE: usize = 1;
 
 /// How long what failed waits, in the machine's own time.
 const AGAIN: Duration = Duration::from_secs(60);
@@ -35,24 +38,21 @@ pub(super) struct Sweeper {
     post: Arc<dyn Post>,
     checks: Arc<Semaphore>,
     reports: Arc<Semaphore>,
+    slices: Arc<Semaphore>,
 }
 
 impl Sweeper {
     pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>) -> Self {
-        let checks = Arc::new(Semaphore::new(AT_ONCE));
-        Self { engine, post, checks, reports: Arc::new(Semaphore::new(REPORTS_AT_ONCE)) }
+        let [checks, reports, slices] =
+            [AT_ONCE, REPORTS_AT_ONCE, SLICES_AT_ONCE].map(|most| Arc::new(Semaphore::new(most)));
+        Self { engine, post, checks, reports, slices }
     }
 
     /// Serves `timer`, which stays taken until its operation is committed.
     pub(super) fn take(&self, timer: Timer) {
         let engine = Arc::clone(&self.engine);
         let post = Arc::clone(&self.post);
-        // Only what waits for the DNS takes turns.
-        let turns = match timer.kind {
-            TimerKind::DomainCheck => Some(Arc::clone(&self.checks)),
-            TimerKind::TlsReport => Some(Arc::clone(&self.reports)),
-            _ => None,
-        };
+        let turns = self.turns(timer.kind).map(Arc::clone);
         tokio::spawn(async move {
             let _permit = match turns {
                 Some(turns) => turns.acquire_owned().await.ok(),
@@ -69,6 +69,26 @@ impl Sweeper {
             tokio::time::sleep(AGAIN).await;
             engine.store.near().give_back(timer);
         });
+    }
+
+    /// Among whom timers of `kind` take turns; none where they are small, and wait for nobody.
+    const fn turns(&self, kind: TimerKind) -> Option<&Arc<Semaphore>> {
+        match kind {
+            TimerKind::DomainCheck => Some(&self.checks),
+            TimerKind::TlsReport => Some(&self.reports),
+            TimerKind::MessageIndex
+            | TimerKind::EventLog
+            | TimerKind::Idempotency
+            | TimerKind::Deliveries
+            | TimerKind::TlsReports
+            | TimerKind::EndpointEnd => Some(&self.slices),
+            TimerKind::Content
+            | TimerKind::StsPolicy
+            | TimerKind::Reputation
+            | TimerKind::Unpark
+            | TimerKind::Transfer
+            | TimerKind::Delivery => None,
+        }
     }
 }
 

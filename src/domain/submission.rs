@@ -77,6 +77,19 @@ pub struct SubmissionLimits {
     pub queue_lifetime: Duration,
 }
 
+impl Content {
+    /// How much there is of it, in octets, headers left out.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::Raw(message) => message.len(),
+            Self::Composed(Parts { text, html, attachments, .. }) => {
+                let bodies = [text, html].into_iter().flatten().map(String::len);
+                bodies.chain(attachments.iter().map(|attachment| attachment.content.len())).sum()
+            }
+        }
+    }
+}
+
 impl Submission {
     /// Lifts a decoded JSON object; `null` counts as absent.
     ///

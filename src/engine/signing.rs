@@ -1,15 +1,13 @@
-//! The threads that compose and sign, so that an RSA signature of a fifth of a millisecond never holds up an async
-//! worker, and the parsed DKIM keys that they share.
+//! Where messages are composed and signed: on threads of its own, so that signatures never hold up the async workers,
+//! or, for one small message at a time, where it is; and the parsed DKIM keys.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-use tokio::sync::oneshot;
-
-use super::crash::Crashed;
 use super::meters::EngineMeters;
 use crate::base::id::DomainId;
 use crate::base::secret::MasterKey;
@@ -37,8 +35,8 @@ impl SigningPool {
         let (work, inbox) = sync_channel::<Work>(QUEUE);
         let inbox = Arc::new(Mutex::new(inbox));
         for number in 0..threads.max(1) {
-            let inbox = Arc::clone(&inbox);
-            let spawned = thread::Builder::new().name(format!("sign-{number}")).spawn(move || serve(&inbox));
+            let (inbox, meters) = (Arc::clone(&inbox), Arc::clone(&meters));
+            let spawned = thread::Builder::new().name(format!("sign-{number}")).spawn(move || serve(&inbox, &meters));
             if let Err(error) = spawned {
                 tracing::error!(%error, "a signing thread could not be started");
             }
@@ -46,25 +44,16 @@ impl SigningPool {
         Self { work, keys: Arc::default(), meters }
     }
 
-    /// Runs `job` on one of the threads.
-    ///
-    /// # Errors
-    /// [`Crashed`] where it panicked.
-    pub(super) async fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T, Crashed> {
-        let (sender, receiver) = oneshot::channel();
-        // A send blocks only while a thousand jobs wait: then the whole process has more than it can do, and waiting is
-        // right.
-        let meters = Arc::clone(&self.meters);
-        let queued = self.work.send(Box::new(move || {
-            let began = Instant::now();
-            let done = job();
-            meters.signing_duration.observe_duration(began.elapsed());
-            drop(sender.send(done));
-        }));
-        if queued.is_err() {
-            return Err(Crashed);
-        }
-        receiver.await.map_err(|_| Crashed)
+    /// Does `work` on one of the threads. Where it panics, what it holds is dropped.
+    pub(super) fn post(&self, work: impl FnOnce() + Send + 'static) {
+        // A send blocks only while a thousand wait: then the whole process has more than it can do, and waiting is
+        // right. The threads live as long as the pool.
+        drop(self.work.send(Box::new(work)));
+    }
+
+    /// Does `work` on this thread.
+    pub(super) fn do_here(&self, work: impl FnOnce()) {
+        do_it(work, &self.meters);
     }
 
     /// The parsed keys.
@@ -73,15 +62,21 @@ impl SigningPool {
     }
 }
 
-fn serve(inbox: &Mutex<Receiver<Work>>) {
+fn serve(inbox: &Mutex<Receiver<Work>>, meters: &EngineMeters) {
     loop {
         let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(work) = next else { return };
-        // A panic is that job's alone: its submitter is told by the dropped sender, and the thread lives on.
-        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
-            tracing::error!("composing or signing a message panicked");
-        }
+        do_it(work, meters);
     }
+}
+
+/// A panic is that work's alone: its submitter is told by what is dropped.
+fn do_it(work: impl FnOnce(), meters: &EngineMeters) {
+    let began = Instant::now();
+    if catch_unwind(AssertUnwindSafe(work)).is_err() {
+        tracing::error!("composing or signing a message panicked");
+    }
+    meters.signing_duration.observe_duration(began.elapsed());
 }
 
 /// The keys that sign a domain's messages now, RSA first.

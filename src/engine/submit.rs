@@ -1,42 +1,39 @@
 //! From a checked submission to a durable, signed message: the way to a 202.
 //!
-//! One job on a signing thread composes the message, asks a snapshot whether it may be accepted, signs and seals it;
-//! then the accepting operation asks again, where the answer counts. Nothing is answered before its sync.
+//! One job on a signing thread composes the message, asks a snapshot whether it may be accepted, signs and seals it
+//! ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered before its
+//! sync.
+
+mod workbench;
 
 use std::sync::{Arc, PoisonError};
 
 use serde::Serialize;
+use tokio::sync::oneshot;
 
 use super::{Caller, Engine};
 use crate::base::id::{self, AccountId, MessageId};
-use crate::base::secret::MasterKey;
 use crate::base::time::{Timestamp, iso};
 use crate::domain::account::Account;
-use crate::domain::limits::RECEIVED_HEADERS_COUNT;
-use crate::domain::return_path::{self, AccountHint};
 use crate::domain::stream::Stream;
-use crate::domain::submission::{Content, Submission};
-use crate::domain::unsubscribe_url::UnsubscribeUrl;
+use crate::domain::submission::Submission;
 use crate::domain::violation::Violations;
 use crate::machine::quota::Quota;
 use crate::machine::transfer::Status;
-use crate::machine::{retention, retry};
-use crate::mail::compose::{ComposeFacts, Composed, compose};
-use crate::mail::dkim;
-use crate::mail::feedback::{self, Feedback};
-use crate::store::Store;
-use crate::store::content::{Place, SealedBody};
+use crate::store::content::Place;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
-use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, Refusal};
-use crate::store::read::Read;
+use crate::store::op::admission::{self, IdempotencyClaim, Refusal};
+use crate::store::read::Read as _;
 use crate::store::row::message::MessageRow;
 
-use super::settings::Settings;
-use super::signing::{KeyCache, active};
+use workbench::{Prepared, Ready, Workbench};
 
 /// How often a message is composed anew because its domain was changed meanwhile.
 const TRIES: usize = 3;
+/// What a message that is alone may contain at most, in octets, to be composed and signed by the async worker that has
+/// it: as much as takes about as long as its signature.
+const ALONE_OCTETS_MAX: usize = 64 * 1024;
 
 /// Why there is no 202.
 #[derive(Debug)]
@@ -86,17 +83,6 @@ pub struct Answer<'a> {
     pub created_at: Timestamp,
 }
 
-/// A message ready to be committed, or the answer to a repeated request.
-enum Prepared {
-    Replay(Accepted),
-    Message(Box<Ready>),
-}
-
-struct Ready {
-    body: SealedBody,
-    accept: Accept,
-}
-
 impl Engine {
     /// Accepts one message: composed, signed, durable.
     ///
@@ -119,19 +105,45 @@ impl Engine {
         self.check_free_space()?;
         let submission = Arc::new(submission);
         for _ in 0..TRIES {
-            let announcement = self.store.announce();
-            let prepared = self.prepare(caller, &submission, idempotency).await?;
-            let Ready { body, accept } = match prepared {
-                Prepared::Replay(accepted) => return Ok(accepted),
-                Prepared::Message(ready) => *ready,
-            };
-            let placed = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
-            match self.store.commit_with_body(announcement, body, placed).await {
-                Err(Stop::Refused(Refusal::DomainChanged)) => {}
-                answer => return Ok(answer?),
+            match self.try_once(caller, &submission, idempotency).await {
+                Err(SubmitError::Refused(Refusal::DomainChanged)) => {}
+                answer => return answer,
             }
         }
         Err(SubmitError::Refused(Refusal::DomainChanged))
+    }
+
+    /// Composes and signs on one thread, which hands the message to the store: the next that this task hears is the
+    /// answer.
+    async fn try_once(
+        self: &Arc<Self>,
+        caller: &Caller,
+        submission: &Arc<Submission>,
+        idempotency: Option<IdempotencyClaim>,
+    ) -> Result<Accepted, SubmitError> {
+        let (sender, answer) = oneshot::channel();
+        let announcement = self.store.announce();
+        // Waking a thread would make a small message that is alone wait for nothing. It holds up one worker of all, for
+        // as long as a signature takes.
+        let is_done_here = announcement.is_alone() && submission.content.octets() <= ALONE_OCTETS_MAX;
+        let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
+        let work = move || match engine.prepare(&caller, &submission, idempotency) {
+            Ok(Prepared::Message(ready)) => {
+                let Ready { body, accept } = *ready;
+                let placed = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
+                let done = move |answer: Result<Accepted, _>| drop(sender.send(answer.map_err(SubmitError::from)));
+                engine.store.post_with_body(announcement, body, placed, done);
+            }
+            Ok(Prepared::Replay(accepted)) => drop(sender.send(Ok(accepted))),
+            Err(error) => drop(sender.send(Err(error))),
+        };
+        if is_done_here {
+            self.signing.do_here(work)
+        } else {
+            self.signing.post(work)
+        }
+        // Nobody is left to answer where the work panicked.
+        answer.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
     }
 
     /// What a key that is bound already is answered, where the body is the one that it is bound to. Asked before the
@@ -162,21 +174,14 @@ impl Engine {
         }
     }
 
-    async fn prepare(
-        self: &Arc<Self>,
+    fn prepare(
+        &self,
         caller: &Caller,
-        submission: &Arc<Submission>,
+        submission: &Submission,
         idempotency: Option<IdempotencyClaim>,
     ) -> Result<Prepared, SubmitError> {
-        let engine = Arc::clone(self);
-        let submission = Arc::clone(submission);
-        let keys = Arc::clone(self.signing.keys());
-        let caller = caller.clone();
-        let prepared = self.signing.run(move || {
-            let workbench = Workbench { store: &engine.store, settings: &engine.settings, keys: &keys };
-            workbench.prepare(&caller, &submission, idempotency, engine.clock.now())
-        });
-        prepared.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
+        let workbench = Workbench { store: &self.store, settings: &self.settings, keys: self.signing.keys() };
+        workbench.prepare(caller, submission, idempotency, self.clock.now())
     }
 }
 
@@ -204,155 +209,7 @@ impl Drop for Running {
     }
 }
 
-/// What a signing thread works with.
-struct Workbench<'a> {
-    store: &'a Store,
-    settings: &'a Settings,
-    keys: &'a KeyCache,
-}
-
-impl Workbench<'_> {
-    fn prepare(
-        &self,
-        caller: &Caller,
-        submission: &Submission,
-        idempotency: Option<IdempotencyClaim>,
-        now: Timestamp,
-    ) -> Result<Prepared, SubmitError> {
-        let account = caller.account;
-        let key_stream = caller.key.as_ref().and_then(|key| key.stream);
-        let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
-        let id = self.store.reserve_message_id(now);
-        // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
-        let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
-        let facts = ComposeFacts { message_id: id, at: now, hosted_unsubscribe: hosted.as_ref() };
-        let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
-        if composed.received_count > RECEIVED_HEADERS_COUNT {
-            let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
-            return Err(SubmitError::Invalid(Violations::of("raw", fault)));
-        }
-        let question = Question {
-            account,
-            key_stream,
-            from: &submission.from,
-            to: &submission.to,
-            has_unsubscribe_url: submission.unsubscribe_url.is_some(),
-            idempotency: idempotency.as_ref(),
-        };
-        let admitted = match admission::check(&snapshot, &question, now)? {
-            Admission::Replay { answer, quota } => {
-                return Ok(Prepared::Replay(Accepted { answer, quota, is_replay: true }));
-            }
-            Admission::Admitted(admitted) => admitted,
-        };
-        drop(snapshot);
-        let token = return_path::token(account, id, &self.settings.return_path_keys);
-        let feedback = Feedback {
-            token: &token,
-            stream: admitted.domain.stream,
-            sender: AccountHint::of(account),
-            aligned: admitted.domain.return_path_seen.then_some(&admitted.domain.name),
-        };
-        let signed = self.sign(&feedback, &composed, &admitted, now)?;
-        let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
-        let message = self.row(caller, id, submission, &composed, &admitted, now, signed.len());
-        let body = self.store.content().seal(bucket, id, signed);
-        let answer = answer(id, &message);
-        let accept = Accept { account, key_stream, id, message, answer, idempotency };
-        Ok(Prepared::Message(Box::new(Ready { body, accept })))
-    }
-
-    /// The link of ours for a message that offers one, where its account has us host them.
-    fn hosted_unsubscribe(
-        &self,
-        read: &impl Read,
-        account: AccountId,
-        message: MessageId,
-        submission: &Submission,
-    ) -> Result<Option<UnsubscribeUrl>, SubmitError> {
-        if submission.unsubscribe_url.is_none() {
-            return Ok(None);
-        }
-        let row: Option<Account> = read.row(account.as_bytes()).map_err(SubmitError::Failed)?;
-        let is_hosted = row.is_some_and(|account| account.hosted_unsubscribe);
-        Ok(if is_hosted { self.settings.unsubscribe_link(account, message) } else { None })
-    }
-
-    /// The message as it goes out: its signatures, the fields that bring complaints back, and what was composed.
-    fn sign(
-        &self,
-        feedback: &Feedback<'_>,
-        composed: &Composed,
-        admitted: &Admitted,
-        now: Timestamp,
-    ) -> Result<Vec<u8>, SubmitError> {
-        let master: &MasterKey = self.store.master_key();
-        let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
-        let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
-        let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
-        let mut message = feedback::fields(feedback);
-        message.extend_from_slice(&composed.bytes);
-        let mut signed = dkim::sign(&keys, &message, now).map_err(|error| failed(error.to_string()))?;
-        signed.extend_from_slice(&message);
-        Ok(signed)
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "the row joins everything that is known of a message")]
-    fn row(
-        &self,
-        caller: &Caller,
-        id: MessageId,
-        submission: &Submission,
-        composed: &Composed,
-        admitted: &Admitted,
-        now: Timestamp,
-        octets: usize,
-    ) -> MessageRow {
-        let settings = self.settings;
-        let days = admitted.account.content_retention_days;
-        let content_expires_at = retention::content_deadline(now, days);
-        let local = return_path::encode(caller.account, id, &settings.return_path_keys);
-        let host = match admitted.domain.return_path_seen {
-            true => format!("rp.{}", admitted.domain.name),
-            false => settings.bounce_host.clone(),
-        };
-        let parts = match &submission.content {
-            Content::Composed(parts) => Some(parts),
-            Content::Raw(_) => None,
-        };
-        MessageRow {
-            domain: admitted.domain_id,
-            stream: admitted.domain.stream,
-            from: submission.from.clone(),
-            from_name: submission.from_name.clone(),
-            to: submission.to.clone(),
-            subject: composed.subject.clone(),
-            metadata: submission.metadata.clone(),
-            unsubscribe_url: submission.unsubscribe_url.as_ref().map(|url| url.as_given().to_owned()),
-            created_at: now,
-            expires_at: submission.expires_at,
-            give_up_at: retry::give_up_at(now, settings.queue_lifetime, submission.expires_at, content_expires_at),
-            content_expires_at,
-            key: caller.key.as_ref().map(|key| key.id),
-            selectors: active(&admitted.domain).into_iter().map(|key| key.selector.clone()).collect(),
-            size_octets: u32::try_from(octets).unwrap_or(u32::MAX),
-            // Known when the body is on disk.
-            place: Place::unknown(retention::Bucket::of(now, days).end),
-            return_path: format!("{local}@{host}"),
-            eight_bit: composed.eight_bit,
-            smtputf8: composed.smtputf8,
-            waives_tls: composed.waives_tls,
-            is_raw: parts.is_none(),
-            text_ends_line: ends_line(parts.and_then(|parts| parts.text.as_ref())),
-            html_ends_line: ends_line(parts.and_then(|parts| parts.html.as_ref())),
-        }
-    }
-}
-
-fn ends_line(body: Option<&String>) -> bool {
-    body.is_some_and(|body| body.ends_with(['\n', '\r']))
-}
-
+/// Its bytes.
 fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
     let answer = Answer {
         id,

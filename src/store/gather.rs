@@ -9,25 +9,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-/// `first`, what waits behind it, and what comes while `patience`, asked again after each arrival, lasts. At most
-/// `most`.
-pub(super) fn gather<T>(inbox: &Receiver<T>, first: T, most: usize, patience: impl Fn(&[T]) -> Duration) -> Vec<T> {
-    let began = Instant::now();
-    let mut batch = vec![first];
-    loop {
-        batch.extend(inbox.try_iter().take(most - batch.len()));
-        let left = patience(&batch).saturating_sub(began.elapsed());
-        if batch.len() >= most || left.is_zero() {
-            return batch;
+/// A batch that is being filled: with what waits, and with what comes while `patience` lasts.
+pub(super) struct Gathering<'a, T, P: Fn(&[T]) -> Duration> {
+    inbox: &'a Receiver<T>,
+    began: Instant,
+    most: usize,
+    patience: P,
+}
+
+impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
+    /// At most `most` together; `patience` is asked of those that are there, and counts from now.
+    pub(super) fn new(inbox: &'a Receiver<T>, most: usize, patience: P) -> Self {
+        Self { inbox, began: Instant::now(), most, patience }
+    }
+
+    /// The next, where there is one for `batch` in time.
+    pub(super) fn next(&self, batch: &[T]) -> Option<T> {
+        if batch.len() >= self.most {
+            return None;
         }
-        match inbox.recv_timeout(left) {
-            Ok(next) => batch.push(next),
-            Err(_) => return batch,
+        self.inbox.try_recv().ok().or_else(|| {
+            let left = (self.patience)(batch).saturating_sub(self.began.elapsed());
+            if left.is_zero() { None } else { self.inbox.recv_timeout(left).ok() }
+        })
+    }
+
+    /// All of them, behind `first`.
+    pub(super) fn all(self, first: T) -> Vec<T> {
+        let mut batch = vec![first];
+        while let Some(next) = self.next(&batch) {
+            batch.push(next);
         }
+        batch
     }
 }
 
-/// How many submissions are being composed and signed, and will soon have a body to append.
+/// How many submissions are being composed and signed, and will soon have a body to append, or have one that is not
+/// written yet.
 #[derive(Clone, Default)]
 pub(super) struct Announced(Arc<AtomicUsize>);
 
@@ -42,6 +60,13 @@ impl Announced {
 
     pub(super) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Announcement {
+    /// Whether nobody else is on the way: then company is not worth a thought.
+    pub fn is_alone(&self) -> bool {
+        self.0.count() == 1
     }
 }
 
@@ -61,8 +86,9 @@ mod tests {
     fn a_batch_takes_what_waits_and_no_more_than_it_may() {
         let (sender, inbox) = channel();
         (1..10).for_each(|number| sender.send(number).unwrap());
-        assert_eq!(gather(&inbox, 0, 4, |_| Duration::ZERO), [0, 1, 2, 3]);
-        assert_eq!(gather(&inbox, 0, 100, |_| Duration::ZERO), [0, 4, 5, 6, 7, 8, 9]);
+        let gathering = |most| Gathering::new(&inbox, most, |_| Duration::ZERO);
+        assert_eq!(gathering(4).all(0), [0, 1, 2, 3]);
+        assert_eq!(gathering(100).all(0), [0, 4, 5, 6, 7, 8, 9]);
     }
 
     #[test]
@@ -71,7 +97,7 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let patience = |batch: &[u32]| if batch.contains(&9) { Duration::ZERO } else { day };
         let arrival = std::thread::spawn(move || sender.send(9).map(|()| sender));
-        assert_eq!(gather(&inbox, 0, 100, patience), [0, 9]);
+        assert_eq!(Gathering::new(&inbox, 100, patience).all(0), [0, 9]);
         drop(arrival.join().unwrap());
     }
 
@@ -79,8 +105,10 @@ mod tests {
     fn an_announcement_counts_until_it_is_dropped() {
         let announced = Announced::default();
         let one = announced.announce();
-        assert_eq!(announced.count(), 1);
-        drop(one);
+        assert!(announced.count() == 1 && one.is_alone());
+        let other = announced.announce();
+        assert!(!one.is_alone() && !other.is_alone());
+        drop((one, other));
         assert_eq!(announced.count(), 0);
     }
 }

@@ -46,7 +46,7 @@ use std::thread::JoinHandle;
 use redb::{Database, ReadableDatabase};
 
 use bells::Bells;
-use content::{Append, Content, Place, Placed, PlacedJob, SealedBody};
+use content::{Append, Appender, Content, Place, Placed, PlacedJob, SealedBody};
 use disk::Disk;
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
@@ -78,6 +78,7 @@ pub struct Store {
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
     announced: Announced,
+    appender: Arc<Appender>,
     last_message: Mutex<Ulid>,
     /// Gone once the store is closed.
     doors: Mutex<Option<Doors>>,
@@ -227,22 +228,36 @@ impl Store {
         op: impl FnOnce(Place) -> O + Send + 'static,
     ) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
+        self.post_with_body(announcement, body, op, move |answer| drop(sender.send(answer)));
+        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
+    }
+
+    /// The same for whoever can't wait: `done` is called on a thread of the store, or at once, and must be quick.
+    pub fn post_with_body<O: Op>(
+        &self,
+        announcement: Announcement,
+        body: SealedBody,
+        op: impl FnOnce(Place) -> O + Send + 'static,
+        done: impl FnOnce(Answer<O>) + Send + 'static,
+    ) {
+        let Some(doors) = self.doors() else { return done(Err(Stop::Failed(StoreError::Closed))) };
         let job: PlacedJob = Box::new(move |place| match place {
             Ok(Placed { place, carried }) => {
-                let done = move |answer| drop(sender.send(answer));
                 Some(Box::new(Pending::new(op(place), Urgency::Awaited, done).carrying(carried)))
             }
             Err(error) => {
-                drop(sender.send(Err(Stop::Failed(error))));
+                done(Err(Stop::Failed(error)));
                 None
             }
         });
-        drop(announcement);
-        if let Some(doors) = self.doors() {
-            // A closed channel drops the job, and with it the sender: the caller hears that the store is closed.
-            drop(doors.appender.send(Append { body, job }));
+        match self.appender.append_alone(Append { announcement, body, job }) {
+            Ok(placed) => placed.into_iter().for_each(|job| self.enqueue(job)),
+            Err(append) => {
+                if let Err(closed) = doors.appender.send(append) {
+                    drop((closed.0.job)(Err(StoreError::Closed)));
+                }
+            }
         }
-        receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
     fn doors(&self) -> Option<Doors> {

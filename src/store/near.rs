@@ -46,6 +46,16 @@ struct State {
     held: usize,
 }
 
+/// Whether a commit changed what somebody may wait for.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum News {
+    /// It did: they are to be told.
+    Some,
+    /// Nothing that they would look at.
+    None,
+}
+
 /// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
 pub struct Hold(Arc<NearTimers>);
 
@@ -98,8 +108,8 @@ impl NearTimers {
         }
     }
 
-    /// Called by the writer after a commit.
-    pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) {
+    /// Called by the writer after a commit; whoever waits for a change is to be told where this says so.
+    pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) -> News {
         let mut state = self.state();
         let mut is_news = false;
         for timer in disarmed {
@@ -107,9 +117,14 @@ impl NearTimers {
             is_news |= state.in_hand.forget(timer) && state.in_hand.is_idle();
         }
         is_news |= state.ahead.add(armed);
-        drop(state);
-        if is_news {
-            self.changed.notify_waiters();
+        if is_news { News::Some } else { News::None }
+    }
+
+    /// Wakes who waits for a change.
+    pub(super) fn tell(&self, news: News) {
+        match news {
+            News::Some => self.changed.notify_waiters(),
+            News::None => {}
         }
     }
 

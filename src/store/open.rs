@@ -97,7 +97,7 @@ pub struct Surroundings {
 pub(super) struct Workers {
     pub(super) writer: Writer,
     pub(super) writer_inbox: Receiver<Box<dyn Job>>,
-    pub(super) appender: Appender,
+    pub(super) appender: Arc<Appender>,
     pub(super) appender_inbox: Receiver<Append>,
 }
 
@@ -200,6 +200,7 @@ impl Store {
             reserve,
         };
         let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
+        let appender = Arc::new(appender);
         meters.wait(waiting);
         let store = Self {
             disk,
@@ -214,6 +215,7 @@ impl Store {
             master,
             entropy,
             announced,
+            appender: Arc::clone(&appender),
             last_message: Mutex::new(last_message),
             doors: Mutex::new(Some(Doors { writer: to_writer, appender: to_appender })),
             threads: Mutex::default(),

@@ -12,7 +12,7 @@ use redb::{Database, ReadableTable, WriteTransaction};
 
 use super::bells::Bells;
 use super::error::StoreError;
-use super::gather::gather;
+use super::gather::Gathering;
 use super::health::Health;
 use super::job::{Job, Urgency};
 use super::journal::{self, Journal, Kept, Redo};
@@ -37,6 +37,9 @@ const PATIENCE: Duration = Duration::from_millis(5);
 fn patience(batch: &[Box<dyn Job>]) -> Duration {
     if batch.iter().all(|job| job.urgency() == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
 }
+
+/// One more operation for a batch, where there is one.
+type Next = Option<Box<dyn Job>>;
 
 /// The writing thread's state.
 pub(super) struct Writer {
@@ -76,7 +79,10 @@ impl Writer {
                 None => inbox.recv().map_err(RecvTimeoutError::from),
             };
             match next {
-                Ok(first) => self.serve(gather(inbox, first, BATCH_MAX, patience)),
+                Ok(first) => {
+                    let company = Gathering::new(inbox, BATCH_MAX, patience);
+                    self.serve(vec![first], |batch| company.next(batch));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.rest(),
             }
@@ -95,19 +101,23 @@ impl Writer {
         }
     }
 
-    /// Commits a batch and releases its answers.
-    pub(super) fn serve(&mut self, mut batch: Vec<Box<dyn Job>>) {
+    /// Commits a batch, with what `company` adds to it, and releases its answers.
+    pub(super) fn serve(&mut self, mut batch: Vec<Box<dyn Job>>, company: impl FnMut(&[Box<dyn Job>]) -> Next) {
         let committed = match self.health.failure() {
             Some(_) => Err(StoreError::Closed),
-            None => self.commit(&mut batch).map_err(|error| self.health.fail(&error)),
+            None => self.commit(&mut batch, company).map_err(|error| self.health.fail(&error)),
         };
-        if let Ok(effects) = &committed {
-            self.near.committed(&effects.armed, &effects.disarmed);
+        let news = committed.as_ref().map(|effects| {
             self.key_changes.committed(&effects.changed_keys);
-            self.bells.ring(&effects.told);
-        }
+            self.near.committed(&effects.armed, &effects.disarmed)
+        });
         for job in batch {
-            job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
+            job.release(news.as_ref().map(|_| ()).map_err(|error| StoreError::clone(error)));
+        }
+        // Last, for those who waited for an answer are first in the queue for a processor.
+        if let (Ok(news), Ok(effects)) = (news, &committed) {
+            self.near.tell(news);
+            self.bells.ring(&effects.told);
         }
         for noted in committed.iter().flat_map(|effects| &effects.noted) {
             tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "an event was recorded");
@@ -125,13 +135,23 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, jobs: &mut [Box<dyn Job>]) -> Result<Effects, StoreError> {
+    /// Each operation is applied as it comes: whoever is waited for finds the others done.
+    fn commit(
+        &mut self,
+        jobs: &mut Vec<Box<dyn Job>>,
+        mut company: impl FnMut(&[Box<dyn Job>]) -> Next,
+    ) -> Result<Effects, StoreError> {
         let transaction = self.database.begin_write()?;
         let mut batch = Batch::new(&transaction);
         let mut effects = Effects::default();
-        let operations = jobs.len();
-        for job in jobs {
+        for job in &mut *jobs {
             self.apply(&mut **job, &mut batch, &mut effects)?;
+        }
+        while let Some(mut job) = company(jobs) {
+            let applied = self.apply(&mut *job, &mut batch, &mut effects);
+            // Also where that fails: all of them are to be told.
+            jobs.push(job);
+            applied?;
         }
         if !batch.dirty {
             drop(batch);
@@ -155,7 +175,7 @@ impl Writer {
             self.keep(transaction, &redo, free)?;
         }
         self.waiting = waiting;
-        self.meters.committed(operations, began.elapsed(), &effects.noted, waiting);
+        self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
         Ok(effects)
     }
 

@@ -1,16 +1,18 @@
-//! The appender: the one thread that writes bodies. It syncs a batch, then passes its operations on to the writer, so
-//! that a body is durable strictly before the commit that names it; while that commit syncs, the next bodies are
-//! written. A small batch is not worth a sync of its own: it goes on to be durable with the commit's ([`Carried`]).
+//! The appender writes bodies. Its thread syncs a batch, then passes its operations on to the writer, so that a body is
+//! durable strictly before the commit that names it; while that commit syncs, the next bodies are written. A small
+//! batch is not worth a sync of its own: it goes on to be durable with the commit's ([`Carried`]). A small body that
+//! comes alone is not even worth waking the thread.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::segment::Segment;
 use super::{Carried, Content, Place, SealedBody, failed};
 use crate::store::error::StoreError;
-use crate::store::gather::{Announced, gather};
+use crate::store::gather::{Announced, Announcement, Gathering};
 use crate::store::health::Health;
 use crate::store::job::Job;
 use crate::store::meters::StoreMeters;
@@ -30,6 +32,8 @@ fn patience(announced: usize) -> Duration {
 
 /// A body to append, and what to commit when it is durable.
 pub(in crate::store) struct Append {
+    /// Taken back once it is written.
+    pub(in crate::store) announcement: Announcement,
     pub(in crate::store) body: SealedBody,
     pub(in crate::store) job: PlacedJob,
 }
@@ -52,16 +56,18 @@ enum Durable {
 /// Makes the job that names the body, or answers its caller that the body could not be written.
 pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>) -> Option<Box<dyn Job>> + Send>;
 
-/// The appending thread's state.
+/// Where the next body of each segment goes.
+type Ends = HashMap<(u64, u32), u64>;
+
+/// What the appending thread works with, and whoever brings a body that comes alone.
 pub(in crate::store) struct Appender {
     content: Arc<Content>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     announced: Announced,
     /// What the journal carries of a batch at most.
-    carried_octets_max: usize,
-    /// Where the next body of a segment goes.
-    ends: HashMap<(u64, u32), u64>,
+    carried_octets_max: AtomicUsize,
+    ends: Mutex<Ends>,
 }
 
 impl Appender {
@@ -71,20 +77,21 @@ impl Appender {
         meters: Arc<StoreMeters>,
         announced: Announced,
     ) -> Self {
-        Self { content, health, meters, announced, carried_octets_max: CARRIED_OCTETS_MAX, ends: HashMap::new() }
+        let (carried_octets_max, ends) = (AtomicUsize::new(CARRIED_OCTETS_MAX), Mutex::default());
+        Self { content, health, meters, announced, carried_octets_max, ends }
     }
 
     /// Has the journal carry `octets` of a batch at most, for stories of crashes.
     #[cfg(test)]
-    pub(in crate::store) const fn carry_at_most(&mut self, octets: usize) {
-        self.carried_octets_max = octets;
+    pub(in crate::store) fn carry_at_most(&self, octets: usize) {
+        self.carried_octets_max.store(octets, Ordering::Relaxed);
     }
 
     /// Runs until every sender is gone.
-    pub(in crate::store) fn run(mut self, inbox: &Receiver<Append>, writer: &SyncSender<Box<dyn Job>>) {
+    pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Box<dyn Job>>) {
         while let Ok(first) = inbox.recv() {
-            let batch = gather(inbox, first, BATCH_MAX, |_| patience(self.announced.count()));
-            for job in self.append(batch) {
+            let left = |batch: &[Append]| patience(self.announced.count().saturating_sub(batch.len()));
+            for job in self.append(Gathering::new(inbox, BATCH_MAX, left).all(first)) {
                 if writer.send(job).is_err() {
                     return;
                 }
@@ -93,15 +100,46 @@ impl Appender {
     }
 
     /// Writes a batch of bodies, syncs it where it is not to be carried, and makes the jobs that name them.
-    pub(in crate::store) fn append(&mut self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
+    pub(in crate::store) fn append(&self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
         let (began, bodies) = (Instant::now(), batch.len());
         let octets: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
-        let written: Vec<_> = batch.iter().map(|append| self.write(&append.body)).collect();
-        let durable = if octets <= self.carried_octets_max { Ok(Durable::Carried) } else { self.sync(&batch) };
+        let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        let written: Vec<_> = batch.iter().map(|append| self.write(&append.body, &mut ends)).collect();
+        drop(ends);
+        let durable = if self.is_carried(octets) { Ok(Durable::Carried) } else { self.sync(&batch) };
         self.meters.appended(bodies, began.elapsed());
         let placed =
             written.into_iter().map(|place| place.and_then(|place| durable.clone().map(|durable| (place, durable))));
         placed.zip(batch).filter_map(|(placed, append)| self.pass_on(placed, append)).collect()
+    }
+
+    /// Writes a small body that comes alone, on its bringer's thread, and makes the job that names it; answers its
+    /// caller where that fails. Any other is given back, for the thread.
+    pub(in crate::store) fn append_alone(&self, append: Append) -> Result<Option<Box<dyn Job>>, Append> {
+        let Append { announcement, body, .. } = &append;
+        let has_file = body.segment.file.get().is_some();
+        if !announcement.is_alone() || !has_file || !self.is_carried(body.bytes.len()) {
+            return Err(append);
+        }
+        let Some(mut ends) = self.free_ends() else { return Err(append) };
+        let began = Instant::now();
+        let written = self.write(body, &mut ends);
+        drop(ends);
+        self.meters.appended(1, began.elapsed());
+        Ok(self.pass_on(written.map(|place| (place, Durable::Carried)), append))
+    }
+
+    /// None while the thread writes.
+    fn free_ends(&self) -> Option<MutexGuard<'_, Ends>> {
+        match self.ends.try_lock() {
+            Ok(ends) => Some(ends),
+            Err(TryLockError::Poisoned(ends)) => Some(ends.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn is_carried(&self, octets: usize) -> bool {
+        octets <= self.carried_octets_max.load(Ordering::Relaxed)
     }
 
     fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Box<dyn Job>> {
@@ -116,13 +154,13 @@ impl Appender {
         }))
     }
 
-    fn write(&mut self, body: &SealedBody) -> Result<Place, StoreError> {
+    fn write(&self, body: &SealedBody, ends: &mut Ends) -> Result<Place, StoreError> {
         let SealedBody { segment, bytes, .. } = body;
         if segment.file.get().is_none() {
             self.create(segment)?;
         }
         let Some(file) = segment.file.get() else { unreachable!("the file was created above") };
-        let end = self.ends.entry((segment.bucket.as_millis(), segment.number)).or_default();
+        let end = ends.entry((segment.bucket.as_millis(), segment.number)).or_default();
         file.write_all_at(bytes, *end).map_err(|error| failed("append to", &self.content.directory, &error))?;
         let length = u32::try_from(bytes.len()).map_err(|_| StoreError::Content("a body is over 4 GiB".into()))?;
         let place = Place { bucket: segment.bucket, segment: segment.number, offset: *end, length };
@@ -137,7 +175,7 @@ impl Appender {
                 StoreError::Full => StoreError::Full,
                 error => self.health.fail(&error),
             })?;
-        // Only this thread sets it.
+        // Only whoever holds the ends sets it.
         drop(segment.file.set(file));
         Ok(())
     }

@@ -185,11 +185,11 @@ fn memory_holds_the_nearest_and_the_rest_is_found_when_its_time_comes() {
     let timers: BTreeSet<_> = (0..WAITING_MAX as u64 + 100).map(of).collect();
     let near = NearTimers::default();
     near.refill(START, || test.store().snapshot()).unwrap();
-    near.committed(&timers, &[]);
+    near.tell(near.committed(&timers, &[]));
     assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
     let beyond = timers.iter().nth(WAITING_MAX).copied();
     assert_eq!(Some(near.state().ahead.horizon), beyond, "from there on the table is asked");
-    near.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]);
+    near.tell(near.committed(&BTreeSet::from([*timers.iter().next_back().unwrap()]), &[]));
     assert_eq!(near.state().ahead.waiting.len(), WAITING_MAX);
 }
 

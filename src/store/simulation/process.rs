@@ -13,6 +13,7 @@ use crate::base::entropy::SeededEntropy;
 use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::disk::simulated::SimulatedDisk;
+use crate::store::gather::Announcement;
 use crate::store::job::Job;
 use crate::store::open::{OpenError, Surroundings, Workers};
 
@@ -43,6 +44,8 @@ pub(super) struct Process {
     workers: Workers,
     /// Operations whose bodies are durable, on their way to the writer.
     handed: VecDeque<Box<dyn Job>>,
+    /// With it, no body comes alone: each waits for the appender's turn.
+    _company: Option<Announcement>,
 }
 
 impl Process {
@@ -51,11 +54,12 @@ impl Process {
         let clock = clock.clone();
         let surroundings =
             Surroundings { now: Arc::new(move || clock.now()), entropy: Arc::new(SeededEntropy::new(seed)) };
-        let (store, mut workers) =
+        let (store, workers) =
             Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO)?;
         // Nothing, little, or nearly all goes by the journal.
         workers.appender.carry_at_most([0, 200, 16 * 1024][(seed % 3) as usize]);
-        Ok(Self { store: Arc::new(store), workers, handed: VecDeque::new() })
+        let company = (seed / 3).is_multiple_of(2).then(|| store.announce());
+        Ok(Self { store: Arc::new(store), workers, handed: VecDeque::new(), _company: company })
     }
 
     /// The appender's turn: it takes the bodies that wait.
@@ -72,7 +76,7 @@ impl Process {
         self.handed.extend(self.workers.writer_inbox.try_iter());
         let batch: Vec<_> = self.handed.drain(..most.min(self.handed.len())).collect();
         if !batch.is_empty() {
-            self.workers.writer.serve(batch);
+            self.workers.writer.serve(batch, |_| None);
         }
     }
 

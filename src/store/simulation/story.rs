@@ -168,21 +168,31 @@ impl Story {
     }
 
     fn collect(&mut self, failed_means: Known) {
-        let (mut is_answered, mut had_answers) = (false, false);
         self.is_lifting = self.tickets.iter().any(|ticket| matches!(ticket.intent, Intent::Unsuppress(_)));
+        let mut answers = Vec::new();
         for mut ticket in std::mem::take(&mut self.tickets) {
             match ticket.waiting.poll() {
                 None => self.tickets.push(ticket),
-                Some(Outcome::Failed) => {
-                    self.say(|_| format!("{:?} failed: {failed_means:?}", ticket.intent));
-                    self.history.is_in_doubt |= failed_means == Known::InDoubt;
-                    self.failed(&ticket.intent, failed_means);
-                }
-                Some(outcome) => {
-                    self.say(|_| format!("{:?}: {outcome:?}", ticket.intent));
-                    had_answers = true;
-                    is_answered |= self.answered(&ticket.intent, outcome);
-                }
+                Some(outcome) => answers.push((ticket.intent, outcome)),
+            }
+        }
+        self.learn(answers, failed_means);
+    }
+
+    /// Learns from answers that came together.
+    pub(super) fn learn(&mut self, mut answers: Vec<(Intent, Outcome)>, failed_means: Known) {
+        let (mut is_answered, mut had_answers) = (false, false);
+        // A message may overtake one that was asked for before it, and what that is answered then builds on it.
+        answers.sort_by_key(|(_, outcome)| *outcome != Outcome::Done);
+        for (intent, outcome) in answers {
+            if outcome == Outcome::Failed {
+                self.say(|_| format!("{intent:?} failed: {failed_means:?}"));
+                self.history.is_in_doubt |= failed_means == Known::InDoubt;
+                self.failed(&intent, failed_means);
+            } else {
+                self.say(|_| format!("{intent:?}: {outcome:?}"));
+                had_answers = true;
+                is_answered |= self.answered(&intent, outcome);
             }
         }
         if had_answers && self.disk.is_off() && is_answered {

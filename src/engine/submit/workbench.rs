@@ -1,0 +1,189 @@
+//! Composing, admitting, signing and sealing one message: the work between a submission and its operation. Called on a
+//! signing thread; changes nothing.
+
+use std::sync::Arc;
+
+use super::{SubmitError, answer};
+use crate::base::id::{AccountId, MessageId};
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+use crate::domain::account::Account;
+use crate::domain::limits::RECEIVED_HEADERS_COUNT;
+use crate::domain::return_path::{self, AccountHint};
+use crate::domain::submission::{Content, Submission};
+use crate::domain::unsubscribe_url::UnsubscribeUrl;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::settings::Settings;
+use crate::engine::signing::{KeyCache, active};
+use crate::machine::{retention, retry};
+use crate::mail::compose::{ComposeFacts, Composed, compose};
+use crate::mail::dkim;
+use crate::mail::feedback::{self, Feedback};
+use crate::store::Store;
+use crate::store::content::{Place, SealedBody};
+use crate::store::error::StoreError;
+use crate::store::op::accept::{Accept, Accepted};
+use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question};
+use crate::store::read::Read;
+use crate::store::row::message::MessageRow;
+
+/// A message ready to be committed, or the answer to a repeated request.
+pub(super) enum Prepared {
+    Replay(Accepted),
+    Message(Box<Ready>),
+}
+
+pub(super) struct Ready {
+    pub(super) body: SealedBody,
+    pub(super) accept: Accept,
+}
+
+/// What a message is made with.
+pub(super) struct Workbench<'a> {
+    pub(super) store: &'a Store,
+    pub(super) settings: &'a Settings,
+    pub(super) keys: &'a KeyCache,
+}
+
+impl Workbench<'_> {
+    pub(super) fn prepare(
+        &self,
+        caller: &Caller,
+        submission: &Submission,
+        idempotency: Option<IdempotencyClaim>,
+        now: Timestamp,
+    ) -> Result<Prepared, SubmitError> {
+        let account = caller.account;
+        let key_stream = caller.key.as_ref().and_then(|key| key.stream);
+        let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
+        let id = self.store.reserve_message_id(now);
+        // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
+        let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
+        let facts = ComposeFacts { message_id: id, at: now, hosted_unsubscribe: hosted.as_ref() };
+        let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
+        if composed.received_count > RECEIVED_HEADERS_COUNT {
+            let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
+            return Err(SubmitError::Invalid(Violations::of("raw", fault)));
+        }
+        let question = Question {
+            account,
+            key_stream,
+            from: &submission.from,
+            to: &submission.to,
+            has_unsubscribe_url: submission.unsubscribe_url.is_some(),
+            idempotency: idempotency.as_ref(),
+        };
+        let admitted = match admission::check(&snapshot, &question, now)? {
+            Admission::Replay { answer, quota } => {
+                return Ok(Prepared::Replay(Accepted { answer, quota, is_replay: true }));
+            }
+            Admission::Admitted(admitted) => admitted,
+        };
+        drop(snapshot);
+        let token = return_path::token(account, id, &self.settings.return_path_keys);
+        let feedback = Feedback {
+            token: &token,
+            stream: admitted.domain.stream,
+            sender: AccountHint::of(account),
+            aligned: admitted.domain.return_path_seen.then_some(&admitted.domain.name),
+        };
+        let signed = self.sign(&feedback, &composed, &admitted, now)?;
+        let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
+        let message = self.row(caller, id, submission, &composed, &admitted, now, signed.len());
+        let body = self.store.content().seal(bucket, id, signed);
+        let answer = answer(id, &message);
+        let accept = Accept { account, key_stream, id, message, answer, idempotency };
+        Ok(Prepared::Message(Box::new(Ready { body, accept })))
+    }
+
+    /// The link of ours for a message that offers one, where its account has us host them.
+    fn hosted_unsubscribe(
+        &self,
+        read: &impl Read,
+        account: AccountId,
+        message: MessageId,
+        submission: &Submission,
+    ) -> Result<Option<UnsubscribeUrl>, SubmitError> {
+        if submission.unsubscribe_url.is_none() {
+            return Ok(None);
+        }
+        let row: Option<Account> = read.row(account.as_bytes()).map_err(SubmitError::Failed)?;
+        let is_hosted = row.is_some_and(|account| account.hosted_unsubscribe);
+        Ok(if is_hosted { self.settings.unsubscribe_link(account, message) } else { None })
+    }
+
+    /// The message as it goes out: its signatures, the fields that bring complaints back, and what was composed.
+    fn sign(
+        &self,
+        feedback: &Feedback<'_>,
+        composed: &Composed,
+        admitted: &Admitted,
+        now: Timestamp,
+    ) -> Result<Vec<u8>, SubmitError> {
+        let master: &MasterKey = self.store.master_key();
+        let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
+        let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
+        let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
+        let mut message = feedback::fields(feedback);
+        message.extend_from_slice(&composed.bytes);
+        let mut signed = dkim::sign(&keys, &message, now).map_err(|error| failed(error.to_string()))?;
+        signed.extend_from_slice(&message);
+        Ok(signed)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the row joins everything that is known of a message")]
+    fn row(
+        &self,
+        caller: &Caller,
+        id: MessageId,
+        submission: &Submission,
+        composed: &Composed,
+        admitted: &Admitted,
+        now: Timestamp,
+        octets: usize,
+    ) -> MessageRow {
+        let settings = self.settings;
+        let days = admitted.account.content_retention_days;
+        let content_expires_at = retention::content_deadline(now, days);
+        let local = return_path::encode(caller.account, id, &settings.return_path_keys);
+        let host = match admitted.domain.return_path_seen {
+            true => format!("rp.{}", admitted.domain.name),
+            false => settings.bounce_host.clone(),
+        };
+        let parts = match &submission.content {
+            Content::Composed(parts) => Some(parts),
+            Content::Raw(_) => None,
+        };
+        MessageRow {
+            domain: admitted.domain_id,
+            stream: admitted.domain.stream,
+            from: submission.from.clone(),
+            from_name: submission.from_name.clone(),
+            to: submission.to.clone(),
+            subject: composed.subject.clone(),
+            metadata: submission.metadata.clone(),
+            unsubscribe_url: submission.unsubscribe_url.as_ref().map(|url| url.as_given().to_owned()),
+            created_at: now,
+            expires_at: submission.expires_at,
+            give_up_at: retry::give_up_at(now, settings.queue_lifetime, submission.expires_at, content_expires_at),
+            content_expires_at,
+            key: caller.key.as_ref().map(|key| key.id),
+            selectors: active(&admitted.domain).into_iter().map(|key| key.selector.clone()).collect(),
+            size_octets: u32::try_from(octets).unwrap_or(u32::MAX),
+            // Known when the body is on disk.
+            place: Place::unknown(retention::Bucket::of(now, days).end),
+            return_path: format!("{local}@{host}"),
+            eight_bit: composed.eight_bit,
+            smtputf8: composed.smtputf8,
+            waives_tls: composed.waives_tls,
+            is_raw: parts.is_none(),
+            text_ends_line: ends_line(parts.and_then(|parts| parts.text.as_ref())),
+            html_ends_line: ends_line(parts.and_then(|parts| parts.html.as_ref())),
+        }
+    }
+}
+
+fn ends_line(body: Option<&String>) -> bool {
+    body.is_some_and(|body| body.ends_with(['\n', '\r']))
+}

@@ -78,9 +78,11 @@ impl Row {
         self.drift <= DRIFT_MAX
     }
 
-    /// The row as one line. `p50_over_floor` is the median answer over one durable append and one signature.
+    /// The row as one line. `p50_over_floor` is the median answer over one signature and one durable append, as they
+    /// take in turns; `p50_over_units` over the sum of what each takes where nothing else is done.
     pub(crate) fn json(&self) -> String {
-        let floor = (self.unit.sign + self.unit.sync).as_secs_f64();
+        let units = (self.unit.sign + self.unit.sync).as_secs_f64();
+        let floor = self.unit.floor.as_secs_f64();
         serde_json::json!({
             "row": self.point.label(),
             "messages": self.messages,
@@ -91,6 +93,7 @@ impl Row {
             "p90_us": micros(self.answers.at(0.90)),
             "p99_us": micros(self.answers.at(0.99)),
             "p50_over_floor": round(self.answers.at(0.50).as_secs_f64() / floor),
+            "p50_over_units": round(self.answers.at(0.50).as_secs_f64() / units),
             "cpu_ms_per_message": round(self.cpu_ms()),
             "su": round(self.sign_units()),
             "client_cpu_ms_per_message": round(self.client_ms()),
@@ -104,6 +107,7 @@ impl Row {
             "load_average": self.load_average,
             "rsa2048_sign_us": micros(self.unit.sign),
             "append_4k_fdatasync_p50_us": micros(self.unit.sync),
+            "sign_and_append_p50_us": micros(self.unit.floor),
             "unit_drift": round(self.drift),
         })
         .to_string()

@@ -2,8 +2,8 @@
 //! own, through the store's public door and while no server runs on it.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use postrider::base::id::{AccountId, MessageId, Ulid};
@@ -29,6 +29,9 @@ const AT_ONCE: usize = 2048;
 /// How often, in messages, the index is seen to, as a server that runs does.
 const INDEX_EVERY: usize = 1024;
 
+/// Timers that are looked through for those of the index.
+const LOOK: usize = 4 * AT_ONCE;
+
 /// What has become of the copies.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "each benchmark that includes this wants one of them")]
@@ -45,6 +48,8 @@ struct Pattern {
     account: AccountId,
     row: MessageRow,
     signed: Vec<u8>,
+    /// From which timer on the index's are looked for.
+    looked_until: Mutex<Vec<u8>>,
 }
 
 /// Writes `count` copies of the message `id`, which was delivered from this directory; copy `n` is to `recipient(n)`.
@@ -96,7 +101,7 @@ impl Pattern {
         let row: MessageRow = snapshot.row(&schema::message(account, message))?.ok_or("the message is gone")?;
         let signed = store.content().read(row.place, message).map_err(|fault| format!("its body: {fault:?}"))?;
         drop(snapshot);
-        Ok(Self { store, account, row, signed })
+        Ok(Self { store, account, row, signed, looked_until: Mutex::default() })
     }
 
     async fn queue(&self, recipient: &str) -> Outcome<MessageId> {
@@ -117,9 +122,13 @@ impl Pattern {
         accepted.map(|_| id).map_err(|stop| format!("{recipient}: {stop:?}").into())
     }
 
-    /// Serves the timers of the index, the oldest of all.
+    /// Serves the timers of the index that stand behind those that were looked at before.
     async fn index(&self) -> Outcome<()> {
-        let keys = self.store.snapshot()?.keys(Table::Timers, &[], &[u8::MAX; 32], Order::Ascending, 2 * AT_ONCE)?;
+        let from = self.looked_until.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let keys = self.store.snapshot()?.keys(Table::Timers, &from, &[u8::MAX; 32], Order::Ascending, LOOK)?;
+        if let Some(last) = keys.get(LOOK - AT_ONCE) {
+            self.looked_until.lock().unwrap_or_else(PoisonError::into_inner).clone_from(last);
+        }
         let timers = keys.iter().filter_map(|key| Timer::decode(key));
         for timer in timers.filter(|timer| timer.kind == TimerKind::MessageIndex) {
             self.store.commit(IndexMessages { timer }).await.map_err(|stop| format!("the index: {stop:?}"))?;

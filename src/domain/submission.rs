@@ -78,7 +78,7 @@ pub struct SubmissionLimits {
 }
 
 impl Content {
-    /// How much there is of it, in octets, headers left out.
+    /// How much there is of it, in octets; the headers of parts are left out.
     pub fn octets(&self) -> usize {
         match self {
             Self::Raw(message) => message.len(),

@@ -53,6 +53,7 @@ mod waiting;
 pub mod webhook;
 
 use std::collections::HashSet;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::Semaphore;
@@ -112,6 +113,8 @@ pub struct Engine {
     hot_keys: HotKeys,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
+    /// Submissions that wait for their answer.
+    waiting_submissions: AtomicUsize,
     /// Keys whose use is being written down, so that a burst writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
     /// The pump's knowledge of the queue, once there is a pump.
@@ -146,6 +149,7 @@ impl Engine {
             throttles: Throttles::default(),
             hot_keys: HotKeys::default(),
             in_progress: Mutex::default(),
+            waiting_submissions: AtomicUsize::new(0),
             being_stamped: Arc::default(),
             queue_view: OnceLock::new(),
         }

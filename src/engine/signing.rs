@@ -35,8 +35,8 @@ impl SigningPool {
         let (work, inbox) = sync_channel::<Work>(QUEUE);
         let inbox = Arc::new(Mutex::new(inbox));
         for number in 0..threads.max(1) {
-            let (inbox, meters) = (Arc::clone(&inbox), Arc::clone(&meters));
-            let spawned = thread::Builder::new().name(format!("sign-{number}")).spawn(move || serve(&inbox, &meters));
+            let inbox = Arc::clone(&inbox);
+            let spawned = thread::Builder::new().name(format!("sign-{number}")).spawn(move || serve(&inbox));
             if let Err(error) = spawned {
                 tracing::error!(%error, "a signing thread could not be started");
             }
@@ -51,9 +51,20 @@ impl SigningPool {
         drop(self.work.send(Box::new(work)));
     }
 
-    /// Does `work` on this thread.
-    pub(super) fn do_here(&self, work: impl FnOnce()) {
-        do_it(work, &self.meters);
+    /// Does `work` on this thread. Where it panics, what it holds is dropped.
+    pub(super) fn do_here(work: impl FnOnce()) {
+        // A panic is that work's alone: its submitter is told by what is dropped, and the thread lives on.
+        if catch_unwind(AssertUnwindSafe(work)).is_err() {
+            tracing::error!("composing or signing a message panicked");
+        }
+    }
+
+    /// What `make` makes, and how long that took is counted.
+    pub(super) fn timed<T>(&self, make: impl FnOnce() -> T) -> T {
+        let began = Instant::now();
+        let made = make();
+        self.meters.signing_duration.observe_duration(began.elapsed());
+        made
     }
 
     /// The parsed keys.
@@ -62,21 +73,12 @@ impl SigningPool {
     }
 }
 
-fn serve(inbox: &Mutex<Receiver<Work>>, meters: &EngineMeters) {
+fn serve(inbox: &Mutex<Receiver<Work>>) {
     loop {
         let next = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(work) = next else { return };
-        do_it(work, meters);
+        SigningPool::do_here(work);
     }
-}
-
-/// A panic is that work's alone: its submitter is told by what is dropped.
-fn do_it(work: impl FnOnce(), meters: &EngineMeters) {
-    let began = Instant::now();
-    if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!("composing or signing a message panicked");
-    }
-    meters.signing_duration.observe_duration(began.elapsed());
 }
 
 /// The keys that sign a domain's messages now, RSA first.
@@ -127,5 +129,20 @@ impl KeyCache {
         }
         cache.insert(name, Arc::clone(&parsed));
         Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_its_own_works_alone() {
+        let pool = SigningPool::new(1, Arc::default());
+        SigningPool::do_here(|| panic!("here"));
+        pool.post(|| panic!("on the only thread"));
+        let (sender, done) = std::sync::mpsc::channel();
+        pool.post(move || sender.send(()).unwrap());
+        assert_eq!(done.recv(), Ok(()));
     }
 }

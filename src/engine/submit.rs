@@ -1,11 +1,12 @@
 //! From a checked submission to a durable, signed message: the way to a 202.
 //!
-//! One job on a signing thread composes the message, asks a snapshot whether it may be accepted, signs and seals it
-//! ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered before its
-//! sync.
+//! One job, on a signing thread as a rule, composes the message, asks a snapshot whether it may be accepted, signs and
+//! seals it ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered
+//! before its sync.
 
 mod workbench;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 
 use serde::Serialize;
@@ -27,6 +28,7 @@ use crate::store::op::admission::{self, IdempotencyClaim, Refusal};
 use crate::store::read::Read as _;
 use crate::store::row::message::MessageRow;
 
+use super::signing::SigningPool;
 use workbench::{Prepared, Ready, Workbench};
 
 /// How often a message is composed anew because its domain was changed meanwhile.
@@ -94,18 +96,19 @@ impl Engine {
         submission: Submission,
         idempotency: Option<IdempotencyClaim>,
     ) -> Result<Accepted, SubmitError> {
-        let _running = match &idempotency {
+        let running = match &idempotency {
             Some(claim) => match Running::begin(self, caller.account, claim.key_hash) {
-                Ok(running) => Some(running),
+                Ok(running) => Some(Arc::new(running)),
                 // It may be a repetition that runs beside this one, or the first request on its last step.
                 Err(in_progress) => return self.accepted_before(caller.account, claim)?.ok_or(in_progress),
             },
             None => None,
         };
+        let waiting = Waiting::begin(&self.waiting_submissions);
         self.check_free_space()?;
         let submission = Arc::new(submission);
         for _ in 0..TRIES {
-            match self.try_once(caller, &submission, idempotency).await {
+            match self.try_once(caller, &submission, idempotency, running.clone(), &waiting).await {
                 Err(SubmitError::Refused(Refusal::DomainChanged)) => {}
                 answer => return answer,
             }
@@ -120,29 +123,33 @@ impl Engine {
         caller: &Caller,
         submission: &Arc<Submission>,
         idempotency: Option<IdempotencyClaim>,
+        running: Option<Arc<Running>>,
+        waiting: &Waiting<'_>,
     ) -> Result<Accepted, SubmitError> {
         let (sender, answer) = oneshot::channel();
         let announcement = self.store.announce();
         // Waking a thread would make a small message that is alone wait for nothing. It holds up one worker of all, for
         // as long as a signature takes.
-        let is_done_here = announcement.is_alone() && submission.content.octets() <= ALONE_OCTETS_MAX;
+        let is_done_here = waiting.is_alone() && submission.content.octets() <= ALONE_OCTETS_MAX;
         let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
         let work = move || match engine.prepare(&caller, &submission, idempotency) {
             Ok(Prepared::Message(ready)) => {
                 let Ready { body, accept } = *ready;
                 let placed = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
-                let done = move |answer: Result<Accepted, _>| drop(sender.send(answer.map_err(SubmitError::from)));
+                let done = move |answer: Result<Accepted, _>| {
+                    drop((running, sender.send(answer.map_err(SubmitError::from))));
+                };
                 engine.store.post_with_body(announcement, body, placed, done);
             }
             Ok(Prepared::Replay(accepted)) => drop(sender.send(Ok(accepted))),
             Err(error) => drop(sender.send(Err(error))),
         };
         if is_done_here {
-            self.signing.do_here(work)
+            SigningPool::do_here(work);
         } else {
-            self.signing.post(work)
+            self.signing.post(work);
         }
-        // Nobody is left to answer where the work panicked.
+        // Nobody is left to answer where a thread panicked.
         answer.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
     }
 
@@ -181,11 +188,33 @@ impl Engine {
         idempotency: Option<IdempotencyClaim>,
     ) -> Result<Prepared, SubmitError> {
         let workbench = Workbench { store: &self.store, settings: &self.settings, keys: self.signing.keys() };
-        workbench.prepare(caller, submission, idempotency, self.clock.now())
+        self.signing.timed(|| workbench.prepare(caller, submission, idempotency, self.clock.now()))
     }
 }
 
-/// Marks an idempotency key as in progress until it is dropped.
+/// Counts a submission until it is answered.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count)
+    }
+
+    /// Whether nobody else waits for an answer.
+    fn is_alone(&self) -> bool {
+        self.0.load(Ordering::Acquire) == 1
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// Marks an idempotency key as in progress until it is dropped: by the request, and by its message, which goes on where
+/// the client did not wait.
 struct Running {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),

@@ -54,7 +54,7 @@ impl Sweeper {
         let post = Arc::clone(&self.post);
         let turns = self.turns(timer.kind).map(Arc::clone);
         tokio::spawn(async move {
-            let _permit = match turns {
+            let turn = match turns {
                 Some(turns) => turns.acquire_owned().await.ok(),
                 None => None,
             };
@@ -65,13 +65,15 @@ impl Sweeper {
                 Ok(Err(fault)) => fault,
                 Err(crashed) => crashed.to_string(),
             };
+            // What fails holds up nobody else.
+            drop(turn);
             tracing::error!(kind = ?timer.kind, %fault, "housekeeping failed; it is tried again in a minute");
             tokio::time::sleep(AGAIN).await;
             engine.store.near().give_back(timer);
         });
     }
 
-    /// Among whom timers of `kind` take turns; none where they are small, and wait for nobody.
+    /// Among whom timers of `kind` take turns; none where they are one small operation, or wait for no database.
     const fn turns(&self, kind: TimerKind) -> Option<&Arc<Semaphore>> {
         match kind {
             TimerKind::DomainCheck => Some(&self.checks),
@@ -81,11 +83,11 @@ impl Sweeper {
             | TimerKind::Idempotency
             | TimerKind::Deliveries
             | TimerKind::TlsReports
+            | TimerKind::Unpark
             | TimerKind::EndpointEnd => Some(&self.slices),
             TimerKind::Content
             | TimerKind::StsPolicy
             | TimerKind::Reputation
-            | TimerKind::Unpark
             | TimerKind::Transfer
             | TimerKind::Delivery => None,
         }

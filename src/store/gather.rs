@@ -1,8 +1,8 @@
 //! Filling a batch that will share a sync.
 //!
-//! Nobody waits for company that may never come: a batch is closed at once unless it is known that more is on its way,
-//! or that nobody waits for its answer. Where syncs are quick this makes batches of many out of batches of one or two,
-//! and every commit has its price in processor time.
+//! Nobody waits for company that may never come: a batch is closed as soon as nothing more is there, unless it is known
+//! that more is on its way, or that nobody waits for its answer. Where syncs are quick this makes batches of many out
+//! of batches of one or two, and every commit has its price in processor time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

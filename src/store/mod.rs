@@ -100,6 +100,15 @@ struct Doors {
     appender: SyncSender<Append>,
 }
 
+impl Doors {
+    /// Hands a job to the writer.
+    fn hand(&self, job: Box<dyn Job>) {
+        if let Err(refused) = self.writer.send(job) {
+            refused.0.release(Err(StoreError::Closed));
+        }
+    }
+}
+
 impl Store {
     /// Everything committed until now.
     ///
@@ -201,13 +210,10 @@ impl Store {
         self.enqueue(Box::new(Pending::new(op, Urgency::Patient, done)));
     }
 
-    fn enqueue(&self, pending: Box<dyn Job>) {
-        let refused = match self.doors() {
-            Some(doors) => doors.writer.send(pending).err().map(|error| error.0),
-            None => Some(pending),
-        };
-        if let Some(pending) = refused {
-            pending.release(Err(StoreError::Closed));
+    fn enqueue(&self, job: Box<dyn Job>) {
+        match self.doors() {
+            Some(doors) => doors.hand(job),
+            None => job.release(Err(StoreError::Closed)),
         }
     }
 
@@ -251,7 +257,7 @@ impl Store {
             }
         });
         match self.appender.append_alone(Append { announcement, body, job }) {
-            Ok(placed) => placed.into_iter().for_each(|job| self.enqueue(job)),
+            Ok(placed) => placed.into_iter().for_each(|job| doors.hand(job)),
             Err(append) => {
                 if let Err(closed) = doors.appender.send(append) {
                     drop((closed.0.job)(Err(StoreError::Closed)));

@@ -51,9 +51,9 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum News {
     /// It did: they are to be told.
-    Some,
+    ToTell,
     /// Nothing that they would look at.
-    None,
+    Nothing,
 }
 
 /// Work beside the timers that has to be done before everything counts as settled; over when it is dropped.
@@ -117,14 +117,14 @@ impl NearTimers {
             is_news |= state.in_hand.forget(timer) && state.in_hand.is_idle();
         }
         is_news |= state.ahead.add(armed);
-        if is_news { News::Some } else { News::None }
+        if is_news { News::ToTell } else { News::Nothing }
     }
 
     /// Wakes who waits for a change.
     pub(super) fn tell(&self, news: News) {
         match news {
-            News::Some => self.changed.notify_waiters(),
-            News::None => {}
+            News::ToTell => self.changed.notify_waiters(),
+            News::Nothing => {}
         }
     }
 

@@ -112,7 +112,7 @@ impl Writer {
             self.near.committed(&effects.armed, &effects.disarmed)
         });
         for job in batch {
-            job.release(news.as_ref().map(|_| ()).map_err(|error| StoreError::clone(error)));
+            job.release(news.as_ref().map(|_| ()).map_err(|error| (*error).clone()));
         }
         // Last, for those who waited for an answer are first in the queue for a processor.
         if let (Ok(news), Ok(effects)) = (news, &committed) {

@@ -1,5 +1,5 @@
-//! Composing, admitting, signing and sealing one message: the work between a submission and its operation. Called on a
-//! signing thread; changes nothing.
+//! Composing, admitting, signing and sealing one message: the work between a submission and its operation. It burns the
+//! processor, and changes nothing.
 
 use std::sync::Arc;
 

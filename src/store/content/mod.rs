@@ -4,7 +4,7 @@
 //! the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is rewritten and
 //! nothing is compacted, ever. Freed database pages are never zeroed, which is why bodies don't live there.
 //!
-//! `seal` runs where messages are signed; `Appender` is the one thread that writes; `read` serves everyone.
+//! `seal` runs where messages are signed; `Appender` alone writes; `read` serves everyone.
 
 mod appender;
 mod carried;

@@ -202,3 +202,23 @@ fn a_sync_that_failed_fails_for_whoever_asks_next() {
     assert!(file.sync_data().is_ok(), "the system tells of it once");
     assert!(segment.sync().is_err(), "and the segment as often as it is asked");
 }
+
+#[test]
+fn a_small_body_that_comes_alone_is_written_by_its_bringer_and_any_other_by_the_thread() {
+    let test = TestStore::new();
+    let store = test.store();
+    let is_written = |announcement, body: &[u8]| {
+        let body = store.content().seal(bucket(0), message(1), body.to_vec());
+        store.appender.append_alone(Append { announcement, body, job: Box::new(|_| None) }).is_ok()
+    };
+    assert!(!is_written(store.announce(), b"the first of its hour makes the file"));
+    keep(&test, bucket(0), message(2), b"here it is");
+    assert!(is_written(store.announce(), b"small"));
+    let mut noise = vec![0; 32 * 1024];
+    store.entropy().fill(&mut noise);
+    assert!(!is_written(store.announce(), &noise), "more than the journal carries");
+    let other = store.announce();
+    assert!(!is_written(store.announce(), b"small"), "another is on its way");
+    drop(other);
+    assert!(is_written(store.announce(), b"small"));
+}

@@ -74,9 +74,9 @@ impl Process {
     pub(super) fn write(&mut self, most: usize) {
         self.workers.writer.rest_if_due();
         self.handed.extend(self.workers.writer_inbox.try_iter());
-        let batch: Vec<_> = self.handed.drain(..most.min(self.handed.len())).collect();
-        if !batch.is_empty() {
-            self.workers.writer.serve(batch, |_| None);
+        let mut batch = self.handed.drain(..most.min(self.handed.len()));
+        if let Some(first) = batch.next() {
+            self.workers.writer.serve(vec![first], |_| batch.next());
         }
     }
 

@@ -51,6 +51,13 @@ impl SigningPool {
         drop(self.work.send(Box::new(work)));
     }
 
+    /// Has one of the threads make something meanwhile.
+    pub(super) fn meanwhile<T: Send + 'static>(&self, make: impl FnOnce() -> T + Send + 'static) -> Receiver<T> {
+        let (sender, made) = sync_channel(1);
+        self.post(move || drop(sender.send(make())));
+        made
+    }
+
     /// Does `work` on this thread. Where it panics, what it holds is dropped.
     pub(super) fn do_here(work: impl FnOnce()) {
         // A panic is that work's alone: its submitter is told by what is dropped, and the thread lives on.

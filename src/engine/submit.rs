@@ -132,17 +132,20 @@ impl Engine {
         // as long as a signature takes.
         let is_done_here = waiting.is_alone() && submission.content.octets() <= ALONE_OCTETS_MAX;
         let (engine, caller, submission) = (Arc::clone(self), caller.clone(), Arc::clone(submission));
-        let work = move || match engine.prepare(&caller, &submission, idempotency) {
-            Ok(Prepared::Message(ready)) => {
-                let Ready { body, accept } = *ready;
-                let placed = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
-                let done = move |answer: Result<Accepted, _>| {
-                    drop((running, sender.send(answer.map_err(SubmitError::from))));
-                };
-                engine.store.post_with_body(announcement, body, placed, done);
+        let work = move || {
+            let helpers = is_done_here.then_some(&engine.signing);
+            match engine.prepare(&caller, &submission, idempotency, helpers) {
+                Ok(Prepared::Message(ready)) => {
+                    let Ready { body, accept } = *ready;
+                    let op = move |place: Place| Accept { message: MessageRow { place, ..accept.message }, ..accept };
+                    let done = move |answer: Result<Accepted, _>| {
+                        drop((running, sender.send(answer.map_err(SubmitError::from))));
+                    };
+                    engine.store.post_with_body(announcement, body, op, done);
+                }
+                Ok(Prepared::Replay(accepted)) => drop(sender.send(Ok(accepted))),
+                Err(error) => drop(sender.send(Err(error))),
             }
-            Ok(Prepared::Replay(accepted)) => drop(sender.send(Ok(accepted))),
-            Err(error) => drop(sender.send(Err(error))),
         };
         if is_done_here {
             SigningPool::do_here(work);
@@ -186,8 +189,10 @@ impl Engine {
         caller: &Caller,
         submission: &Submission,
         idempotency: Option<IdempotencyClaim>,
+        helpers: Option<&SigningPool>,
     ) -> Result<Prepared, SubmitError> {
-        let workbench = Workbench { store: &self.store, settings: &self.settings, keys: self.signing.keys() };
+        let Self { store, settings, signing, .. } = self;
+        let workbench = Workbench { store, settings, keys: signing.keys(), helpers };
         self.signing.timed(|| workbench.prepare(caller, submission, idempotency, self.clock.now()))
     }
 }

@@ -15,18 +15,21 @@ use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::settings::Settings;
-use crate::engine::signing::{KeyCache, active};
+use crate::engine::signing::{KeyCache, SigningPool, active};
 use crate::machine::{retention, retry};
 use crate::mail::compose::{ComposeFacts, Composed, compose};
 use crate::mail::dkim;
 use crate::mail::feedback::{self, Feedback};
 use crate::store::Store;
-use crate::store::content::{Place, SealedBody};
+use crate::store::content::{CompressedEnd, Place, SealedBody};
 use crate::store::error::StoreError;
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
+
+/// From how many octets on waking a thread is worth it.
+const MEANWHILE_OCTETS_MIN: usize = 4096;
 
 /// A message ready to be committed, or the answer to a repeated request.
 pub(super) enum Prepared {
@@ -44,6 +47,8 @@ pub(super) struct Workbench<'a> {
     pub(super) store: &'a Store,
     pub(super) settings: &'a Settings,
     pub(super) keys: &'a KeyCache,
+    /// Threads that have nothing else to do, where the message is alone.
+    pub(super) helpers: Option<&'a SigningPool>,
 }
 
 impl Workbench<'_> {
@@ -88,10 +93,21 @@ impl Workbench<'_> {
             sender: AccountHint::of(account),
             aligned: admitted.domain.return_path_seen.then_some(&admitted.domain.name),
         };
-        let signed = self.sign(&feedback, &composed, &admitted, now)?;
+        let unsigned = Arc::new([feedback::fields(&feedback).as_slice(), &composed.bytes].concat());
+        // A signature takes long enough to compress what it is of.
+        let helpers = self.helpers.filter(|_| unsigned.len() >= MEANWHILE_OCTETS_MIN);
+        let end = helpers.map(|helpers| {
+            let unsigned = Arc::clone(&unsigned);
+            helpers.meanwhile(move || CompressedEnd::of(&unsigned))
+        });
+        let signed = self.sign(&unsigned, &admitted, now)?;
         let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
         let message = self.row(caller, id, submission, &composed, &admitted, now, signed.len());
-        let body = self.store.content().seal(bucket, id, signed);
+        let content = self.store.content();
+        let body = match end.and_then(|end| end.try_recv().ok()) {
+            Some(end) => content.seal_with(bucket, id, signed, end),
+            None => content.seal(bucket, id, signed),
+        };
         let answer = answer(id, &message);
         let accept = Accept { account, key_stream, id, message, answer, idempotency };
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
@@ -113,22 +129,14 @@ impl Workbench<'_> {
         Ok(if is_hosted { self.settings.unsubscribe_link(account, message) } else { None })
     }
 
-    /// The message as it goes out: its signatures, the fields that bring complaints back, and what was composed.
-    fn sign(
-        &self,
-        feedback: &Feedback<'_>,
-        composed: &Composed,
-        admitted: &Admitted,
-        now: Timestamp,
-    ) -> Result<Vec<u8>, SubmitError> {
+    /// The message as it goes out: its signatures, and what they are of.
+    fn sign(&self, message: &[u8], admitted: &Admitted, now: Timestamp) -> Result<Vec<u8>, SubmitError> {
         let master: &MasterKey = self.store.master_key();
         let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
         let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
         let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
-        let mut message = feedback::fields(feedback);
-        message.extend_from_slice(&composed.bytes);
-        let mut signed = dkim::sign(&keys, &message, now).map_err(|error| failed(error.to_string()))?;
-        signed.extend_from_slice(&message);
+        let mut signed = dkim::sign(&keys, message, now).map_err(|error| failed(error.to_string()))?;
+        signed.extend_from_slice(message);
         Ok(signed)
     }
 

@@ -25,7 +25,7 @@ pub(in crate::store) fn compress(body: &[u8]) -> Vec<u8> {
     })
 }
 
-/// What [`compress`] was given.
+/// What [`compress`] was given; of several results one after the other, all that they were given.
 ///
 /// # Errors
 /// The bytes are damaged, or would grow beyond any message.
@@ -51,6 +51,8 @@ mod tests {
         assert!(compressed.len() < body.len() / 4);
         assert_eq!(decompress(&compressed).unwrap(), body);
         assert_eq!(decompress(&compress(b"")).unwrap(), b"");
+        let in_two = [compress(&body[..100]), compress(&body[100..])].concat();
+        assert_eq!(decompress(&in_two).unwrap(), body);
         compressed.truncate(compressed.len() / 2);
         assert!(decompress(&compressed).is_err());
     }

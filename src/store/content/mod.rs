@@ -67,6 +67,19 @@ pub struct SealedBody {
     body: Vec<u8>,
 }
 
+/// The end of a body, compressed before its beginning was made.
+pub struct CompressedEnd {
+    octets: usize,
+    compressed: Vec<u8>,
+}
+
+impl CompressedEnd {
+    /// Compresses `end`.
+    pub fn of(end: &[u8]) -> Self {
+        Self { octets: end.len(), compressed: compression::compress(end) }
+    }
+}
+
 /// Why a body can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
@@ -111,9 +124,20 @@ impl Content {
 
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
     pub fn seal(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) -> SealedBody {
-        let segment = self.segment_for(bucket);
         let compressed = compression::compress(&body);
-        let bytes = segment.key.seal(message.as_bytes(), &compressed, &*self.entropy).0;
+        self.seal_compressed(bucket, message, body, &compressed)
+    }
+
+    /// The same for a `body` whose end was compressed ahead.
+    pub fn seal_with(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>, end: CompressedEnd) -> SealedBody {
+        let mut compressed = compression::compress(&body[..body.len() - end.octets]);
+        compressed.extend_from_slice(&end.compressed);
+        self.seal_compressed(bucket, message, body, &compressed)
+    }
+
+    fn seal_compressed(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>, compressed: &[u8]) -> SealedBody {
+        let segment = self.segment_for(bucket);
+        let bytes = segment.key.seal(message.as_bytes(), compressed, &*self.entropy).0;
         SealedBody { segment, message, bytes, body }
     }
 

@@ -204,6 +204,17 @@ fn a_sync_that_failed_fails_for_whoever_asks_next() {
 }
 
 #[test]
+fn a_body_whose_end_was_compressed_ahead_is_read_back_whole() {
+    let test = TestStore::new();
+    let body = b"DKIM-Signature: v=1\r\nSubject: Your order\r\n\r\nHello\r\n".repeat(20);
+    for octets in [0, 1, body.len() - 21, body.len()] {
+        let end = CompressedEnd::of(&body[body.len() - octets..]);
+        let place = commit(&test, test.store().content().seal_with(bucket(0), message(1), body.clone(), end));
+        assert_eq!(read(&test, place, message(1)).unwrap(), body, "{octets} octets ahead");
+    }
+}
+
+#[test]
 fn a_small_body_that_comes_alone_is_written_by_its_bringer_and_any_other_by_the_thread() {
     let test = TestStore::new();
     let store = test.store();

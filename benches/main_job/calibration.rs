@@ -98,8 +98,7 @@ fn sync(directory: &Path) -> Outcome<(Duration, f64)> {
         taken.push(append(&mut file, number)?);
     }
     let flushes = before.zip(disk.read()?).map_or(0, |(from, to)| from.until(to).flushes);
-    taken.sort_unstable();
-    Ok((taken[taken.len() / 2], flushes as f64 / f64::from(SYNCS)))
+    Ok((median(taken), flushes as f64 / f64::from(SYNCS)))
 }
 
 fn floor(key: &KeyPair, directory: &Path) -> Outcome<Duration> {
@@ -113,8 +112,12 @@ fn floor(key: &KeyPair, directory: &Path) -> Outcome<Duration> {
         append(&mut file, number)?;
         taken.push(start.elapsed());
     }
+    Ok(median(taken))
+}
+
+fn median(mut taken: Vec<Duration>) -> Duration {
     taken.sort_unstable();
-    Ok(taken[taken.len() / 2])
+    taken[taken.len() / 2]
 }
 
 fn append(file: &mut File, number: u32) -> Outcome<Duration> {

@@ -243,7 +243,7 @@ impl Drop for Running {
     }
 }
 
-/// Its bytes.
+/// The body of the 202, as bytes.
 fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
     let answer = Answer {
         id,

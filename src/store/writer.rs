@@ -144,14 +144,14 @@ impl Writer {
         let transaction = self.database.begin_write()?;
         let mut batch = Batch::new(&transaction);
         let mut effects = Effects::default();
-        for job in &mut *jobs {
-            self.apply(&mut **job, &mut batch, &mut effects)?;
-        }
-        while let Some(mut job) = company(jobs) {
-            let applied = self.apply(&mut *job, &mut batch, &mut effects);
-            // Also where that fails: all of them are to be told.
-            jobs.push(job);
-            applied?;
+        let mut applied = 0;
+        loop {
+            for job in &mut jobs[applied..] {
+                self.apply(&mut **job, &mut batch, &mut effects)?;
+            }
+            applied = jobs.len();
+            let Some(next) = company(jobs) else { break };
+            jobs.push(next);
         }
         if !batch.dirty {
             drop(batch);

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::segment::Segment;
@@ -121,21 +121,8 @@ impl Appender {
         if !announcement.is_alone() || !has_file || !self.is_carried(body.bytes.len()) {
             return Err(append);
         }
-        let Some(mut ends) = self.free_ends() else { return Err(append) };
-        let began = Instant::now();
-        let written = self.write(body, &mut ends);
-        drop(ends);
-        self.meters.appended(1, began.elapsed());
-        Ok(self.pass_on(written.map(|place| (place, Durable::Carried)), append))
-    }
-
-    /// None while the thread writes.
-    fn free_ends(&self) -> Option<MutexGuard<'_, Ends>> {
-        match self.ends.try_lock() {
-            Ok(ends) => Some(ends),
-            Err(TryLockError::Poisoned(ends)) => Some(ends.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        // Who is alone finds the thread idle: until a body is written, it counts as on its way.
+        Ok(self.append(vec![append]).pop())
     }
 
     fn is_carried(&self, octets: usize) -> bool {

@@ -46,7 +46,7 @@ impl Op for Arm {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         for number in self.numbers.0..self.numbers.1 {
             let due = self.begin + Duration::from_millis(number.wrapping_mul(STRIDE) % MONTH_MS);
             let mut chance = [0; 10];

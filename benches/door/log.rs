@@ -40,7 +40,7 @@ impl Op for Fill {
     type Reply = (MessageId, EventId);
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Self::Reply, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Never>> {
         let bytes = format!("{{\"id\":\"{}\"}}", "x".repeat(EVENT_OCTETS)).into_bytes();
         let mut last = (MessageId::default(), EventId::default());
         for number in self.from..self.from + MESSAGES_AT_ONCE {

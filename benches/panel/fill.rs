@@ -92,7 +92,7 @@ impl Op for Fill {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         for number in self.from..(self.from + AT_ONCE).min(self.count) {
             let share = MONTH.as_millis() * u128::from(number) / u128::from(self.count);
             let created_at = self.begin + Duration::from_millis(u64::try_from(share).unwrap_or(u64::MAX));
@@ -109,7 +109,7 @@ impl Op for Fill {
 }
 
 impl Fill {
-    fn write(&self, tables: &mut Tables<'_, '_>, mut writing: Writing) -> Result<(), Stop<Never>> {
+    fn write(&self, tables: &mut Tables<'_>, mut writing: Writing) -> Result<(), Stop<Never>> {
         let (number, id) = (writing.number, writing.id);
         let fate = letters::fate(number, self.count - number);
         let key = schema::message(self.account, id);
@@ -147,7 +147,7 @@ impl Fill {
 
     fn event(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         writing: &mut Writing,
         kind: EventType,
         facts: &AttemptFacts,
@@ -188,7 +188,7 @@ impl Fill {
     }
 
     /// A webhook's delivery of an event, with its one attempt.
-    fn tell(&self, tables: &mut Tables<'_, '_>, writing: &mut Writing, event: EventId, kind: EventType) {
+    fn tell(&self, tables: &mut Tables<'_>, writing: &mut Writing, event: EventId, kind: EventType) {
         let (account, endpoint) = (self.account, self.endpoint);
         let (delivery, created_at) = (DeliveryId(writing.next_id()), writing.row.created_at);
         let state = delivery::State { created_at, attempts: 1, stage: delivery::Stage::Delivered };

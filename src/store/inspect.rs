@@ -18,9 +18,8 @@ use super::journal;
 use super::master_key;
 use super::open::{CACHE_OCTETS, FILE, OpenError};
 use super::read::Read;
-use super::schema::{FORMAT, Table, meta};
+use super::schema::{self, FORMAT, Table, meta};
 use super::snapshot::Snapshot;
-use super::tables::Batch;
 use crate::base::secret::MasterKey;
 
 const PAGE: usize = 4096;
@@ -145,7 +144,7 @@ impl Inspection {
 /// A store that was restored and never opened has no empty tables yet.
 fn make_tables(database: &Database) -> Result<(), StoreError> {
     let transaction = database.begin_write()?;
-    Batch::new(&transaction).create_all()?;
+    schema::make_tables(&transaction)?;
     Ok(transaction.commit()?)
 }
 

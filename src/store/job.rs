@@ -21,13 +21,13 @@ pub(super) enum Urgency {
 /// An operation with its type forgotten.
 pub(super) trait Job: Send {
     /// Applies the operation to the batch. What it did is returned where it succeeded; a refusal changes nothing.
-    fn apply(&mut self, batch: &mut Batch<'_>, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError>;
+    fn apply(&mut self, batch: &mut Batch, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError>;
 
     /// Whether somebody waits.
     fn urgency(&self) -> Urgency;
 
-    /// The body that is to stand in the same record.
-    fn carried(&self) -> Option<&Carried>;
+    /// Takes the body that is to stand in the same record.
+    fn take_carried(&mut self) -> Option<Carried>;
 
     /// Answers the caller: after the commit's sync, or with the reason why there was none.
     fn release(self: Box<Self>, committed: Result<(), StoreError>);
@@ -53,11 +53,11 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Pending<O, F> {
 }
 
 impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
-    fn apply(&mut self, batch: &mut Batch<'_>, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError> {
+    fn apply(&mut self, batch: &mut Batch, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError> {
         let mut tables = Tables::new(batch, moment, last_id);
         match self.op.apply(&mut tables) {
             Ok(reply) => {
-                let applied = tables.flush()?;
+                let applied = tables.join()?;
                 self.answer = Some(Ok(reply));
                 Ok(Some(applied))
             }
@@ -79,8 +79,8 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
         self.urgency
     }
 
-    fn carried(&self) -> Option<&Carried> {
-        self.carried.as_ref()
+    fn take_carried(&mut self) -> Option<Carried> {
+        self.carried.take()
     }
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>) {

@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod backup;
 pub mod bells;
+mod changes;
 pub mod check;
 pub mod content;
 mod disk;
@@ -40,7 +41,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 use redb::{Database, ReadableDatabase};
@@ -72,6 +73,7 @@ pub struct Store {
     content: Arc<Content>,
     near: Arc<NearTimers>,
     bells: Arc<Bells>,
+    showing: Arc<RwLock<()>>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     key_changes: Arc<KeyChanges>,
@@ -115,6 +117,8 @@ impl Store {
     /// # Errors
     /// Those of the database.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        // What is answered may be about to be written into the database.
+        let _shown = self.showing.read().unwrap_or_else(PoisonError::into_inner);
         self.database.begin_read().map(Snapshot::new).map_err(|error| self.health.fail(&error.into()))
     }
 

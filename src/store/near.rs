@@ -48,11 +48,12 @@ struct State {
 
 /// Whether a commit changed what somebody may wait for.
 #[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum News {
     /// It did: they are to be told.
     ToTell,
     /// Nothing that they would look at.
+    #[default]
     Nothing,
 }
 

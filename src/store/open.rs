@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use redb::{Database, DatabaseError};
+use redb::{Database, DatabaseError, ReadableDatabase as _};
 
 use super::bells::Bells;
+use super::changes::Changes;
 use super::content::{Append, Appender, Content, Returning};
 use super::disk::{Disk, FileSystem, Opening};
 use super::error::StoreError;
@@ -19,13 +20,13 @@ use super::journal::{self, Epoch, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
+use super::read::Read as _;
 use super::reserve::Reserve;
-use super::row::Row;
 use super::row::restored::Restored;
-use super::schema::{FORMAT, Table, meta};
-use super::tables::{Batch, Moment, Tables};
+use super::schema::{self, FORMAT, Table, meta};
+use super::snapshot::Snapshot;
 use super::waiting::Waiting;
-use super::writer::{Writer, last_id};
+use super::writer::Writer;
 use super::{Doors, Store, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
@@ -178,6 +179,7 @@ impl Store {
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
         let near = Arc::new(NearTimers::new(restored));
         let bells = Arc::new(Bells::default());
+        let showing = Arc::default();
         let health = Arc::new(Health::default());
         let meters = Arc::new(StoreMeters::default());
         let key_changes = Arc::new(KeyChanges::default());
@@ -189,6 +191,7 @@ impl Store {
             database: Arc::clone(&database),
             near: Arc::clone(&near),
             bells: Arc::clone(&bells),
+            showing: Arc::clone(&showing),
             health: Arc::clone(&health),
             meters: Arc::clone(&meters),
             key_changes: Arc::clone(&key_changes),
@@ -209,6 +212,7 @@ impl Store {
             content,
             near,
             bells,
+            showing,
             health,
             meters,
             key_changes,
@@ -290,7 +294,7 @@ struct Prepared {
     epoch: Epoch,
 }
 
-/// Checks the master key, makes every table, and reads the last identifiers.
+/// Makes every table, checks the master key, and reads what the store goes on from.
 fn prepare(
     database: &Database,
     disk: &dyn Disk,
@@ -298,28 +302,34 @@ fn prepare(
     entropy: &dyn Entropy,
 ) -> Result<Prepared, OpenError> {
     let transaction = database.begin_write().map_err(StoreError::from)?;
-    let mut batch = Batch::new(&transaction);
-    batch.create_all()?;
-    batch.put(Table::Meta, meta::FORMAT, Some(&FORMAT.to_be_bytes()))?;
-    let proof = batch.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
+    schema::make_tables(&transaction)?;
+    journal::publish(transaction)?;
+    let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?);
+    let mut changes = Changes::default();
+    let mut put = |key: &[u8], value: &[u8]| changes.put(Table::Meta, key.to_vec(), Some(value.to_vec()));
+    put(meta::FORMAT, &FORMAT.to_be_bytes());
+    let proof = found.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
     let master = master_key::of_store(disk, directory, proof.as_deref(), entropy)?;
     if proof.is_none() {
-        batch.put(Table::Meta, meta::MASTER_KEY_PROOF, Some(&master_key::proof(&master, entropy)))?;
+        put(meta::MASTER_KEY_PROOF, &master_key::proof(&master, entropy));
     }
-    let restored = batch.get(Table::Meta, meta::RESTORED)?.map(|bytes| Restored::decode(&bytes)).transpose()?;
-    let waiting = match batch.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes)) {
+    let restored = found.row(meta::RESTORED)?;
+    let waiting = match found.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes)) {
         Some(waiting) => waiting,
-        None => {
-            let moment = Moment { now: Timestamp::ZERO, chance: [0; 10] };
-            Waiting::count(&Tables::new(&mut batch, moment, Ulid::default()))?
-        }
+        None => Waiting::count(&found)?,
     };
-    batch.put(Table::Meta, meta::WAITING, Some(&waiting.encode()))?;
-    drop(batch);
-    let last = last_id(&transaction, meta::LAST_ID)?;
-    let last_message = last_id(&transaction, meta::LAST_MESSAGE_ID)?;
+    put(meta::WAITING, &waiting.encode());
+    let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
+    drop(found);
+    let transaction = database.begin_write().map_err(StoreError::from)?;
+    changes.write_to(&transaction)?;
     let epoch = journal::checkpoint(transaction, entropy)?;
     Ok(Prepared { last, last_message, master, restored, waiting, epoch })
+}
+
+/// The last identifier given out, so that the next is greater.
+fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> {
+    Ok(found.get(Table::Meta, key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! identifiers, which sort by time: new rows land at the end of their account's range. All integers are big-endian,
 //! so bytes compare like the values they stand for.
 
-use redb::TableDefinition;
+use redb::{TableDefinition, WriteTransaction};
 
 use crate::base::id::{
     AccountId, ChangeId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
@@ -16,6 +16,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 
+use super::error::StoreError;
 use super::row::tls_policy::PolicyType;
 
 /// The format of the whole store. A store of a newer format is refused.
@@ -129,6 +130,17 @@ impl Table {
     pub(super) const fn definition(self) -> Definition {
         TableDefinition::new(self.name())
     }
+}
+
+/// Makes sure that every table exists, so that snapshots may open them all.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn make_tables(transaction: &WriteTransaction) -> Result<(), StoreError> {
+    for table in Table::ALL {
+        transaction.open_table(table.definition())?;
+    }
+    Ok(())
 }
 
 /// Keys of [`Table::Meta`].

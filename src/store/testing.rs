@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::content::Place;
 use super::error::Stop;
-use super::job::Answer;
+use super::job::{Answer, Pending, Urgency};
 use super::op::Op;
 use super::op::accept::{Accept, Accepted};
 use super::op::account::CreateAccount;
@@ -95,7 +95,9 @@ impl TestStore {
     /// Writes bytes as they are, or removes what is there.
     pub(super) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
         let transaction = self.store().database.begin_write().unwrap();
-        super::tables::Batch::new(&transaction).put(table, key, value).unwrap();
+        let mut changes = super::changes::Changes::default();
+        changes.put(table, key.to_vec(), value.map(<[u8]>::to_vec));
+        changes.write_to(&transaction).unwrap();
         transaction.commit().unwrap();
     }
 
@@ -151,7 +153,8 @@ impl TestStore {
     /// Commits `op` and waits for its answer.
     pub(crate) fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = mpsc::channel();
-        self.store().post(op, move |answer| drop(sender.send(answer)));
+        let done = move |answer| drop(sender.send(answer));
+        self.store().enqueue(Box::new(Pending::new(op, Urgency::Awaited, done)));
         receiver.recv().unwrap()
     }
 

@@ -1,26 +1,29 @@
 //! The writer: the one thread that changes the database. It applies whatever operations wait, makes them durable with
-//! one record of the journal and one sync, and only then shows them and releases the answers. While it syncs, the next
-//! batch gathers; there is no artificial delay.
+//! one record of the journal and one sync, and only then writes them into the database, where they are seen, and
+//! releases the answers. While it syncs, the next batch gathers; there is no artificial delay.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use redb::{Database, ReadableTable, WriteTransaction};
+use redb::{Database, ReadableDatabase as _, WriteTransaction};
 
 use super::bells::Bells;
+use super::changes::Changes;
+use super::content::Carried;
 use super::error::StoreError;
 use super::gather::Gathering;
 use super::health::Health;
 use super::job::{Job, Urgency};
-use super::journal::{self, Journal, Kept, Redo};
+use super::journal::{self, Journal, Kept};
 use super::key_changes::KeyChanges;
 use super::meters::{Noted, StoreMeters};
-use super::near::NearTimers;
+use super::near::{NearTimers, News};
 use super::reserve::Reserve;
 use super::schema::{Table, meta};
+use super::snapshot::Snapshot;
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
 use super::waiting::Waiting;
@@ -30,6 +33,10 @@ use crate::base::time::Timestamp;
 
 /// How many operations share a sync at most: bounds the wait of the first.
 const BATCH_MAX: usize = 512;
+
+/// How many rows a batch changes at most for its answers to come before they are written into the database: whoever
+/// looks at that meanwhile waits for some tenths of a millisecond.
+const FEW_ROWS: usize = 64;
 
 /// How long operations that nobody waits for gather.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -46,6 +53,8 @@ pub(super) struct Writer {
     pub(super) database: Arc<Database>,
     pub(super) near: Arc<NearTimers>,
     pub(super) bells: Arc<Bells>,
+    /// Held while what was answered is not in the database yet.
+    pub(super) showing: Arc<RwLock<()>>,
     pub(super) health: Arc<Health>,
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
@@ -66,6 +75,7 @@ struct Effects {
     noted: Vec<Noted>,
     changed_keys: Vec<usize>,
     told: BTreeSet<AccountId>,
+    news: News,
     clears_journal: bool,
 }
 
@@ -102,24 +112,19 @@ impl Writer {
     }
 
     /// Commits a batch, with what `company` adds to it, and releases its answers.
-    pub(super) fn serve(&mut self, mut batch: Vec<Box<dyn Job>>, company: impl FnMut(&[Box<dyn Job>]) -> Next) {
+    pub(super) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, company: impl FnMut(&[Box<dyn Job>]) -> Next) {
         let committed = match self.health.failure() {
             Some(_) => Err(StoreError::Closed),
-            None => self.commit(&mut batch, company).map_err(|error| self.health.fail(&error)),
+            None => self.commit(&mut jobs, company).map_err(|error| self.health.fail(&error)),
         };
-        let news = committed.as_ref().map(|effects| {
-            self.key_changes.committed(&effects.changed_keys);
-            self.near.committed(&effects.armed, &effects.disarmed)
-        });
-        for job in batch {
-            job.release(news.as_ref().map(|_| ()).map_err(|error| (*error).clone()));
+        for job in jobs {
+            job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
         }
         // Last, for those who waited for an answer are first in the queue for a processor.
-        if let (Ok(news), Ok(effects)) = (news, &committed) {
-            self.near.tell(news);
-            self.bells.ring(&effects.told);
-        }
-        for noted in committed.iter().flat_map(|effects| &effects.noted) {
+        let Ok(effects) = committed else { return };
+        self.near.tell(effects.news);
+        self.bells.ring(&effects.told);
+        for noted in &effects.noted {
             tracing::debug!(message_id = %noted.message, event = noted.kind.as_str(), "an event was recorded");
         }
     }
@@ -135,59 +140,94 @@ impl Writer {
         }
     }
 
-    /// Each operation is applied as it comes: whoever is waited for finds the others done.
+    /// Leaves in `jobs` those that are not answered yet.
     fn commit(
         &mut self,
         jobs: &mut Vec<Box<dyn Job>>,
+        company: impl FnMut(&[Box<dyn Job>]) -> Next,
+    ) -> Result<Effects, StoreError> {
+        let mut batch = Batch::new(Snapshot::new(self.database.begin_read()?));
+        let mut effects = self.apply_all(&mut batch, jobs, company)?;
+        let Batch { mut changes, bodies, waiting, changed_keys, .. } = batch;
+        if changes.is_empty() {
+            return Ok(effects);
+        }
+        effects.changed_keys = changed_keys;
+        changes.put(Table::Meta, meta::LAST_ID.to_vec(), Some(self.last_id.0.to_vec()));
+        let waiting = self.waiting.changed(waiting);
+        if waiting != self.waiting {
+            changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
+        }
+        let began = Instant::now();
+        let kept = self.keep(&changes, &bodies, &effects)?;
+        self.waiting = waiting;
+        self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
+        match kept {
+            Kept::Record => self.show(&changes, jobs, &mut effects)?,
+            Kept::NoRoom => self.make_known(&mut effects),
+        }
+        Ok(effects)
+    }
+
+    /// Each operation is applied as it comes: whoever is waited for finds the others done.
+    fn apply_all(
+        &mut self,
+        batch: &mut Batch,
+        jobs: &mut Vec<Box<dyn Job>>,
         mut company: impl FnMut(&[Box<dyn Job>]) -> Next,
     ) -> Result<Effects, StoreError> {
-        let transaction = self.database.begin_write()?;
-        let mut batch = Batch::new(&transaction);
         let mut effects = Effects::default();
         let mut applied = 0;
         loop {
             for job in &mut jobs[applied..] {
-                self.apply(&mut **job, &mut batch, &mut effects)?;
+                self.apply(&mut **job, batch, &mut effects)?;
             }
             applied = jobs.len();
-            let Some(next) = company(jobs) else { break };
+            let Some(next) = company(jobs) else { return Ok(effects) };
             jobs.push(next);
         }
-        if !batch.dirty {
-            drop(batch);
-            transaction.abort()?;
-            return Ok(effects);
-        }
-        batch.put(Table::Meta, meta::LAST_ID, Some(&self.last_id.0))?;
-        let waiting = self.waiting.changed(batch.waiting);
-        if waiting != self.waiting {
-            batch.put(Table::Meta, meta::WAITING, Some(&waiting.encode()))?;
-        }
-        effects.changed_keys = std::mem::take(&mut batch.changed_keys);
-        let redo = std::mem::take(&mut batch.redo);
-        drop(batch);
-        let free = self.reserve.before_commit();
-        let began = Instant::now();
-        if effects.clears_journal {
-            self.check_in(transaction)?;
-            self.journal.clear()?;
-        } else {
-            self.keep(transaction, &redo, free)?;
-        }
-        self.waiting = waiting;
-        self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
-        Ok(effects)
     }
 
-    /// Makes a batch durable, and only then has it seen.
-    fn keep(&mut self, transaction: WriteTransaction, redo: &Redo, free: Option<u64>) -> Result<(), StoreError> {
-        match self.journal.append(redo, free, (self.now)())? {
-            Kept::Record => {
-                self.meters.syncs.count();
-                journal::publish(transaction)
-            }
-            Kept::NoRoom => self.check_in(transaction),
+    /// Makes a batch durable: by a record, or where there is none by a checkpoint, after which it is seen too.
+    fn keep(&mut self, changes: &Changes, bodies: &[Carried], effects: &Effects) -> Result<Kept, StoreError> {
+        let free = self.reserve.before_commit();
+        self.journal.owe(bodies);
+        if !effects.clears_journal && self.journal.append(changes, bodies, free, (self.now)())? == Kept::Record {
+            self.meters.syncs.count();
+            return Ok(Kept::Record);
         }
+        let transaction = self.database.begin_write()?;
+        changes.write_to(&transaction)?;
+        self.check_in(transaction)?;
+        if effects.clears_journal {
+            self.journal.clear()?;
+        }
+        Ok(Kept::NoRoom)
+    }
+
+    /// Writes what is durable into the database, where it is seen. Where that is little, whoever waits is answered
+    /// before.
+    fn show(&self, changes: &Changes, jobs: &mut Vec<Box<dyn Job>>, effects: &mut Effects) -> Result<(), StoreError> {
+        let is_little = changes.count() <= FEW_ROWS;
+        let showing = is_little.then(|| self.showing.write().unwrap_or_else(PoisonError::into_inner));
+        if is_little {
+            self.make_known(effects);
+            jobs.extract_if(.., |job| job.urgency() == Urgency::Awaited).for_each(|job| job.release(Ok(())));
+        }
+        let transaction = self.database.begin_write()?;
+        changes.write_to(&transaction)?;
+        journal::publish(transaction)?;
+        drop(showing);
+        if !is_little {
+            self.make_known(effects);
+        }
+        Ok(())
+    }
+
+    /// What those who are answered rely on beside rows.
+    fn make_known(&self, effects: &mut Effects) {
+        self.key_changes.committed(&effects.changed_keys);
+        effects.news = self.near.committed(&effects.armed, &effects.disarmed);
     }
 
     fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
@@ -198,19 +238,16 @@ impl Writer {
         Ok(())
     }
 
-    fn apply(&mut self, job: &mut dyn Job, batch: &mut Batch<'_>, effects: &mut Effects) -> Result<(), StoreError> {
+    fn apply(&mut self, job: &mut dyn Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
         let moment = Moment { now: (self.now)(), chance: entropy::bytes(&*self.entropy) };
-        // A panic is a defect of that operation alone: its overlay is gone, its caller is told, the batch goes on.
+        // A panic is a defect of that operation alone: its changes are gone, its caller is told, the batch goes on.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
         let Ok(applied) = applied else {
             tracing::error!("an operation of the store panicked and was dropped whole");
             return Ok(());
         };
         if let Some(mut applied) = applied? {
-            if let Some(body) = job.carried() {
-                batch.carry(body);
-                self.journal.owe(body);
-            }
+            batch.bodies.extend(job.take_carried());
             self.last_id = applied.last_id;
             for timer in &applied.disarmed {
                 effects.armed.remove(timer);
@@ -223,13 +260,6 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-/// Reads the last identifier given out, so that the next is greater.
-pub(super) fn last_id(transaction: &WriteTransaction, key: &[u8]) -> Result<Ulid, StoreError> {
-    let table = transaction.open_table(Table::Meta.definition())?;
-    let stored = table.get(key)?;
-    Ok(stored.and_then(|bytes| bytes.value().try_into().ok()).map(Ulid).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ impl Op for Restore {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.put(meta::RESTORED, &self.0);
         Ok(())
     }

@@ -17,7 +17,7 @@ impl Op for Keep {
     type Reply = Place;
     type Refusal = ();
 
-    fn apply(&self, _tables: &mut Tables<'_, '_>) -> Result<Place, Stop<()>> {
+    fn apply(&self, _tables: &mut Tables<'_>) -> Result<Place, Stop<()>> {
         Ok(self.0)
     }
 }

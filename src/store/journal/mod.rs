@@ -22,8 +22,8 @@ use std::time::Duration;
 use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
 
 use redo::BODIES;
-pub(super) use redo::Redo;
 
+use super::changes::Changes;
 use super::content::Carried;
 use super::content::segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
@@ -101,13 +101,20 @@ impl Journal {
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], 0)
     }
 
-    /// Writes and syncs a record of `redo` at `now`, where `free` octets are left on the device.
+    /// Writes and syncs a record of `changes`, which carries `bodies`, at `now`, where `free` octets are left on the
+    /// device.
     ///
     /// # Errors
     /// Those of the file system. Nobody knows then what is on the disk: the end of this process.
-    pub(super) fn append(&mut self, redo: &Redo, free: Option<u64>, now: Timestamp) -> Result<Kept, StoreError> {
+    pub(super) fn append(
+        &mut self,
+        changes: &Changes,
+        bodies: &[Carried],
+        free: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Kept, StoreError> {
         let mut record = vec![0; HEAD];
-        redo.encode(&mut record);
+        redo::encode(changes, bodies, &mut record);
         let most = if free.is_some_and(|free| free < SHORT) { OCTETS_MAX_SHORT } else { OCTETS_MAX };
         let end = self.end + record.len() as u64;
         let (head, payload) = record.split_at_mut(HEAD);
@@ -126,10 +133,12 @@ impl Journal {
         Ok(Kept::Record)
     }
 
-    /// A body stands in the next record: its segment is synced before the record counts no more.
-    pub(super) fn owe(&mut self, body: &Carried) {
-        if !self.owed.iter().any(|segment| Arc::ptr_eq(segment, &body.segment)) {
-            self.owed.push(Arc::clone(&body.segment));
+    /// Bodies are only written, not synced: the next checkpoint syncs their segments.
+    pub(super) fn owe(&mut self, bodies: &[Carried]) {
+        for Carried { segment, .. } in bodies {
+            if !self.owed.iter().any(|owed| Arc::ptr_eq(owed, segment)) {
+                self.owed.push(Arc::clone(segment));
+            }
         }
     }
 

@@ -5,21 +5,14 @@
 //! value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian. Bodies that
 //! the record carries stand among the rows, under a name that no table has.
 
+use crate::store::changes::Changes;
 use crate::store::content::Carried;
 use crate::store::error::StoreError;
-use crate::store::schema::Table;
 
 /// The length of a value that is not there any more. No value is that long: the database takes 3 GiB.
 const REMOVED: u32 = u32::MAX;
 /// Where bodies stand.
 pub(super) const BODIES: &str = "content";
-
-/// The changed rows of a batch, in the order in which they changed.
-#[derive(Default)]
-pub(in crate::store) struct Redo {
-    tables: Vec<&'static str>,
-    rows: Vec<u8>,
-}
 
 /// One row, as it is to be.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,38 +23,27 @@ pub(super) struct Change<'a> {
     pub(super) value: Option<&'a [u8]>,
 }
 
-impl Redo {
-    /// Notes that `key` of `table` has `value` now, or none.
-    pub(in crate::store) fn note(&mut self, table: Table, key: &[u8], value: Option<&[u8]>) {
-        self.note_in(table.name(), key, value);
+/// Writes `changes`, and `bodies` that are to be carried, behind what is in `bytes`.
+pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>) {
+    let tables: Vec<_> = changes.tables().collect();
+    let names = tables.iter().map(|(table, _)| table.name()).chain([BODIES]);
+    bytes.push(byte(tables.len() + 1));
+    for name in names {
+        bytes.push(byte(name.len()));
+        bytes.extend(name.as_bytes());
     }
+    for (index, (_, rows)) in tables.iter().enumerate() {
+        rows.iter().for_each(|(key, value)| put(bytes, index, key, value.as_deref()));
+    }
+    bodies.iter().for_each(|body| put(bytes, tables.len(), &body.key(), Some(&body.sealed)));
+}
 
-    /// Carries a body.
-    pub(in crate::store) fn carry(&mut self, body: &Carried) {
-        self.note_in(BODIES, &body.key(), Some(&body.sealed));
-    }
-
-    fn note_in(&mut self, table: &'static str, key: &[u8], value: Option<&[u8]>) {
-        let index = self.tables.iter().position(|known| *known == table).unwrap_or_else(|| {
-            self.tables.push(table);
-            self.tables.len() - 1
-        });
-        self.rows.push(u8::try_from(index).unwrap_or_else(|_| unreachable!("there are fewer than 256 tables")));
-        self.rows.extend(length(key.len()).to_le_bytes());
-        self.rows.extend(value.map_or(REMOVED, |value| length(value.len())).to_le_bytes());
-        self.rows.extend(key);
-        self.rows.extend(value.unwrap_or_default());
-    }
-
-    /// Writes the bytes behind those in `bytes`.
-    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.push(byte(self.tables.len()));
-        for table in &self.tables {
-            bytes.push(byte(table.len()));
-            bytes.extend(table.as_bytes());
-        }
-        bytes.extend(&self.rows);
-    }
+fn put(bytes: &mut Vec<u8>, table: usize, key: &[u8], value: Option<&[u8]>) {
+    bytes.push(byte(table));
+    bytes.extend(length(key.len()).to_le_bytes());
+    bytes.extend(value.map_or(REMOVED, |value| length(value.len())).to_le_bytes());
+    bytes.extend(key);
+    bytes.extend(value.unwrap_or_default());
 }
 
 fn byte(count: usize) -> u8 {
@@ -127,28 +109,28 @@ impl<'a> Rest<'a> {
 mod tests {
     use super::*;
 
-    fn encoded(redo: &Redo) -> Vec<u8> {
+    use crate::store::schema::Table;
+
+    type Changed = (Table, &'static [u8], Option<&'static [u8]>);
+
+    fn encoded(rows: &[Changed]) -> Vec<u8> {
+        let mut changes = Changes::default();
+        rows.iter().for_each(|(table, key, value)| changes.put(*table, key.to_vec(), value.map(<[u8]>::to_vec)));
         let mut bytes = Vec::new();
-        redo.encode(&mut bytes);
+        encode(&changes, &[], &mut bytes);
         bytes
     }
 
     #[test]
-    fn what_was_noted_is_read_again_in_its_order() {
-        let mut redo = Redo::default();
-        redo.note(Table::Messages, b"key", Some(b"value"));
-        redo.note(Table::Timers, b"due", Some(b""));
-        redo.note(Table::Messages, b"", None);
-        let change = |table: Table, key, value| Change { table: table.name(), key, value };
-        assert_eq!(
-            decode(&encoded(&redo)).unwrap(),
-            [
-                change(Table::Messages, b"key", Some(b"value".as_slice())),
-                change(Table::Timers, b"due", Some(b"")),
-                change(Table::Messages, b"", None),
-            ]
-        );
-        assert_eq!(decode(&encoded(&Redo::default())).unwrap(), []);
+    fn what_was_written_is_read_again() {
+        let rows: [Changed; 3] = [
+            (Table::Messages, b"", None),
+            (Table::Messages, b"key", Some(b"value")),
+            (Table::Timers, b"due", Some(b"")),
+        ];
+        let expected = rows.map(|(table, key, value)| Change { table: table.name(), key, value });
+        assert_eq!(decode(&encoded(&rows)).unwrap(), expected);
+        assert_eq!(decode(&encoded(&[])).unwrap(), []);
     }
 
     #[test]
@@ -158,15 +140,13 @@ mod tests {
 
     #[test]
     fn bytes_that_end_too_soon_or_name_no_table_are_refused() {
-        let mut redo = Redo::default();
-        redo.note(Table::Messages, b"key", Some(b"value"));
-        let whole = encoded(&redo);
-        let row_begins = 2 + Table::Messages.name().len();
+        let whole = encoded(&[(Table::Messages, b"key", Some(b"value"))]);
+        let row_begins = 3 + Table::Messages.name().len() + BODIES.len();
         for end in (0..whole.len()).filter(|end| *end != row_begins) {
             assert!(decode(&whole[..end]).is_err(), "{end} of {}", whole.len());
         }
         let mut other_table = whole;
-        other_table[row_begins] = 1;
+        other_table[row_begins] = 2;
         assert!(decode(&other_table).is_err());
     }
 }

@@ -156,18 +156,22 @@ fn records_of_an_earlier_epoch_are_nothing() {
     assert_eq!(messages(&test), Vec::<Vec<u8>>::new());
 }
 
+fn one_row(key: &[u8], value: Vec<u8>) -> Changes {
+    let mut changes = Changes::default();
+    changes.put(Table::Messages, key.to_vec(), Some(value));
+    changes
+}
+
 #[test]
 fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
     let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16]).unwrap();
-    let mut redo = Redo::default();
-    redo.note(Table::Messages, b"key", Some(&vec![0; 600 << 10]));
-    assert_eq!(journal.append(&redo, Some(SHORT), NOW).unwrap(), Kept::Record);
-    assert_eq!(journal.append(&redo, Some(SHORT - 1), NOW).unwrap(), Kept::NoRoom);
-    assert_eq!(journal.append(&redo, Some(SHORT), NOW).unwrap(), Kept::Record);
-    let mut huge = Redo::default();
-    huge.note(Table::Messages, b"key", Some(&vec![0; OCTETS_MAX as usize]));
-    assert_eq!(journal.append(&huge, None, NOW).unwrap(), Kept::NoRoom);
+    let large = one_row(b"key", vec![0; 600 << 10]);
+    assert_eq!(journal.append(&large, &[], Some(SHORT), NOW).unwrap(), Kept::Record);
+    assert_eq!(journal.append(&large, &[], Some(SHORT - 1), NOW).unwrap(), Kept::NoRoom);
+    assert_eq!(journal.append(&large, &[], Some(SHORT), NOW).unwrap(), Kept::Record);
+    let huge = one_row(b"key", vec![0; OCTETS_MAX as usize]);
+    assert_eq!(journal.append(&huge, &[], None, NOW).unwrap(), Kept::NoRoom);
 }
 
 #[test]
@@ -177,10 +181,8 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     let entropy = SeededEntropy::new(1);
     let epoch = checkpoint(database.begin_write().unwrap(), &entropy).unwrap();
     let mut journal = Journal::open(&FileSystem, directory.path(), epoch).unwrap();
-    let redo = |key: &[u8]| {
-        let mut redo = Redo::default();
-        redo.note(Table::Messages, key, Some(b"value"));
-        redo
+    let append = |journal: &mut Journal, key: &[u8]| {
+        journal.append(&one_row(key, b"value".to_vec()), &[], None, NOW).unwrap();
     };
     let found = || {
         lay_over(&database, &FileSystem, directory.path(), |_, _| Ok(())).unwrap().map(|transaction| {
@@ -189,12 +191,12 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
         })
     };
     assert_eq!(journal.due(), None);
-    journal.append(&redo(b"a"), None, NOW).unwrap();
-    journal.append(&redo(b"b"), None, NOW).unwrap();
+    append(&mut journal, b"a");
+    append(&mut journal, b"b");
     assert_eq!(journal.due(), Some(NOW + AGE_MAX));
     assert_eq!(found(), Some(vec![b"a".to_vec(), b"b".to_vec()]));
     journal.check_in(database.begin_write().unwrap(), &entropy).unwrap();
     assert_eq!((journal.due(), found()), (None, None));
-    journal.append(&redo(b"c"), None, NOW).unwrap();
+    append(&mut journal, b"c");
     assert_eq!(found(), Some(vec![b"c".to_vec()]));
 }

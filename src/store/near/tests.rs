@@ -25,7 +25,7 @@ impl Op for Turn {
     type Reply = ();
     type Refusal = ();
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<()>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<()>> {
         self.disarm.iter().for_each(|seconds| tables.disarm(timer(*seconds)));
         self.arm.iter().for_each(|seconds| tables.arm(timer(*seconds)));
         Ok(())

@@ -55,7 +55,7 @@ impl Op for Accept {
     type Reply = Accepted;
     type Refusal = Refusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Accepted, Stop<Refusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Accepted, Stop<Refusal>> {
         let now = tables.now();
         let question = Question {
             account: self.account,
@@ -81,7 +81,7 @@ impl Op for Accept {
 }
 
 impl Accept {
-    fn write_message(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Refusal>> {
+    fn write_message(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Refusal>> {
         let now = tables.now();
         let key = schema::message(self.account, self.id);
         tables.put(&key, &self.message);
@@ -103,7 +103,7 @@ impl Accept {
         Ok(())
     }
 
-    fn bind_idempotency_key(&self, tables: &mut Tables<'_, '_>, now: Timestamp) {
+    fn bind_idempotency_key(&self, tables: &mut Tables<'_>, now: Timestamp) {
         let Some(claim) = &self.idempotency else { return };
         let expires_at = now + idempotency::LIFETIME;
         let binding = idempotency::Binding { body_hash: claim.body_hash, expires_at };

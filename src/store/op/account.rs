@@ -25,7 +25,7 @@ impl Op for CreateAccount {
     type Reply = Account;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, Stop<Never>> {
         let id: AccountId = tables.next_id();
         let account = Account { id, created_at: tables.now(), ..self.account.clone() };
         // These sweeps run for ever from the first account on, and once for all of them.
@@ -70,7 +70,7 @@ impl Op for UpdateAccount {
     type Reply = Account;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Account, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Account, Stop<NotThere>> {
         let Some(old) = tables.row::<Account>(self.account.as_bytes())? else { return Err(Stop::Refused(NotThere)) };
         let quota = QuotaLimits {
             per_hour: self.change.quota_per_hour.unwrap_or(old.quota.per_hour),
@@ -109,7 +109,7 @@ impl Op for CreateKey {
     type Reply = ApiKey;
     type Refusal = CreateKeyRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<ApiKey, Stop<CreateKeyRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, Stop<CreateKeyRefusal>> {
         if tables.row::<Account>(self.account.as_bytes())?.is_none() {
             return Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount));
         }
@@ -136,7 +136,7 @@ impl Op for TouchKey {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         let row_key = schema::api_key(self.account, self.key);
         if let Some(key) = tables.row::<ApiKey>(&row_key)? {
             tables.put(&row_key, &ApiKey { last_used_at: Some(self.at), ..key });
@@ -160,7 +160,7 @@ impl Op for RenameKey {
     type Reply = ApiKey;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<ApiKey, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, Stop<NotThere>> {
         let row_key = schema::api_key(self.account, self.key);
         let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
         let key = ApiKey { name: self.name.clone().unwrap_or(old.name), ..old };
@@ -182,7 +182,7 @@ impl Op for RevokeKey {
     type Reply = ApiKey;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<ApiKey, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ApiKey, Stop<NotThere>> {
         let row_key = schema::api_key(self.account, self.key);
         let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
         let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));

@@ -42,7 +42,7 @@ impl<O: Told> Op for Audited<O> {
     type Reply = O::Reply;
     type Refusal = O::Refusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<O::Reply, Stop<O::Refusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, Stop<O::Refusal>> {
         let reply = self.op.apply(tables)?;
         write(tables, self.account, &self.person, self.op.told(&reply));
         Ok(reply)
@@ -64,20 +64,20 @@ impl Op for NoteChange {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         write(tables, self.account, &self.person, self.change.clone());
         Ok(())
     }
 }
 
-fn write(tables: &mut Tables<'_, '_>, account: AccountId, person: &Person, change: Change) {
+fn write(tables: &mut Tables<'_>, account: AccountId, person: &Person, change: Change) {
     let id: ChangeId = tables.next_id();
     let row = AuditRow { at: tables.now(), person: person.clone(), change };
     tables.put(&schema::change(account, id), &row);
 }
 
 /// Removes up to `limit` lines of the account that have been kept for long enough; tells how many.
-pub(super) fn sweep(tables: &mut Tables<'_, '_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
+pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let end = Ulid::new(tables.now() - KEPT, [0; 10]);
     let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
     let keys = tables.keys(Table::AuditLog, &from, &to, Order::Ascending, limit)?;

@@ -34,7 +34,7 @@ impl Op for CancelMessage {
     type Reply = ();
     type Refusal = CancelRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<CancelRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<CancelRefusal>> {
         let key = schema::message(self.account, self.message);
         let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
             return Err(Stop::Refused(CancelRefusal::NotFound));

@@ -45,7 +45,7 @@ impl Op for CreateDomain {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let name = self.row.name.as_str().as_bytes();
         let by_name = schema::named(self.account, name);
         if tables.get(Table::DomainsByName, &by_name)?.is_some() {
@@ -83,7 +83,7 @@ impl Op for RecordDomainCheck {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let Some(mut row) = tables.row::<DomainRow>(&key)? else {
             return Err(Stop::Refused(DomainRefusal::NotFound));
@@ -138,7 +138,7 @@ impl RecordDomainCheck {
         self.findings.iter().find(|finding| finding.name == name).and_then(seen)
     }
 
-    fn claim(&self, tables: &mut Tables<'_, '_>, row: &DomainRow, key: &[u8]) -> Result<(), Stop<DomainRefusal>> {
+    fn claim(&self, tables: &mut Tables<'_>, row: &DomainRow, key: &[u8]) -> Result<(), Stop<DomainRefusal>> {
         let name = row.name.as_str().as_bytes();
         if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner != key) {
             return Err(Stop::Refused(DomainRefusal::Taken));
@@ -147,7 +147,7 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    fn give_up_claim(&self, tables: &mut Tables<'_, '_>, row: &DomainRow, key: &[u8]) -> Result<(), StoreError> {
+    fn give_up_claim(&self, tables: &mut Tables<'_>, row: &DomainRow, key: &[u8]) -> Result<(), StoreError> {
         let name = row.name.as_str().as_bytes();
         if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner == key) {
             tables.remove(Table::DomainOwners, name);
@@ -155,7 +155,7 @@ impl RecordDomainCheck {
         Ok(())
     }
 
-    fn rearm(&self, tables: &mut Tables<'_, '_>, row: &mut DomainRow, due: Timestamp) {
+    fn rearm(&self, tables: &mut Tables<'_>, row: &mut DomainRow, due: Timestamp) {
         let timer = |due| Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0);
         // A domain without a timer is never re-checked, and a look by hand does not change that.
         let Some(armed) = row.next_check_at else { return };
@@ -183,7 +183,7 @@ impl Op for PostponeDomainCheck {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::DomainCheck, self.account, self.domain.0));
         let key = schema::domain(self.account, self.domain);
         let Some(mut row) = tables.row::<DomainRow>(&key)? else { return Ok(()) };

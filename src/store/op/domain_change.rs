@@ -33,7 +33,7 @@ impl Op for UpdateDomain {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let mut row = found(tables, &key)?;
         row.stream = self.stream.unwrap_or(row.stream);
@@ -56,7 +56,7 @@ impl Op for DeleteDomain {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let row = found(tables, &key)?;
         let name = row.name.as_str().as_bytes();
@@ -87,7 +87,7 @@ impl Op for RotateDkim {
     type Reply = DomainRow;
     type Refusal = DomainRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
         let mut row = found(tables, &key)?;
         let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
@@ -112,6 +112,6 @@ impl Op for RotateDkim {
     }
 }
 
-fn found(tables: &Tables<'_, '_>, key: &[u8]) -> Result<DomainRow, Stop<DomainRefusal>> {
+fn found(tables: &Tables<'_>, key: &[u8]) -> Result<DomainRow, Stop<DomainRefusal>> {
     tables.row::<DomainRow>(key)?.ok_or(Stop::Refused(DomainRefusal::NotFound))
 }

@@ -39,7 +39,7 @@ impl Op for CreateEndpoint {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
         let there = tables.rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)?;
         if there.len() >= ENDPOINTS_MAX {
             return Err(Stop::Refused(EndpointRefusal::TooMany));
@@ -72,7 +72,7 @@ impl Op for UpdateEndpoint {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else {
             return Err(Stop::Refused(EndpointRefusal::NotFound));
@@ -120,7 +120,7 @@ impl Op for RotateSecret {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
         let Some(row) = tables.row::<EndpointRow>(&key)? else {
             return Err(Stop::Refused(EndpointRefusal::NotFound));

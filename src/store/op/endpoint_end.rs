@@ -33,7 +33,7 @@ impl Op for DeleteEndpoint {
     type Reply = EndpointRow;
     type Refusal = EndpointRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
         let key = schema::endpoint(self.account, self.endpoint);
         let row = tables.row::<EndpointRow>(&key)?.ok_or(Stop::Refused(EndpointRefusal::NotFound))?;
         tables.remove(Table::Endpoints, &key);
@@ -57,7 +57,7 @@ impl Op for EndDeliveries {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::EndpointEnd, self.account, self.endpoint.0));
         let prefix = schema::endpoint(self.account, self.endpoint);
         let end = after_prefix(&prefix);
@@ -77,7 +77,7 @@ impl Op for EndDeliveries {
 }
 
 impl EndDeliveries {
-    fn end(&self, tables: &mut Tables<'_, '_>, id: DeliveryId) -> Result<(), StoreError> {
+    fn end(&self, tables: &mut Tables<'_>, id: DeliveryId) -> Result<(), StoreError> {
         let key = schema::delivery(self.account, id);
         let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(()) };
         tables.remove(Table::Redelivered, &schema::redelivered(self.account, self.endpoint, row.event));

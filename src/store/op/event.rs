@@ -50,7 +50,7 @@ pub struct Subject<'a> {
 /// # Errors
 /// Those of the store.
 pub fn record(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     kind: EventType,
     happening: &Happening<'_>,
@@ -88,12 +88,7 @@ pub fn record(
     Ok(id)
 }
 
-fn fan_out(
-    tables: &mut Tables<'_, '_>,
-    subject: &Subject<'_>,
-    kind: EventType,
-    event: EventId,
-) -> Result<(), StoreError> {
+fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, event: EventId) -> Result<(), StoreError> {
     let account = subject.account;
     for (key, endpoint) in tables.rows::<EndpointRow>(account.as_bytes(), ENDPOINTS_MAX)? {
         if !endpoint.takes(kind) {
@@ -112,7 +107,7 @@ fn fan_out(
 }
 
 /// Writes a new delivery and sees to it that it comes due.
-pub fn owe(tables: &mut Tables<'_, '_>, account: AccountId, row: &DeliveryRow, endpoint_enabled: bool) -> DeliveryId {
+pub fn owe(tables: &mut Tables<'_>, account: AccountId, row: &DeliveryRow, endpoint_enabled: bool) -> DeliveryId {
     let id: DeliveryId = tables.next_id();
     tables.put(&schema::delivery(account, id), row);
     tables.put_bytes(Table::DeliveriesByEndpoint, &schema::delivery_of_endpoint(account, row.endpoint, id), Vec::new());

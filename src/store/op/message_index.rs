@@ -29,7 +29,7 @@ const SLICE: usize = 4 * BLOCK;
 const EVERY: u64 = 1024;
 
 /// Sees to the index where an account's `day_used`th message of the day is accepted.
-pub(super) fn see_to(tables: &mut Tables<'_, '_>, account: AccountId, day_used: u64) {
+pub(super) fn see_to(tables: &mut Tables<'_>, account: AccountId, day_used: u64) {
     if day_used % EVERY == 1 {
         tables.arm(Timer::new(tables.now(), TimerKind::MessageIndex, account, Ulid::default()));
     }
@@ -37,7 +37,7 @@ pub(super) fn see_to(tables: &mut Tables<'_, '_>, account: AccountId, day_used: 
 
 /// Notes a message that is accepted after one with a greater identifier.
 pub(super) fn note_late(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     account: AccountId,
     id: MessageId,
     row: &MessageRow,
@@ -49,7 +49,7 @@ pub(super) fn note_late(
 
 /// Notes the status that an event of `kind` brings about.
 pub(super) fn note_status(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     account: AccountId,
     id: MessageId,
     kind: EventType,
@@ -58,7 +58,7 @@ pub(super) fn note_status(
     status.map_or(Ok(()), |status| note(tables, account, id, &[Term::status(status)]))
 }
 
-fn note(tables: &mut Tables<'_, '_>, account: AccountId, id: MessageId, terms: &[Term]) -> Result<(), StoreError> {
+fn note(tables: &mut Tables<'_>, account: AccountId, id: MessageId, terms: &[Term]) -> Result<(), StoreError> {
     let (from, to) = (schema::message(account, id), after_prefix(account.as_bytes()));
     let mut changed = None;
     tables.scan(Table::MessageIndex, &from, &to, Order::Ascending, &mut |key, value| {
@@ -94,7 +94,7 @@ impl Op for IndexMessages {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
         let account = self.timer.account;
         let from = last_indexed(tables, account)?.map_or_else(MessageId::default, |last| MessageId(last.0.next()));

@@ -53,7 +53,7 @@ pub trait Op: Serialize + DeserializeOwned + Send + 'static {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Self::Reply, Stop<Self::Refusal>>;
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Self::Refusal>>;
 }
 
 /// For operations that nothing can refuse.

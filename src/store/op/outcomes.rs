@@ -44,7 +44,7 @@ pub const fn start_of(hour: u32) -> Timestamp {
 
 /// Counts an event of a message. What is past the time that counts are kept is counted no more.
 pub(super) fn count(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     kind: EventType,
     happening: &Happening<'_>,
@@ -80,7 +80,7 @@ fn completes_a_return(kind: EventType, transfer: Option<&TransferRow>) -> bool {
 
 /// Where to count, and what is counted there already.
 fn place(
-    tables: &Tables<'_, '_>,
+    tables: &Tables<'_>,
     account: AccountId,
     hour: u32,
     (stream, domain, provider): (Stream, DomainId, &str),
@@ -100,7 +100,7 @@ fn place(
 }
 
 /// What a row counts. A damaged one begins anew: no outcome is left unrecorded for the sake of its count.
-fn counted(tables: &Tables<'_, '_>, key: &[u8]) -> Result<Option<OutcomeCounts>, StoreError> {
+fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, StoreError> {
     match tables.row(key) {
         Err(StoreError::Row { .. }) => Ok(Some(OutcomeCounts::default())),
         counts => counts,
@@ -142,7 +142,7 @@ pub fn scan(
 }
 
 /// Removes up to `limit` rows of the account that have been kept for long enough; tells how many.
-pub(super) fn sweep(tables: &mut Tables<'_, '_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
+pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let from = schema::outcomes_of_hour(account, 0);
     let to = schema::outcomes_of_hour(account, hour_of(tables.now() - KEPT));
     let keys = tables.keys(Table::Outcomes, &from, &to, Order::Ascending, limit)?;

@@ -44,7 +44,7 @@ impl Op for PauseSite {
     type Reply = ();
     type Refusal = TooManyPauses;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<TooManyPauses>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<TooManyPauses>> {
         let key = schema::named(self.account, self.site.as_str().as_bytes());
         if tables.row::<PauseRow>(&key)?.is_some() {
             return Ok(());
@@ -71,7 +71,7 @@ impl Op for ResumeSite {
     type Reply = ();
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<NotThere>> {
         let key = schema::named(self.account, self.site.as_str().as_bytes());
         tables.row::<PauseRow>(&key)?.ok_or(Stop::Refused(NotThere))?;
         tables.remove(schema::Table::Pauses, &key);
@@ -93,7 +93,7 @@ impl Op for TryNow {
     type Reply = u64;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<u64, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<u64, Stop<Never>> {
         let (mut tried, now) = (0, tables.now());
         for id in &self.messages {
             let key = schema::message(self.account, *id);

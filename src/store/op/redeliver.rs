@@ -42,7 +42,7 @@ impl Op for TestEndpoint {
     type Reply = DeliveryId;
     type Refusal = RedeliverRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DeliveryId, Stop<RedeliverRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DeliveryId, Stop<RedeliverRefusal>> {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
             return Err(Stop::Refused(RedeliverRefusal::NotFound));
         };
@@ -67,7 +67,7 @@ impl Op for Redeliver {
     type Reply = DeliveryId;
     type Refusal = RedeliverRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<DeliveryId, Stop<RedeliverRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DeliveryId, Stop<RedeliverRefusal>> {
         let Some(row) = tables.row::<DeliveryRow>(&schema::delivery(self.account, self.delivery))? else {
             return Err(Stop::Refused(RedeliverRefusal::NotFound));
         };
@@ -118,7 +118,7 @@ impl Op for Replay {
     type Reply = Replayed;
     type Refusal = RedeliverRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Replayed, Stop<RedeliverRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, Stop<RedeliverRefusal>> {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
             return Err(Stop::Refused(RedeliverRefusal::NotFound));
         };
@@ -147,14 +147,14 @@ impl Op for Replay {
 }
 
 impl Replay {
-    fn logged(&self, tables: &Tables<'_, '_>, event: EventId) -> Result<Option<(EventId, Owed)>, StoreError> {
+    fn logged(&self, tables: &Tables<'_>, event: EventId) -> Result<Option<(EventId, Owed)>, StoreError> {
         let row = tables.get(Table::EventLog, &schema::event(self.account, event))?;
         let row = row.map(|bytes| EventLogRow::decode(&bytes)).transpose()?;
         Ok(row.map(|EventLogRow { message, kind }| (event, Owed::Event { message, kind })))
     }
 
     /// The event of a delivery that failed and is the latest of its event to this endpoint.
-    fn failed(&self, tables: &Tables<'_, '_>, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
+    fn failed(&self, tables: &Tables<'_>, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
         let Some(row) = tables.row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
         if row.state.stage != Stage::Failed || row.event.0 < self.since {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Replay {
 }
 
 /// Writes a new delivery of an event that the endpoint was owed before, and that it is the latest of them.
-fn owe_again(tables: &mut Tables<'_, '_>, account: AccountId, row: &DeliveryRow, endpoint: &EndpointRow) -> DeliveryId {
+fn owe_again(tables: &mut Tables<'_>, account: AccountId, row: &DeliveryRow, endpoint: &EndpointRow) -> DeliveryId {
     let id = owe(tables, account, row, endpoint.state.is_enabled());
     let key = schema::redelivered(account, row.endpoint, row.event);
     tables.put_bytes(Table::Redelivered, &key, id.as_bytes().to_vec());

@@ -67,7 +67,7 @@ impl Op for RecordReport {
     type Reply = usize;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<usize, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, Stop<Never>> {
         let mut heard = 0;
         for message in &self.messages {
             heard += usize::from(message.record(tables)?);
@@ -119,7 +119,7 @@ impl News {
 
 impl MessageNews {
     /// Whether this was news.
-    fn record(&self, tables: &mut Tables<'_, '_>) -> Result<bool, StoreError> {
+    fn record(&self, tables: &mut Tables<'_>) -> Result<bool, StoreError> {
         let key = schema::message(self.account, self.message);
         let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
         else {
@@ -163,7 +163,7 @@ impl MessageNews {
 
     fn append(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         row: &MessageRow,
         transfer: &TransferRow,
         kind: EventType,
@@ -174,7 +174,7 @@ impl MessageNews {
     }
 
     /// An attempt that is on the wire keeps its timer: its outcome takes it, and is not lost.
-    fn stop_attempts(&self, tables: &mut Tables<'_, '_>, row: &MessageRow, transfer: &mut TransferRow) {
+    fn stop_attempts(&self, tables: &mut Tables<'_>, row: &MessageRow, transfer: &mut TransferRow) {
         match self.wire {
             Wire::Busy => {}
             Wire::Idle => waiting::end(tables, self.account, self.message, &row.to, transfer),

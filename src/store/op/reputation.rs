@@ -33,7 +33,7 @@ impl Op for JudgeReputation {
     type Reply = Vec<(Stream, Crossing)>;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Self::Reply, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Self::Reply, Stop<Never>> {
         tables.disarm(self.timer);
         let account = self.timer.account;
         let before: Reputation = tables.row(account.as_bytes())?.unwrap_or_default();

@@ -39,7 +39,7 @@ impl Op for BeginSession {
     type Reply = ();
     type Refusal = Outdated;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Outdated>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Outdated>> {
         let Session { account, user: id, .. } = self.session;
         let user_key = schema::user(account, id);
         let Some(user) = tables.row::<User>(&user_key)? else { return Err(Stop::Refused(Outdated)) };
@@ -59,7 +59,7 @@ impl Op for BeginSession {
 }
 
 /// Ends the sessions of a user that are over anyway, and the oldest ones where there are too many.
-fn make_room(tables: &mut Tables<'_, '_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
+fn make_room(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
     let mut live: Vec<(Timestamp, SessionKey)> = Vec::new();
     for (key, session) in sessions_of(tables, account, user)? {
         if session.is_live(tables.now()) {
@@ -100,7 +100,7 @@ impl Op for EndSessions {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         match &self.which {
             Which::AllBut(keep) => end_sessions(tables, self.account, self.user, Some(keep))?,
             Which::One(key) => {
@@ -125,7 +125,7 @@ impl Op for TouchSession {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         if let Some(session) = tables.row::<Session>(&self.key)? {
             tables.put(&self.key, &Session { seen_at: tables.now(), ..session });
         }
@@ -148,7 +148,7 @@ impl Op for ProveSession {
     type Reply = ();
     type Refusal = Outdated;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Outdated>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Outdated>> {
         let session = tables.row::<Session>(&self.key)?.ok_or(Stop::Refused(Outdated))?;
         let user_key = schema::user(session.account, session.user);
         let user = tables.row::<User>(&user_key)?.ok_or(Stop::Refused(Outdated))?;
@@ -198,7 +198,7 @@ pub fn sessions_of(
 
 /// Ends all sessions of a user but `keep`.
 pub(super) fn end_sessions(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     account: AccountId,
     user: UserId,
     keep: Option<&SessionKey>,
@@ -211,7 +211,7 @@ pub(super) fn end_sessions(
     Ok(())
 }
 
-fn end(tables: &mut Tables<'_, '_>, key: &SessionKey) -> Result<(), StoreError> {
+fn end(tables: &mut Tables<'_>, key: &SessionKey) -> Result<(), StoreError> {
     if let Some(session) = tables.row::<Session>(key)? {
         tables.remove(Table::SessionsByUser, &schema::session_of_user(session.account, session.user, key));
         tables.remove(Table::Sessions, key);

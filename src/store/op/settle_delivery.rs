@@ -82,7 +82,7 @@ impl Op for SettleDelivery {
     type Reply = EndpointChange;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<EndpointChange, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointChange, Stop<Never>> {
         tables.disarm(self.timer(self.due));
         let key = schema::delivery(self.account, self.delivery);
         let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(EndpointChange::None) };
@@ -120,12 +120,7 @@ impl SettleDelivery {
     }
 
     /// Parks the delivery; where the endpoint was enabled meanwhile, it stays due.
-    fn park(
-        &self,
-        tables: &mut Tables<'_, '_>,
-        row: &DeliveryRow,
-        due: Timestamp,
-    ) -> Result<EndpointChange, Stop<Never>> {
+    fn park(&self, tables: &mut Tables<'_>, row: &DeliveryRow, due: Timestamp) -> Result<EndpointChange, Stop<Never>> {
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))?;
         if endpoint.is_some_and(|endpoint| endpoint.state.is_enabled()) {
             tables.arm(self.timer(due));
@@ -139,7 +134,7 @@ impl SettleDelivery {
     /// Parks the delivery for lack of room.
     fn overflow(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         row: &DeliveryRow,
         due: Timestamp,
         unparking: Unparking,
@@ -152,12 +147,7 @@ impl SettleDelivery {
         EndpointChange::None
     }
 
-    fn log(
-        &self,
-        tables: &mut Tables<'_, '_>,
-        row: &DeliveryRow,
-        attempt: &Attempt,
-    ) -> Result<EndpointChange, StoreError> {
+    fn log(&self, tables: &mut Tables<'_>, row: &DeliveryRow, attempt: &Attempt) -> Result<EndpointChange, StoreError> {
         let logged = AttemptRow {
             id: tables.next_id::<AttemptId>(),
             at: attempt.at,
@@ -177,7 +167,7 @@ impl SettleDelivery {
 
     fn step_endpoint(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         delivery: &DeliveryRow,
         attempt: &Attempt,
     ) -> Result<EndpointChange, StoreError> {
@@ -228,7 +218,7 @@ impl Op for Unpark {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::Unpark, self.account, self.endpoint.0));
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
         if endpoint.is_some_and(|endpoint| endpoint.state.is_enabled()) {
@@ -242,7 +232,7 @@ impl Op for Unpark {
 ///
 /// # Errors
 /// Those of the store.
-pub fn unpark(tables: &mut Tables<'_, '_>, account: AccountId, endpoint: EndpointId) -> Result<(), StoreError> {
+pub fn unpark(tables: &mut Tables<'_>, account: AccountId, endpoint: EndpointId) -> Result<(), StoreError> {
     let prefix = schema::owned(account, endpoint.as_bytes());
     let end = crate::store::read::after_prefix(&prefix);
     let now = tables.now();

@@ -27,7 +27,7 @@ impl Op for SettleTlsReport {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
         let Some(due) = self.again else { return Ok(()) };
         // Where its counts are gone there is nothing to report any more.

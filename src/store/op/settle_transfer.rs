@@ -86,7 +86,7 @@ impl Op for SettleTransfer {
     type Reply = Settled;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Settled, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Settled, Stop<Never>> {
         let key = schema::message(self.account, self.message);
         tables.disarm(self.timer(self.due));
         let (Some(message), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
@@ -152,7 +152,7 @@ impl SettleTransfer {
         Timer::new(due, TimerKind::Transfer, self.account, self.message.0)
     }
 
-    fn rearm(&self, tables: &mut Tables<'_, '_>, transfer: &mut TransferRow, due: Timestamp) {
+    fn rearm(&self, tables: &mut Tables<'_>, transfer: &mut TransferRow, due: Timestamp) {
         transfer.due = Some(due);
         tables.arm(self.timer(due));
     }
@@ -170,7 +170,7 @@ impl SettleTransfer {
 
     fn perform(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         message: &MessageRow,
         transfer: &mut TransferRow,
         effects: &[Effect],
@@ -199,7 +199,7 @@ impl SettleTransfer {
     /// ends now.
     fn end_where_suppressed_meanwhile(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         row: &MessageRow,
         transfer: TransferRow,
     ) -> Result<(), StoreError> {
@@ -223,7 +223,7 @@ impl SettleTransfer {
 
     fn record(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         message: &MessageRow,
         transfer: &TransferRow,
         kind: EventType,
@@ -255,7 +255,7 @@ impl SettleTransfer {
         Ok(())
     }
 
-    fn suppress(&self, tables: &mut Tables<'_, '_>, message: &MessageRow) -> Result<(), StoreError> {
+    fn suppress(&self, tables: &mut Tables<'_>, message: &MessageRow) -> Result<(), StoreError> {
         let new = Suppression {
             message: Some(self.message),
             smtp_code: self.facts.smtp_code,

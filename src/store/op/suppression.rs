@@ -57,7 +57,7 @@ pub struct Added {
 ///
 /// # Errors
 /// Those of the store.
-pub fn add(tables: &mut Tables<'_, '_>, account: AccountId, new: &Suppression) -> Result<Added, StoreError> {
+pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Result<Added, StoreError> {
     let match_key = new.address.match_key();
     let key = schema::named(account, match_key.as_bytes());
     if let Some(row) = tables.row::<SuppressionRow>(&key)? {
@@ -125,7 +125,7 @@ impl Op for Suppress {
     type Reply = Added;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Added, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Added, Stop<Never>> {
         let added = add(tables, self.account, &self.suppression)?;
         waiting::suppress(tables, self.account, &self.waiting)?;
         Ok(added)
@@ -148,7 +148,7 @@ impl Op for ImportSuppressions {
     type Reply = usize;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<usize, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, Stop<Never>> {
         let mut imported = 0;
         for suppression in &self.suppressions {
             imported += usize::from(add(tables, self.account, suppression)?.is_new);
@@ -172,7 +172,7 @@ impl Op for Unsuppress {
     type Reply = SuppressionRow;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<SuppressionRow, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<SuppressionRow, Stop<NotThere>> {
         let Some(key) = self.name.row_key(tables, self.account)? else { return Err(Stop::Refused(NotThere)) };
         let Some(row) = tables.row::<SuppressionRow>(&key)? else { return Err(Stop::Refused(NotThere)) };
         tables.remove(Table::Suppressions, &key);

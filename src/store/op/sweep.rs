@@ -37,7 +37,7 @@ impl Op for SweepIdempotency {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::Idempotency));
         let end = Timer::first_after(tables.now());
         let keys = tables.keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
@@ -68,7 +68,7 @@ impl Op for ContentDestroyed {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
         // The journal may have carried some of its bodies.
         tables.clear_journal();
@@ -89,7 +89,7 @@ impl Op for SweepEvents {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
         let end = oldest_kept(tables.now());
         let mut left = SLICE;
@@ -111,7 +111,7 @@ impl Op for SweepEvents {
 impl SweepEvents {
     fn sweep_account(
         &self,
-        tables: &mut Tables<'_, '_>,
+        tables: &mut Tables<'_>,
         account: AccountId,
         end: Ulid,
         limit: usize,
@@ -144,7 +144,7 @@ impl Op for DropTimer {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
         Ok(())
     }

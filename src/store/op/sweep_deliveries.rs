@@ -43,7 +43,7 @@ impl Op for SweepDeliveries {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
         let cutoff = oldest_kept(tables.now());
         let mut last = Seen { account: self.timer.account, delivery: DeliveryId(self.timer.id) };
@@ -69,7 +69,7 @@ impl Op for SweepDeliveries {
     }
 }
 
-fn next_delivery(tables: &Tables<'_, '_>, from: &[u8]) -> Result<Option<Seen>, StoreError> {
+fn next_delivery(tables: &Tables<'_>, from: &[u8]) -> Result<Option<Seen>, StoreError> {
     let keys = tables.keys(Table::Deliveries, from, &after_prefix(&[]), Order::Ascending, 1)?;
     Ok(keys.first().and_then(|key| {
         let (account, delivery) = key.split_first_chunk::<16>()?;
@@ -77,7 +77,7 @@ fn next_delivery(tables: &Tables<'_, '_>, from: &[u8]) -> Result<Option<Seen>, S
     }))
 }
 
-fn sweep(tables: &mut Tables<'_, '_>, Seen { account, delivery }: Seen) -> Result<(), StoreError> {
+fn sweep(tables: &mut Tables<'_>, Seen { account, delivery }: Seen) -> Result<(), StoreError> {
     let key = schema::delivery(account, delivery);
     let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(()) };
     if let Some(due) = row.state.due(Timestamp::ZERO) {

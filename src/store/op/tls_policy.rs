@@ -29,7 +29,7 @@ impl Op for KeepStsPolicy {
     type Reply = StsPolicyRow;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<StsPolicyRow, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<StsPolicyRow, Stop<Never>> {
         let key = schema::sts_policy(&self.domain);
         if let Some(before) = tables.row::<StsPolicyRow>(&key)? {
             tables.disarm(timer(key, before.expires_at));
@@ -59,7 +59,7 @@ impl Op for ExpireStsPolicy {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
         let key = self.timer.id.0;
         let row = tables.row::<StsPolicyRow>(&key)?;

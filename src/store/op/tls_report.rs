@@ -56,7 +56,7 @@ impl Op for CountTlsSession {
     type Reply = Counted;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Counted, Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Counted, Stop<Never>> {
         let day = day_of(tables.now());
         let of = schema::tls_reports_of(day, &self.domain);
         let key = schema::tls_report(of, self.policy_type);
@@ -98,7 +98,7 @@ impl CountTlsSession {
 }
 
 /// Whether the day has room for another row. The first one arms the timer that removes them all.
-fn add_row(tables: &mut Tables<'_, '_>, day: u32) -> Result<bool, Stop<Never>> {
+fn add_row(tables: &mut Tables<'_>, day: u32) -> Result<bool, Stop<Never>> {
     let key = schema::tls_report_day(day);
     let mut counted = tables.row::<TlsReportDayRow>(&key)?.unwrap_or_default();
     if counted.rows == 0 {
@@ -123,7 +123,7 @@ impl Op for SweepTlsReports {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::TlsReports));
         // A day goes once its end is behind by what is kept: every day before this moment's, less that.
         let end = schema::tls_report_day(day_of(tables.now() - KEPT));

@@ -29,7 +29,7 @@ impl Op for Unsubscribe {
     type Reply = ();
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<NotThere>> {
         let key = schema::message(self.account, self.message);
         let (Some(row), Some(mut transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
         else {

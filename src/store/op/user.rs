@@ -36,7 +36,7 @@ impl Op for CreateUser {
     type Reply = User;
     type Refusal = CreateUserRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<CreateUserRefusal>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<CreateUserRefusal>> {
         if tables.row::<Account>(self.account.as_bytes())?.is_none() {
             return Err(Stop::Refused(CreateUserRefusal::NoSuchAccount));
         }
@@ -93,7 +93,7 @@ impl Op for UpdateUser {
     type Reply = User;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<NotThere>> {
         let key = schema::user(self.account, self.user);
         let is_meant = |user: &User| self.instead_of.as_ref().is_none_or(|hash| *hash == user.password_hash);
         let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else { return Err(Stop::Refused(NotThere)) };
@@ -126,7 +126,7 @@ impl Op for DeleteUser {
     type Reply = User;
     type Refusal = NotThere;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<User, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<NotThere>> {
         let key = schema::user(self.account, self.user);
         let Some(user) = tables.row::<User>(&key)? else { return Err(Stop::Refused(NotThere)) };
         end_sessions(tables, self.account, self.user, None)?;

@@ -21,13 +21,13 @@ use crate::store::timer::{Timer, TimerKind};
 pub const ENDED_MAX: usize = 256;
 
 /// Notes that a message to `to` waits.
-pub(super) fn begin(tables: &mut Tables<'_, '_>, account: AccountId, message: MessageId, to: &Address) {
+pub(super) fn begin(tables: &mut Tables<'_>, account: AccountId, message: MessageId, to: &Address) {
     tables.put_bytes(Table::Waiting, &schema::waiting(account, &to.match_key(), message), Vec::new());
 }
 
 /// Notes that a message to `to` waits no more, and disarms what it waited for.
 pub(super) fn end(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     account: AccountId,
     message: MessageId,
     to: &Address,
@@ -62,11 +62,7 @@ pub fn to_address(
 
 /// Ends messages whose address became suppressed and whose leases the caller holds, so that none is on the wire. Those
 /// that have ended already stay as they are.
-pub(super) fn suppress(
-    tables: &mut Tables<'_, '_>,
-    account: AccountId,
-    messages: &[MessageId],
-) -> Result<(), StoreError> {
+pub(super) fn suppress(tables: &mut Tables<'_>, account: AccountId, messages: &[MessageId]) -> Result<(), StoreError> {
     for id in messages {
         let key = schema::message(account, *id);
         let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
@@ -90,7 +86,7 @@ impl Op for EndWaiting {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         let mut suppressed = Vec::new();
         for id in &self.messages {
             let row: Option<MessageRow> = tables.row(&schema::message(self.account, *id))?;
@@ -106,7 +102,7 @@ impl Op for EndWaiting {
 
 /// Takes a message that waits out of the queue, for the reason that `input` is. Nothing changes where it has ended.
 pub(super) fn withdraw(
-    tables: &mut Tables<'_, '_>,
+    tables: &mut Tables<'_>,
     subject: &Subject<'_>,
     mut transfer: TransferRow,
     input: Input,

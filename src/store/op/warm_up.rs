@@ -27,7 +27,7 @@ impl Op for CountHandedOver {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         let key = schema::warm_up(&self.relay, &self.site);
         let before = tables.row::<WarmUpRow>(&key)?.filter(|row| row.day >= self.day);
         let row = before.map_or(WarmUpRow { day: self.day, messages: 1 }, |row| WarmUpRow {

@@ -51,9 +51,9 @@ fn a_store_of_a_later_format_is_refused_and_not_touched() {
     let path = test.directory().join(FILE);
     let database = Database::open(&path).unwrap();
     let transaction = database.begin_write().unwrap();
-    let mut batch = Batch::new(&transaction);
-    batch.put(Table::Meta, meta::FORMAT, Some(&(FORMAT + 1).to_be_bytes())).unwrap();
-    drop(batch);
+    let mut changes = Changes::default();
+    changes.put(Table::Meta, meta::FORMAT.to_vec(), Some((FORMAT + 1).to_be_bytes().to_vec()));
+    changes.write_to(&transaction).unwrap();
     transaction.commit().unwrap();
     drop(database);
     for _ in 0..2 {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use crate::base::entropy::SeededEntropy;
@@ -107,9 +107,36 @@ impl<T> Waiting<T> {
 
     /// The answer, once it is there; asked again only where it was not.
     pub(super) fn poll(&mut self) -> Option<T> {
-        match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        self.poll_by(Waker::noop())
+    }
+
+    /// The same for whoever wants to be woken.
+    pub(super) fn poll_by(&mut self, waker: &Waker) -> Option<T> {
+        match self.0.as_mut().poll(&mut Context::from_waker(waker)) {
             Poll::Ready(answer) => Some(answer),
             Poll::Pending => None,
         }
+    }
+}
+
+/// Whoever hears an answer at the moment that it is given, and knows whether the machine was off then.
+pub(super) struct Ear {
+    disk: SimulatedDisk,
+    was_off: AtomicBool,
+}
+
+impl Ear {
+    pub(super) fn of(disk: &SimulatedDisk) -> Arc<Self> {
+        Arc::new(Self { disk: disk.clone(), was_off: AtomicBool::new(false) })
+    }
+
+    pub(super) fn heard_after_the_end(&self) -> bool {
+        self.was_off.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Ear {
+    fn wake(self: Arc<Self>) {
+        self.was_off.store(self.disk.is_off(), Ordering::SeqCst);
     }
 }

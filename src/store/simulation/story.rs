@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::{History, Known};
 use super::law::{Finding, Law, judge};
-use super::process::{Clock, Process, Waiting};
+use super::process::{Clock, Ear, Process, Waiting};
 use super::start::{Setup, set_up};
 use super::work::{Intent, Outcome};
 use crate::base::id::MessageId;
@@ -30,6 +31,7 @@ const ROUNDS_MAX: usize = 12;
 pub(super) struct Ticket {
     pub(super) intent: Intent,
     pub(super) waiting: Waiting<Outcome>,
+    pub(super) ear: Arc<Ear>,
 }
 
 /// A story under way.
@@ -173,7 +175,12 @@ impl Story {
         for mut ticket in std::mem::take(&mut self.tickets) {
             match ticket.waiting.poll() {
                 None => self.tickets.push(ticket),
-                Some(outcome) => answers.push((ticket.intent, outcome)),
+                Some(outcome) => {
+                    if outcome == Outcome::Done && ticket.ear.heard_after_the_end() {
+                        self.find(Law::DurableAccept, format!("{:?} was answered by a dead machine", ticket.intent));
+                    }
+                    answers.push((ticket.intent, outcome));
+                }
             }
         }
         self.learn(answers, failed_means);
@@ -181,7 +188,7 @@ impl Story {
 
     /// Learns from answers that came together.
     pub(super) fn learn(&mut self, mut answers: Vec<(Intent, Outcome)>, failed_means: Known) {
-        let (mut is_answered, mut had_answers) = (false, false);
+        let mut is_answered = false;
         // A message may overtake one that was asked for before it, and what that is answered then builds on it.
         answers.sort_by_key(|(_, outcome)| *outcome != Outcome::Done);
         for (intent, outcome) in answers {
@@ -191,14 +198,13 @@ impl Story {
                 self.failed(&intent, failed_means);
             } else {
                 self.say(|_| format!("{intent:?}: {outcome:?}"));
-                had_answers = true;
                 is_answered |= self.answered(&intent, outcome);
             }
         }
-        if had_answers && self.disk.is_off() && is_answered {
-            self.find(Law::DurableAccept, "an answer came after the machine went off".to_owned());
-        }
-        if is_answered && !self.disk.is_off() {
+        if is_answered && self.process().has_failed() {
+            // Durable, and not to be seen before the next start.
+            self.history.is_in_doubt = true;
+        } else if is_answered && !self.disk.is_off() {
             let snapshot = self.process().store.snapshot();
             if let Ok(snapshot) = snapshot {
                 self.history.look(&snapshot);

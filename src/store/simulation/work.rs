@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::history::{Known, Submitted};
 use super::law::Law;
-use super::process::Waiting;
+use super::process::{Ear, Waiting};
 use super::story::{Story, Ticket};
 use crate::base::id::{DeliveryId, MessageId, Ulid};
 use crate::base::time::Timestamp;
@@ -83,8 +83,9 @@ impl Story {
     }
 
     fn wait(&mut self, intent: Intent, mut waiting: Waiting<Outcome>) {
-        match waiting.poll() {
-            None => self.tickets.push(Ticket { intent, waiting }),
+        let ear = Ear::of(&self.disk);
+        match waiting.poll_by(&ear.clone().into()) {
+            None => self.tickets.push(Ticket { intent, waiting, ear }),
             // A body that came alone was written at once, or could not be.
             Some(outcome @ (Outcome::Failed | Outcome::Full)) => self.learn(vec![(intent, outcome)], Known::No),
             Some(outcome) => panic!("{intent:?} was answered before its turn: {outcome:?}"),

@@ -1,12 +1,14 @@
-//! Stories of the overlay: what an operation reads is what it will leave behind, whatever stands beneath.
+//! Stories of changes over changes: what an operation reads is what it will leave behind, whatever stands beneath.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use redb::Database;
 use redb::backends::InMemoryBackend;
+use redb::{Database, ReadableDatabase};
 
 use super::*;
+use crate::store::schema;
 
 const TABLE: Table = Table::Suppressions;
 
@@ -15,25 +17,39 @@ type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
 /// A change of one key: a value, or that it is removed.
 type Change = (Vec<u8>, Option<Vec<u8>>);
 
-fn with_tables<T>(stored: &[Change], use_them: impl FnOnce(&mut Tables<'_, '_>) -> T) -> T {
+/// A batch over what the first half of `stored` leaves committed, and that did the rest itself.
+fn batch_over(stored: &[Change]) -> Batch {
     let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
     let transaction = database.begin_write().unwrap();
-    let mut batch = Batch::new(&transaction);
-    for (key, value) in stored {
-        batch.put(TABLE, key, value.as_deref()).unwrap();
+    schema::make_tables(&transaction).unwrap();
+    let (committed, later) = stored.split_at(stored.len() / 2);
+    let mut changes = Changes::default();
+    for (key, value) in committed {
+        changes.put(TABLE, key.clone(), value.clone());
     }
+    changes.write_to(&transaction).unwrap();
+    transaction.commit().unwrap();
+    let mut batch = Batch::new(Snapshot::new(database.begin_read().unwrap()));
+    for (key, value) in later {
+        batch.put(TABLE, key.clone(), value.clone()).unwrap();
+    }
+    batch
+}
+
+fn with_tables<T>(stored: &[Change], use_them: impl FnOnce(&mut Tables<'_>) -> T) -> T {
+    let mut batch = batch_over(stored);
     let moment = Moment { now: Timestamp::from_millis(1_700_000_000_000), chance: [7; 10] };
     use_them(&mut Tables::new(&mut batch, moment, Ulid::default()))
 }
 
-fn change(tables: &mut Tables<'_, '_>, (key, value): &Change) {
+fn change(tables: &mut Tables<'_>, (key, value): &Change) {
     match value {
         Some(value) => tables.put_bytes(TABLE, key, value.clone()),
         None => tables.remove(TABLE, key),
     }
 }
 
-fn scanned(tables: &Tables<'_, '_>, from: &[u8], to: &[u8], order: Order, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn scanned(tables: &Tables<'_>, from: &[u8], to: &[u8], order: Order, limit: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut rows = Vec::new();
     let mut each = |key: &[u8], value: &[u8]| {
         rows.push((key.to_vec(), value.to_vec()));
@@ -100,7 +116,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 
 proptest! {
     #[test]
-    fn reading_through_the_overlay_is_reading_one_map(
+    fn reading_through_all_changes_is_reading_one_map(
         stored in changes(), changed in changes(), from in keys(), to in keys(), down: bool, limit in 1_usize..6,
     ) {
         let mut model = Rows::new();
@@ -127,17 +143,12 @@ proptest! {
 
     #[test]
     fn what_was_read_is_what_is_left_behind(stored in changes(), changed in changes()) {
-        let database = Database::builder().create_with_backend(InMemoryBackend::new()).unwrap();
-        let transaction = database.begin_write().unwrap();
-        let mut batch = Batch::new(&transaction);
-        for (key, value) in &stored {
-            batch.put(TABLE, key, value.as_deref()).unwrap();
-        }
+        let mut batch = batch_over(&stored);
         let moment = Moment { now: Timestamp::ZERO, chance: [0; 10] };
         let mut tables = Tables::new(&mut batch, moment, Ulid::default());
         changed.iter().for_each(|one| change(&mut tables, one));
         let before = scanned(&tables, b"", &[9], Order::Ascending, usize::MAX);
-        tables.flush().unwrap();
+        tables.join().unwrap();
         let after = scanned(&Tables::new(&mut batch, moment, Ulid::default()), b"", &[9], Order::Ascending, usize::MAX);
         prop_assert_eq!(before, after);
     }

@@ -1,6 +1,7 @@
 //! Stories of the writer: a batch is as whole as its operations, answers come after the sync, identifiers only grow.
 
 use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -36,7 +37,7 @@ impl Op for Write {
     type Reply = Vec<Ulid>;
     type Refusal = End;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<Vec<Ulid>, Stop<End>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Vec<Ulid>, Stop<End>> {
         tables.put_bytes(Table::Suppressions, &self.key, b"no row".to_vec());
         tables.arm(Timer::of_store(tables.now(), TimerKind::EventLog));
         let ids = (0..self.ids).map(|_| tables.next_id::<EventId>().0).collect();
@@ -104,6 +105,24 @@ fn an_answer_comes_when_a_snapshot_sees_the_row() {
 }
 
 #[test]
+fn whoever_is_answered_before_the_database_has_it_waits_for_that() {
+    let test = TestStore::new();
+    let database = test.store().database.begin_write().unwrap();
+    test.done(write("key", End::Commit));
+    assert!(test.store().showing.try_read().is_err(), "it was answered, and is not in the database");
+    let (looks, is_looking) = mpsc::channel();
+    thread::scope(|threads| {
+        let looking = threads.spawn(|| {
+            looks.send(()).unwrap();
+            test.snapshot().get(Table::Suppressions, b"key").unwrap()
+        });
+        is_looking.recv().unwrap();
+        database.abort().unwrap();
+        assert!(looking.join().unwrap().is_some());
+    });
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was() {
     let test = TestStore::new();
     let before = test.snapshot();
@@ -149,7 +168,7 @@ fn a_timer_disarmed_later_in_its_batch_is_not_near() {
     impl Op for Disarm {
         type Reply = ();
         type Refusal = ();
-        fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<()>> {
+        fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<()>> {
             tables.disarm(Timer::of_store(tables.now(), TimerKind::EventLog));
             Ok(())
         }

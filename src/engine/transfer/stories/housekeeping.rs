@@ -21,7 +21,7 @@ impl Op for Spoil {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         let (now, key) = (tables.now(), [7; 48]);
         tables.put_bytes(Table::Idempotency, &key, b"no row".to_vec());
         let by_expiry = [now.as_millis().to_be_bytes().as_slice(), &key].concat();

@@ -22,7 +22,7 @@ impl Op for Hold {
     type Reply = ();
     type Refusal = Never;
 
-    fn apply(&self, _: &mut Tables<'_, '_>) -> Result<(), Stop<Never>> {
+    fn apply(&self, _: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         if let Some(held) = self.until.lock().unwrap().take() {
             // Ends when the story lets go, or is over.
             let _let_go = held.recv();

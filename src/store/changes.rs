@@ -1,0 +1,147 @@
+//! Rows as they are to be: what an operation changed, what its batch did, what the journal keeps and then the database
+//! takes.
+//!
+//! They lie over whatever was there before: a read asks here first, and a scan goes through both as through one.
+
+use std::collections::{BTreeMap, btree_map};
+use std::iter::Peekable;
+use std::ops::Bound::{Excluded, Included};
+use std::ops::ControlFlow;
+
+use redb::WriteTransaction;
+
+use super::error::StoreError;
+use super::read::{Each, Order, Read};
+use super::schema::Table;
+
+/// Rows by key; none where one is to be removed.
+type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What is to be written to which table.
+pub(super) struct Changes([Rows; Table::ALL.len()]);
+
+impl Default for Changes {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| Rows::new()))
+    }
+}
+
+impl Changes {
+    /// Has `key` of `table` have `value`, or none.
+    pub(super) fn put(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.0[table as usize].insert(key, value);
+    }
+
+    /// What `key` of `table` is to have, where it changed.
+    pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
+        self.0[table as usize].get(key).map(Option::as_deref)
+    }
+
+    /// The tables that have changes, with those.
+    pub(super) fn tables(&self) -> impl Iterator<Item = (Table, &Rows)> {
+        Table::ALL.iter().map(|table| (*table, &self.0[*table as usize])).filter(|(_, rows)| !rows.is_empty())
+    }
+
+    /// How many rows have changed.
+    pub(super) fn count(&self) -> usize {
+        self.0.iter().map(BTreeMap::len).sum()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeMap::is_empty)
+    }
+
+    /// Calls `each` with the rows of `below` as they are with these changes.
+    ///
+    /// # Errors
+    /// Those of `below`, and those of `each`.
+    pub(super) fn scan_over(
+        &self,
+        below: &impl Read,
+        table: Table,
+        (from, to): (&[u8], &[u8]),
+        order: Order,
+        each: &mut Each<'_>,
+    ) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
+        let mut changed = self.range(table, from, to, order);
+        let mut flow = ControlFlow::Continue(());
+        below.scan(table, from, to, order, &mut |key, value| {
+            flow = changed.pass(each, |changed| order.is_before(changed, key))?;
+            if flow.is_continue() {
+                flow = match changed.0.next_if(|(changed, _)| *changed == key) {
+                    Some((key, Some(value))) => each(key, value)?,
+                    Some((_, None)) => ControlFlow::Continue(()),
+                    None => each(key, value)?,
+                };
+            }
+            Ok(flow)
+        })?;
+        // Those behind the last row of `below`; whether they were the last for `each` says nothing any more.
+        if flow.is_continue() { changed.pass(each, |_| true).map(drop) } else { Ok(()) }
+    }
+
+    fn range(&self, table: Table, from: &[u8], to: &[u8], order: Order) -> Turn<'_> {
+        let range = self.0[table as usize].range::<[u8], _>((Included(from), Excluded(to)));
+        Turn(InOrder { range, order }.peekable())
+    }
+
+    /// All of them, by table and key.
+    pub(super) fn into_rows(self) -> impl Iterator<Item = (Table, Vec<u8>, Option<Vec<u8>>)> {
+        let tables = Table::ALL.iter().zip(self.0);
+        tables.flat_map(|(table, rows)| rows.into_iter().map(|(key, value)| (*table, key, value)))
+    }
+
+    /// Writes them into `transaction`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
+        for (table, rows) in self.tables() {
+            let mut table = transaction.open_table(table.definition())?;
+            for (key, value) in rows {
+                match value {
+                    Some(value) => drop(table.insert(key.as_slice(), value.as_slice())?),
+                    None => drop(table.remove(key.as_slice())?),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The changes of a range that are not passed yet, in the order of a scan.
+struct Turn<'a>(Peekable<InOrder<'a>>);
+
+impl<'a> Turn<'a> {
+    /// Calls `each` with those that are there while `is_next` says so of their keys.
+    fn pass(&mut self, each: &mut Each<'_>, is_next: impl Fn(&[u8]) -> bool) -> Result<ControlFlow<()>, StoreError> {
+        while let Some((key, value)) = self.0.next_if(|(key, _)| is_next(key)) {
+            if let Some(value) = value
+                && each(key, value)?.is_break()
+            {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+struct InOrder<'a> {
+    range: btree_map::Range<'a, Vec<u8>, Option<Vec<u8>>>,
+    order: Order,
+}
+
+impl<'a> Iterator for InOrder<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = match self.order {
+            Order::Ascending => self.range.next(),
+            Order::Descending => self.range.next_back(),
+        };
+        next.map(|(key, value)| (key.as_slice(), value.as_deref()))
+    }
+}

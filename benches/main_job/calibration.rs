@@ -39,7 +39,7 @@ impl Calibration {
     pub(crate) fn take(directory: &Path) -> Outcome<Self> {
         let key = KeyPair::generate(KeySize::Rsa2048)?;
         let (sync, flushes_per_sync) = sync(directory)?;
-        Ok(Self { sign: sign(&key)?, sync, floor: floor(&key, directory)?, flushes_per_sync })
+        Ok(Self { sign: sign(&key)?, sync, floor: floor(key, directory)?, flushes_per_sync })
     }
 
     /// The unit of CPU for a row between two takings.
@@ -101,18 +101,40 @@ fn sync(directory: &Path) -> Outcome<(Duration, f64)> {
     Ok((median(taken), flushes as f64 / f64::from(SYNCS)))
 }
 
-fn floor(key: &KeyPair, directory: &Path) -> Outcome<Duration> {
-    let mut file = tempfile::tempfile_in(directory)?;
-    let random = SystemRandom::new();
-    let mut signature = vec![0; key.public_modulus_len()];
-    let mut taken = Vec::with_capacity(SYNCS as usize);
-    for number in 0..SYNCS {
-        let start = Instant::now();
-        key.sign(&RSA_PKCS1_SHA256, &random, &number.to_be_bytes(), &mut signature)?;
-        append(&mut file, number)?;
-        taken.push(start.elapsed());
-    }
+fn floor(key: KeyPair, directory: &Path) -> Outcome<Duration> {
+    let mut floor = Floor::new(key, directory)?;
+    let taken = (0..SYNCS).map(|_| floor.take()).collect::<Outcome<_>>()?;
     Ok(median(taken))
+}
+
+/// One signature and one durable append, one after the other.
+pub(crate) struct Floor {
+    key: KeyPair,
+    random: SystemRandom,
+    signature: Vec<u8>,
+    file: File,
+    number: u32,
+}
+
+impl Floor {
+    /// With a key of its own, and the disk in `directory`.
+    pub(crate) fn in_directory(directory: &Path) -> Outcome<Self> {
+        Self::new(KeyPair::generate(KeySize::Rsa2048)?, directory)
+    }
+
+    fn new(key: KeyPair, directory: &Path) -> Outcome<Self> {
+        let (random, signature) = (SystemRandom::new(), vec![0; key.public_modulus_len()]);
+        Ok(Self { key, random, signature, file: tempfile::tempfile_in(directory)?, number: 0 })
+    }
+
+    /// How long both take now.
+    pub(crate) fn take(&mut self) -> Outcome<Duration> {
+        self.number += 1;
+        let start = Instant::now();
+        self.key.sign(&RSA_PKCS1_SHA256, &self.random, &self.number.to_be_bytes(), &mut self.signature)?;
+        append(&mut self.file, self.number)?;
+        Ok(start.elapsed())
+    }
 }
 
 fn median(mut taken: Vec<Duration>) -> Duration {

@@ -32,6 +32,10 @@ impl Recipients {
     }
 }
 
+/// What one client measures between its requests, two of each in turns: then both find the machine busy with the
+/// message before, or done with it, as often as the other.
+pub(crate) type Beside = Box<dyn FnMut() -> Outcome<Duration> + Send>;
+
 /// One run of submissions.
 #[derive(Clone)]
 pub(crate) struct Load {
@@ -45,28 +49,30 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// Opens the connections, then sends all of it as fast as the answers come.
+    /// Opens the connections, then sends all of it as fast as the answers come, the first client with something beside.
     ///
     /// # Errors
     /// The first answer that is not 202, with its body, or the first connection that broke.
-    pub(crate) async fn send(self) -> Outcome<Sent> {
+    pub(crate) async fn send(self, mut measure: Option<Beside>) -> Outcome<Sent> {
         let mut connections = Vec::with_capacity(self.clients);
         for _ in 0..self.clients {
             connections.push(Connection::open(self.address).await?);
         }
         let next = Arc::new(AtomicUsize::new(self.numbers.start));
-        let mut latencies = Vec::with_capacity(self.numbers.len());
+        let (mut latencies, mut beside) = (Vec::with_capacity(self.numbers.len()), Vec::new());
         let start = Instant::now();
         let mut clients = JoinSet::new();
         for connection in connections {
-            clients.spawn(one_client(connection, self.clone(), Arc::clone(&next)));
+            clients.spawn(one_client(connection, self.clone(), Arc::clone(&next), measure.take()));
         }
         while let Some(finished) = clients.join_next().await {
-            latencies.extend(finished??);
+            let taken = finished??;
+            latencies.extend(taken.answers);
+            beside.extend(taken.beside);
         }
         let took = start.elapsed();
-        latencies.sort_unstable();
-        Ok(Sent { start, took, latencies: Latencies(latencies) })
+        let beside = (!beside.is_empty()).then(|| Latencies::of(beside));
+        Ok(Sent { start, took, latencies: Latencies::of(latencies), beside })
     }
 
     fn write_request(&self, number: usize, body: &mut Vec<u8>, request: &mut Vec<u8>) {
@@ -91,10 +97,24 @@ pub(crate) struct Sent {
     /// From then to the last answer.
     pub(crate) took: Duration,
     pub(crate) latencies: Latencies,
+    /// What was measured beside them.
+    pub(crate) beside: Option<Latencies>,
 }
 
-async fn one_client(mut connection: Connection, load: Load, next: Arc<AtomicUsize>) -> Outcome<Vec<Duration>> {
-    let (mut body, mut request, mut taken) = (Vec::new(), Vec::new(), Vec::new());
+/// What one client took.
+#[derive(Default)]
+struct Taken {
+    answers: Vec<Duration>,
+    beside: Vec<Duration>,
+}
+
+async fn one_client(
+    mut connection: Connection,
+    load: Load,
+    next: Arc<AtomicUsize>,
+    mut beside: Option<Beside>,
+) -> Outcome<Taken> {
+    let (mut body, mut request, mut taken) = (Vec::new(), Vec::new(), Taken::default());
     loop {
         let number = next.fetch_add(1, Ordering::Relaxed);
         if number >= load.numbers.end {
@@ -103,7 +123,10 @@ async fn one_client(mut connection: Connection, load: Load, next: Arc<AtomicUsiz
         load.write_request(number, &mut body, &mut request);
         let start = Instant::now();
         let answer = connection.exchange(&request).await?;
-        taken.push(start.elapsed());
+        taken.answers.push(start.elapsed());
+        if let Some(measure) = beside.as_mut().filter(|_| taken.answers.len().is_multiple_of(2)) {
+            taken.beside.extend([measure()?, measure()?]);
+        }
         if answer.status != ACCEPTED {
             return Err(answer.fault("POST /v1/messages"));
         }
@@ -114,6 +137,11 @@ async fn one_client(mut connection: Connection, load: Load, next: Arc<AtomicUsiz
 pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
+    fn of(mut taken: Vec<Duration>) -> Self {
+        taken.sort_unstable();
+        Self(taken)
+    }
+
     /// The answer time that `share` of the requests did not exceed.
     pub(crate) fn at(&self, share: f64) -> Duration {
         let rank = (self.0.len() as f64 * share).ceil() as usize;

@@ -76,6 +76,10 @@ struct Options {
     /// The counter of syncs in the server's /metrics
     #[arg(long, default_value = "postrider_store_syncs_total")]
     sync_metric: String,
+    /// Sign and append between the first client's requests, for `p50_over_beside`; client ms, device KB and flush have
+    /// that in them
+    #[arg(long)]
+    beside: bool,
     /// A fifth of the messages: does it still work, roughly what does it cost
     #[arg(long)]
     quick: bool,

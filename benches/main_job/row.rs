@@ -20,6 +20,8 @@ pub(crate) struct Row {
     /// Messages at the sink beyond those sent.
     pub(crate) extra_at_sink: Option<u64>,
     pub(crate) answers: Latencies,
+    /// One signature and one durable append, between the requests.
+    pub(crate) beside: Option<Latencies>,
     pub(crate) usage: Usage,
     /// From the server's own metrics.
     pub(crate) syncs: Option<f64>,
@@ -79,7 +81,8 @@ impl Row {
     }
 
     /// The row as one line. `p50_over_floor` is the median answer over one signature and one durable append, as they
-    /// take in turns; `p50_over_units` over the sum of what each takes where nothing else is done.
+    /// take in turns before and after the row, `p50_over_beside` as they take between its requests; `p50_over_units`
+    /// over the sum of what each takes where nothing else is done.
     pub(crate) fn json(&self) -> String {
         let units = (self.unit.sign + self.unit.sync).as_secs_f64();
         let floor = self.unit.floor.as_secs_f64();
@@ -93,6 +96,10 @@ impl Row {
             "p90_us": micros(self.answers.at(0.90)),
             "p99_us": micros(self.answers.at(0.99)),
             "p50_over_floor": round(self.answers.at(0.50).as_secs_f64() / floor),
+            "beside_p50_us": self.beside.as_ref().map(|beside| micros(beside.at(0.50))),
+            "p50_over_beside": self.beside.as_ref().map(|beside| {
+                round(self.answers.at(0.50).as_secs_f64() / beside.at(0.50).as_secs_f64())
+            }),
             "p50_over_units": round(self.answers.at(0.50).as_secs_f64() / units),
             "cpu_ms_per_message": round(self.cpu_ms()),
             "su": round(self.sign_units()),

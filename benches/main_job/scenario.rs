@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::body::Letters;
-use crate::calibration::Calibration;
-use crate::client::{Connection, Load, Recipients};
+use crate::calibration::{Calibration, Floor};
+use crate::client::{Beside, Connection, Load, Recipients};
 use crate::dns::{self, NameServer};
 use crate::fill::{Fate, fill};
 use crate::measure::{Gauge, load_average};
@@ -121,14 +121,14 @@ impl Bench {
         let count = self.options.messages_at(point.clients);
         let mut taken = self.taken();
 
-        self.load(point, server, 0..warm_up)?.send().await?;
+        self.load(point, server, 0..warm_up)?.send(None).await?;
         self.settled(point, server, taken + warm_up as u64).await?;
         taken = self.taken();
         let calibrated = Calibration::take(&self.options.data_root)?;
 
         let syncs = server.counter(&self.options.sync_metric).await;
         let before = gauge.read()?;
-        let sent = self.load(point, server, warm_up..warm_up + count)?.send().await?;
+        let sent = self.load(point, server, warm_up..warm_up + count)?.send(self.beside()?).await?;
         let delivered_at = self.settled(point, server, taken + count as u64).await?;
         let usage = before.until(&gauge.read()?);
         let syncs_after = server.counter(&self.options.sync_metric).await;
@@ -142,6 +142,7 @@ impl Bench {
             // A message that came twice is no failure of the measurement, but it is told.
             extra_at_sink: delivered_at.map(|_| self.taken() - taken - count as u64),
             answers: sent.latencies,
+            beside: sent.beside,
             usage,
             syncs: syncs.zip(syncs_after).map(|(from, to)| to - from),
             signatures: server.signatures,
@@ -151,6 +152,15 @@ impl Bench {
             unit: calibrated.between(after),
             drift: calibrated.drift(after),
         })
+    }
+
+    /// What an answer takes at the least, where that is to be measured between the requests.
+    fn beside(&self) -> Outcome<Option<Beside>> {
+        if !self.options.beside {
+            return Ok(None);
+        }
+        let mut floor = Floor::in_directory(&self.options.data_root)?;
+        Ok(Some(Box::new(move || floor.take())))
     }
 
     fn load(&self, point: Point, server: &Server, numbers: std::ops::Range<usize>) -> Outcome<Load> {

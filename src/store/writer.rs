@@ -36,7 +36,7 @@ const BATCH_MAX: usize = 512;
 
 /// How many rows a batch changes at most for its answers to come before they are written into the database: whoever
 /// looks at that meanwhile waits for some tenths of a millisecond.
-const FEW_ROWS: usize = 64;
+const FEW_ROWS: usize = 40;
 
 /// How long operations that nobody waits for gather.
 const PATIENCE: Duration = Duration::from_millis(5);

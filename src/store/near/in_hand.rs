@@ -1,5 +1,5 @@
 //! Timers in hand: *taken* by whoever serves them, until their rows are gone, or *resting*: taken, and put off in
-//! memory alone until an alarm. A message that rests is one of many, so little is kept of it.
+//! memory alone until an alarm. A message is one of many, so little is kept of it.
 
 use std::collections::HashSet;
 
@@ -7,50 +7,61 @@ use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::store::timer::{Timer, TimerKind};
 
+/// A message's timer: no two accounts share an identifier.
+type OfMessage = (Timestamp, Ulid);
+
 /// What was taken from the near timers and is not settled.
 #[derive(Default)]
 pub(super) struct InHand {
-    taken: HashSet<Timer>,
-    /// Of messages alone, whose identifiers no two accounts share.
-    resting: HashSet<(Timestamp, Ulid)>,
+    messages: HashSet<OfMessage>,
+    resting: HashSet<OfMessage>,
+    others: HashSet<Timer>,
 }
 
 impl InHand {
     pub(super) fn take(&mut self, timers: &[Timer]) {
-        self.taken.extend(timers);
+        for timer in timers {
+            match of_message(timer) {
+                Some(message) => self.messages.insert(message),
+                None => self.others.insert(*timer),
+            };
+        }
     }
 
     /// Whether it was in hand; it is not any more.
     pub(super) fn forget(&mut self, timer: &Timer) -> bool {
-        let rested = is_message(timer) && self.resting.remove(&(timer.due, timer.id));
-        self.taken.remove(timer) || rested
+        match of_message(timer) {
+            Some(message) => self.messages.remove(&message) | self.resting.remove(&message),
+            None => self.others.remove(timer),
+        }
     }
 
     /// Has a taken timer rest.
     pub(super) fn rest(&mut self, timer: Timer) {
-        debug_assert!(is_message(&timer), "only messages rest");
-        if self.taken.remove(&timer) {
-            self.resting.insert((timer.due, timer.id));
-        }
+        let message = of_message(&timer).filter(|message| self.messages.remove(message));
+        debug_assert!(of_message(&timer).is_some(), "only messages rest");
+        self.resting.extend(message);
     }
 
     /// Has a resting timer count as taken again.
     pub(super) fn rouse(&mut self, timer: Timer) {
-        if self.resting.remove(&(timer.due, timer.id)) {
-            self.taken.insert(timer);
-        }
+        let message = of_message(&timer).filter(|message| self.resting.remove(message));
+        self.messages.extend(message);
     }
 
     pub(super) fn knows(&self, timer: &Timer) -> bool {
-        self.taken.contains(timer) || is_message(timer) && self.resting.contains(&(timer.due, timer.id))
+        match of_message(timer) {
+            Some(message) => self.messages.contains(&message) || self.resting.contains(&message),
+            None => self.others.contains(timer),
+        }
     }
 
     /// Whether nobody works on anything.
     pub(super) fn is_idle(&self) -> bool {
-        self.taken.is_empty()
+        self.messages.is_empty() && self.others.is_empty()
     }
 }
 
-fn is_message(timer: &Timer) -> bool {
-    timer.kind == TimerKind::Transfer
+fn of_message(timer: &Timer) -> Option<OfMessage> {
+    (timer.kind == TimerKind::Transfer).then_some((timer.due, timer.id))
 }

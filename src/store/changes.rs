@@ -17,38 +17,41 @@ use super::schema::Table;
 /// Rows by key; none where one is to be removed.
 type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What is to be written to which table.
-pub(super) struct Changes([Rows; Table::ALL.len()]);
-
-impl Default for Changes {
-    fn default() -> Self {
-        Self(std::array::from_fn(|_| Rows::new()))
-    }
-}
+/// What is to be written to which table: few tables, in the order in which they were first changed.
+#[derive(Default)]
+pub(super) struct Changes(Vec<(Table, Rows)>);
 
 impl Changes {
     /// Has `key` of `table` have `value`, or none.
     pub(super) fn put(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) {
-        self.0[table as usize].insert(key, value);
+        match self.0.iter_mut().find(|(known, _)| *known == table) {
+            Some((_, rows)) => drop(rows.insert(key, value)),
+            None => self.0.push((table, Rows::from([(key, value)]))),
+        }
     }
 
     /// What `key` of `table` is to have, where it changed.
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
-        self.0[table as usize].get(key).map(Option::as_deref)
+        self.of(table)?.get(key).map(Option::as_deref)
+    }
+
+    /// The changed rows of a table, where there are any.
+    pub(super) fn of(&self, table: Table) -> Option<&Rows> {
+        self.0.iter().find(|(known, _)| *known == table).map(|(_, rows)| rows)
     }
 
     /// The tables that have changes, with those.
-    pub(super) fn tables(&self) -> impl Iterator<Item = (Table, &Rows)> {
-        Table::ALL.iter().map(|table| (*table, &self.0[*table as usize])).filter(|(_, rows)| !rows.is_empty())
+    pub(super) fn tables(&self) -> &[(Table, Rows)] {
+        &self.0
     }
 
     /// How many rows have changed.
     pub(super) fn count(&self) -> usize {
-        self.0.iter().map(BTreeMap::len).sum()
+        self.0.iter().map(|(_, rows)| rows.len()).sum()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(BTreeMap::is_empty)
+    pub(super) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Calls `each` with the rows of `below` as they are with these changes.
@@ -57,7 +60,7 @@ impl Changes {
     /// Those of `below`, and those of `each`.
     pub(super) fn scan_over(
         &self,
-        below: &impl Read,
+        below: &dyn Read,
         table: Table,
         (from, to): (&[u8], &[u8]),
         order: Order,
@@ -66,7 +69,9 @@ impl Changes {
         if from >= to {
             return Ok(());
         }
-        let mut changed = self.range(table, from, to, order);
+        let Some(rows) = self.of(table) else { return below.scan(table, from, to, order, each) };
+        let range = rows.range::<[u8], _>((Included(from), Excluded(to)));
+        let mut changed = Turn(InOrder { range, order }.peekable());
         let mut flow = ControlFlow::Continue(());
         below.scan(table, from, to, order, &mut |key, value| {
             flow = changed.pass(each, |changed| order.is_before(changed, key))?;
@@ -83,15 +88,9 @@ impl Changes {
         if flow.is_continue() { changed.pass(each, |_| true).map(drop) } else { Ok(()) }
     }
 
-    fn range(&self, table: Table, from: &[u8], to: &[u8], order: Order) -> Turn<'_> {
-        let range = self.0[table as usize].range::<[u8], _>((Included(from), Excluded(to)));
-        Turn(InOrder { range, order }.peekable())
-    }
-
-    /// All of them, by table and key.
+    /// All of them, table by table.
     pub(super) fn into_rows(self) -> impl Iterator<Item = (Table, Vec<u8>, Option<Vec<u8>>)> {
-        let tables = Table::ALL.iter().zip(self.0);
-        tables.flat_map(|(table, rows)| rows.into_iter().map(|(key, value)| (*table, key, value)))
+        self.0.into_iter().flat_map(|(table, rows)| rows.into_iter().map(move |(key, value)| (table, key, value)))
     }
 
     /// Writes them into `transaction`.
@@ -99,7 +98,7 @@ impl Changes {
     /// # Errors
     /// Those of the database.
     pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
-        for (table, rows) in self.tables() {
+        for (table, rows) in &self.0 {
             let mut table = transaction.open_table(table.definition())?;
             for (key, value) in rows {
                 match value {

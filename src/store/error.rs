@@ -45,7 +45,7 @@ from_redb!(StorageError, TableError, TransactionError, CommitError, DatabaseErro
 /// Why an operation did not happen: the business said no, or the store failed.
 #[derive(Debug)]
 pub enum Stop<R> {
-    /// The business says no; the shared transaction is untouched.
+    /// The business says no; nothing is changed.
     Refused(R),
     /// The store failed.
     Failed(StoreError),

@@ -1,5 +1,5 @@
 //! Floor 4: the store. One door: [`Store`]. Every change is an [`op::Op`], plain data with a deterministic `apply`, run
-//! by the one writer thread inside a shared transaction; every look is a [`snapshot::Snapshot`]. Only this floor knows
+//! by the one writer thread as one of a batch; every look is a [`snapshot::Snapshot`]. Only this floor knows
 //! redb.
 
 pub mod archive;
@@ -28,6 +28,7 @@ mod reserve;
 pub mod restore;
 pub mod row;
 pub mod schema;
+mod showing;
 #[cfg(test)]
 mod simulation;
 pub mod snapshot;
@@ -41,7 +42,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use redb::{Database, ReadableDatabase};
@@ -57,6 +58,7 @@ use key_changes::KeyChanges;
 use meters::StoreMeters;
 use near::NearTimers;
 use op::Op;
+use showing::Showing;
 use snapshot::Snapshot;
 pub use standstill::Standing;
 
@@ -73,7 +75,7 @@ pub struct Store {
     content: Arc<Content>,
     near: Arc<NearTimers>,
     bells: Arc<Bells>,
-    showing: Arc<RwLock<()>>,
+    showing: Arc<Showing>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     key_changes: Arc<KeyChanges>,
@@ -117,8 +119,7 @@ impl Store {
     /// # Errors
     /// Those of the database.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        // What is answered may be about to be written into the database.
-        let _shown = self.showing.read().unwrap_or_else(PoisonError::into_inner);
+        self.showing.wait().map_err(|error| self.health.fail(&error))?;
         self.database.begin_read().map(Snapshot::new).map_err(|error| self.health.fail(&error.into()))
     }
 
@@ -242,7 +243,8 @@ impl Store {
         receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
-    /// The same for whoever can't wait: `done` is called on a thread of the store, or at once, and must be quick.
+    /// The same for whoever can't wait: `done` is called on a thread of the store, or at once; it must be quick, and
+    /// must take no snapshot, which would wait for its caller.
     pub fn post_with_body<O: Op>(
         &self,
         announcement: Announcement,

@@ -19,7 +19,7 @@ use crate::base::time::Timestamp;
 
 /// What the operations of a batch changed so far, over what is committed.
 pub(super) struct Batch {
-    committed: Snapshot,
+    pub(super) committed: Snapshot,
     /// What is to be written.
     pub(super) changes: Changes,
     /// The bodies that the journal is to carry.
@@ -41,12 +41,17 @@ impl Batch {
         }
     }
 
-    fn put(&mut self, table: Table, key: Vec<u8>, value: Option<Vec<u8>>) -> Result<(), StoreError> {
-        self.changed_keys.extend(key_changes::changed(table, &key));
-        if table == Table::Timers {
-            self.waiting.note(&key, self.get(table, &key)?.is_some(), value.is_some());
+    /// Takes what an operation changed: all of it, for what can fail comes first.
+    fn join(&mut self, changes: Changes) -> Result<(), StoreError> {
+        let mut waiting = self.waiting;
+        for (key, value) in changes.of(Table::Timers).into_iter().flatten() {
+            waiting.note(key, self.get(Table::Timers, key)?.is_some(), value.is_some());
         }
-        self.changes.put(table, key, value);
+        self.waiting = waiting;
+        for (table, key, value) in changes.into_rows() {
+            self.changed_keys.extend(key_changes::changed(table, &key));
+            self.changes.put(table, key, value);
+        }
         Ok(())
     }
 }
@@ -168,9 +173,7 @@ impl<'batch> Tables<'batch> {
 
     /// Joins the changes to the batch's.
     pub(super) fn join(self) -> Result<Applied, StoreError> {
-        for (table, key, value) in self.changes.into_rows() {
-            self.batch.put(table, key, value)?;
-        }
+        self.batch.join(self.changes)?;
         let Self { last_id, armed, disarmed, told, noted, clears_journal, .. } = self;
         Ok(Applied { last_id, armed, disarmed, told, noted, clears_journal })
     }
@@ -185,7 +188,7 @@ impl Read for Tables<'_> {
     }
 
     fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
-        self.changes.scan_over(&*self.batch, table, (from, to), order, each)
+        self.changes.scan_over(self.batch, table, (from, to), order, each)
     }
 }
 

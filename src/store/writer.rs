@@ -1,11 +1,11 @@
 //! The writer: the one thread that changes the database. It applies whatever operations wait, makes them durable with
-//! one record of the journal and one sync, and only then writes them into the database, where they are seen, and
-//! releases the answers. While it syncs, the next batch gathers; there is no artificial delay.
+//! one record of the journal and one sync, and only then releases the answers and writes the rows into the database,
+//! where they are seen. While it syncs, the next batch gathers; there is no artificial delay.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use redb::{Database, ReadableDatabase as _, WriteTransaction};
@@ -23,6 +23,7 @@ use super::meters::{Noted, StoreMeters};
 use super::near::{NearTimers, News};
 use super::reserve::Reserve;
 use super::schema::{Table, meta};
+use super::showing::Showing;
 use super::snapshot::Snapshot;
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
@@ -53,8 +54,7 @@ pub(super) struct Writer {
     pub(super) database: Arc<Database>,
     pub(super) near: Arc<NearTimers>,
     pub(super) bells: Arc<Bells>,
-    /// Held while what was answered is not in the database yet.
-    pub(super) showing: Arc<RwLock<()>>,
+    pub(super) showing: Arc<Showing>,
     pub(super) health: Arc<Health>,
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
@@ -64,6 +64,14 @@ pub(super) struct Writer {
     pub(super) waiting: Waiting,
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,
+}
+
+/// How a batch was made durable.
+enum Durable {
+    /// By a record of the journal: the database has yet to take it.
+    Recorded,
+    /// By a checkpoint: the database has it.
+    CheckedIn,
 }
 
 /// What a batch changed beside rows.
@@ -148,7 +156,9 @@ impl Writer {
     ) -> Result<Effects, StoreError> {
         let mut batch = Batch::new(Snapshot::new(self.database.begin_read()?));
         let mut effects = self.apply_all(&mut batch, jobs, company)?;
-        let Batch { mut changes, bodies, waiting, changed_keys, .. } = batch;
+        let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
+        // It would keep a checkpoint from giving pages back.
+        drop(committed);
         if changes.is_empty() {
             return Ok(effects);
         }
@@ -159,12 +169,12 @@ impl Writer {
             changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
         }
         let began = Instant::now();
-        let kept = self.keep(&changes, &bodies, &effects)?;
+        let durable = self.keep(&changes, &bodies, &effects)?;
         self.waiting = waiting;
         self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
-        match kept {
-            Kept::Record => self.show(&changes, jobs, &mut effects)?,
-            Kept::NoRoom => self.make_known(&mut effects),
+        match durable {
+            Durable::Recorded => self.show(&changes, jobs, &mut effects)?,
+            Durable::CheckedIn => self.make_known(&mut effects),
         }
         Ok(effects)
     }
@@ -188,13 +198,13 @@ impl Writer {
         }
     }
 
-    /// Makes a batch durable: by a record, or where there is none by a checkpoint, after which it is seen too.
-    fn keep(&mut self, changes: &Changes, bodies: &[Carried], effects: &Effects) -> Result<Kept, StoreError> {
+    /// Makes a batch durable.
+    fn keep(&mut self, changes: &Changes, bodies: &[Carried], effects: &Effects) -> Result<Durable, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
         if !effects.clears_journal && self.journal.append(changes, bodies, free, (self.now)())? == Kept::Record {
             self.meters.syncs.count();
-            return Ok(Kept::Record);
+            return Ok(Durable::Recorded);
         }
         let transaction = self.database.begin_write()?;
         changes.write_to(&transaction)?;
@@ -202,26 +212,28 @@ impl Writer {
         if effects.clears_journal {
             self.journal.clear()?;
         }
-        Ok(Kept::NoRoom)
+        Ok(Durable::CheckedIn)
     }
 
     /// Writes what is durable into the database, where it is seen. Where that is little, whoever waits is answered
     /// before.
     fn show(&self, changes: &Changes, jobs: &mut Vec<Box<dyn Job>>, effects: &mut Effects) -> Result<(), StoreError> {
-        let is_little = changes.count() <= FEW_ROWS;
-        let showing = is_little.then(|| self.showing.write().unwrap_or_else(PoisonError::into_inner));
-        if is_little {
+        if changes.count() > FEW_ROWS {
+            self.publish(changes)?;
+            self.make_known(effects);
+            return Ok(());
+        }
+        self.showing.show(|| {
             self.make_known(effects);
             jobs.extract_if(.., |job| job.urgency() == Urgency::Awaited).for_each(|job| job.release(Ok(())));
-        }
+            self.publish(changes)
+        })
+    }
+
+    fn publish(&self, changes: &Changes) -> Result<(), StoreError> {
         let transaction = self.database.begin_write()?;
         changes.write_to(&transaction)?;
-        journal::publish(transaction)?;
-        drop(showing);
-        if !is_little {
-            self.make_known(effects);
-        }
-        Ok(())
+        journal::publish(transaction)
     }
 
     /// What those who are answered rely on beside rows.

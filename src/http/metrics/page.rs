@@ -166,7 +166,7 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     };
     times(
         "postrider_store_commit_duration_seconds",
-        "Commits of the database with their sync to disk.",
+        "How long batches took to become durable, with their sync to disk.",
         meters.commit_duration.read(),
     );
     times(

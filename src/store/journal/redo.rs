@@ -25,7 +25,7 @@ pub(super) struct Change<'a> {
 
 /// Writes `changes`, and `bodies` that are to be carried, behind what is in `bytes`.
 pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>) {
-    let tables: Vec<_> = changes.tables().collect();
+    let tables = changes.tables();
     let names = tables.iter().map(|(table, _)| table.name()).chain([BODIES]);
     bytes.push(byte(tables.len() + 1));
     for name in names {
@@ -57,7 +57,7 @@ fn length(octets: usize) -> u32 {
 /// The changes that `bytes` tell of.
 ///
 /// # Errors
-/// Bytes that [`Redo::encode`] does not make.
+/// Bytes that [`encode`] does not make.
 pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let damaged = || StoreError::Database("the journal has a record that can't be read".to_owned());
     let mut rest = Rest(bytes);

@@ -1,7 +1,7 @@
 //! Operations: every change of the store, as plain data with a deterministic `apply`.
 //!
 //! An operation loads rows, asks a pure machine, saves rows, appends events, fans out deliveries and arms timers. It
-//! checks everything before it writes; a refusal leaves the shared transaction untouched. It carries all that is not in
+//! checks everything before it writes; a refusal leaves its batch untouched. It carries all that is not in
 //! the tables: sealed secrets, random bytes, the outcome it records.
 
 use serde::Serialize;

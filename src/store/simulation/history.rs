@@ -65,6 +65,8 @@ pub(super) struct History {
     pub(super) ended: BTreeMap<MessageId, Status>,
     /// Whether a commit failed since.
     pub(super) is_in_doubt: bool,
+    /// Whether one that failed had been answered before: then a start finds more.
+    pub(super) is_promised: bool,
     /// Addresses that were suppressed at some time, or may have been.
     pub(super) touched: BTreeSet<String>,
     /// Whether the clock was set back: then windows of quotas move along with it.
@@ -98,7 +100,7 @@ impl History {
             let key = schema::named(self.account, address.as_bytes());
             *suppressed = known(snapshot.get(Table::Suppressions, &key).unwrap().is_some());
         }
-        self.is_in_doubt = false;
+        (self.is_in_doubt, self.is_promised) = (false, false);
         self.look(snapshot);
     }
 

@@ -133,6 +133,9 @@ impl Judge<'_> {
             let tables: Vec<_> = changed.iter().map(|(table, _)| **table).collect();
             self.find(Law::WholeCommits, format!("no commit was under way, and these tables differ: {tables:?}"));
         }
+        if changed.is_empty() && self.history.is_promised {
+            self.find(Law::WholeCommits, "what was answered is as if it had never been".to_owned());
+        }
         let is_in_doubt =
             |submitted: &Submitted| submitted.accepted == Known::InDoubt && !self.history.could_be_refused(submitted);
         let in_doubt = self.history.messages.iter().filter(|(_, submitted)| is_in_doubt(submitted));

@@ -173,7 +173,7 @@ impl Story {
         self.is_lifting = self.tickets.iter().any(|ticket| matches!(ticket.intent, Intent::Unsuppress(_)));
         let mut answers = Vec::new();
         for mut ticket in std::mem::take(&mut self.tickets) {
-            match ticket.waiting.poll() {
+            match ticket.waiting.poll_by(&ticket.ear.clone().into()) {
                 None => self.tickets.push(ticket),
                 Some(outcome) => {
                     if outcome == Outcome::Done && ticket.ear.heard_after_the_end() {
@@ -204,6 +204,10 @@ impl Story {
         if is_answered && self.process().has_failed() {
             // Durable, and not to be seen before the next start.
             self.history.is_in_doubt = true;
+            self.history.is_promised = true;
+            if self.process().store.snapshot().is_ok() {
+                self.find(Law::DurableAccept, "what was answered is looked past".to_owned());
+            }
         } else if is_answered && !self.disk.is_off() {
             let snapshot = self.process().store.snapshot();
             if let Ok(snapshot) = snapshot {

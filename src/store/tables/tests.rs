@@ -30,9 +30,11 @@ fn batch_over(stored: &[Change]) -> Batch {
     changes.write_to(&transaction).unwrap();
     transaction.commit().unwrap();
     let mut batch = Batch::new(Snapshot::new(database.begin_read().unwrap()));
+    let mut changes = Changes::default();
     for (key, value) in later {
-        batch.put(TABLE, key.clone(), value.clone()).unwrap();
+        changes.put(TABLE, key.clone(), value.clone());
     }
+    batch.join(changes).unwrap();
     batch
 }
 

@@ -109,7 +109,7 @@ fn whoever_is_answered_before_the_database_has_it_waits_for_that() {
     let test = TestStore::new();
     let database = test.store().database.begin_write().unwrap();
     test.done(write("key", End::Commit));
-    assert!(test.store().showing.try_read().is_err(), "it was answered, and is not in the database");
+    assert!(test.store().showing.is_under_way(), "it was answered, and is not in the database");
     let (looks, is_looking) = mpsc::channel();
     thread::scope(|threads| {
         let looking = threads.spawn(|| {

@@ -1,0 +1,67 @@
+//! What was answered, and is not in the database yet: whoever looks waits until it is, so that nobody who was answered
+//! looks and finds nothing. Where it can't be shown, nobody sees anything any more.
+
+use std::sync::{PoisonError, RwLock};
+
+use super::error::StoreError;
+
+/// Held by the writer while it shows what it has answered.
+#[derive(Default)]
+pub(super) struct Showing(RwLock<Last>);
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Last {
+    #[default]
+    Shown,
+    Failed,
+}
+
+impl Showing {
+    /// Answers and shows by `show`.
+    ///
+    /// # Errors
+    /// Those of `show`.
+    pub(super) fn show(&self, show: impl FnOnce() -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let mut last = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        show().inspect_err(|_| *last = Last::Failed)
+    }
+
+    /// Waits until all that was answered can be seen.
+    ///
+    /// # Errors
+    /// It never will be before the next start: showing it failed, or panicked.
+    pub(super) fn wait(&self) -> Result<(), StoreError> {
+        match self.0.read().map(|last| *last) {
+            Ok(Last::Shown) => Ok(()),
+            Ok(Last::Failed) | Err(_) => {
+                Err(StoreError::Database("what the journal has could not be written into the database".to_owned()))
+            }
+        }
+    }
+
+    /// Whether something is answered that is not shown.
+    #[cfg(test)]
+    pub(super) fn is_under_way(&self) -> bool {
+        self.0.try_read().is_err()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn what_was_not_shown_is_never_looked_past() {
+        let showing = Showing::default();
+        assert!(showing.wait().is_ok());
+        showing.show(|| Ok(())).unwrap();
+        assert!(showing.wait().is_ok() && !showing.is_under_way());
+        assert!(showing.show(|| Err(StoreError::Closed)).is_err());
+        assert!(showing.wait().is_err());
+        let showing = Showing::default();
+        assert!(catch_unwind(AssertUnwindSafe(|| showing.show(|| panic!("a defect")))).is_err());
+        assert!(showing.wait().is_err());
+    }
+}

@@ -19,68 +19,79 @@ pub(super) enum Urgency {
 }
 
 /// An operation with its type forgotten.
-pub(super) trait Job: Send {
+pub(super) struct Job {
+    pub(super) urgency: Urgency,
+    /// The body that is to stand in the same record; apart, for a queue has room for thousands of jobs.
+    carried: Option<Box<Carried>>,
+    operation: Box<dyn Operation>,
+}
+
+impl Job {
+    /// Has `op` applied, and its answer told to `done`.
+    pub(super) fn new<O: Op>(op: O, urgency: Urgency, done: impl FnOnce(Answer<O>) + Send + 'static) -> Self {
+        Self { urgency, carried: None, operation: Box::new(Pending { op, answer: None, done }) }
+    }
+
+    pub(super) fn carrying(self, carried: Option<Carried>) -> Self {
+        Self { carried: carried.map(Box::new), ..self }
+    }
+
     /// Applies the operation to the batch. What it did is returned where it succeeded; a refusal changes nothing.
-    fn apply(&mut self, batch: &mut Batch, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError>;
+    pub(super) fn apply(
+        &mut self,
+        batch: &mut Batch,
+        moment: Moment,
+        last_id: Ulid,
+    ) -> Result<Option<Applied>, StoreError> {
+        let mut tables = Tables::new(batch, moment, last_id);
+        match self.operation.apply(&mut tables)? {
+            End::Applied => tables.join(self.carried.take().map(|body| *body)).map(Some),
+            End::Dropped => Ok(None),
+        }
+    }
 
-    /// Whether somebody waits.
-    fn urgency(&self) -> Urgency;
+    /// Answers the caller: after the batch is durable, or with the reason why it is not.
+    pub(super) fn release(self, committed: Result<(), StoreError>) {
+        self.operation.release(committed);
+    }
+}
 
-    /// Takes the body that is to stand in the same record.
-    fn take_carried(&mut self) -> Option<Carried>;
+/// What became of an operation.
+enum End {
+    /// It did what it is for.
+    Applied,
+    /// It was refused, or could not read a row: nothing is changed.
+    Dropped,
+}
 
-    /// Answers the caller: after the commit's sync, or with the reason why there was none.
+trait Operation: Send {
+    fn apply(&mut self, tables: &mut Tables<'_>) -> Result<End, StoreError>;
+
     fn release(self: Box<Self>, committed: Result<(), StoreError>);
 }
 
-/// A job of operation `O`.
-pub(super) struct Pending<O: Op, F: FnOnce(Answer<O>) + Send> {
+/// An operation, and its answer once it was applied.
+struct Pending<O: Op, F> {
     op: O,
-    urgency: Urgency,
-    carried: Option<Carried>,
     answer: Option<Answer<O>>,
     done: F,
 }
 
-impl<O: Op, F: FnOnce(Answer<O>) + Send> Pending<O, F> {
-    pub(super) const fn new(op: O, urgency: Urgency, done: F) -> Self {
-        Self { op, urgency, carried: None, answer: None, done }
-    }
-
-    pub(super) fn carrying(self, carried: Option<Carried>) -> Self {
-        Self { carried, ..self }
-    }
-}
-
-impl<O: Op, F: FnOnce(Answer<O>) + Send> Job for Pending<O, F> {
-    fn apply(&mut self, batch: &mut Batch, moment: Moment, last_id: Ulid) -> Result<Option<Applied>, StoreError> {
-        let mut tables = Tables::new(batch, moment, last_id);
-        match self.op.apply(&mut tables) {
-            Ok(reply) => {
-                let applied = tables.join()?;
-                self.answer = Some(Ok(reply));
-                Ok(Some(applied))
-            }
-            Err(Stop::Refused(refusal)) => {
-                self.answer = Some(Err(Stop::Refused(refusal)));
-                Ok(None)
-            }
+impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
+    fn apply(&mut self, tables: &mut Tables<'_>) -> Result<End, StoreError> {
+        let answer = self.op.apply(tables);
+        let end = match &answer {
+            Ok(_) => End::Applied,
+            Err(Stop::Refused(_)) => End::Dropped,
             // A row that does not decode is the fault of the operations that need it, not the end of the process.
             Err(Stop::Failed(error @ StoreError::Row { .. })) => {
                 tracing::error!(%error, "an operation of the store was dropped whole");
-                self.answer = Some(Err(Stop::Failed(error)));
-                Ok(None)
+                End::Dropped
             }
-            Err(Stop::Failed(error)) => Err(error),
-        }
-    }
-
-    fn urgency(&self) -> Urgency {
-        self.urgency
-    }
-
-    fn take_carried(&mut self) -> Option<Carried> {
-        self.carried.take()
+            Err(Stop::Failed(error)) => return Err(error.clone()),
+        };
+        self.answer = Some(answer);
+        Ok(end)
     }
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>) {

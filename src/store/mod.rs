@@ -53,7 +53,7 @@ use disk::Disk;
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
 use health::Health;
-use job::{Answer, Job, Pending, Urgency};
+use job::{Answer, Job, Urgency};
 use key_changes::KeyChanges;
 use meters::StoreMeters;
 use near::NearTimers;
@@ -100,13 +100,13 @@ pub struct SizeOctets {
 
 #[derive(Clone)]
 struct Doors {
-    writer: SyncSender<Box<dyn Job>>,
+    writer: SyncSender<Job>,
     appender: SyncSender<Append>,
 }
 
 impl Doors {
     /// Hands a job to the writer.
-    fn hand(&self, job: Box<dyn Job>) {
+    fn hand(&self, job: Job) {
         if let Err(refused) = self.writer.send(job) {
             refused.0.release(Err(StoreError::Closed));
         }
@@ -205,17 +205,17 @@ impl Store {
     /// The operation's refusal, or the store's failure.
     pub async fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        self.enqueue(Box::new(Pending::new(op, Urgency::Awaited, move |answer| drop(sender.send(answer)))));
+        self.enqueue(Job::new(op, Urgency::Awaited, move |answer| drop(sender.send(answer))));
         receiver.await.unwrap_or(Err(Stop::Failed(StoreError::Closed)))
     }
 
     /// Commits `op`, which nobody waits for, within some milliseconds; `done` is called on the writer's thread after
     /// the sync, and must be quick.
     pub fn post<O: Op>(&self, op: O, done: impl FnOnce(Answer<O>) + Send + 'static) {
-        self.enqueue(Box::new(Pending::new(op, Urgency::Patient, done)));
+        self.enqueue(Job::new(op, Urgency::Patient, done));
     }
 
-    fn enqueue(&self, job: Box<dyn Job>) {
+    fn enqueue(&self, job: Job) {
         match self.doors() {
             Some(doors) => doors.hand(job),
             None => job.release(Err(StoreError::Closed)),
@@ -254,9 +254,7 @@ impl Store {
     ) {
         let Some(doors) = self.doors() else { return done(Err(Stop::Failed(StoreError::Closed))) };
         let job: PlacedJob = Box::new(move |place| match place {
-            Ok(Placed { place, carried }) => {
-                Some(Box::new(Pending::new(op(place), Urgency::Awaited, done).carrying(carried)))
-            }
+            Ok(Placed { place, carried }) => Some(Job::new(op(place), Urgency::Awaited, done).carrying(carried)),
             Err(error) => {
                 done(Err(Stop::Failed(error)));
                 None

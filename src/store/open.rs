@@ -97,7 +97,7 @@ pub struct Surroundings {
 /// decides whose turn it is.
 pub(super) struct Workers {
     pub(super) writer: Writer,
-    pub(super) writer_inbox: Receiver<Box<dyn Job>>,
+    pub(super) writer_inbox: Receiver<Job>,
     pub(super) appender: Arc<Appender>,
     pub(super) appender_inbox: Receiver<Append>,
 }

@@ -171,9 +171,10 @@ impl<'batch> Tables<'batch> {
         self.clears_journal = true;
     }
 
-    /// Joins the changes to the batch's.
-    pub(super) fn join(self) -> Result<Applied, StoreError> {
+    /// Joins the changes to the batch's, and a body that goes with them.
+    pub(super) fn join(self, body: Option<Carried>) -> Result<Applied, StoreError> {
         self.batch.join(self.changes)?;
+        self.batch.bodies.extend(body);
         let Self { last_id, armed, disarmed, told, noted, clears_journal, .. } = self;
         Ok(Applied { last_id, armed, disarmed, told, noted, clears_journal })
     }

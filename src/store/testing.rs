@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::content::Place;
 use super::error::Stop;
-use super::job::{Answer, Pending, Urgency};
+use super::job::{Answer, Job, Urgency};
 use super::op::Op;
 use super::op::accept::{Accept, Accepted};
 use super::op::account::CreateAccount;
@@ -154,7 +154,7 @@ impl TestStore {
     pub(crate) fn commit<O: Op>(&self, op: O) -> Answer<O> {
         let (sender, receiver) = mpsc::channel();
         let done = move |answer| drop(sender.send(answer));
-        self.store().enqueue(Box::new(Pending::new(op, Urgency::Awaited, done)));
+        self.store().enqueue(Job::new(op, Urgency::Awaited, done));
         receiver.recv().unwrap()
     }
 

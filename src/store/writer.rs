@@ -42,12 +42,12 @@ const FEW_ROWS: usize = 40;
 /// How long operations that nobody waits for gather.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-fn patience(batch: &[Box<dyn Job>]) -> Duration {
-    if batch.iter().all(|job| job.urgency() == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
+fn patience(batch: &[Job]) -> Duration {
+    if batch.iter().all(|job| job.urgency == Urgency::Patient) { PATIENCE } else { Duration::ZERO }
 }
 
 /// One more operation for a batch, where there is one.
-type Next = Option<Box<dyn Job>>;
+type Next = Option<Job>;
 
 /// The writing thread's state.
 pub(super) struct Writer {
@@ -89,7 +89,7 @@ struct Effects {
 
 impl Writer {
     /// Runs until every sender is gone; once the database has failed, everything is refused.
-    pub(super) fn run(mut self, inbox: &Receiver<Box<dyn Job>>) {
+    pub(super) fn run(mut self, inbox: &Receiver<Job>) {
         loop {
             self.rest_if_due();
             let next = match self.rest_at() {
@@ -120,7 +120,7 @@ impl Writer {
     }
 
     /// Commits a batch, with what `company` adds to it, and releases its answers.
-    pub(super) fn serve(&mut self, mut jobs: Vec<Box<dyn Job>>, company: impl FnMut(&[Box<dyn Job>]) -> Next) {
+    pub(super) fn serve(&mut self, mut jobs: Vec<Job>, company: impl FnMut(&[Job]) -> Next) {
         let committed = match self.health.failure() {
             Some(_) => Err(StoreError::Closed),
             None => self.commit(&mut jobs, company).map_err(|error| self.health.fail(&error)),
@@ -149,11 +149,7 @@ impl Writer {
     }
 
     /// Leaves in `jobs` those that are not answered yet.
-    fn commit(
-        &mut self,
-        jobs: &mut Vec<Box<dyn Job>>,
-        company: impl FnMut(&[Box<dyn Job>]) -> Next,
-    ) -> Result<Effects, StoreError> {
+    fn commit(&mut self, jobs: &mut Vec<Job>, company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
         let mut batch = Batch::new(Snapshot::new(self.database.begin_read()?));
         let mut effects = self.apply_all(&mut batch, jobs, company)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
@@ -183,14 +179,14 @@ impl Writer {
     fn apply_all(
         &mut self,
         batch: &mut Batch,
-        jobs: &mut Vec<Box<dyn Job>>,
-        mut company: impl FnMut(&[Box<dyn Job>]) -> Next,
+        jobs: &mut Vec<Job>,
+        mut company: impl FnMut(&[Job]) -> Next,
     ) -> Result<Effects, StoreError> {
         let mut effects = Effects::default();
         let mut applied = 0;
         loop {
             for job in &mut jobs[applied..] {
-                self.apply(&mut **job, batch, &mut effects)?;
+                self.apply(job, batch, &mut effects)?;
             }
             applied = jobs.len();
             let Some(next) = company(jobs) else { return Ok(effects) };
@@ -217,7 +213,7 @@ impl Writer {
 
     /// Writes what is durable into the database, where it is seen. Where that is little, whoever waits is answered
     /// before.
-    fn show(&self, changes: &Changes, jobs: &mut Vec<Box<dyn Job>>, effects: &mut Effects) -> Result<(), StoreError> {
+    fn show(&self, changes: &Changes, jobs: &mut Vec<Job>, effects: &mut Effects) -> Result<(), StoreError> {
         if changes.count() > FEW_ROWS {
             self.publish(changes)?;
             self.make_known(effects);
@@ -225,7 +221,7 @@ impl Writer {
         }
         self.showing.show(|| {
             self.make_known(effects);
-            jobs.extract_if(.., |job| job.urgency() == Urgency::Awaited).for_each(|job| job.release(Ok(())));
+            jobs.extract_if(.., |job| job.urgency == Urgency::Awaited).for_each(|job| job.release(Ok(())));
             self.publish(changes)
         })
     }
@@ -250,7 +246,7 @@ impl Writer {
         Ok(())
     }
 
-    fn apply(&mut self, job: &mut dyn Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
+    fn apply(&mut self, job: &mut Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
         let moment = Moment { now: (self.now)(), chance: entropy::bytes(&*self.entropy) };
         // A panic is a defect of that operation alone: its changes are gone, its caller is told, the batch goes on.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
@@ -259,7 +255,6 @@ impl Writer {
             return Ok(());
         };
         if let Some(mut applied) = applied? {
-            batch.bodies.extend(job.take_carried());
             self.last_id = applied.last_id;
             for timer in &applied.disarmed {
                 effects.armed.remove(timer);

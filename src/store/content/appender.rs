@@ -54,7 +54,7 @@ enum Durable {
 }
 
 /// Makes the job that names the body, or answers its caller that the body could not be written.
-pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>) -> Option<Box<dyn Job>> + Send>;
+pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>) -> Option<Job> + Send>;
 
 /// Where the next body of each segment goes.
 type Ends = HashMap<(u64, u32), u64>;
@@ -88,7 +88,7 @@ impl Appender {
     }
 
     /// Runs until every sender is gone.
-    pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Box<dyn Job>>) {
+    pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Job>) {
         while let Ok(first) = inbox.recv() {
             let left = |batch: &[Append]| patience(self.announced.count().saturating_sub(batch.len()));
             for job in self.append(Gathering::new(inbox, BATCH_MAX, left).all(first)) {
@@ -100,7 +100,7 @@ impl Appender {
     }
 
     /// Writes a batch of bodies, syncs it where it is not to be carried, and makes the jobs that name them.
-    pub(in crate::store) fn append(&self, batch: Vec<Append>) -> Vec<Box<dyn Job>> {
+    pub(in crate::store) fn append(&self, batch: Vec<Append>) -> Vec<Job> {
         let (began, bodies) = (Instant::now(), batch.len());
         let octets: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,7 @@ impl Appender {
 
     /// Writes a small body that comes alone, on its bringer's thread, and makes the job that names it; answers its
     /// caller where that fails. Any other is given back, for the thread.
-    pub(in crate::store) fn append_alone(&self, append: Append) -> Result<Option<Box<dyn Job>>, Append> {
+    pub(in crate::store) fn append_alone(&self, append: Append) -> Result<Option<Job>, Append> {
         let Append { announcement, body, .. } = &append;
         let has_file = body.segment.file.get().is_some();
         if !announcement.is_alone() || !has_file || !self.is_carried(body.bytes.len()) {
@@ -129,7 +129,7 @@ impl Appender {
         octets <= self.carried_octets_max.load(Ordering::Relaxed)
     }
 
-    fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Box<dyn Job>> {
+    fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Job> {
         let SealedBody { segment, message, bytes: sealed, body } = append.body;
         (append.job)(written.map(|(place, durable)| {
             self.content.fresh.keep(place.bucket, message, body);

@@ -43,7 +43,7 @@ pub(super) struct Process {
     pub(super) store: Arc<Store>,
     workers: Workers,
     /// Operations whose bodies are durable, on their way to the writer.
-    handed: VecDeque<Box<dyn Job>>,
+    handed: VecDeque<Job>,
     /// With it, no body comes alone: each waits for the appender's turn.
     _company: Option<Announcement>,
 }

@@ -35,8 +35,8 @@ use crate::base::time::Timestamp;
 /// How many operations share a sync at most: bounds the wait of the first.
 const BATCH_MAX: usize = 512;
 
-/// How many rows a batch changes at most for its answers to come before they are written into the database: whoever
-/// looks at that meanwhile waits for some tenths of a millisecond.
+/// How many rows a batch changes at most for a lone answer to come before they are written into the database: whoever
+/// looks at that meanwhile waits for some tenths of a millisecond. Among many callers all would wait.
 const FEW_ROWS: usize = 40;
 
 /// How long operations that nobody waits for gather.
@@ -211,10 +211,11 @@ impl Writer {
         Ok(Durable::CheckedIn)
     }
 
-    /// Writes what is durable into the database, where it is seen. Where that is little, whoever waits is answered
-    /// before.
+    /// Writes what is durable into the database, where it is seen. Where that is little and one caller waits, that one
+    /// is answered before.
     fn show(&self, changes: &Changes, jobs: &mut Vec<Job>, effects: &mut Effects) -> Result<(), StoreError> {
-        if changes.count() > FEW_ROWS {
+        let awaited = jobs.iter().filter(|job| job.urgency == Urgency::Awaited).count();
+        if awaited != 1 || changes.count() > FEW_ROWS {
             self.publish(changes)?;
             self.make_known(effects);
             return Ok(());

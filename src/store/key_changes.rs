@@ -1,8 +1,8 @@
 //! Which API keys have changed since somebody looked: what lets them be remembered outside the store without ever
 //! outliving a change.
 //!
-//! The writer counts after the commit and before the answer, so whoever is told that a key is revoked knows that every
-//! memory of it is out of date. It counts every write to the table, whatever operation it is of.
+//! The writer counts once a batch is durable and before it answers, so whoever is told that a key is revoked knows that
+//! every memory of it is out of date. It counts every write to the table, whatever operation it is of.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 

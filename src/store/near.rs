@@ -109,7 +109,7 @@ impl NearTimers {
         }
     }
 
-    /// Called by the writer after a commit; whoever waits for a change is to be told where this says so.
+    /// Called by the writer once a batch is durable; whoever waits for a change is to be told where this says so.
     pub(super) fn committed(&self, armed: &BTreeSet<Timer>, disarmed: &[Timer]) -> News {
         let mut state = self.state();
         let mut is_news = false;

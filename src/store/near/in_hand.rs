@@ -38,15 +38,14 @@ impl InHand {
 
     /// Has a taken timer rest.
     pub(super) fn rest(&mut self, timer: Timer) {
-        let message = of_message(&timer).filter(|message| self.messages.remove(message));
-        debug_assert!(of_message(&timer).is_some(), "only messages rest");
-        self.resting.extend(message);
+        let message = of_message(&timer);
+        debug_assert!(message.is_some(), "only messages rest");
+        self.resting.extend(message.filter(|message| self.messages.remove(message)));
     }
 
     /// Has a resting timer count as taken again.
     pub(super) fn rouse(&mut self, timer: Timer) {
-        let message = of_message(&timer).filter(|message| self.resting.remove(message));
-        self.messages.extend(message);
+        self.messages.extend(of_message(&timer).filter(|message| self.resting.remove(message)));
     }
 
     pub(super) fn knows(&self, timer: &Timer) -> bool {

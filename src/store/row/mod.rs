@@ -43,10 +43,18 @@ pub trait Row: Serialize + DeserializeOwned {
     fn decode(bytes: &[u8]) -> Result<Self, StoreError> {
         let fault = |what: &str| StoreError::Row { table: Self::TABLE, fault: what.to_owned() };
         let (&version, rest) = bytes.split_first().ok_or_else(|| fault("it is empty"))?;
-        if version != Self::VERSION {
-            return Err(fault(&format!("version {version}")));
-        }
-        postcard::from_bytes(rest).map_err(|error| fault(&error.to_string()))
+        let decoded = if version == Self::VERSION {
+            postcard::from_bytes(rest)
+        } else {
+            Self::decode_earlier(version, rest).ok_or_else(|| fault(&format!("version {version}")))?
+        };
+        decoded.map_err(|error| fault(&error.to_string()))
+    }
+
+    /// Reads a row of an earlier version, without its version byte. Returns none where this program does not know the
+    /// version.
+    fn decode_earlier(_version: u8, _bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        None
     }
 }
 

@@ -9,6 +9,7 @@ use postrider::app::environment::Environment;
 use postrider::app::exit::Exit;
 use postrider::app::trouble::Trouble;
 use postrider::app::{dev, serve};
+use postrider::store::open::OnJournalDamage;
 
 /// Messages are made and freed by many threads at once, which libc's allocators are slow at: musl's most of all.
 #[global_allocator]
@@ -21,8 +22,8 @@ fn main() -> ExitCode {
     cli::run(std::env::args_os(), &mut console, &services).into()
 }
 
-fn serve(config: Config, ready_fd: Option<i32>) -> Exit {
-    told(serve::run(&config, ready_fd))
+fn serve(config: Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Exit {
+    told(serve::run(&config, ready_fd, on_damage))
 }
 
 fn dev(options: DevOptions) -> Exit {

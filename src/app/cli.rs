@@ -31,6 +31,7 @@ use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
 use super::trouble::Trouble;
+use crate::store::open::OnJournalDamage;
 
 /// Names the configuration file where no option does.
 const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
@@ -54,8 +55,8 @@ pub struct DevOptions {
 
 /// The commands that go on until they are told to end.
 pub struct Services<'s> {
-    /// `serve`, with the descriptor to write to when ready.
-    pub serve: &'s dyn Fn(Config, Option<i32>) -> Exit,
+    /// `serve`, with the descriptor to write to when ready, and what to do where the journal is damaged.
+    pub serve: &'s dyn Fn(Config, Option<i32>, OnJournalDamage) -> Exit,
     /// `dev`.
     pub dev: &'s dyn Fn(DevOptions) -> Exit,
 }
@@ -164,7 +165,11 @@ fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Re
     let read = Config::load(&args.config, &console.environment).map_err(Trouble::from);
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
     let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
-    Ok((services.serve)(config, args.ready_fd))
+    let on_damage = match args.accept_journal_damage {
+        true => OnJournalDamage::Accept,
+        false => OnJournalDamage::Refuse,
+    };
+    Ok((services.serve)(config, args.ready_fd, on_damage))
 }
 
 fn dev(args: DevArgs, json: bool, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {

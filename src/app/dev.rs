@@ -38,6 +38,7 @@ use crate::net::dev::routes::Scope;
 use crate::net::handed_over::HandedOver;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
+use crate::store::open::OnJournalDamage;
 
 const FILE: &str = "dev.json";
 const ACCOUNT: &str = "Development";
@@ -112,7 +113,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     };
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
-    let ground = Ground::open(directory, lock, clock)?;
+    let ground = Ground::open(directory, lock, clock, OnJournalDamage::Refuse)?;
     let reporter = Reporter::new(Arc::clone(ground.store.near())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);
     let receiver = DevReceiver::start(Arc::clone(&capture), Arc::clone(&reporter)).await;

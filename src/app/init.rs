@@ -33,6 +33,7 @@ use crate::engine::{Caller, Engine};
 use crate::net::clock::SystemClock;
 use crate::net::source;
 use crate::store::Store;
+use crate::store::open::OnJournalDamage;
 
 /// The account's name until somebody gives it another.
 const ACCOUNT: &str = "Main";
@@ -228,7 +229,7 @@ struct Furnished {
 
 /// Makes the store, an account, its key, and what a person signs in with.
 async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<Furnished, Trouble> {
-    let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()))?;
+    let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()), OnJournalDamage::Refuse)?;
     let engine = ground.engine(config)?;
     let furnished = first_account(&engine, user).await;
     let store = Arc::clone(&engine.store);

@@ -8,6 +8,7 @@ use super::trouble::Trouble;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::open::OpenError;
+use crate::store::row::restored::HoldCause;
 
 /// Why the store in `directory` does not open, and what to do about it.
 pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
@@ -34,6 +35,23 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
             error.to_string(),
             "Empty the directory and restore again; the backup is as it was.",
         ),
+        OpenError::JournalDamaged(damage) => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            format!(
+                "Look at the disk, and at what `postrider check` finds. Then restore a backup, or start once with \
+                 `postrider serve --accept-journal-damage`: it starts as of before the damage, without {} records, keeps \
+                 the file as journal.damaged-<time>, and holds queued mail until `postrider queue release`.",
+                damage.left_out
+            ),
+        ),
+        OpenError::JournalWhole => Trouble::new(
+            Exit::Usage,
+            what,
+            error.to_string(),
+            "Start without --accept-journal-damage: it is for the one start on a damaged journal.",
+        ),
         OpenError::WrongMasterKey => {
             Trouble::new(Exit::Failed, what, error.to_string(), "Put back the master.key that was made with the store.")
         }
@@ -46,16 +64,22 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
     }
 }
 
-/// Says loudly that what was restored is not sent.
+/// Warns that queued mail is on hold.
 pub(super) fn tell_of_standstill(store: &Store) -> Result<(), Trouble> {
-    if let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? {
-        let backup_at = restored.backup_at;
-        tracing::warn!(
-            %backup_at,
+    let Some(restored) = store.standstill().map_err(|error| cannot_read(&error))? else { return Ok(()) };
+    match restored.cause {
+        HoldCause::Restored => tracing::warn!(
+            backup_at = %restored.backup_at,
             "this store was restored from a backup: the messages and webhook deliveries that waited then may have been \
              sent since, so they stand still; see `postrider queue list`, and have them go on with `postrider queue \
              release`; what is accepted from now on is sent as ever"
-        );
+        ),
+        HoldCause::JournalDamaged { .. } => tracing::warn!(
+            accepted_at = %restored.backup_at,
+            "this store was started on a damaged journal: queued messages and webhook deliveries may have been sent \
+             already and are on hold; see `postrider queue list`, and release them with `postrider queue release`; new \
+             messages are sent as usual"
+        ),
     }
     Ok(())
 }

@@ -12,13 +12,14 @@ use super::trouble::Trouble;
 use super::{logging, runtime, supervisor};
 use crate::net::clock::SystemClock;
 use crate::net::handed_over::HandedOver;
+use crate::store::open::OnJournalDamage;
 
 /// Runs the service of `config` until it is told to stop. Once it accepts connections, a newline is written to the
-/// descriptor `ready_fd`, and systemd is told.
+/// descriptor `ready_fd`, and systemd is told. `on_damage` says what to do where the journal is damaged.
 ///
 /// # Errors
 /// What is in the way, for the operator.
-pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
+pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Result<Exit, Trouble> {
     config.fit_to_mail()?;
     logging::start(&config.log);
     for warning in config.warnings() {
@@ -28,7 +29,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>) -> Result<Exit, Trouble> {
     // The lock first: it may be waited for, and nothing else may be touched before.
     let lock = DirectoryLock::take(&config.data_dir)?;
     runtime::build()?.block_on(async {
-        let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()))?;
+        let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()), on_damage)?;
         let daemon = Daemon::start(config, ground, sockets, None).await?;
         tracing::info!(listen = ?daemon.http_addresses, "serving");
         tell_ready(ready_fd)?;

@@ -15,6 +15,7 @@ use crate::engine::listing::PageRequest;
 use crate::http::state::Api;
 use crate::machine::quota::WindowView;
 use crate::store::error::StoreError;
+use crate::store::row::restored::HoldCause;
 
 /// Sending domains that the strip looks at.
 const DOMAINS_LOOKED_AT: usize = 100;
@@ -180,12 +181,19 @@ fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, 
     let engine = &api.engine;
     let mut notices = Vec::new();
     if let Some(restored) = engine.store.standstill()? {
-        let backup_at = Moment::new(restored.backup_at, account.time_zone.zone()).text();
-        notices.push(Notice {
-            sentence: format!(
-                "This service was restored from its backup of {backup_at}. What waited then stands still, for it may \
-                 have been sent since."
+        let at = Moment::new(restored.backup_at, account.time_zone.zone()).text();
+        let sentence = match restored.cause {
+            HoldCause::Restored => format!(
+                "This service was restored from its backup of {at}. What waited then stands still, for it may have been \
+                 sent since."
             ),
+            HoldCause::JournalDamaged { .. } => format!(
+                "This service was started on a damaged journal at {at}. Messages that were queued then are on hold, \
+                 because they may have been sent already."
+            ),
+        };
+        notices.push(Notice {
+            sentence,
             action: "To send it all the same, run “postrider queue release” on the server",
             path: None,
         });

@@ -14,7 +14,7 @@ use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase,
 use super::content::{InJournal, SealedContent};
 use super::disk::FileSystem;
 use super::error::StoreError;
-use super::journal;
+use super::journal::{Damage, Replay};
 use super::master_key;
 use super::open::{CACHE_OCTETS, FILE, OpenError};
 use super::read::Read;
@@ -33,6 +33,8 @@ pub(super) struct Inspection {
     pub(super) content: Option<SealedContent>,
     /// What is wrong with the master key, where something is.
     pub(super) key_fault: Option<String>,
+    /// The damage of the journal, of which only the records before it are seen.
+    pub(super) journal_damage: Option<Damage>,
 }
 
 /// Why there is nothing to look at.
@@ -95,11 +97,13 @@ impl Inspection {
             in_journal.keep(key, sealed);
             Ok(())
         };
-        if let Some(transaction) = journal::lay_over(&database, &FileSystem, directory, keep)? {
+        let replay = Replay::read(&database, &FileSystem, directory)?;
+        let journal_damage = replay.damage().copied();
+        if let Some(transaction) = replay.apply(&database, keep)? {
             transaction.commit().map_err(StoreError::from)?;
         }
         make_tables(&database)?;
-        let mut inspection = Self { database, content: None, key_fault: None };
+        let mut inspection = Self { database, content: None, key_fault: None, journal_damage };
         inspection.check_format()?;
         inspection.open_content(directory, in_journal)?;
         Ok(inspection)

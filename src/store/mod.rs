@@ -54,6 +54,7 @@ use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
 use health::Health;
 use job::{Answer, Job, Urgency};
+pub use journal::Damage;
 use key_changes::KeyChanges;
 use meters::StoreMeters;
 use near::NearTimers;

@@ -1,5 +1,7 @@
 //! Opening a data directory: its lock, its format, its threads.
 
+mod replaying;
+
 use std::path::Path;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,13 +12,13 @@ use redb::{Database, DatabaseError, ReadableDatabase as _};
 
 use super::bells::Bells;
 use super::changes::Changes;
-use super::content::{Append, Appender, Content, Returning};
+use super::content::{Append, Appender, Content};
 use super::disk::{Disk, FileSystem, Opening};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
 use super::job::Job;
-use super::journal::{self, Epoch, Journal};
+use super::journal::{self, Damage, Epoch, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
@@ -32,6 +34,8 @@ use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
+
+pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
@@ -72,6 +76,12 @@ pub enum OpenError {
     /// A backup was being restored into the directory, and was not to its end.
     #[error("a backup was being restored into the data directory, and not to its end")]
     HalfRestored,
+    /// A record in the midst of the journal can't be read, and later ones depend on it.
+    #[error("{0}")]
+    JournalDamaged(Damage),
+    /// The loss of a damaged journal is accepted, and the journal is not damaged.
+    #[error("the journal is not damaged")]
+    JournalWhole,
     /// The directory or the master key.
     #[error("{what}: {error}")]
     Io {
@@ -108,7 +118,15 @@ impl Store {
     /// # Errors
     /// [`OpenError`] says what is in the way.
     pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
-        Self::open_within(directory, surroundings, LOCK_PATIENCE)
+        Self::open_within(directory, surroundings, LOCK_PATIENCE, OnJournalDamage::Refuse)
+    }
+
+    /// Opens a store whose journal is damaged, with the records before the damage. The queued mail goes on hold.
+    ///
+    /// # Errors
+    /// [`OpenError::JournalWhole`] where the journal is not damaged; otherwise as [`Store::open`].
+    pub fn open_accepting_journal_damage(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
+        Self::open_within(directory, surroundings, LOCK_PATIENCE, OnJournalDamage::Accept)
     }
 
     /// Whether there is a store in `directory`.
@@ -135,8 +153,9 @@ impl Store {
         directory: &Path,
         surroundings: Surroundings,
         patience: Duration,
+        on_damage: OnJournalDamage,
     ) -> Result<Self, OpenError> {
-        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, patience)?;
+        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, patience, on_damage)?;
         store.start(workers)?;
         Ok(store)
     }
@@ -147,6 +166,7 @@ impl Store {
         directory: &Path,
         surroundings: Surroundings,
         patience: Duration,
+        on_damage: OnJournalDamage,
     ) -> Result<(Self, Workers), OpenError> {
         let Surroundings { now, entropy } = surroundings;
         make_directory(&*disk, directory)?;
@@ -161,13 +181,7 @@ impl Store {
         });
         // What a crash left to do may need room that others have taken since.
         reserve.before_commit();
-        let mut bodies = Returning::new(&*disk, directory, now());
-        if let Some(transaction) =
-            journal::lay_over(&database, &*disk, directory, |key, sealed| bodies.write(key, sealed))?
-        {
-            bodies.sync()?;
-            journal::checkpoint(transaction, &*entropy)?;
-        }
+        replaying::replay(&database, &*disk, directory, on_damage, now(), &*entropy)?;
         migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy)?;

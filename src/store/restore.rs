@@ -19,7 +19,7 @@ use super::error::StoreError;
 use super::master_key::{self, Raw};
 use super::open::{CACHE_OCTETS, FILE};
 use super::row::Row;
-use super::row::restored::Restored;
+use super::row::restored::{HoldCause, Restored};
 use super::schema::{FORMAT, Table, meta};
 use super::standstill::Standing;
 use super::timer::{Timer, TimerKind};
@@ -296,6 +296,7 @@ impl Building {
             last_message: last(meta::LAST_MESSAGE_ID).unwrap_or_default(),
             last_id: last(meta::LAST_ID).unwrap_or_default(),
             stands_still: true,
+            cause: HoldCause::Restored,
         };
         self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), restored.encode())])?;
         if let Some((transaction, _)) = self.inserting.take() {

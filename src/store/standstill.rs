@@ -65,6 +65,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::row::restored::HoldCause;
     use crate::store::schema::Table;
     use crate::store::testing::{START, Sender, TestStore};
     use std::time::Duration;
@@ -81,6 +82,7 @@ mod tests {
             last_message: last(meta::LAST_MESSAGE_ID),
             last_id: last(meta::LAST_ID),
             stands_still: true,
+            cause: HoldCause::Restored,
         };
         test.write(meta::RESTORED, &restored);
         test.reopen();

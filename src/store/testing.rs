@@ -17,7 +17,7 @@ use super::op::admission::{IdempotencyClaim, Refusal};
 use super::op::domain::CreateDomain;
 use super::op::endpoint::CreateEndpoint;
 use super::op::settle_transfer::{SettleTransfer, TransferEnd};
-use super::open::{OpenError, Surroundings};
+use super::open::{OnJournalDamage, OpenError, Surroundings};
 use super::read::Read;
 use super::row::Row;
 use super::row::domain::DomainRow;
@@ -58,10 +58,32 @@ impl TestStore {
 
     /// The store that is in `directory` already.
     pub(super) fn in_directory(directory: tempfile::TempDir) -> Self {
+        Self::try_in_directory(directory, OnJournalDamage::Refuse).unwrap()
+    }
+
+    /// The store that is in `directory` already, if it opens.
+    pub(super) fn try_in_directory(
+        directory: tempfile::TempDir,
+        on_damage: OnJournalDamage,
+    ) -> Result<Self, OpenError> {
+        let mut made = Self::closed_in(directory);
+        made.open_with(on_damage)?;
+        Ok(made)
+    }
+
+    /// The error of opening the store that is in `directory`, and the directory again.
+    pub(super) fn refused_in_directory(
+        directory: tempfile::TempDir,
+        on_damage: OnJournalDamage,
+    ) -> (tempfile::TempDir, OpenError) {
+        let mut made = Self::closed_in(directory);
+        let error = made.open_with(on_damage).expect_err("the store opens");
+        (std::mem::replace(&mut made.directory, tempfile::tempdir().unwrap()), error)
+    }
+
+    fn closed_in(directory: tempfile::TempDir) -> Self {
         // Another chance than that of the store that it came from.
-        let mut made = Self { store: None, now: Arc::new(AtomicU64::new(START.as_millis())), seed: 1000, directory };
-        made.open().unwrap();
-        made
+        Self { store: None, now: Arc::new(AtomicU64::new(START.as_millis())), seed: 1000, directory }
     }
 
     /// What the store is given; never the chance of an earlier opening.
@@ -75,8 +97,12 @@ impl TestStore {
     }
 
     pub(super) fn open(&mut self) -> Result<(), OpenError> {
+        self.open_with(OnJournalDamage::Refuse)
+    }
+
+    fn open_with(&mut self, on_damage: OnJournalDamage) -> Result<(), OpenError> {
         let surroundings = self.surroundings();
-        self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO)?);
+        self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO, on_damage)?);
         Ok(())
     }
 

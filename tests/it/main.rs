@@ -7,6 +7,7 @@ mod accepting;
 mod crashing;
 mod delivering;
 mod full_disk;
+mod journal;
 mod keeping;
 mod logging;
 mod observing;

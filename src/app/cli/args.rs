@@ -84,6 +84,9 @@ pub(super) struct ServeArgs {
     /// Write a newline to this descriptor once connections are accepted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) ready_fd: Option<i32>,
+    /// Start on a damaged journal, as of before the damage. Queued mail stays on hold until `postrider queue release`.
+    #[arg(long)]
+    pub(super) accept_journal_damage: bool,
 }
 
 #[derive(Debug, Args)]

@@ -29,7 +29,7 @@ fn typed(line: &str, environment: &[(&str, &str)], services: &Services<'_>) -> R
 }
 
 fn alone(line: &str, environment: &[(&str, &str)]) -> Ran {
-    typed(line, environment, &Services { serve: &|_, _| panic!("serves"), dev: &|_| panic!("runs dev") })
+    typed(line, environment, &Services { serve: &|_, _, _| panic!("serves"), dev: &|_| panic!("runs dev") })
 }
 
 /// Runs a command against a daemon of these answers; also gives what it was asked.
@@ -101,14 +101,16 @@ fn serve_gets_the_configuration_and_the_descriptor_or_says_why_not() {
     let file = dir.path().join("p.toml");
     let line = format!("serve --config {} --ready-fd 3", file.display());
     let seen = RefCell::new(None);
-    let serve = |config: Config, fd: Option<i32>| {
-        *seen.borrow_mut() = Some((config.http.tls, fd));
+    let serve = |config: Config, fd: Option<i32>, on_damage: OnJournalDamage| {
+        *seen.borrow_mut() = Some((config.http.tls, fd, on_damage));
         Exit::Conflict
     };
     let services = Services { serve: &serve, dev: &|_| Exit::Done };
     fs::write(&file, "hostname = \"mail.example.com\"\n[http.tls]\nmode = \"off\"\n").unwrap();
     assert_eq!(typed(&line, &[], &services).exit, Exit::Conflict);
-    assert_eq!(seen.take(), Some((Tls::Off, Some(3))));
+    assert_eq!(seen.take(), Some((Tls::Off, Some(3), OnJournalDamage::Refuse)));
+    assert_eq!(typed(&format!("{line} --accept-journal-damage"), &[], &services).exit, Exit::Conflict);
+    assert_eq!(seen.take(), Some((Tls::Off, Some(3), OnJournalDamage::Accept)));
     for (text, why) in [
         ("[http.tls]\nmode = \"off\"", "hostname is not set"),
         ("hostname = \"mail.example.com\"\nport = 1", "line 2, column 1: port: unknown key"),
@@ -133,7 +135,7 @@ fn dev_lays_its_options_over_the_file_and_the_file_over_its_own_defaults() {
         *seen.borrow_mut() = Some(options);
         Exit::Done
     };
-    let services = Services { serve: &|_, _| Exit::Failed, dev: &dev };
+    let services = Services { serve: &|_, _, _| Exit::Failed, dev: &dev };
     let run = |line: &str| {
         let ran = typed(line, &[("POSTRIDER_DATA_DIR", "/production")], &services);
         assert_eq!(ran.exit, Exit::Done, "{ran:?}");

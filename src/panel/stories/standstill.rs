@@ -6,7 +6,7 @@ use super::*;
 use crate::base::id::Ulid;
 use crate::store::error::Stop;
 use crate::store::op::{Never, Op};
-use crate::store::row::restored::Restored;
+use crate::store::row::restored::{HoldCause, Restored};
 use crate::store::schema::meta;
 use crate::store::tables::Tables;
 
@@ -31,7 +31,8 @@ async fn every_page_says_so_while_a_restored_queue_stands_still() {
     assert!(!browser.get("/").await.shows("stands still"));
     let (last_message, last_id) = (Ulid::default(), Ulid::default());
     let backup_at = world.clock.now();
-    let restored = Restored { backup_at, has_content: true, last_message, last_id, stands_still: true };
+    let cause = HoldCause::Restored;
+    let restored = Restored { backup_at, has_content: true, last_message, last_id, stands_still: true, cause };
     world.engine.store.commit(Restore(restored)).await.unwrap();
     for path in ["/", "/queue", "/messages"] {
         let page = browser.get(path).await;

@@ -74,6 +74,8 @@ pub enum Rule {
     Backup,
     /// The database's own checksums fit.
     Database,
+    /// Every record of the journal can be read.
+    Journal,
     /// Every row can be read.
     Row,
     /// A row that stands for another stands for one that is there.
@@ -153,6 +155,9 @@ pub fn check(
             report.fail(Rule::Database, || fault);
             return Ok(report);
         }
+    }
+    if let Some(damage) = inspection.journal_damage {
+        report.fail(Rule::Journal, || damage.to_string());
     }
     if let (KeyPlace::WithStore, Some(fault)) = (key_place, inspection.key_fault.take()) {
         report.fail(Rule::MasterKey, || fault);

@@ -7,21 +7,26 @@
 //! ([`super::content`]).
 //!
 //! Each checkpoint draws an epoch at random and keeps it in the same transaction; from then on records are written
-//! from the start of the file again, under the new epoch. A record counts only if its check, which is made with the
-//! epoch and the place, fits: what is torn, and what is left of earlier epochs, is the end. The file is written over
+//! from the start of the file again, under the new epoch. A record counts only if its checksums, which are keyed with
+//! the epoch and bind the place, fit ([`record`]). A start replays the records up to the first that does not verify
+//! ([`replay`]); where later ones of the same epoch follow, the file is damaged ([`scan`]). The file is written over
 //! and seldom cut, because a sync that changes no length is a cheaper one. At a start, and where bodies that it may
 //! have carried have come to their end, nothing is left in it.
 
+mod record;
 mod redo;
+mod replay;
+mod scan;
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redb::{Database, Durability, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+use redb::{Durability, WriteTransaction};
 
-use redo::BODIES;
+pub(super) use replay::Replay;
+pub use scan::Damage;
 
 use super::changes::Changes;
 use super::content::Carried;
@@ -30,7 +35,6 @@ use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use super::schema::{Table, meta};
 use crate::base::entropy::{self, Entropy};
-use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 
 /// Its file in the data directory.
@@ -45,10 +49,6 @@ const SHORT: u64 = 256 << 20;
 const AGE_MAX: Duration = Duration::from_secs(5);
 /// How many segments are owed their sync before a checkpoint: so many files stay open for it.
 const OWED_MAX: usize = 64;
-/// Length and check, before each record.
-const HEAD: usize = 4 + CHECK;
-const CHECK: usize = 16;
-
 /// Under which records count. Never drawn twice.
 pub(super) type Epoch = [u8; 16];
 
@@ -57,6 +57,8 @@ pub(super) struct Journal {
     file: Arc<dyn DiskFile>,
     epoch: Epoch,
     end: u64,
+    /// The number of the next record in this epoch.
+    number: u32,
     /// When a checkpoint is due, where there is a record.
     due: Option<Timestamp>,
     /// The segments of which only records have all bodies for certain.
@@ -79,7 +81,7 @@ impl Journal {
     /// Those of the file system.
     pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch) -> Result<Self, StoreError> {
         let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
-        let mut journal = Self { file, epoch, end: 0, due: None, owed: Vec::new() };
+        let mut journal = Self { file, epoch, end: 0, number: 0, due: None, owed: Vec::new() };
         journal.clear()?;
         Ok(journal)
     }
@@ -113,15 +115,14 @@ impl Journal {
         free: Option<u64>,
         now: Timestamp,
     ) -> Result<Kept, StoreError> {
-        let mut record = vec![0; HEAD];
+        let mut record = vec![0; record::HEAD];
         redo::encode(changes, bodies, &mut record);
         let most = if free.is_some_and(|free| free < SHORT) { OCTETS_MAX_SHORT } else { OCTETS_MAX };
         let end = self.end + record.len() as u64;
-        let (head, payload) = record.split_at_mut(HEAD);
         let has_room = end <= most && self.owed.len() <= OWED_MAX;
-        let (Ok(length), true) = (u32::try_from(payload.len()), has_room) else { return Ok(Kept::NoRoom) };
-        head[..4].copy_from_slice(&length.to_le_bytes());
-        head[4..].copy_from_slice(&check(&self.epoch, self.end, payload));
+        if !has_room || !record::seal(&self.epoch, self.end, self.number, &mut record) {
+            return Ok(Kept::NoRoom);
+        }
         match self.file.write_all_at(&record, self.end) {
             Ok(()) => {}
             Err(error) if is_full(&error) => return Ok(Kept::NoRoom),
@@ -129,6 +130,7 @@ impl Journal {
         }
         self.file.sync_data().map_err(|error| failed("sync", &error))?;
         self.end = end;
+        self.number += 1;
         self.due.get_or_insert(now + AGE_MAX);
         Ok(Kept::Record)
     }
@@ -162,6 +164,7 @@ impl Journal {
         }
         self.epoch = checkpoint(transaction, entropy)?;
         self.end = 0;
+        self.number = 0;
         self.due = None;
         Ok(())
     }
@@ -186,78 +189,6 @@ pub(super) fn publish(mut transaction: WriteTransaction) -> Result<(), StoreErro
 
 fn set(transaction: &mut WriteTransaction, durability: Durability) -> Result<(), StoreError> {
     transaction.set_durability(durability).map_err(|error| StoreError::Database(error.to_string()))
-}
-
-/// What the journal of `directory` tells of, laid over the database: a transaction that is to be committed, where there
-/// is anything. `body` is handed the bodies that it carries, which must be durable before that. It may be repeated.
-///
-/// # Errors
-/// Those of the database and of the file system.
-pub(super) fn lay_over(
-    database: &Database,
-    disk: &dyn Disk,
-    directory: &Path,
-    mut body: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<Option<WriteTransaction>, StoreError> {
-    let Some(epoch) = epoch_of(database)? else { return Ok(None) };
-    let bytes = match disk.read(&directory.join(FILE)) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed("read", &error)),
-    };
-    let records = records(&bytes, &epoch);
-    if records.is_empty() {
-        return Ok(None);
-    }
-    tracing::info!(records = records.len(), "the journal is laid over the database");
-    let transaction = database.begin_write()?;
-    for record in records {
-        for redo::Change { table, key, value } in redo::decode(record)? {
-            if table == BODIES {
-                body(key, value.unwrap_or_default())?;
-                continue;
-            }
-            let mut table = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
-            match value {
-                Some(value) => drop(table.insert(key, value)?),
-                None => drop(table.remove(key)?),
-            }
-        }
-    }
-    Ok(Some(transaction))
-}
-
-fn epoch_of(database: &Database) -> Result<Option<Epoch>, StoreError> {
-    match database.begin_read()?.open_table(Table::Meta.definition()) {
-        Ok(table) => Ok(table.get(meta::JOURNAL)?.and_then(|bytes| bytes.value().try_into().ok())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The records in a journal's `bytes` that count under `epoch`.
-fn records<'a>(bytes: &'a [u8], epoch: &Epoch) -> Vec<&'a [u8]> {
-    let mut records = Vec::new();
-    let mut begin = 0;
-    while let Some(record) = record_at(bytes, begin, epoch) {
-        records.push(record);
-        begin += HEAD + record.len();
-    }
-    records
-}
-
-fn record_at<'a>(bytes: &'a [u8], begin: usize, epoch: &Epoch) -> Option<&'a [u8]> {
-    let (length, rest) = bytes.get(begin..)?.split_first_chunk::<4>()?;
-    let (expected, rest) = rest.split_first_chunk::<CHECK>()?;
-    let payload = rest.get(..u32::from_le_bytes(*length) as usize)?;
-    (check(epoch, begin as u64, payload) == *expected).then_some(payload)
-}
-
-/// What tells a record from anything else that may stand in its place.
-fn check(epoch: &Epoch, begin: u64, payload: &[u8]) -> [u8; CHECK] {
-    let digest = hmac_sha256(epoch, &[&begin.to_le_bytes(), payload]);
-    let (check, _) = digest.split_first_chunk().unwrap_or_else(|| unreachable!("a digest has 32 octets"));
-    *check
 }
 
 fn is_full(error: &io::Error) -> bool {

@@ -1,13 +1,18 @@
 //! What a batch changed, row by row, as bytes: what the journal keeps of it. Tables go by name and rows as they are, so
 //! that laying them over the database again needs nothing of the code that made them.
 //!
-//! `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value, key,
+//! A version, `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value, key,
 //! value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian. Bodies that
-//! the record carries stand among the rows, under a name that no table has.
+//! the record carries stand among the rows, under a name that no table has. Records of format 1 have no version.
 
+use super::record::Layout;
 use crate::store::changes::Changes;
 use crate::store::content::Carried;
 use crate::store::error::StoreError;
+use crate::store::schema::Table;
+
+/// The version of payloads that is written, which records of format 1 lack.
+const VERSION: u8 = 2;
 
 /// The length of a value that is not there any more. No value is that long: the database takes 3 GiB.
 const REMOVED: u32 = u32::MAX;
@@ -25,6 +30,7 @@ pub(super) struct Change<'a> {
 
 /// Writes `changes`, and `bodies` that are to be carried, behind what is in `bytes`.
 pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>) {
+    bytes.push(VERSION);
     let tables = changes.tables();
     let names = tables.iter().map(|(table, _)| table.name()).chain([BODIES]);
     bytes.push(byte(tables.len() + 1));
@@ -54,13 +60,22 @@ fn length(octets: usize) -> u32 {
     u32::try_from(octets).unwrap_or_else(|_| unreachable!("the database takes keys and values up to 3 GiB"))
 }
 
-/// The changes that `bytes` tell of.
+/// The changes in the payload of a record.
 ///
 /// # Errors
-/// Bytes that [`encode`] does not make.
-pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
+/// Bytes that [`encode`] does not make; a version that this program does not know.
+pub(super) fn decode(layout: Layout, bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
     let damaged = || StoreError::Database("the journal has a record that can't be read".to_owned());
     let mut rest = Rest(bytes);
+    if layout == Layout::Second {
+        match rest.byte().ok_or_else(damaged)? {
+            VERSION => {}
+            other => {
+                let what = format!("the journal has a record of version {other}; use a newer version of this program");
+                return Err(StoreError::Database(what));
+            }
+        }
+    }
     let tables = rest.byte().ok_or_else(damaged)?;
     let mut names = Vec::with_capacity(usize::from(tables));
     for _ in 0..tables {
@@ -71,6 +86,14 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
         changes.push(rest.change(&names).ok_or_else(damaged)?);
     }
     Ok(changes)
+}
+
+/// Whether `bytes` begin as a payload of the first layout does: with a count of tables and the name of one.
+pub(super) fn begins_first_layout(bytes: &[u8]) -> bool {
+    let mut rest = Rest(bytes);
+    let count = rest.byte().unwrap_or(0);
+    let name = rest.name();
+    count > 0 && name.is_some_and(|name| name == BODIES || Table::ALL.iter().any(|table| table.name() == name))
 }
 
 /// What is not read yet.
@@ -109,8 +132,6 @@ impl<'a> Rest<'a> {
 mod tests {
     use super::*;
 
-    use crate::store::schema::Table;
-
     type Changed = (Table, &'static [u8], Option<&'static [u8]>);
 
     fn encoded(rows: &[Changed]) -> Vec<u8> {
@@ -129,8 +150,18 @@ mod tests {
             (Table::Timers, b"due", Some(b"")),
         ];
         let expected = rows.map(|(table, key, value)| Change { table: table.name(), key, value });
-        assert_eq!(decode(&encoded(&rows)).unwrap(), expected);
-        assert_eq!(decode(&encoded(&[])).unwrap(), []);
+        assert_eq!(decode(Layout::Second, &encoded(&rows)).unwrap(), expected);
+        assert_eq!(decode(Layout::Second, &encoded(&[])).unwrap(), []);
+    }
+
+    #[test]
+    fn a_payload_of_another_version_is_refused() {
+        let mut other = encoded(&[(Table::Messages, b"key", Some(b"value"))]);
+        let first = other.split_off(1);
+        assert_eq!(decode(Layout::First, &first).unwrap().len(), 1, "format 1 has the same without a version");
+        assert!(begins_first_layout(&first));
+        other[0] += 1;
+        assert!(decode(Layout::Second, &[other, first].concat()).is_err());
     }
 
     #[test]
@@ -141,12 +172,12 @@ mod tests {
     #[test]
     fn bytes_that_end_too_soon_or_name_no_table_are_refused() {
         let whole = encoded(&[(Table::Messages, b"key", Some(b"value"))]);
-        let row_begins = 3 + Table::Messages.name().len() + BODIES.len();
+        let row_begins = 4 + Table::Messages.name().len() + BODIES.len();
         for end in (0..whole.len()).filter(|end| *end != row_begins) {
-            assert!(decode(&whole[..end]).is_err(), "{end} of {}", whole.len());
+            assert!(decode(Layout::Second, &whole[..end]).is_err(), "{end} of {}", whole.len());
         }
         let mut other_table = whole;
         other_table[row_begins] = 2;
-        assert!(decode(&other_table).is_err());
+        assert!(decode(Layout::Second, &other_table).is_err());
     }
 }

@@ -3,15 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use redb::ReadableTable;
+use redb::{Database, ReadableTable};
 
+use super::record::{self, Found, Layout};
+use super::scan::scan;
 use super::*;
 use crate::base::entropy::SeededEntropy;
-use crate::store::check::{KeyPlace, check};
+use crate::store::check::{KeyPlace, Rule, check};
 use crate::store::disk::FileSystem;
+use crate::store::open::{OnJournalDamage, OpenError};
 use crate::store::read::{Order, Read};
 use crate::store::row::message::MessageRow;
-use crate::store::testing::TestStore;
+use crate::store::row::restored::HoldCause;
+use crate::store::testing::{Sender, TestStore};
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
@@ -124,21 +128,186 @@ fn journal_of(test: &TestStore) -> Vec<u8> {
     fs::read(test.directory().join(FILE)).unwrap()
 }
 
+/// Flips bits in a journal that was left by a crash, and opens the store.
+fn opened_with(test: &TestStore, journal: &[u8]) -> Result<TestStore, OpenError> {
+    let left = killed(test);
+    fs::write(left.path().join(FILE), journal).unwrap();
+    TestStore::try_in_directory(left, OnJournalDamage::Refuse)
+}
+
 #[test]
-fn one_wrong_bit_ends_the_journal_there() {
+fn one_wrong_bit_before_later_records_stops_the_start_and_changes_nothing() {
     let test = TestStore::new();
     let sender = test.sender();
     sender.accept("first@example.net");
     let first = journal_of(&test).len();
     sender.accept("second@example.net");
+    let second = journal_of(&test).len();
+    for number in 0..3 {
+        sender.accept(&format!("later{number}@example.net"));
+    }
     let whole = journal_of(&test);
-    for at in (first..whole.len()).step_by(97) {
+    for at in (first..second).step_by(37).chain(first..first + record::HEAD) {
         let left = killed(&test);
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
-        fs::write(left.path().join(FILE), bytes).unwrap();
-        assert_eq!(messages(&TestStore::in_directory(left)).len(), 1, "bit at {at}");
+        fs::write(left.path().join(FILE), &bytes).unwrap();
+        let path = left.path().to_owned();
+        let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
+        let OpenError::JournalDamaged(damage) = error else { panic!("bit at {at}: {error}") };
+        assert_eq!((damage.offset, damage.left_out), (first as u64, 4), "bit at {at}");
+        assert_eq!(fs::read(path.join(FILE)).unwrap(), bytes, "the journal is as it was");
+        let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
+        assert!(report.failures.iter().any(|failure| failure.rule == Rule::Journal), "{:?}", report.failures);
     }
+}
+
+#[test]
+fn an_accepted_damage_leaves_what_was_before_it_and_holds_the_queue() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let before = sender.accept("before@example.net");
+    let first = journal_of(&test).len();
+    sender.accept("damaged@example.net");
+    sender.accept("later@example.net");
+    let mut damaged = journal_of(&test);
+    damaged[first + record::HEAD + 9] ^= 4;
+    let left = killed(&test);
+    fs::write(left.path().join(FILE), &damaged).unwrap();
+    let mut after = TestStore::try_in_directory(left, OnJournalDamage::Accept).unwrap();
+    assert_eq!(messages(&after), [sender.key(before).to_vec()]);
+    let name = format!("journal.damaged-{}", after.now().as_millis());
+    assert_eq!(fs::read(after.directory().join(name)).unwrap(), damaged, "the damaged file is kept");
+    for _ in 0..2 {
+        let hold = after.store().standstill().unwrap().expect("the queue is on hold");
+        assert!(matches!(hold.cause, HoldCause::JournalDamaged { .. }));
+        assert_eq!(after.store().standing(&hold).unwrap().messages, 1);
+        let accepted = Sender::of(&after, sender.account, sender.domain).accept("new@example.net");
+        assert!(accepted > before && after.store().standing(&hold).unwrap().messages == 1, "new mail is not held");
+        after.reopen();
+    }
+    let report = {
+        after.close();
+        check(after.directory(), after.now(), KeyPlace::WithStore, &mut |_| {}).unwrap()
+    };
+    assert!(report.failures.iter().all(|failure| failure.rule != Rule::Journal), "{:?}", report.failures);
+}
+
+#[test]
+fn a_start_that_is_interrupted_while_it_accepts_the_damage_finds_the_damage_again() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let first = journal_of(&test).len();
+    for number in 0..3 {
+        sender.accept(&format!("r{number}@example.net"));
+    }
+    let mut damaged = journal_of(&test);
+    damaged[first + 5] ^= 1;
+    let left = killed(&test);
+    fs::write(left.path().join(FILE), &damaged).unwrap();
+    // The copy has no room where a directory has its name.
+    fs::create_dir(left.path().join(format!("journal.damaged-{}", test.now().as_millis()))).unwrap();
+    let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Accept);
+    assert!(matches!(error, OpenError::Failed(_)), "{error}");
+    let (_, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
+    assert!(matches!(error, OpenError::JournalDamaged(_)), "{error}");
+}
+
+#[test]
+fn damage_is_not_accepted_where_there_is_none() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    sender.accept("first@example.net");
+    let whole = journal_of(&test);
+    let torn = &whole[..whole.len() - 3];
+    for journal in [&whole[..], torn, &[]] {
+        let left = killed(&test);
+        fs::write(left.path().join(FILE), journal).unwrap();
+        let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Accept);
+        assert!(matches!(error, OpenError::JournalWhole), "{error}");
+        assert!(TestStore::try_in_directory(left, OnJournalDamage::Refuse).is_ok());
+    }
+}
+
+#[test]
+fn a_damaged_last_record_is_left_out_like_one_that_was_never_completed() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    sender.accept("first@example.net");
+    let first = journal_of(&test).len();
+    sender.accept("second@example.net");
+    let mut journal = journal_of(&test);
+    for at in [first, first + record::HEAD, journal.len() - 1] {
+        journal[at] ^= 1;
+        assert_eq!(messages(&opened_with(&test, &journal).unwrap()).len(), 1, "bit at {at}");
+        journal[at] ^= 1;
+    }
+    assert_eq!(messages(&opened_with(&test, &journal).unwrap()).len(), 2);
+}
+
+/// The records of a journal, in the form of stores of format 1.
+fn in_first_layout(journal: &[u8], epoch: &Epoch) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut begins) = (Vec::new(), Vec::new());
+    for record in scan(journal, epoch).records {
+        assert_eq!(record.layout, Layout::Second);
+        begins.push(bytes.len());
+        let payload = &journal[record.payload.start + 1..record.payload.end];
+        bytes.extend(record::of_first_layout(epoch, bytes.len() as u64, payload));
+    }
+    (bytes, begins)
+}
+
+#[test]
+fn a_journal_of_format_1_is_replayed_and_its_damage_is_found() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    for number in 0..4 {
+        sender.accept(&format!("r{number}@example.net"));
+    }
+    let epoch = test.snapshot().get(Table::Meta, meta::JOURNAL).unwrap().unwrap().try_into().unwrap();
+    let (journal, begins) = in_first_layout(&journal_of(&test), &epoch);
+    assert_eq!(messages(&opened_with(&test, &journal).unwrap()).len(), 4);
+    let torn = opened_with(&test, &journal[..journal.len() - 1]).unwrap();
+    assert_eq!(messages(&torn).len(), 3);
+    for at in [begins[1], begins[1] + 7, begins[1] + 60] {
+        let mut damaged = journal.clone();
+        damaged[at] ^= 1;
+        let error = opened_with(&test, &damaged).err().expect("it does not start");
+        let OpenError::JournalDamaged(damage) = error else { panic!("byte {at}: {error}") };
+        assert_eq!(damage.offset, begins[1] as u64);
+    }
+}
+
+#[test]
+fn a_record_verifies_in_its_place_and_epoch_alone() {
+    let (epoch, mut record) = ([7; 16], vec![0; record::HEAD]);
+    record.extend(b"payload");
+    assert!(record::seal(&epoch, 0, 3, &mut record));
+    assert!(matches!(record::at(&record, 0, &epoch), Found::Whole(record) if record.number == Some(3)));
+    assert_eq!(record::at(&record, 0, &[8; 16]), Found::Nothing);
+    assert_eq!(record::at(&[vec![0], record.clone()].concat(), 1, &epoch), Found::Nothing, "it stands elsewhere");
+    for at in 0..record.len() {
+        record[at] ^= 1;
+        let expected = if at < record::HEAD { Found::Nothing } else { Found::HeaderOnly { number: 3 } };
+        assert_eq!(record::at(&record, 0, &epoch), expected, "bit at {at}");
+        record[at] ^= 1;
+    }
+}
+
+#[test]
+fn a_header_behind_a_bad_record_proves_damage_though_its_payload_is_torn() {
+    let epoch = [7; 16];
+    let mut journal = Vec::new();
+    for number in 0..3 {
+        let mut record = vec![number; record::HEAD + 100];
+        assert!(record::seal(&epoch, journal.len() as u64, number.into(), &mut record));
+        journal.extend(record);
+    }
+    journal.truncate(journal.len() - 1);
+    assert_eq!((scan(&journal, &epoch).records.len(), scan(&journal, &epoch).damage), (2, None));
+    journal[record::HEAD + 10] ^= 1;
+    let damage = scan(&journal, &epoch).damage.expect("the third was written after the first was whole");
+    assert_eq!((damage.whole, damage.offset, damage.left_out), (0, 0, 3));
 }
 
 #[test]
@@ -185,7 +354,8 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
         journal.append(&one_row(key, b"value".to_vec()), &[], None, NOW).unwrap();
     };
     let found = || {
-        lay_over(&database, &FileSystem, directory.path(), |_, _| Ok(())).unwrap().map(|transaction| {
+        let replay = Replay::read(&database, &FileSystem, directory.path()).unwrap();
+        replay.apply(&database, |_, _| Ok(())).unwrap().map(|transaction| {
             let table = transaction.open_table(Table::Messages.definition()).unwrap();
             table.iter().unwrap().map(|row| row.unwrap().0.value().to_vec()).collect::<Vec<_>>()
         })

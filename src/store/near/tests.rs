@@ -162,6 +162,7 @@ fn a_long_queue_that_stands_still_takes_no_memory_and_comes_whole_when_it_is_let
         last_message: timer(count).id,
         last_id: Ulid::default(),
         stands_still: true,
+        cause: crate::store::row::restored::HoldCause::Restored,
     };
     test.write(meta::RESTORED, &restored);
     test.reopen();

@@ -1,4 +1,5 @@
-//! Where a restored store comes from, and whether what its queues held then still stands still (contract 8).
+//! Where a restored store comes from, and whether what its queues held then still stands still (contract 8). A store
+//! that was started on a damaged journal holds its queues in the same way.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +10,23 @@ use crate::store::op::tls_report::day_of;
 use crate::store::schema::{self, Table};
 use crate::store::timer::{Timer, TimerKind};
 
-/// The backup that a store was restored from. One row of the facts about the store.
+/// Why the queues of a store are on hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HoldCause {
+    /// It was restored from a backup: the queued mail may have been sent since.
+    Restored,
+    /// Its journal was damaged: the outcomes of the queued mail may be among the lost records.
+    JournalDamaged {
+        /// The greatest message identifier of a backup without bodies that the store was restored from before.
+        lacks_content_to: Ulid,
+    },
+}
+
+/// The backup that a store was restored from, or the start that accepted a damaged journal. One row of the facts about
+/// the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restored {
-    /// When the backup was taken.
+    /// When the backup was taken, or the damaged journal was accepted.
     pub backup_at: Timestamp,
     /// Whether message bodies were in it.
     pub has_content: bool,
@@ -22,10 +36,34 @@ pub struct Restored {
     pub last_id: Ulid,
     /// Whether what waited then is not to be sent yet: it may have been sent since.
     pub stands_still: bool,
+    /// Why.
+    pub cause: HoldCause,
 }
 
 impl Row for Restored {
     const TABLE: Table = Table::Meta;
+    const VERSION: u8 = 2;
+
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes::<RestoredV1>(bytes).map(Self::from))
+    }
+}
+
+/// The row before a damaged journal could be a cause.
+#[derive(Serialize, Deserialize)]
+struct RestoredV1 {
+    backup_at: Timestamp,
+    has_content: bool,
+    last_message: Ulid,
+    last_id: Ulid,
+    stands_still: bool,
+}
+
+impl From<RestoredV1> for Restored {
+    fn from(row: RestoredV1) -> Self {
+        let RestoredV1 { backup_at, has_content, last_message, last_id, stands_still } = row;
+        Self { backup_at, has_content, last_message, last_id, stands_still, cause: HoldCause::Restored }
+    }
 }
 
 impl Restored {
@@ -53,7 +91,22 @@ impl Restored {
 
     /// Whether the body of a message may be missing because the backup was taken without.
     pub fn lacks_content_of(&self, message: Ulid) -> bool {
-        !self.has_content && message <= self.last_message
+        message <= self.lacks_content_to()
+    }
+
+    /// The hold of a store that starts on a damaged journal at `now`, with what it goes on from.
+    pub fn on_damaged_journal(earlier: Option<Self>, last_message: Ulid, last_id: Ulid, now: Timestamp) -> Self {
+        let lacks_content_to = earlier.map_or(Ulid::default(), |earlier| earlier.lacks_content_to());
+        let cause = HoldCause::JournalDamaged { lacks_content_to };
+        Self { backup_at: now, has_content: true, last_message, last_id, stands_still: true, cause }
+    }
+
+    const fn lacks_content_to(&self) -> Ulid {
+        match self.cause {
+            HoldCause::JournalDamaged { lacks_content_to } => lacks_content_to,
+            HoldCause::Restored if self.has_content => Ulid([0; 16]),
+            HoldCause::Restored => self.last_message,
+        }
     }
 }
 
@@ -67,7 +120,14 @@ mod tests {
     fn a_report_of_tls_stands_still_where_its_day_had_begun_when_the_backup_was_taken() {
         let backup_at = Timestamp::from_millis(1_700_049_600_000);
         let (last_message, last_id) = (Ulid::default(), Ulid::default());
-        let restored = Restored { backup_at, has_content: true, last_message, last_id, stands_still: true };
+        let restored = Restored {
+            backup_at,
+            has_content: true,
+            last_message,
+            last_id,
+            stands_still: true,
+            cause: HoldCause::Restored,
+        };
         let domain: DomainName = "a.example".parse().unwrap();
         let holds = |restored: &Restored, day| {
             let id = Ulid(schema::tls_reports_of(day, &domain));
@@ -76,5 +136,43 @@ mod tests {
         let today = day_of(backup_at);
         assert!(holds(&restored, today - 1) && holds(&restored, today) && !holds(&restored, today + 1));
         assert!(!holds(&Restored { stands_still: false, ..restored }, today));
+    }
+
+    #[test]
+    fn a_row_of_the_first_version_is_a_restored_backup() {
+        let backup_at = Timestamp::from_millis(1_700_049_600_000);
+        let (last_message, last_id) = (Ulid([7; 16]), Ulid([9; 16]));
+        let earlier = RestoredV1 { backup_at, has_content: false, last_message, last_id, stands_still: true };
+        let bytes = [vec![1], postcard::to_stdvec(&earlier).unwrap()].concat();
+        let expected = Restored {
+            backup_at,
+            has_content: false,
+            last_message,
+            last_id,
+            stands_still: true,
+            cause: HoldCause::Restored,
+        };
+        assert_eq!(Restored::decode(&bytes).unwrap(), expected);
+        assert_eq!(Restored::decode(&expected.encode()).unwrap(), expected);
+        assert!(Restored::decode(&[3, 0]).is_err());
+    }
+
+    #[test]
+    fn a_hold_for_a_damaged_journal_keeps_what_an_earlier_backup_left_out() {
+        let backup_at = Timestamp::from_millis(1_700_049_600_000);
+        let (early, late) = (Ulid([1; 16]), Ulid([2; 16]));
+        let without = Restored {
+            backup_at,
+            has_content: false,
+            last_message: early,
+            last_id: early,
+            stands_still: false,
+            cause: HoldCause::Restored,
+        };
+        for earlier in [without, Restored::on_damaged_journal(Some(without), early, early, backup_at)] {
+            let hold = Restored::on_damaged_journal(Some(earlier), late, late, backup_at);
+            assert!(hold.lacks_content_of(early) && !hold.lacks_content_of(late));
+        }
+        assert!(!Restored::on_damaged_journal(None, late, late, backup_at).lacks_content_of(early));
     }
 }

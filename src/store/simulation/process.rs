@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::disk::simulated::SimulatedDisk;
 use crate::store::gather::Announcement;
 use crate::store::job::Job;
-use crate::store::open::{OpenError, Surroundings, Workers};
+use crate::store::open::{OnJournalDamage, OpenError, Surroundings, Workers};
 
 /// Where the store stands on the disk.
 pub(super) const DIRECTORY: &str = "/var/lib/postrider";
@@ -54,8 +54,13 @@ impl Process {
         let clock = clock.clone();
         let surroundings =
             Surroundings { now: Arc::new(move || clock.now()), entropy: Arc::new(SeededEntropy::new(seed)) };
-        let (store, workers) =
-            Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO)?;
+        let (store, workers) = Store::open_on(
+            Arc::new(disk.clone()),
+            Path::new(DIRECTORY),
+            surroundings,
+            Duration::ZERO,
+            OnJournalDamage::Refuse,
+        )?;
         // Nothing, little, or nearly all goes by the journal.
         workers.appender.carry_at_most([0, 200, 16 * 1024][(seed % 3) as usize]);
         let company = (seed / 3).is_multiple_of(2).then(|| store.announce());

@@ -1,0 +1,113 @@
+//! Replaying the journal: the records that a crash left are written into the database again.
+//!
+//! Where a record in the midst of the journal is damaged, only the records before it may be replayed. Records hold rows
+//! as they were to be, and each was made on top of the one before: a later record without the damaged one would make a
+//! state that never was, a timer without its message for instance. The state before the damage was true once.
+
+use std::io;
+use std::path::Path;
+
+use redb::{Database, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+
+use super::redo::{self, BODIES};
+use super::scan::{Damage, Scan, scan};
+use super::{Epoch, FILE, failed};
+use crate::base::time::Timestamp;
+use crate::store::disk::{Disk, Opening};
+use crate::store::error::StoreError;
+use crate::store::schema::{Table, meta};
+
+/// The journal of a store that is being opened.
+pub(in crate::store) struct Replay {
+    bytes: Vec<u8>,
+    found: Scan,
+}
+
+impl Replay {
+    /// Reads the journal of `directory`, and finds the records that `database` lacks.
+    ///
+    /// # Errors
+    /// Those of the database and of the file system.
+    pub(in crate::store) fn read(database: &Database, disk: &dyn Disk, directory: &Path) -> Result<Self, StoreError> {
+        let Some(epoch) = epoch_of(database)? else { return Ok(Self { bytes: Vec::new(), found: Scan::default() }) };
+        let bytes = match disk.read(&directory.join(FILE)) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(failed("read", &error)),
+        };
+        let found = scan(&bytes, &epoch);
+        Ok(Self { bytes, found })
+    }
+
+    /// The damage in it, where there is any: then only the records before it are replayed.
+    pub(in crate::store) const fn damage(&self) -> Option<&Damage> {
+        self.found.damage.as_ref()
+    }
+
+    /// Replays the records: a transaction that is to be committed, where there is anything. `body` is handed the bodies
+    /// that they carry, which must be durable before that. May be repeated.
+    ///
+    /// # Errors
+    /// Those of the database, and those of `body`; a record of a later version of this program.
+    pub(in crate::store) fn apply(
+        &self,
+        database: &Database,
+        mut body: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<Option<WriteTransaction>, StoreError> {
+        if let Some(offset) = self.found.torn_at {
+            tracing::warn!(
+                offset,
+                "the last record of the journal is incomplete and is left out; a crash while it was written does that, \
+                 before its operations are acknowledged; only damage after that would have lost one"
+            );
+        }
+        if self.found.records.is_empty() {
+            return Ok(None);
+        }
+        tracing::info!(records = self.found.records.len(), "replaying the journal");
+        let transaction = database.begin_write()?;
+        for (layout, payload) in self.found.payloads(&self.bytes) {
+            for redo::Change { table, key, value } in redo::decode(layout, payload)? {
+                if table == BODIES {
+                    body(key, value.unwrap_or_default())?;
+                    continue;
+                }
+                let mut table = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
+                match value {
+                    Some(value) => drop(table.insert(key, value)?),
+                    None => drop(table.remove(key)?),
+                }
+            }
+        }
+        Ok(Some(transaction))
+    }
+
+    /// Keeps the file as it is under another name, durably, and returns that name. The journal itself stays until a
+    /// checkpoint has what is whole of it: a crash before that must find the damage again.
+    ///
+    /// # Errors
+    /// Those of the file system; a full disk among them.
+    pub(in crate::store) fn keep_damaged(
+        &self,
+        disk: &dyn Disk,
+        directory: &Path,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let name = format!("{FILE}.damaged-{}", now.as_millis());
+        let kept = disk.open(&directory.join(&name), Opening::Fresh).and_then(|file| {
+            file.write_all_at(&self.bytes, 0)?;
+            file.sync_data()?;
+            disk.sync_directory(directory)
+        });
+        kept.map_err(|error| failed("keep a copy of", &error))?;
+        Ok(name)
+    }
+}
+
+fn epoch_of(database: &Database) -> Result<Option<Epoch>, StoreError> {
+    match database.begin_read()?.open_table(Table::Meta.definition()) {
+        Ok(table) => Ok(table.get(meta::JOURNAL)?.and_then(|bytes| bytes.value().try_into().ok())),
+        Err(TableError::TableDoesNotExist(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,103 @@
+//! Looking through a journal's file: the records to replay, and whether the end is a torn write or damage.
+//!
+//! A record is synced before the next one is written. So a header of the same epoch that stands behind a record which
+//! does not verify proves that this record was whole once: the file is damaged. Where nothing stands behind, the record
+//! may be a write that a crash interrupted, whose operations were never acknowledged, or the last record may have been
+//! damaged since. The file can't tell the two apart.
+
+use super::Epoch;
+use super::record::{self, Found, Layout, Record};
+
+/// Damage in the journal: a record that can't be read, with later records of the same epoch behind it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Damage {
+    /// Records before the damage, which are whole.
+    pub whole: u64,
+    /// Where the damaged record begins in the file, in bytes.
+    pub offset: u64,
+    /// Records from the damaged one on, as far as they are known.
+    pub left_out: u64,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { whole, offset, left_out } = self;
+        write!(
+            f,
+            "the journal is damaged at byte {offset}: {whole} records before it are whole, and {left_out} records from \
+             there on can't be replayed"
+        )
+    }
+}
+
+/// The content of a journal under one epoch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Scan {
+    /// The records from the start of the file on, up to the first that does not verify.
+    pub(super) records: Vec<Record>,
+    /// Set where later records follow the first that does not verify.
+    pub(super) damage: Option<Damage>,
+    /// Where a record begins whose header verifies and whose payload does not, with nothing behind it.
+    pub(super) torn_at: Option<u64>,
+}
+
+/// Looks through a journal's `bytes` for the records of `epoch`.
+pub(super) fn scan(bytes: &[u8], epoch: &Epoch) -> Scan {
+    let mut scan = Scan::default();
+    let mut begin = 0;
+    let failed = loop {
+        match record::at(bytes, begin, epoch) {
+            Found::Whole(record) => {
+                begin = record.payload.end;
+                scan.records.push(record);
+            }
+            failed => break failed,
+        }
+    };
+    let whole = scan.records.len() as u64;
+    let behind = behind(bytes, begin + 1, epoch);
+    if behind.records > 0 {
+        // The number of the last record says how many there were; records of the first layout are only counted.
+        let left_out = behind.last.map_or(behind.records + 1, |last| (u64::from(last) + 1).saturating_sub(whole));
+        scan.damage = Some(Damage { whole, offset: begin as u64, left_out: left_out.max(2) });
+    } else if matches!(failed, Found::HeaderOnly { .. }) {
+        scan.torn_at = Some(begin as u64);
+    }
+    scan
+}
+
+/// The records, whole or with their header alone, that stand behind one that does not verify.
+#[derive(Default)]
+struct Behind {
+    records: u64,
+    last: Option<u32>,
+}
+
+fn behind(bytes: &[u8], from: usize, epoch: &Epoch) -> Behind {
+    let mut behind = Behind::default();
+    let mut begin = from;
+    while let Some(candidate) = record::candidate(bytes, begin) {
+        begin = candidate;
+        match record::at(bytes, begin, epoch) {
+            Found::Whole(Record { number, payload, .. }) => {
+                behind.records += 1;
+                behind.last = behind.last.max(number);
+                begin = payload.end;
+            }
+            Found::HeaderOnly { number } => {
+                behind.records += 1;
+                behind.last = behind.last.max(Some(number));
+                begin += record::HEAD;
+            }
+            Found::Nothing => begin += 1,
+        }
+    }
+    behind
+}
+
+impl Scan {
+    /// The payloads to replay, with their layouts.
+    pub(super) fn payloads<'a>(&'a self, bytes: &'a [u8]) -> impl Iterator<Item = (Layout, &'a [u8])> {
+        self.records.iter().map(|record| (record.layout, &bytes[record.payload.clone()]))
+    }
+}

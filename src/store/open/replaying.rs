@@ -1,0 +1,91 @@
+//! Replaying the journal when a store is opened. A damaged journal stops the start, unless the operator accepts the
+//! loss: then the records before the damage are replayed, the file is kept under another name, and the mail that is
+//! queued goes on hold, because its outcome may be among the lost records.
+
+use std::path::Path;
+
+use redb::{Database, ReadableTable, WriteTransaction};
+
+use super::OpenError;
+use crate::base::entropy::Entropy;
+use crate::base::id::Ulid;
+use crate::base::time::Timestamp;
+use crate::store::content::Returning;
+use crate::store::disk::Disk;
+use crate::store::error::StoreError;
+use crate::store::journal::{self, Damage, Replay};
+use crate::store::row::Row;
+use crate::store::row::restored::Restored;
+use crate::store::schema::{Table, meta};
+
+/// What a start does where the journal is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnJournalDamage {
+    /// It fails, and changes nothing.
+    Refuse,
+    /// It goes on with the records before the damage. Where there is no damage, it fails.
+    Accept,
+}
+
+/// Replays the journal of `directory` into `database`, durably.
+pub(super) fn replay(
+    database: &Database,
+    disk: &dyn Disk,
+    directory: &Path,
+    on_damage: OnJournalDamage,
+    now: Timestamp,
+    entropy: &dyn Entropy,
+) -> Result<(), OpenError> {
+    let replay = Replay::read(database, disk, directory)?;
+    let damage = match (replay.damage(), on_damage) {
+        (Some(damage), OnJournalDamage::Refuse) => return Err(OpenError::JournalDamaged(*damage)),
+        (None, OnJournalDamage::Accept) => return Err(OpenError::JournalWhole),
+        (damage, OnJournalDamage::Refuse | OnJournalDamage::Accept) => damage,
+    };
+    let mut bodies = Returning::new(disk, directory, now);
+    let mut replayed = replay.apply(database, |key, sealed| bodies.write(key, sealed))?;
+    if let Some(damage) = damage {
+        let name = replay.keep_damaged(disk, directory, now)?;
+        report(damage, &name);
+        let transaction = match replayed {
+            Some(transaction) => transaction,
+            None => database.begin_write().map_err(StoreError::from)?,
+        };
+        hold_queue(&transaction, now)?;
+        replayed = Some(transaction);
+    }
+    if let Some(transaction) = replayed {
+        bodies.sync()?;
+        journal::checkpoint(transaction, entropy)?;
+    }
+    Ok(())
+}
+
+fn report(damage: &Damage, kept_as: &str) {
+    let Damage { whole, offset, left_out } = *damage;
+    tracing::error!(
+        replayed = whole,
+        left_out,
+        offset,
+        kept_as,
+        "started on a damaged journal: what its last records say is lost, and the queued mail stays on hold until \
+         `postrider queue release`"
+    );
+}
+
+/// Puts everything that is queued on hold.
+fn hold_queue(transaction: &WriteTransaction, now: Timestamp) -> Result<(), StoreError> {
+    let mut table = transaction.open_table(Table::Meta.definition())?;
+    let id = |key: &[u8]| -> Result<Ulid, StoreError> {
+        let bytes = table.get(key)?;
+        Ok(bytes.and_then(|bytes| bytes.value().try_into().ok()).map(Ulid).unwrap_or_default())
+    };
+    let (last_message, last_id) = (id(meta::LAST_MESSAGE_ID)?, id(meta::LAST_ID)?);
+    let earlier = match table.get(meta::RESTORED)? {
+        Some(row) => Some(Restored::decode(row.value())?),
+        None => None,
+    };
+    let hold = Restored::on_damaged_journal(earlier, last_message, last_id, now);
+    table.insert(meta::RESTORED, hold.encode().as_slice())?;
+    Ok(())
+}

@@ -102,6 +102,12 @@ impl VirtualClock {
         Ok(Advanced { now: self.now(), fired: store.near().fired() - fired })
     }
 
+    /// Moves time on at once, however much is under way.
+    #[cfg(test)]
+    pub(super) fn jump(&self, by: Duration) {
+        self.set(self.now() + by).unwrap();
+    }
+
     fn set(&self, now: Timestamp) -> io::Result<()> {
         // Kept before anything can be stamped with it, so that time never goes back.
         self.keep(now)?;

@@ -99,6 +99,7 @@ impl Deliveries {
 
     /// Lets nothing new begin; what waits stays in the store.
     pub(super) fn close(&self) {
+        self.shared.permits.close();
         for lane in self.shared.lanes().values_mut() {
             lane.is_closed = true;
         }
@@ -176,7 +177,9 @@ impl Shared {
         while running.try_join_next().is_some() {}
         running.spawn(async move {
             let end = match caught(shared.attempt(key, &job, standing)).await {
-                Ok(Ok(end)) => end,
+                Ok(Ok(Some(end))) => end,
+                // Its timer fires again after the restart.
+                Ok(Ok(None)) => return,
                 Ok(Err(error)) => shared.failed(&error.to_string()),
                 Err(crashed) => shared.failed(&crashed.to_string()),
             };
@@ -198,12 +201,13 @@ impl Shared {
         DeliveryEnd::Attempted(record(now, now, outcome))
     }
 
+    /// Makes one attempt. None where the service is stopping and no request is begun.
     async fn attempt(
         &self,
         (account, endpoint): Key,
         job: &Job,
         standing: Standing,
-    ) -> Result<DeliveryEnd, StoreError> {
+    ) -> Result<Option<DeliveryEnd>, StoreError> {
         // What is told now could not be recorded, and would be told again.
         if let Some(failure) = self.engine.store.health().failure() {
             return Err(failure.clone());
@@ -212,17 +216,17 @@ impl Shared {
         let number = match next.effects.first() {
             Some(Effect::StartAttempt(number)) => *number,
             // Not due yet, because the clock stepped back: parking with an enabled endpoint arms its timer again.
-            Some(Effect::Schedule(_)) => return Ok(DeliveryEnd::Parked),
-            Some(Effect::Settle) | None => return Ok(DeliveryEnd::Abandoned),
+            Some(Effect::Schedule(_)) => return Ok(Some(DeliveryEnd::Parked)),
+            Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
-        let Some(_permit) = self.permits.take(standing).await else { return Ok(DeliveryEnd::Parked) };
+        let Some(_permit) = self.permits.take(standing).await else { return Ok(None) };
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let at = self.engine.clock.now();
         let delivery = DeliveryId(job.timer.id);
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
         let outcome = self.post.post(attempting.request(&self.engine.store)?).await;
         self.engine.meters.posted(&outcome);
-        Ok(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome)))
+        Ok(Some(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome))))
     }
 
     /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back. What failed keeps its

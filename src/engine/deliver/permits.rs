@@ -45,7 +45,13 @@ impl Permits {
         Self { all: Semaphore::const_new(REQUESTS_MAX), failing: Semaphore::const_new(FAILING_MAX) }
     }
 
-    /// Waits for a permit; none where no more are given.
+    /// Gives out no more permits, not even to those that wait for one.
+    pub(super) fn close(&self) {
+        self.all.close();
+        self.failing.close();
+    }
+
+    /// Waits for a permit; none once [`Permits::close`] was called.
     pub(super) async fn take(&self, standing: Standing) -> Option<Permit<'_>> {
         // Its own kind first: whoever waits for that must not stand in the others' way.
         let failing = match standing {
@@ -80,6 +86,19 @@ mod tests {
         assert_eq!(sound.len(), REQUESTS_MAX - FAILING_MAX);
         drop(hung);
         assert!(now(&permits, Standing::Failing).is_some());
+    }
+
+    #[test]
+    fn closed_permits_are_given_to_nobody_not_even_to_those_that_wait() {
+        let permits = Permits::new();
+        let taken: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
+        let mut waits = pin!(permits.take(Standing::Sound));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waits.as_mut().poll(&mut context).is_pending());
+        permits.close();
+        drop(taken);
+        assert!(matches!(waits.as_mut().poll(&mut context), Poll::Ready(None)));
+        assert!(now(&permits, Standing::Failing).is_none());
     }
 
     #[test]

@@ -7,16 +7,17 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Shared;
+use super::begin::NotBegun;
 use super::candidates::{Candidate, Question, sources_for};
+use super::ends::{deferred, no_server, nowhere, relay_fault, unasked};
 use super::held::{Held, Withheld};
 use super::lane::Lane;
 use super::pool::Kept;
-use super::queue::Ticket;
-use super::site::Site;
+use super::room::Taken;
+use super::settle::Unsettled;
 use crate::base::id::MessageId;
-use crate::base::time::Timestamp;
-use crate::domain::event::{AttemptFacts, Bounce, BounceSource};
-use crate::engine::ports::{RouteFailure, Session, Target};
+use crate::domain::event::{AttemptFacts, BounceSource};
+use crate::engine::ports::{Session, Target};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
@@ -29,8 +30,6 @@ use crate::store::row::message::MessageRow;
 const TRIES: usize = 10;
 /// How long one attempt goes on to further servers.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// When a message is looked at again whose names could not be asked for, so many were on their way.
-const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// An attempt that has ended.
 pub(super) struct Attempt {
@@ -47,6 +46,8 @@ pub(super) enum Ended {
     With(TransferEnd),
     /// By a fault of the relay: no attempt was made, and the message is not charged.
     RelayFault(String),
+    /// Before its MAIL: there is no attempt to record.
+    NotBegun(NotBegun),
 }
 
 /// What the site made of it, for its window.
@@ -64,22 +65,34 @@ pub(super) enum Signal {
     Silent,
 }
 
+impl Attempt {
+    fn not_begun(why: NotBegun) -> Self {
+        let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
+        Self { ended: Ended::NotBegun(why), facts, transcript, signal: Signal::Silent }
+    }
+}
+
 /// Tries to hand `message` to the site of `lane`.
 pub(super) async fn attempt(
     shared: &Arc<Shared>,
     lane: &Lane,
-    ticket: &Ticket,
+    unsettled: &mut Unsettled,
     row: &MessageRow,
     message: Vec<u8>,
 ) -> Attempt {
     let began = Instant::now();
+    let held = match shared.unless_stopping(Held::new(shared, &lane.site, row)).await {
+        Ok(held) => held,
+        Err(why) => return Attempt::not_begun(why),
+    };
     let relay = shared.relays.relay(lane.relay);
     let mut trial = Trial {
         shared,
         lane,
         row,
-        held: Held::new(shared, &lane.site, row).await,
-        id: ticket.id(),
+        held,
+        id: unsettled.ticket.id(),
+        unsettled,
         envelope: envelope(row),
         message: Bytes::from(message),
         facts: AttemptFacts { relay: Some(relay.name.to_string()), ..AttemptFacts::default() },
@@ -90,6 +103,7 @@ pub(super) async fn attempt(
         Ok(verdict) => trial.end(verdict),
         Err(NoTry::Ended(end)) => (Ended::With(end), Signal::Silent),
         Err(NoTry::RelayFault(why)) => (Ended::RelayFault(why), Signal::Silent),
+        Err(NoTry::NotBegun(why)) => (Ended::NotBegun(why), Signal::Silent),
     };
     if let Ended::With(TransferEnd::Deferred { .. }) = &ended {
         tracing::debug!(site = ?lane.site, ?signal, "deferred");
@@ -107,11 +121,22 @@ fn envelope(row: &MessageRow) -> Envelope {
     }
 }
 
+/// How opening a session went.
+enum Opened {
+    /// It is open. Its place among those of unproven sites is to be held until the message has its outcome.
+    Session(Box<Kept>, Option<Taken>),
+    /// The server, or the way to it, failed.
+    Failed(Outcome),
+    /// The server was not asked.
+    Decided(Verdict),
+}
+
 struct Trial<'a> {
     shared: &'a Arc<Shared>,
     lane: &'a Lane,
     row: &'a MessageRow,
     held: Held<'a>,
+    unsettled: &'a mut Unsettled,
     id: MessageId,
     envelope: Envelope,
     message: Bytes,
@@ -127,12 +152,20 @@ pub(super) enum NoTry {
     Ended(TransferEnd),
     /// The relay can't be used.
     RelayFault(String),
+    /// MAIL must not be written.
+    NotBegun(NotBegun),
+}
+
+impl From<NotBegun> for NoTry {
+    fn from(why: NotBegun) -> Self {
+        Self::NotBegun(why)
+    }
 }
 
 impl Trial<'_> {
     async fn run(&mut self, began: Instant) -> Result<Verdict, NoTry> {
         let Self { shared, lane, row, id, .. } = *self;
-        let candidates = Question { shared, lane, row, id }.candidates().await?;
+        let candidates = shared.unless_stopping(Question { shared, lane, row, id }.candidates()).await??;
         let targets = candidates.iter().map(|candidate| &candidate.target);
         if let Some(kept) = self.lane.pool.take(targets, &self.lane.limits, Instant::now())
             && let Some(verdict) = self.over_kept_connection(kept).await?
@@ -170,14 +203,9 @@ impl Trial<'_> {
     }
 
     /// What a kept connection makes of the message; none where it is of no more use.
-    async fn over_kept_connection(&mut self, mut kept: Kept) -> Result<Option<Verdict>, NoTry> {
-        let tls = kept.session.tls().ok().cloned();
-        let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
-        let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.row.stream)) else {
-            kept.leave();
-            return Ok(None);
-        };
-        kept.agreed = agreed;
+    async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, NoTry> {
+        let shared = self.shared;
+        let Some(kept) = shared.unless_stopping(self.renewed(kept)).await? else { return Ok(None) };
         match self.send(kept).await? {
             // Nothing counts as tried: a new connection tells more.
             Verdict::Reconnect | Verdict::NextServer(_) => Ok(None),
@@ -185,13 +213,45 @@ impl Trial<'_> {
         }
     }
 
-    async fn over_new_connection(&mut self, Candidate { mut target, host }: Candidate) -> Result<Verdict, NoTry> {
+    /// The kept connection, where it is enough for this message's domain and stream.
+    async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
+        let tls = kept.session.tls().ok().cloned();
+        let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
+        let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.row.stream)) else {
+            kept.leave();
+            return None;
+        };
+        kept.agreed = agreed;
+        Some(kept)
+    }
+
+    async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, NoTry> {
+        let shared = self.shared;
+        // Held until the message has its outcome.
+        let _unproven;
+        let kept = match shared.unless_stopping(self.open(candidate)).await?? {
+            Opened::Session(kept, unproven) => {
+                _unproven = unproven;
+                *kept
+            }
+            Opened::Failed(outcome) => return self.judge(&outcome),
+            Opened::Decided(verdict) => return Ok(verdict),
+        };
+        match self.send(kept).await? {
+            // A fresh connection that is lost before MAIL is a server that can't serve us now.
+            Verdict::Reconnect => Ok(Verdict::NextServer(LastWord::Deferred(no_server()))),
+            verdict => Ok(verdict),
+        }
+    }
+
+    /// Waits for places, and opens a session.
+    async fn open(&mut self, Candidate { mut target, host }: Candidate) -> Result<Opened, NoTry> {
         let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
         self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
         self.unusable = None;
         target.tls = match self.held.requirement(host.as_deref()).await {
             Ok(required) => required,
-            Err(Withheld::LeftOut(verdict)) => return Ok(verdict),
+            Err(Withheld::LeftOut(verdict)) => return Ok(Opened::Decided(verdict)),
             Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
         };
         self.facts.mx_ip = Some(target.address.ip().to_string());
@@ -199,8 +259,7 @@ impl Trial<'_> {
         if !wait.is_zero() {
             tokio::time::sleep(wait).await;
         }
-        // Held until the message has its outcome.
-        let _unproven = match self.lane.is_proven() {
+        let unproven = match self.lane.is_proven() {
             true => None,
             false => self.shared.unproven.take(self.row.stream, 1).await,
         };
@@ -208,22 +267,19 @@ impl Trial<'_> {
         if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
             self.lane.pool.oldest().into_iter().for_each(Kept::leave);
         }
-        let Some(place) = self.shared.connections.take(self.row.stream, 1).await else { return Ok(nowhere()) };
+        let place = self.shared.connections.take(self.row.stream, 1).await;
+        let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
         let agreed = self.held.agreement(target.tls.clone());
         let (target, connected) = self.connect(target).await;
         self.held.count(&target, &connected);
-        match connected {
+        let opened = Instant::now();
+        Ok(match connected {
             Ok(session) => {
-                let opened = Instant::now();
                 let kept = Kept { target, session, agreed, place, messages: 0, opened, idle_since: opened };
-                match self.send(kept).await? {
-                    // A fresh connection that is lost before MAIL is a server that can't serve us now.
-                    Verdict::Reconnect => Ok(Verdict::NextServer(LastWord::Deferred(no_server()))),
-                    verdict => Ok(verdict),
-                }
+                Opened::Session(Box::new(kept), unproven)
             }
-            Err(outcome) => self.judge(&outcome),
-        }
+            Err(outcome) => Opened::Failed(outcome),
+        })
     }
 
     /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
@@ -242,6 +298,10 @@ impl Trial<'_> {
     async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
+        if let Err(why) = self.shared.begin(self.unsettled, &self.lane.site).await {
+            self.lane.pool.put(kept);
+            return Err(why.into());
+        }
         let mut outcome = kept.session.send(&self.envelope, self.message.clone()).await;
         if let Some(tls) = &mut outcome.tls {
             // The connection may have been opened under another domain's policy.
@@ -255,7 +315,12 @@ impl Trial<'_> {
             // QUIT is a courtesy that no message waits for.
             kept.leave();
         }
-        self.judge(&outcome)
+        let verdict = self.judge(&outcome)?;
+        if matches!(verdict, Verdict::NextServer(_) | Verdict::Reconnect) {
+            // The message waits for another connection: until MAIL is written on that one it may be cancelled.
+            self.unsettled.lease = None;
+        }
+        Ok(verdict)
     }
 
     fn judge(&mut self, outcome: &Outcome) -> Result<Verdict, NoTry> {
@@ -325,59 +390,5 @@ impl Trial<'_> {
             Scope::Message if is_policy && !is_greylisted => Signal::Slowed,
             Scope::Message => Signal::Answered,
         }
-    }
-}
-
-/// Why the relay itself can't be used, where that is what the outcome says: its address, or at a smarthost the login
-/// and the security that go before every message.
-fn relay_fault(site: &Site, outcome: &Outcome) -> Option<String> {
-    let is_smarthost = matches!(site, Site::Smarthost(_));
-    match (&outcome.ending, outcome.phase) {
-        // 421 is the server's state, not a refusal of ours.
-        (Ending::Answered(reply), Phase::Auth) if is_smarthost && reply.code != 421 => {
-            Some(format!("the smarthost refused the login: {}", reply.text()))
-        }
-        // Its words may name the recipient, and this goes to the log.
-        (Ending::Answered(reply), _) if is_smarthost && matches!(reply.code, 530 | 534 | 535 | 538) => {
-            Some(format!("the smarthost takes no mail without another login: {}", reply.code))
-        }
-        (Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. }, _) if is_smarthost => {
-            Some(format!("no secured connection to the smarthost: {why}"))
-        }
-        (Ending::Unreadable(why), Phase::Auth) => Some(format!("no login at the smarthost: {why}")),
-        (Ending::TimedOut | Ending::Closed(_), Phase::StartTls | Phase::Auth) if is_smarthost => {
-            Some(format!("no secured connection to the smarthost: {:?} in {:?}", outcome.ending, outcome.phase))
-        }
-        _ => None,
-    }
-}
-
-pub(super) const fn deferred(why: Bounce) -> TransferEnd {
-    TransferEnd::Deferred { bounce: Some(why), not_before: None }
-}
-
-fn nowhere() -> Verdict {
-    Verdict::Deferred(no_server())
-}
-
-fn no_server() -> Deferral {
-    Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false }
-}
-
-/// What could not be asked now is asked again soon, and charges nobody.
-pub(super) fn unasked(now: Timestamp) -> TransferEnd {
-    TransferEnd::Postponed { until: now + ASK_AGAIN }
-}
-
-/// What the DNS alone says (contract 6).
-pub(super) fn route_failed(failure: &RouteFailure, now: Timestamp) -> TransferEnd {
-    match failure {
-        RouteFailure::NoSuchDomain => TransferEnd::Bounced(finding::no_such_domain()),
-        RouteFailure::NullMx => TransferEnd::Bounced(finding::null_mx()),
-        RouteFailure::NoHost => TransferEnd::Bounced(finding::no_host()),
-        RouteFailure::BlockedDestination => TransferEnd::Bounced(finding::blocked_destination()),
-        RouteFailure::Loop => TransferEnd::Bounced(finding::loops_back()),
-        RouteFailure::Temporary(_) => deferred(finding::lookup_failed()),
-        RouteFailure::Unasked => unasked(now),
     }
 }

@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::Shared;
-use super::attempt::{NoTry, deferred, route_failed, unasked};
+use super::attempt::NoTry;
+use super::ends::{deferred, route_failed, unasked};
 use super::lane::Lane;
 use super::relays::{Deal, place_of};
 use super::site::Site;

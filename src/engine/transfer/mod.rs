@@ -5,7 +5,9 @@
 //! rests, without an attempt and without a write, until an alarm has one message probe the site.
 
 mod attempt;
+mod begin;
 mod candidates;
+mod ends;
 mod held;
 mod lane;
 mod listing;
@@ -127,6 +129,11 @@ impl Shared {
     pub(super) async fn closing(&self) {
         // An error says that nobody is left to stop us: the process is ending.
         drop(self.stop.subscribe().wait_for(|stops| *stops).await);
+    }
+
+    /// Whether nothing new may begin.
+    fn is_stopping(&self) -> bool {
+        *self.stop.borrow()
     }
 
     /// Starts a worker that its lane has counted, with a message in hand or without.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 use super::Shared;
-use super::attempt::route_failed;
+use super::ends::route_failed;
 use super::paused::is_paused;
 use super::queue::Ticket;
 use super::relays::Number;

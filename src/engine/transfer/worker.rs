@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::Shared;
 use super::attempt::{Attempt, Ended, Signal, attempt};
+use super::begin::NotBegun;
 use super::lane::{Lane, Leave, Next};
 use super::pool::IDLE;
 use super::queue::Ticket;
@@ -82,31 +83,40 @@ async fn carry(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
 }
 
 async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
-    let held = shared.backlog.take().await;
-    let Some(lease) = shared.leases.take(ticket.id()) else {
-        // Whoever has it is about to give it back: the last attempt's commit, a cancel or a suppression.
-        shared.near().give_back(ticket.timer);
-        return;
-    };
-    let unsettled = Unsettled { ticket, _held: held, lease: Some(lease), transcript: None };
+    let Ok(held) = shared.unless_stopping(shared.backlog.take()).await else { return };
+    let unsettled = Unsettled { ticket, _held: held, lease: None, transcript: None };
     let row = match caught(async { shared.look(&ticket, Some(&lane.site)) }).await.unwrap_or(Err(StoreError::Panicked))
     {
         Ok(Ready::Send(row)) => row,
-        Ok(Ready::Settle(end)) => return unsettled.settle(shared, end, AttemptFacts::default()),
-        Ok(Ready::Paused) => {
-            drop(unsettled);
-            return shared.rest_paused(ticket, &lane.site);
-        }
-        Ok(Ready::Stale) => return shared.near().forget(&ticket.timer),
+        Ok(ready) => return not_begun(shared, lane, unsettled, NotBegun::Rows(ready)),
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    let Some(_room) = shared.bodies.take(row.stream, row.size_octets / 1024 + 1).await else { return };
+    let room = shared.unless_stopping(shared.bodies.take(row.stream, row.size_octets / 1024 + 1)).await;
+    let Ok(Some(_room)) = room else { return };
     let message = match shared.engine.store.content().take(row.place, ticket.id()) {
         Ok(message) => message,
         Err(Unreadable::Gone) => return unsettled.expired(shared),
         Err(Unreadable::Failed(error)) => return unsettled.unreadable(shared, error),
     };
     send(shared, lane, unsettled, *row, message).await;
+}
+
+/// Ends the work on a message whose MAIL was not written.
+fn not_begun(shared: &Arc<Shared>, lane: &Lane, unsettled: Unsettled, why: NotBegun) {
+    let ticket = unsettled.ticket;
+    match why {
+        // Its timer fires again after the restart.
+        NotBegun::Stopping => {}
+        NotBegun::Leased => shared.near().give_back(ticket.timer),
+        NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
+        NotBegun::Rows(Ready::Paused) => {
+            drop(unsettled);
+            shared.rest_paused(ticket, &lane.site);
+        }
+        NotBegun::Rows(Ready::Stale) => shared.near().forget(&ticket.timer),
+        NotBegun::Rows(Ready::Send(_)) => shared.near().give_back(ticket.timer),
+        NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
+    }
 }
 
 async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, row: MessageRow, message: Vec<u8>) {
@@ -120,7 +130,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, 
         }
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    let tried = caught(attempt(shared, lane, &ticket, &row, message)).await;
+    let tried = caught(attempt(shared, lane, &mut unsettled, &row, message)).await;
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
         tracing::error!(message = %ticket.id(), %crashed, "an attempt crashed");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
@@ -143,6 +153,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, 
             unsettled.transcript = is_failure.then(|| transcript.as_str().to_owned());
             unsettled.settle_with(shared, end, facts, others, row.to);
         }
+        Ended::NotBegun(why) => not_begun(shared, lane, unsettled, why),
         Ended::RelayFault(why) => {
             let until = shared.relays.failed(lane.relay, shared.now(), &why);
             lane.heard(why);

@@ -2,11 +2,15 @@
 //! scripts.
 
 mod housekeeping;
+mod last_check;
 mod names;
+mod net;
 mod pauses;
 mod rates;
 mod relays;
 mod sites;
+mod stopping;
 mod world;
 
-use world::{Behaviour, World, mx, relay};
+use net::Behaviour;
+use world::{World, mx, relay};

@@ -1,247 +1,36 @@
-//! The world of the stories: names that resolve as told, and mail servers that behave as told.
+//! The world of the stories: the engine and its pump over the scripted net.
 
-use std::collections::{HashMap, HashSet};
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
+use super::net::{Behaviour, Net, NoPost, ScriptedTransmit};
 use crate::base::entropy::SeededEntropy;
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::account::QuotaLimits;
-use crate::domain::event::TlsFacts;
-use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::domain::submission::{Content, Parts, Submission};
 use crate::engine::messages::MessageRecord;
-use crate::engine::ports::{
-    BoxFuture, Clock, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Resolve, RouteFailure,
-    Session, Target, Transmit, Unfetched, WebhookRequest,
-};
+use crate::engine::ports::Clock;
 use crate::engine::pump::Pump;
 use crate::engine::queue::SiteQueue;
 use crate::engine::relay::{Relay, RelayWay};
 use crate::engine::settings::Settings;
 use crate::engine::virtual_clock::VirtualClock;
 use crate::engine::{Caller, Engine, Tables, Ways};
-use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
-use crate::smtp::reply::ReplyParser;
 use crate::smtp::rules::Rules;
 use crate::smtp::shaping::Shaping;
-use crate::smtp::tls_policy::TlsFault;
-use crate::smtp::tlsa::TlsaRecord;
-use crate::smtp::transcript::Transcript;
 use crate::store::Store;
+use crate::store::op::cancel::CancelMessage;
 use crate::store::open::Surroundings;
 
 /// When every story begins: an hour before a UTC midnight.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_700_089_200_000);
 
-/// What a mail server does.
-#[derive(Clone, Debug)]
-pub(super) enum Behaviour {
-    /// Takes every message.
-    Takes,
-    /// Refuses the connection.
-    Refuses,
-    /// Answers every message so.
-    Says(&'static str),
-    /// Fails in this phase, before any message.
-    Fails(Phase, Ending),
-    /// Holds every message until it is let go.
-    Holds(Arc<Semaphore>),
-}
-
-/// One message that a server has seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) to: String,
-    pub(super) host: String,
-    pub(super) ehlo: String,
-    pub(super) source: Option<IpAddr>,
-    pub(super) at: Instant,
-}
-
-/// Names and mail servers.
-pub(super) struct Net {
-    mx: Mutex<HashMap<String, Vec<String>>>,
-    addresses: Mutex<HashMap<String, Vec<IpAddr>>>,
-    behaviours: Mutex<HashMap<String, Behaviour>>,
-    /// Domains whose name server never answers.
-    pub(super) stuck: Mutex<HashSet<String>>,
-    /// Domains that nobody can be asked for, so much else is asked.
-    pub(super) busy: Mutex<HashSet<String>>,
-    /// Domains that were asked for.
-    pub(super) asked: Mutex<Vec<String>>,
-    seen: watch::Sender<Vec<Seen>>,
-    /// Connections that were opened, by host and source.
-    pub(super) opened: Mutex<Vec<(String, Option<IpAddr>)>>,
-}
-
-impl Net {
-    /// Has the mail of `domain` go to `hosts`.
-    pub(super) fn serve(&self, domain: &str, hosts: &[&str]) {
-        let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
-        self.mx.lock().unwrap().insert(domain.to_owned(), hosts);
-    }
-
-    pub(super) fn behave(&self, host: &str, behaviour: Behaviour) {
-        self.behaviours.lock().unwrap().insert(host.to_owned(), behaviour);
-    }
-
-    pub(super) fn address(&self, host: &str, addresses: &[&str]) {
-        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
-        self.addresses.lock().unwrap().insert(host.to_owned(), addresses);
-    }
-
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.seen.borrow().clone()
-    }
-
-    /// Waits until the servers have seen so many messages.
-    pub(super) async fn has_seen(&self, count: usize) {
-        self.seen.subscribe().wait_for(|seen| seen.len() >= count).await.unwrap();
-    }
-
-    fn behaviour(&self, target: &Target) -> Behaviour {
-        let behaviours = self.behaviours.lock().unwrap();
-        let by_source = target.source.and_then(|source| behaviours.get(&source.to_string()));
-        by_source.or_else(|| behaviours.get(&*target.host)).cloned().unwrap_or(Behaviour::Takes)
-    }
-
-    fn hosts(&self, domain: &str) -> Vec<String> {
-        self.mx.lock().unwrap().get(domain).cloned().unwrap_or_else(|| vec![format!("mx.{domain}")])
-    }
-}
-
-impl Resolve for Net {
-    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
-        self.asked.lock().unwrap().push(domain.to_string());
-        Box::pin(async move {
-            if self.stuck.lock().unwrap().contains(domain.as_str()) {
-                std::future::pending::<()>().await;
-            }
-            if self.busy.lock().unwrap().contains(domain.as_str()) {
-                return Err(RouteFailure::Unasked);
-            }
-            if domain.as_str().starts_with("gone.") {
-                return Err(RouteFailure::NoSuchDomain);
-            }
-            let host = |name: String| {
-                let known = self.addresses.lock().unwrap().get(&name).cloned();
-                let addresses = known.unwrap_or_else(|| vec!["192.0.2.1".parse().unwrap()]);
-                MailHost { name, preference: 0, addresses, tlsa_names: Vec::new() }
-            };
-            Ok(self.hosts(domain.as_str()).into_iter().map(host).collect())
-        })
-    }
-    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async move { self.addresses.lock().unwrap().get(host).cloned().ok_or(LookupFailure::Absent) })
-    }
-    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
-    }
-}
-
-struct ScriptedTransmit(Arc<Net>);
-
-struct ScriptedSession {
-    net: Arc<Net>,
-    target: Target,
-    behaviour: Behaviour,
-    is_reusable: bool,
-}
-
-fn outcome(phase: Phase, ending: Ending) -> Outcome {
-    Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }
-}
-
-fn answer(text: &str) -> Ending {
-    Ending::Answered(ReplyParser::new().feed(format!("{text}\n").as_bytes()).unwrap().1.unwrap())
-}
-
-impl Transmit for ScriptedTransmit {
-    fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
-        Box::pin(async move {
-            self.0.opened.lock().unwrap().push((target.host.to_string(), target.source));
-            let behaviour = self.0.behaviour(target);
-            match &behaviour {
-                Behaviour::Refuses => Err(outcome(Phase::Connect, Ending::Unreachable("refused".to_owned()))),
-                Behaviour::Fails(phase, ending) => Err(outcome(*phase, ending.clone())),
-                Behaviour::Takes | Behaviour::Says(_) | Behaviour::Holds(_) => {
-                    let (net, target) = (Arc::clone(&self.0), target.clone());
-                    Ok(Box::new(ScriptedSession { net, target, behaviour, is_reusable: true }) as Box<dyn Session>)
-                }
-            }
-        })
-    }
-}
-
-impl Session for ScriptedSession {
-    fn send<'a>(&'a mut self, envelope: &'a Envelope, _: Bytes) -> BoxFuture<'a, Outcome> {
-        Box::pin(async move {
-            let seen = Seen {
-                to: envelope.rcpt_to.clone(),
-                host: self.target.host.to_string(),
-                ehlo: self.target.ehlo.to_string(),
-                source: self.target.source,
-                at: Instant::now(),
-            };
-            self.net.seen.send_modify(|all| all.push(seen));
-            match &self.behaviour {
-                Behaviour::Holds(gate) => drop(gate.acquire().await.unwrap()),
-                Behaviour::Says(text) => {
-                    self.is_reusable = !text.starts_with("421");
-                    return outcome(Phase::Rcpt, answer(text));
-                }
-                Behaviour::Takes | Behaviour::Refuses | Behaviour::Fails(..) => {}
-            }
-            outcome(Phase::Dot, answer("250 2.0.0 taken"))
-        })
-    }
-    fn tls(&self) -> Result<&TlsFacts, TlsFault> {
-        Err(TlsFault::StartTlsNotSupported)
-    }
-    fn is_reusable(&self) -> bool {
-        self.is_reusable
-    }
-    fn quit(self: Box<Self>) -> BoxFuture<'static, ()> {
-        Box::pin(async {})
-    }
-}
-
-struct NoPost;
-
-impl PolicyHosts for NoPost {
-    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
-        unreachable!("no domain of these stories announces a policy")
-    }
-}
-
-impl Post for NoPost {
-    fn post(&self, _: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
-        let outcome = PostOutcome {
-            status: None,
-            error: Some(PostError::Connect),
-            duration: Duration::ZERO,
-            peer: None,
-            body: None,
-        };
-        Box::pin(async { outcome })
-    }
-}
+/// Places of the story's 64 that sites have which are new to us.
+const NEW_SITES_MAX: usize = 48;
 
 /// An engine with its pump running.
 pub(super) struct World {
@@ -319,6 +108,30 @@ impl World {
         Self { engine, net, clock, account: AccountId::default(), stop, pump, tables, directory }
     }
 
+    /// Waits until a worker has a message for `site` in hand.
+    pub(super) async fn is_in_hand(&self, site: &str) {
+        while self.queue(site).await.is_none_or(|queue| queue.in_flight == 0) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Has the service begin to stop, and waits until every worker could see it.
+    pub(super) async fn begin_to_stop(&self) {
+        self.stop.send_replace(true);
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Stops the service, and waits until its outcomes are committed.
+    pub(super) async fn stopped(mut self) -> Self {
+        self.stop.send_replace(true);
+        (&mut self.pump).await.unwrap();
+        self.pump = tokio::spawn(async {});
+        self.engine.store.commit(CancelMessage { account: self.account, message: MessageId::default() }).await.ok();
+        self
+    }
+
     /// Ends the process, and begins another on the same directory.
     pub(super) async fn restarted(self, relays: Vec<Relay>) -> Self {
         self.stop.send_replace(true);
@@ -392,4 +205,16 @@ impl World {
     pub(super) async fn queue(&self, site: &str) -> Option<SiteQueue> {
         self.engine.queue().await.unwrap().into_iter().find(|queue| queue.site == site)
     }
+}
+
+/// Has servers that are new to us hold a message in each place there is, until the semaphore has permits.
+pub(super) async fn fill_places(world: &World) -> Arc<Semaphore> {
+    let gate = Arc::new(Semaphore::new(0));
+    let before = world.net.seen().len();
+    for n in 0..NEW_SITES_MAX {
+        world.net.behave(&format!("mx.holds{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
+        world.send(&format!("u@holds{n}.test")).await;
+    }
+    world.net.has_seen(before + NEW_SITES_MAX).await;
+    gate
 }

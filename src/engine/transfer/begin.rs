@@ -1,0 +1,48 @@
+//! The last check before MAIL. A worker first gets its place and its connection, then leases the message and reads its
+//! rows here. So a message that is cancelled, suppressed, paused or expired while it waits for a place is never sent.
+
+use super::Shared;
+use super::settle::{Ready, Unsettled};
+use super::site::Site;
+use crate::store::error::StoreError;
+
+/// The reason why a message's MAIL is not written.
+pub(super) enum NotBegun {
+    /// The service is stopping.
+    Stopping,
+    /// Another operation has the lease: a cancel, a suppression or a report.
+    Leased,
+    /// The rows ask for something else than an attempt.
+    Rows(Ready),
+    /// The rows could not be read.
+    Unreadable(StoreError),
+}
+
+impl Shared {
+    /// Runs `work` unless the service is stopping, or begins to stop before the work is done.
+    pub(super) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, NotBegun> {
+        tokio::select! {
+            biased;
+            () = self.closing() => Err(NotBegun::Stopping),
+            done = work => Ok(done),
+        }
+    }
+
+    /// Leases the message for the time until its outcome is committed, and checks that it is still to be sent to `site`.
+    ///
+    /// # Errors
+    /// The reason why its MAIL must not be written. The lease is given back then.
+    pub(super) async fn begin(&self, unsettled: &mut Unsettled, site: &Site) -> Result<(), NotBegun> {
+        let ticket = unsettled.ticket;
+        let lease = self.unless_stopping(self.leases.take_soon(ticket.id())).await?.ok_or(NotBegun::Leased)?;
+        match self.look(&ticket, Some(site)) {
+            Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),
+            Ok(Ready::Send(_)) => {
+                unsettled.lease = Some(lease);
+                Ok(())
+            }
+            Ok(ready) => Err(NotBegun::Rows(ready)),
+            Err(error) => Err(NotBegun::Unreadable(error)),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A message that waits for a place may still be cancelled, suppressed or paused, and it may expire.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::world::fill_places;
+use super::*;
+use crate::store::op::suppression::Suppression;
+use crate::store::row::suppression::SuppressionReason;
+
+const HOUR: u64 = 3600;
+
+#[tokio::test]
+async fn a_message_that_waits_for_a_place_can_be_cancelled() {
+    let world = World::new().await;
+    let gate = fill_places(&world).await;
+    let id = world.send("late@late.test").await;
+    world.is_in_hand("mx.late.test").await;
+    world.cancel(id).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("canceled", 0));
+    assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
+}
+
+#[tokio::test]
+async fn a_message_that_waits_for_a_greeting_can_be_cancelled() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
+    let id = world.send("late@slow.test").await;
+    world.is_in_hand("mx.slow.test").await;
+    world.cancel(id).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!((world.standing(id), world.net.seen().len()), (("canceled", 0), 0));
+}
+
+#[tokio::test]
+async fn a_message_whose_mail_was_written_can_not_be_cancelled() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
+    let id = world.send("u@a.test").await;
+    world.net.has_seen(1).await;
+    assert!(world.engine.cancel(world.account, id).await.is_err());
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("delivered", 1));
+}
+
+#[tokio::test]
+async fn a_message_can_be_cancelled_while_it_waits_for_its_second_server() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.serve("two.test", &["mx1.two.test", "mx2.two.test"]);
+    let timed_out = Behaviour::TimesOut;
+    world.net.behave("mx1.two.test", timed_out);
+    world.net.behave("mx2.two.test", Behaviour::Greets(Arc::clone(&gate)));
+    let id = world.send("u@two.test").await;
+    world.net.has_seen(1).await;
+    while world.net.opened.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    world.cancel(id).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!((world.standing(id), world.net.seen().len()), (("canceled", 0), 1));
+}
+
+#[tokio::test]
+async fn an_address_that_is_suppressed_while_its_mail_waits_for_a_place_gets_none() {
+    let world = World::new().await;
+    let gate = fill_places(&world).await;
+    let id = world.send("late@late.test").await;
+    world.is_in_hand("mx.late.test").await;
+    let suppression = Suppression::of("late@late.test".parse().unwrap(), SuppressionReason::Manual);
+    world.engine.suppress(world.account, suppression).await.unwrap();
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("suppressed", 0));
+    assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
+}
+
+#[tokio::test]
+async fn a_site_that_is_paused_while_its_mail_waits_for_a_place_gets_none() {
+    let world = World::new().await;
+    let gate = fill_places(&world).await;
+    let id = world.send("late@late.test").await;
+    world.is_in_hand("mx.late.test").await;
+    assert!(world.engine.pause_site(world.account, "mx.late.test".parse().unwrap()).await.is_ok());
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("queued", 0));
+    assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
+}
+
+#[tokio::test]
+async fn a_message_that_expires_while_it_waits_for_a_place_is_not_sent() {
+    let world = World::new().await;
+    let gate = fill_places(&world).await;
+    let id = world.send("late@late.test").await;
+    world.is_in_hand("mx.late.test").await;
+    world.clock.jump(Duration::from_secs(48 * HOUR));
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("failed", 0));
+    assert!(world.net.seen().iter().all(|seen| seen.to != "late@late.test"));
+}

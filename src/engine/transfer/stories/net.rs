@@ -1,0 +1,239 @@
+//! The mail servers and names of the stories: they behave as the story tells.
+
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use tokio::sync::{Semaphore, watch};
+
+use crate::domain::event::TlsFacts;
+use crate::domain::hostname::DomainName;
+use crate::engine::ports::{
+    BoxFuture, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Resolve, RouteFailure, Session,
+    Target, Transmit, Unfetched, WebhookRequest,
+};
+use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
+use crate::smtp::reply::ReplyParser;
+use crate::smtp::tls_policy::TlsFault;
+use crate::smtp::tlsa::TlsaRecord;
+use crate::smtp::transcript::Transcript;
+
+/// What a mail server does.
+#[derive(Clone, Debug)]
+pub(super) enum Behaviour {
+    /// Takes every message.
+    Takes,
+    /// Refuses the connection.
+    Refuses,
+    /// Opens a session and lets its MAIL time out.
+    TimesOut,
+    /// Answers every message so.
+    Says(&'static str),
+    /// Fails in this phase, before any message.
+    Fails(Phase, Ending),
+    /// Holds every message until it is let go.
+    Holds(Arc<Semaphore>),
+    /// Sends its greeting once the semaphore has a permit.
+    Greets(Arc<Semaphore>),
+}
+
+/// One message that a server has seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) to: String,
+    pub(super) host: String,
+    pub(super) ehlo: String,
+    pub(super) source: Option<IpAddr>,
+    pub(super) at: Instant,
+}
+
+/// Names and mail servers.
+pub(super) struct Net {
+    pub(super) mx: Mutex<HashMap<String, Vec<String>>>,
+    pub(super) addresses: Mutex<HashMap<String, Vec<IpAddr>>>,
+    pub(super) behaviours: Mutex<HashMap<String, Behaviour>>,
+    /// Domains whose name server never answers.
+    pub(super) stuck: Mutex<HashSet<String>>,
+    /// Domains that nobody can be asked for, so much else is asked.
+    pub(super) busy: Mutex<HashSet<String>>,
+    /// Domains that were asked for.
+    pub(super) asked: Mutex<Vec<String>>,
+    pub(super) seen: watch::Sender<Vec<Seen>>,
+    /// Connections that were opened, by host and source.
+    pub(super) opened: Mutex<Vec<(String, Option<IpAddr>)>>,
+}
+
+impl Net {
+    /// Has the mail of `domain` go to `hosts`.
+    pub(super) fn serve(&self, domain: &str, hosts: &[&str]) {
+        let hosts = hosts.iter().map(|&host| host.to_owned()).collect();
+        self.mx.lock().unwrap().insert(domain.to_owned(), hosts);
+    }
+
+    pub(super) fn behave(&self, host: &str, behaviour: Behaviour) {
+        self.behaviours.lock().unwrap().insert(host.to_owned(), behaviour);
+    }
+
+    pub(super) fn address(&self, host: &str, addresses: &[&str]) {
+        let addresses = addresses.iter().map(|address| address.parse().unwrap()).collect();
+        self.addresses.lock().unwrap().insert(host.to_owned(), addresses);
+    }
+
+    pub(super) fn seen(&self) -> Vec<Seen> {
+        self.seen.borrow().clone()
+    }
+
+    /// Waits until the servers have seen so many messages.
+    pub(super) async fn has_seen(&self, count: usize) {
+        self.seen.subscribe().wait_for(|seen| seen.len() >= count).await.unwrap();
+    }
+
+    fn behaviour(&self, target: &Target) -> Behaviour {
+        let behaviours = self.behaviours.lock().unwrap();
+        let by_source = target.source.and_then(|source| behaviours.get(&source.to_string()));
+        by_source.or_else(|| behaviours.get(&*target.host)).cloned().unwrap_or(Behaviour::Takes)
+    }
+
+    fn hosts(&self, domain: &str) -> Vec<String> {
+        self.mx.lock().unwrap().get(domain).cloned().unwrap_or_else(|| vec![format!("mx.{domain}")])
+    }
+}
+
+impl Resolve for Net {
+    fn mail_hosts<'a>(&'a self, domain: &'a DomainName) -> BoxFuture<'a, Result<Vec<MailHost>, RouteFailure>> {
+        self.asked.lock().unwrap().push(domain.to_string());
+        Box::pin(async move {
+            if self.stuck.lock().unwrap().contains(domain.as_str()) {
+                std::future::pending::<()>().await;
+            }
+            if self.busy.lock().unwrap().contains(domain.as_str()) {
+                return Err(RouteFailure::Unasked);
+            }
+            if domain.as_str().starts_with("gone.") {
+                return Err(RouteFailure::NoSuchDomain);
+            }
+            let host = |name: String| {
+                let known = self.addresses.lock().unwrap().get(&name).cloned();
+                let addresses = known.unwrap_or_else(|| vec!["192.0.2.1".parse().unwrap()]);
+                MailHost { name, preference: 0, addresses, tlsa_names: Vec::new() }
+            };
+            Ok(self.hosts(domain.as_str()).into_iter().map(host).collect())
+        })
+    }
+    fn tlsa<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<TlsaRecord>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn txt<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move { self.addresses.lock().unwrap().get(host).cloned().ok_or(LookupFailure::Absent) })
+    }
+    fn txt_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+    fn cname_now<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Absent) })
+    }
+}
+
+pub(super) struct ScriptedTransmit(pub(super) Arc<Net>);
+
+struct ScriptedSession {
+    net: Arc<Net>,
+    target: Target,
+    behaviour: Behaviour,
+    is_reusable: bool,
+}
+
+fn outcome(phase: Phase, ending: Ending) -> Outcome {
+    Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }
+}
+
+fn answer(text: &str) -> Ending {
+    Ending::Answered(ReplyParser::new().feed(format!("{text}\n").as_bytes()).unwrap().1.unwrap())
+}
+
+impl Transmit for ScriptedTransmit {
+    fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
+        Box::pin(async move {
+            self.0.opened.lock().unwrap().push((target.host.to_string(), target.source));
+            let behaviour = self.0.behaviour(target);
+            if let Behaviour::Greets(gate) = &behaviour {
+                drop(gate.acquire().await.unwrap());
+            }
+            match &behaviour {
+                Behaviour::Refuses => Err(outcome(Phase::Connect, Ending::Unreachable("refused".to_owned()))),
+                Behaviour::Fails(phase, ending) => Err(outcome(*phase, ending.clone())),
+                Behaviour::Takes
+                | Behaviour::Says(_)
+                | Behaviour::Holds(_)
+                | Behaviour::Greets(_)
+                | Behaviour::TimesOut => {
+                    let (net, target) = (Arc::clone(&self.0), target.clone());
+                    Ok(Box::new(ScriptedSession { net, target, behaviour, is_reusable: true }) as Box<dyn Session>)
+                }
+            }
+        })
+    }
+}
+
+impl Session for ScriptedSession {
+    fn send<'a>(&'a mut self, envelope: &'a Envelope, _: Bytes) -> BoxFuture<'a, Outcome> {
+        Box::pin(async move {
+            let seen = Seen {
+                to: envelope.rcpt_to.clone(),
+                host: self.target.host.to_string(),
+                ehlo: self.target.ehlo.to_string(),
+                source: self.target.source,
+                at: Instant::now(),
+            };
+            self.net.seen.send_modify(|all| all.push(seen));
+            match &self.behaviour {
+                Behaviour::Holds(gate) => drop(gate.acquire().await.unwrap()),
+                Behaviour::TimesOut => {
+                    self.is_reusable = false;
+                    return outcome(Phase::Mail, Ending::TimedOut);
+                }
+                Behaviour::Says(text) => {
+                    self.is_reusable = !text.starts_with("421");
+                    return outcome(Phase::Rcpt, answer(text));
+                }
+                Behaviour::Takes | Behaviour::Greets(_) | Behaviour::Refuses | Behaviour::Fails(..) => {}
+            }
+            outcome(Phase::Dot, answer("250 2.0.0 taken"))
+        })
+    }
+    fn tls(&self) -> Result<&TlsFacts, TlsFault> {
+        Err(TlsFault::StartTlsNotSupported)
+    }
+    fn is_reusable(&self) -> bool {
+        self.is_reusable
+    }
+    fn quit(self: Box<Self>) -> BoxFuture<'static, ()> {
+        Box::pin(async {})
+    }
+}
+
+pub(super) struct NoPost;
+
+impl PolicyHosts for NoPost {
+    fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
+        unreachable!("no domain of these stories announces a policy")
+    }
+}
+
+impl Post for NoPost {
+    fn post(&self, _: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
+        let outcome = PostOutcome {
+            status: None,
+            error: Some(PostError::Connect),
+            duration: Duration::ZERO,
+            peer: None,
+            body: None,
+        };
+        Box::pin(async { outcome })
+    }
+}

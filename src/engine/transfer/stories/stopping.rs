@@ -1,0 +1,56 @@
+//! A service that stops begins nothing new: the messages that wait for a place, a greeting or a name stay in the store.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use super::world::fill_places;
+use super::*;
+
+#[tokio::test]
+async fn messages_that_wait_for_a_place_when_the_service_stops_are_sent_after_the_restart_alone() {
+    let world = World::new().await;
+    let gate = fill_places(&world).await;
+    let (begun, opened) = (world.net.seen().len(), world.net.opened.lock().unwrap().len());
+    let id = world.send("late@late.test").await;
+    world.is_in_hand("mx.late.test").await;
+    world.begin_to_stop().await;
+    gate.add_permits(1000);
+    let world = world.stopped().await;
+    assert_eq!((world.net.seen().len(), world.net.opened.lock().unwrap().len()), (begun, opened));
+    let world = world.restarted(vec![mx("direct", &[])]).await;
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("delivered", 1));
+    let all = world.net.seen();
+    let mut once: Vec<_> = all.iter().map(|seen| &seen.to).collect();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), all.len(), "no message is sent twice");
+}
+
+#[tokio::test]
+async fn no_mail_is_written_to_a_server_whose_greeting_comes_when_the_service_stops() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
+    let id = world.send("u@slow.test").await;
+    world.is_in_hand("mx.slow.test").await;
+    world.begin_to_stop().await;
+    gate.add_permits(1000);
+    let world = world.stopped().await;
+    assert_eq!((world.net.seen().len(), world.standing(id)), (0, ("queued", 0)));
+}
+
+#[tokio::test]
+async fn a_message_at_its_dot_when_the_service_stops_has_time_to_end() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
+    let ids = [world.send("u@a.test").await, world.send("v@a.test").await, world.send("w@a.test").await];
+    world.net.has_seen(2).await;
+    world.begin_to_stop().await;
+    gate.add_permits(1000);
+    let world = world.stopped().await;
+    let delivered = ids.iter().filter(|id| world.standing(**id) == ("delivered", 1)).count();
+    assert_eq!((delivered, world.net.seen().len()), (2, 2));
+}

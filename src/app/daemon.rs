@@ -34,6 +34,7 @@ use crate::engine::settings::Settings;
 use crate::engine::{Engine, InHouse, Tables};
 use crate::http::api;
 use crate::http::body::BodyLimits;
+use crate::http::body_budget::BudgetSizes;
 use crate::http::dev::{self, Dev};
 use crate::http::metrics::Process;
 use crate::http::pages;
@@ -378,9 +379,10 @@ fn pump(
 }
 
 fn service_limits(config: &Config) -> ServiceLimits {
-    let body = BodyLimits { bytes: config.limits.body_bytes, ..BodyLimits::default() };
+    let body = BodyLimits { message_bytes: config.limits.body_bytes, ..BodyLimits::default() };
     let requests_per_minute = u64::from(config.limits.requests_per_minute);
-    ServiceLimits { body, requests_per_minute, ..ServiceLimits::default() }
+    let budgets = BudgetSizes::for_messages_of(config.limits.body_bytes);
+    ServiceLimits { body, budgets, requests_per_minute, ..ServiceLimits::default() }
 }
 
 fn http_limits(config: &Config) -> HttpLimits {

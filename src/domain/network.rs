@@ -44,6 +44,13 @@ pub enum InvalidNetwork {
 }
 
 impl Network {
+    /// The network that one client is counted as: its IPv4 address, or the /64 of its IPv6 address, for that is the
+    /// least that an IPv6 client is given (RFC 6177).
+    pub fn of_client(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self::around(address, if address.is_ipv4() { 32 } else { 64 })
+    }
+
     /// The network of `prefix` bits around `address`; a prefix longer than the address means the address alone.
     pub fn around(address: IpAddr, prefix: u8) -> Self {
         match address {

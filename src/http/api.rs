@@ -7,7 +7,7 @@ use super::handlers::{
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
-use super::route::{Access, BodyRule, Route};
+use super::route::{Access, BodyRule, BodySize, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
 
@@ -30,7 +30,7 @@ pub fn routes() -> Vec<Route<Api>> {
         Route::open(get.clone(), "/readyz", "ready", run!(health::ready)),
         Route::open(get.clone(), "/v1/openapi.json", "openapi", run!(openapi::show)),
         Route::key(get.clone(), "/v1/me", "me", run!(me::show)),
-        scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)),
+        scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)).with_size(BodySize::Message),
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
@@ -74,7 +74,8 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&post, "/v1/suppressions", "suppressions.create", Manage, run!(suppressions::create)),
         scoped(&get, "/v1/suppressions", "suppressions.list", Read, run!(suppressions::list)),
         scoped(&post, "/v1/suppressions/import", "suppressions.import", Manage, run!(suppressions::import))
-            .with_body(BodyRule::Of(&[suppressions::CSV, suppressions::NDJSON])),
+            .with_body(BodyRule::Of(&[suppressions::CSV, suppressions::NDJSON]))
+            .with_size(BodySize::Upload),
         scoped(&get, "/v1/suppressions/export", "suppressions.export", Read, run!(suppressions::export)),
         scoped(&get, "/v1/suppressions/{name}", "suppressions.show", Read, run!(suppressions::show)),
         scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),

@@ -1,10 +1,9 @@
-//! Reading a request's body under its limits: how large one may be, how slow, and how much all of them may hold
-//! together (contract 1). Called by the service before any handler sees the request.
+//! Reading a request's body under its limits: how large it may be and how slow, and whose share of the memory it takes
+//! (contract 1). Called by the service before any handler sees the request.
 
 use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -13,8 +12,18 @@ use hyper::body::{Body as _, Incoming};
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use super::body_budget::{BodyBudgets, Charge, Holder};
 use super::error::ApiError;
+use super::route::BodySize;
+use crate::machine::pace::Pace;
 use crate::net::http_listener::Connection;
+
+/// The most bytes of a form.
+pub const FORM_BYTES: usize = 64 * 1024;
+/// The most bytes of JSON that is no message.
+pub const JSON_BYTES: usize = 256 * 1024;
+/// The most bytes of a list or a file.
+pub const UPLOAD_BYTES: usize = 25 * 1024 * 1024;
 
 /// A refused body of this many bytes is read before the answer, a larger one beside it.
 const DISCARD_INLINE: u64 = 64 * 1024;
@@ -25,14 +34,16 @@ const FIRST_ROOM: usize = 64 * 1024;
 /// The limits of one body.
 #[derive(Debug, Clone)]
 pub struct BodyLimits {
-    /// The most bytes that are taken (`limits.body_bytes`).
-    pub bytes: usize,
-    /// How long a body may be slower than `rate`.
-    pub grace: Duration,
-    /// Bytes a second that must come after `grace`.
+    /// The most bytes of a message (`limits.body_bytes`).
+    pub message_bytes: usize,
+    /// The window over which `rate` is measured.
+    pub window: Duration,
+    /// Bytes a second that must come in every window.
     pub rate: usize,
     /// How long a body may take at any rate.
     pub whole: Duration,
+    /// How long a small body that is not authenticated is free of charge.
+    pub uncharged: Duration,
     /// How long a refused body is read on, so that its sender sees the answer and not a reset.
     pub discard: Duration,
 }
@@ -40,36 +51,25 @@ pub struct BodyLimits {
 impl Default for BodyLimits {
     fn default() -> Self {
         Self {
-            bytes: 26_214_400,
-            grace: Duration::from_secs(10),
+            message_bytes: UPLOAD_BYTES,
+            window: Duration::from_secs(20),
             rate: 1024,
             whole: Duration::from_secs(600),
+            uncharged: Duration::from_secs(5),
             discard: Duration::from_secs(30),
         }
     }
 }
 
 impl BodyLimits {
-    /// When a body that began at `start` and has brought `received` bytes is too slow.
-    fn deadline(&self, start: Instant, received: usize) -> Instant {
-        let earned = Duration::from_secs((received / self.rate.max(1)) as u64);
-        start + (self.grace + earned).min(self.whole)
-    }
-}
-
-/// The bytes that all bodies in flight may hold together.
-#[derive(Debug)]
-pub struct BodyBudget(AtomicUsize);
-
-impl BodyBudget {
-    /// A budget of `bytes`.
-    pub const fn new(bytes: usize) -> Self {
-        Self(AtomicUsize::new(bytes))
-    }
-
-    fn take(&self, bytes: usize) -> Result<(), ApiError> {
-        let taken = self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
-        taken.map(|_| ()).map_err(|_| ApiError::Overloaded)
+    /// The most bytes of a body of this size.
+    pub const fn most(&self, size: BodySize) -> usize {
+        match size {
+            BodySize::Form => FORM_BYTES,
+            BodySize::Json => JSON_BYTES,
+            BodySize::Upload => UPLOAD_BYTES,
+            BodySize::Message => self.message_bytes,
+        }
     }
 }
 
@@ -78,33 +78,13 @@ impl BodyBudget {
 pub struct ReadBody {
     /// The bytes as sent.
     pub bytes: Bytes,
-    _held: Held,
-}
-
-#[derive(Debug)]
-struct Held {
-    budget: Arc<BodyBudget>,
-    bytes: usize,
-}
-
-impl Held {
-    fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
-        self.budget.take(bytes)?;
-        self.bytes += bytes;
-        Ok(())
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.budget.0.fetch_add(self.bytes, Relaxed);
-    }
+    _charge: Option<Charge>,
 }
 
 impl ReadBody {
     /// No body.
-    pub fn none(budget: &Arc<BodyBudget>) -> Self {
-        Self { bytes: Bytes::new(), _held: Held { budget: Arc::clone(budget), bytes: 0 } }
+    pub const fn none() -> Self {
+        Self { bytes: Bytes::new(), _charge: None }
     }
 }
 
@@ -128,35 +108,33 @@ pub fn check_type(headers: &HeaderMap, accepts: &[&str]) -> Result<(), ApiError>
     }
 }
 
-/// The whole of `body`.
+/// The whole of `body`, of at most `most` bytes, charged to `holder`.
 ///
 /// # Errors
 /// [`ApiError::PayloadTooLarge`] as soon as that is known, [`ApiError::RequestTimeout`] where it comes too slowly or
-/// ends early, [`ApiError::InvalidJson`] where its chunks are malformed, [`ApiError::Overloaded`] where all bodies
-/// together hold too much.
-pub async fn read(body: &mut Incoming, limits: &BodyLimits, budget: &Arc<BodyBudget>) -> Result<ReadBody, ApiError> {
-    let too_large = || ApiError::PayloadTooLarge(limits.bytes);
+/// ends early, [`ApiError::InvalidJson`] where its chunks are malformed, [`ApiError::Overloaded`] where its holder, or
+/// all bodies together, hold too much.
+pub async fn read(
+    body: &mut Incoming,
+    most: usize,
+    limits: &BodyLimits,
+    budgets: &Arc<BodyBudgets>,
+    holder: Holder,
+) -> Result<ReadBody, ApiError> {
     let announced = body.size_hint().exact().map(usize::try_from);
-    let announced = announced.transpose().map_err(|_| too_large())?.unwrap_or(0);
-    if announced > limits.bytes {
-        return Err(too_large());
+    let announced = announced.transpose().map_err(|_| ApiError::PayloadTooLarge(most))?.unwrap_or(0);
+    if announced > most {
+        return Err(ApiError::PayloadTooLarge(most));
     }
-    let start = Instant::now();
-    let mut held = Held { budget: Arc::clone(budget), bytes: 0 };
+    let mut charge = Charge::new(budgets, holder);
+    let mut progress = Progress { start: Instant::now(), pace: Pace::new(limits.rate, limits.window), limits };
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
-    loop {
-        // The frame is asked for before the timer is set, so a body that is there costs no timer.
-        let frame = timeout_at(limits.deadline(start, held.bytes), body.frame()).await;
-        let data = match frame.map_err(|_| ApiError::RequestTimeout)? {
-            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-            Some(Err(fault)) => return Err(unreadable(&fault)),
-            None => break,
-        };
-        if held.bytes + data.len() > limits.bytes {
-            return Err(too_large());
+    while let Some(data) = progress.next(body, &mut charge).await? {
+        if charge.received() + data.len() > most {
+            return Err(ApiError::PayloadTooLarge(most));
         }
-        held.grow(data.len())?;
+        charge.grow(data.len())?;
         // Most bodies come in one piece and are handed on as they are.
         if first.is_empty() && joined.is_empty() {
             first = data;
@@ -169,7 +147,38 @@ pub async fn read(body: &mut Incoming, limits: &BodyLimits, budget: &Arc<BodyBud
         joined.extend_from_slice(&data);
     }
     let bytes = if joined.is_empty() { first } else { joined.freeze() };
-    Ok(ReadBody { bytes, _held: held })
+    Ok(ReadBody { bytes, _charge: Some(charge) })
+}
+
+/// How fast a body comes.
+struct Progress<'l> {
+    start: Instant,
+    pace: Pace,
+    limits: &'l BodyLimits,
+}
+
+impl Progress<'_> {
+    /// The next piece; none at the end.
+    async fn next(&mut self, body: &mut Incoming, charge: &mut Charge) -> Result<Option<Bytes>, ApiError> {
+        loop {
+            let too_slow = self.start + self.pace.deadline().min(self.limits.whole);
+            let charged_from = charge.is_free().then(|| self.start + self.limits.uncharged);
+            let wake = charged_from.map_or(too_slow, |from| from.min(too_slow));
+            // The frame is asked for before the timer is set, so a body that is there costs no timer.
+            let data = match timeout_at(wake, body.frame()).await {
+                Ok(Some(Ok(frame))) => frame.into_data().unwrap_or_default(),
+                Ok(Some(Err(fault))) => return Err(unreadable(&fault)),
+                Ok(None) => return Ok(None),
+                Err(_) if wake == too_slow => return Err(ApiError::RequestTimeout),
+                Err(_) => {
+                    charge.settle()?;
+                    continue;
+                }
+            };
+            self.pace.received(data.len(), self.start.elapsed());
+            return Ok(Some(data));
+        }
+    }
 }
 
 /// A body that ends early came too slowly; one that is not framed as it says will not be better the next time.
@@ -187,14 +196,15 @@ fn unreadable(fault: &hyper::Error) -> ApiError {
 /// sender, still writing, would never see the answer.
 pub async fn discard(mut body: Incoming, limits: &BodyLimits, connection: &Arc<Connection>) {
     if body.size_hint().exact().is_some_and(|length| length <= DISCARD_INLINE) {
-        let _read = timeout(DISCARD_INLINE_WAIT, drain(&mut body, limits.bytes)).await;
+        let _read = timeout(DISCARD_INLINE_WAIT, drain(&mut body, UPLOAD_BYTES)).await;
         return;
     }
-    // Bounded in time and bytes, and over with the connection whose body it is.
-    let (busy, patience, most) = (connection.busy(), limits.discard, limits.bytes.saturating_mul(2));
+    // Bounded in time and bytes, and over with the connection whose body it is. The answer is out, so the connection
+    // makes way for others.
+    let (lingering, patience, most) = (connection.linger(), limits.discard, limits.message_bytes.saturating_mul(2));
     tokio::spawn(async move {
         let _read = timeout(patience, drain(&mut body, most)).await;
-        drop(busy);
+        drop(lingering);
     });
 }
 
@@ -225,25 +235,5 @@ mod tests {
         }
         let gzip = HeaderMap::from_iter([(CONTENT_ENCODING, HeaderValue::from_static("gzip"))]);
         assert!(check_type(&gzip, &json).is_err());
-    }
-
-    #[test]
-    fn a_body_earns_time_by_its_bytes_up_to_a_whole() {
-        let limits = BodyLimits::default();
-        let start = Instant::now();
-        assert_eq!(limits.deadline(start, 0), start + Duration::from_secs(10));
-        assert_eq!(limits.deadline(start, 5 * 1024), start + Duration::from_secs(15));
-        assert_eq!(limits.deadline(start, limits.bytes), start + limits.whole);
-    }
-
-    #[test]
-    fn what_bodies_hold_together_is_bounded_and_given_back() {
-        let budget = Arc::new(BodyBudget::new(10));
-        let mut one = Held { budget: Arc::clone(&budget), bytes: 0 };
-        let mut other = Held { budget: Arc::clone(&budget), bytes: 0 };
-        assert!(one.grow(8).is_ok());
-        assert_eq!(other.grow(3), Err(ApiError::Overloaded));
-        drop(one);
-        assert!(other.grow(10).is_ok());
     }
 }

@@ -20,7 +20,7 @@ const FOR_PROGRAMS: [&str; 6] = ["/v1", "/dev", "/healthz", "/readyz", "/unsubsc
 /// Whether an error of this request is to be a page: the route is one, or nothing is there and a browser looks.
 pub(super) fn is_wanted<S: Gate>(known: Option<&Access<S>>, head: &Parts) -> bool {
     match known {
-        Some(Access::Page(_)) => true,
+        Some(Access::Page(..)) => true,
         Some(Access::Open(_) | Access::Loopback(_) | Access::Operator(_) | Access::Key(_) | Access::Scoped(..)) => {
             false
         }

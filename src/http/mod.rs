@@ -4,6 +4,7 @@
 pub mod answer;
 pub mod api;
 pub mod body;
+pub mod body_budget;
 pub mod csv;
 pub mod dev;
 pub mod error;

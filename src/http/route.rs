@@ -11,6 +11,7 @@ use hyper::header::{HOST, HeaderMap, HeaderName};
 
 use super::answer::Answer;
 use super::body::ReadBody;
+use super::body_budget::Holder;
 use super::error::ApiError;
 use super::json;
 use super::query::Query;
@@ -26,13 +27,17 @@ use crate::net::http_listener::Connection;
 /// `|state, call| Box::pin(handler(state, call))`.
 pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answer, ApiError>>;
 
+/// Whether a page takes the body of a call, which is not read yet: whom the body is charged to, or the answer that
+/// refuses it.
+pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Answer>;
+
 /// Who may come, and what answers them.
 pub enum Access<S: Gate> {
     /// Anyone.
     Open(Handler<S, ()>),
     /// Whoever the page itself lets in: people come with a session, not with a key. On the operator's socket the path
-    /// is unknown.
-    Page(Handler<S, ()>),
+    /// is unknown. The check runs before a body is read, and again with the handler.
+    Page(PageCheck<S>, Handler<S, ()>),
     /// Clients on this machine; for others the path is unknown.
     Loopback(Handler<S, ()>),
     /// Commands that come in by the operator's socket; for others the path is unknown.
@@ -68,6 +73,19 @@ impl BodyRule {
     }
 }
 
+/// How many bytes a route's body may have ([`super::body::BodyLimits::most`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodySize {
+    /// A form of the panel.
+    Form,
+    /// JSON that is no message.
+    Json,
+    /// A list or a file, of a caller who is authenticated.
+    Upload,
+    /// A message.
+    Message,
+}
+
 /// The parameters of a path, by name, decoded.
 pub(super) type Params = Vec<(&'static str, String)>;
 
@@ -83,13 +101,16 @@ pub struct Route<S: Gate> {
     pub access: Access<S>,
     /// What becomes of the body.
     pub body: BodyRule,
+    /// How large it may be.
+    pub size: BodySize,
 }
 
 impl<S: Gate> Route<S> {
     /// A row; POST, PUT and PATCH read JSON, the others no body.
     pub fn new(method: Method, path: &'static str, name: &'static str, access: Access<S>) -> Self {
         let reads = matches!(method, Method::POST | Method::PUT | Method::PATCH);
-        Self { method, path, name, access, body: if reads { BodyRule::JSON } else { BodyRule::Ignored } }
+        let body = if reads { BodyRule::JSON } else { BodyRule::Ignored };
+        Self { method, path, name, access, body, size: BodySize::Json }
     }
 
     /// A row for any key.
@@ -117,6 +138,13 @@ impl<S: Gate> Route<S> {
     #[must_use]
     pub const fn with_body(mut self, body: BodyRule) -> Self {
         self.body = body;
+        self
+    }
+
+    /// The row with bodies of another size.
+    #[must_use]
+    pub const fn with_size(mut self, size: BodySize) -> Self {
+        self.size = size;
         self
     }
 }

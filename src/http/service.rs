@@ -1,5 +1,6 @@
 //! The way of a request: identifier, route, key, scope, request rate, body, handler, and the headers that every answer
-//! carries. The order of the checks is contract 1's.
+//! carries. The order of the checks is contract 1's. No body is read before the request is authenticated, save small
+//! ones of open paths, out of a budget of their own.
 //!
 //! Whatever happens inside, an answer comes out: a panic is a 500 whose detail stays in the log.
 
@@ -7,21 +8,25 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue,
+};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response};
+use hyper::{Method, Request, Response, Version};
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::body::{self, BodyBudget, BodyLimits, ReadBody};
+use super::body::{self, BodyLimits, ReadBody};
+use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
 use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
 use super::meters::{self, RequestMeters};
-use super::route::{Access, Call, Handler, Params, Route};
+use super::route::{Access, Call, Handler, PageCheck, Params, Route};
 use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
-use crate::base::id::Ulid;
+use crate::base::id::{AccountId, Ulid};
 use crate::domain::api_key::Scope;
+use crate::domain::network::Network;
 use crate::engine::crash::caught;
 use crate::engine::ports::Clock;
 use crate::net::http_body::Body;
@@ -59,6 +64,9 @@ pub trait Gate: Send + Sync + 'static {
     /// The caller that a command on the operator's socket is, for the account that it names, if it names one.
     fn operator(&self, account: Option<&str>) -> impl Future<Output = Result<Self::Caller, ApiError>> + Send;
 
+    /// The account that the caller acts for.
+    fn account(&self, caller: &Self::Caller) -> AccountId;
+
     /// Whether the caller has the scope.
     fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;
 
@@ -71,8 +79,8 @@ pub trait Gate: Send + Sync + 'static {
 pub struct ServiceLimits {
     /// The limits of one body.
     pub body: BodyLimits,
-    /// The bytes that all bodies in flight may hold together.
-    pub bodies_bytes: usize,
+    /// The bytes that bodies may hold together.
+    pub budgets: BudgetSizes,
     /// Bytes of a request's head.
     pub head_bytes: usize,
     /// What `RateLimit-Policy` tells (`limits.requests_per_minute`).
@@ -83,7 +91,7 @@ impl Default for ServiceLimits {
     fn default() -> Self {
         Self {
             body: BodyLimits::default(),
-            bodies_bytes: 256 * 1024 * 1024,
+            budgets: BudgetSizes::default(),
             head_bytes: 16 * 1024,
             requests_per_minute: 600,
         }
@@ -97,7 +105,7 @@ pub struct HttpService<S: Gate> {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     limits: ServiceLimits,
-    budget: Arc<BodyBudget>,
+    budgets: Arc<BodyBudgets>,
     policy: HeaderValue,
     meters: Arc<RequestMeters>,
     error_page: Option<ErrorPage<S>>,
@@ -116,6 +124,23 @@ struct Journey<'j> {
     admission: &'j OnceLock<Admission>,
 }
 
+impl Journey<'_> {
+    /// The call that the handler gets, without its body yet. Takes the headers.
+    fn call<C>(&mut self, caller: C, params: Params) -> Call<C> {
+        Call {
+            caller,
+            method: self.head.method.clone(),
+            headers: std::mem::take(&mut self.head.headers),
+            request_id: Arc::clone(self.request_id),
+            uri: self.head.uri.clone(),
+            params,
+            body: ReadBody::none(),
+            connection: Arc::clone(self.connection),
+            client: self.client,
+        }
+    }
+}
+
 impl<S: Gate> HttpService<S> {
     /// The service of `router` over `state`.
     pub fn new(
@@ -127,9 +152,9 @@ impl<S: Gate> HttpService<S> {
     ) -> Self {
         let policy = format!("\"key\";q={};w=60", limits.requests_per_minute);
         let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| unreachable!("digits and ASCII"));
-        let budget = Arc::new(BodyBudget::new(limits.bodies_bytes));
+        let budgets = Arc::new(BodyBudgets::new(&limits.budgets));
         let meters = Arc::new(RequestMeters::new(router.routes().map(|route| route.name)));
-        Self { state, router, clock, entropy, limits, budget, policy, meters, error_page: None }
+        Self { state, router, clock, entropy, limits, budgets, policy, meters, error_page: None }
     }
 
     /// The service with pages for the errors that people see.
@@ -164,7 +189,7 @@ impl<S: Gate> HttpService<S> {
         let asks_first = journey.head.headers.contains_key(EXPECT);
         let outcome = self.pass(found, &mut journey).await;
         // A body too slow to be read is too slow to be read off; HTTP/2 resets its stream and nothing else.
-        let unread = !journey.body.is_end_stream() && journey.head.version < hyper::Version::HTTP_2;
+        let unread = !journey.body.is_end_stream() && journey.head.version < Version::HTTP_2;
         if unread && !asks_first && !matches!(outcome, Err(ApiError::RequestTimeout)) {
             body::discard(journey.body, &self.limits.body, journey.connection).await;
         }
@@ -182,8 +207,8 @@ impl<S: Gate> HttpService<S> {
         let is_admin = journey.connection.kind == ListenerKind::Admin;
         match known {
             Some(Access::Open(handler)) => self.open(found, *handler, journey).await,
-            Some(Access::Page(_)) if is_admin => self.keyed(Found::Nothing, journey).await,
-            Some(Access::Page(handler)) => self.open(found, *handler, journey).await,
+            Some(Access::Page(..)) if is_admin => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Page(check, handler)) => self.page(found, *check, *handler, journey).await,
             None if journey.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) if journey.client.is_loopback() => {
                 self.open(found, *handler, journey).await
@@ -201,7 +226,33 @@ impl<S: Gate> HttpService<S> {
         journey: &mut Journey<'_>,
     ) -> Result<Answer, ApiError> {
         let (route, params) = row(found)?;
-        self.run(route, handler, (), params, journey).await
+        let holder = match journey.connection.kind {
+            ListenerKind::Admin => Holder::Operator,
+            ListenerKind::Public => Holder::Stranger(journey.client.address.map(Network::of_client)),
+        };
+        let mut call = journey.call((), params);
+        call.body = self.body(route, holder, journey, &call.headers).await?;
+        handler(&self.state, call).await
+    }
+
+    /// The page's own check before its body is read, so that nobody sends one in vain or at others' cost.
+    async fn page(
+        &self,
+        found: Found<'_, S>,
+        check: PageCheck<S>,
+        handler: Handler<S, ()>,
+        journey: &mut Journey<'_>,
+    ) -> Result<Answer, ApiError> {
+        let (route, params) = row(found)?;
+        let mut call = journey.call((), params);
+        if route.body.types().is_some() {
+            let holder = match check(&self.state, &call) {
+                Ok(holder) => holder,
+                Err(answer) => return Ok(answer),
+            };
+            call.body = self.body(route, holder, journey, &call.headers).await?;
+        }
+        handler(&self.state, call).await
     }
 
     /// Key, path, method, scope and rate, in this order; then the handler.
@@ -213,14 +264,20 @@ impl<S: Gate> HttpService<S> {
             Access::Scoped(scope, handler) if self.state.may(&caller, scope) => handler,
             Access::Scoped(scope, _) => return Err(ApiError::ScopeForbidden(scope)),
             // A path whose rows differ in access: the row found is not of the kind that was asked for.
-            Access::Open(_) | Access::Page(_) | Access::Loopback(_) | Access::Operator(_) => {
+            Access::Open(_) | Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => {
                 return Err(ApiError::NotFound);
             }
         };
         if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
             return Err(ApiError::RateLimited(seconds));
         }
-        self.run(route, handler, caller, params, journey).await
+        let holder = match journey.connection.kind {
+            ListenerKind::Admin => Holder::Operator,
+            ListenerKind::Public => Holder::Account(self.state.account(&caller)),
+        };
+        let mut call = journey.call(caller, params);
+        call.body = self.body(route, holder, journey, &call.headers).await?;
+        handler(&self.state, call).await
     }
 
     async fn caller(&self, journey: &Journey<'_>) -> Result<S::Caller, ApiError> {
@@ -240,33 +297,19 @@ impl<S: Gate> HttpService<S> {
         }
     }
 
-    async fn run<C: Send>(
+    /// The body of a request that may bring one, charged to `holder`.
+    async fn body(
         &self,
         route: &Route<S>,
-        handler: Handler<S, C>,
-        caller: C,
-        params: Params,
+        holder: Holder,
         journey: &mut Journey<'_>,
-    ) -> Result<Answer, ApiError> {
-        let body = match route.body.types() {
-            None => ReadBody::none(&self.budget),
-            Some(types) => {
-                body::check_type(&journey.head.headers, types)?;
-                body::read(&mut journey.body, &self.limits.body, &self.budget).await?
-            }
-        };
-        let call = Call {
-            caller,
-            method: journey.head.method.clone(),
-            headers: std::mem::take(&mut journey.head.headers),
-            request_id: Arc::clone(journey.request_id),
-            uri: journey.head.uri.clone(),
-            params,
-            body,
-            connection: Arc::clone(journey.connection),
-            client: journey.client,
-        };
-        handler(&self.state, call).await
+        headers: &HeaderMap,
+    ) -> Result<ReadBody, ApiError> {
+        let Some(types) = route.body.types() else { return Ok(ReadBody::none()) };
+        body::check_type(headers, types)?;
+        let limits = &self.limits.body;
+        let _awaited = matches!(holder, Holder::Stranger(_)).then(|| journey.connection.await_body());
+        body::read(&mut journey.body, limits.most(route.size), limits, &self.budgets, holder).await
     }
 
     /// The answer with what every answer carries.
@@ -303,6 +346,7 @@ impl<S: Gate> Serve for HttpService<S> {
         let request_id: Arc<str> = Ulid::new(self.clock.now(), chance).to_string().into();
         let admission = OnceLock::new();
         let (head, body) = request.into_parts();
+        let version = head.version;
         let method = head.method.clone();
         let path = head.uri.path().to_owned();
         let found = self.router.find(&method, &path);
@@ -322,6 +366,7 @@ impl<S: Gate> Serve for HttpService<S> {
         if let Err(error) = &outcome {
             self.meters.refused(error.code());
         }
+        let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));
         let answer = outcome.unwrap_or_else(|error| match people {
             Some((page, headers)) => page(&self.state, &error, &headers, &request_id),
             None => error.answer_for(&request_id),
@@ -339,7 +384,20 @@ impl<S: Gate> Serve for HttpService<S> {
             client = client.address.map(tracing::field::display),
             "request"
         );
-        self.finish(answer, &method, &request_id, admission.get())
+        let mut response = self.finish(answer, &method, &request_id, admission.get());
+        if is_too_large {
+            close(&mut response, version, connection);
+        }
+        response
+    }
+}
+
+/// Ends the connection with this answer; HTTP/2 has no header for that.
+fn close(response: &mut Response<Body>, version: Version, connection: &Connection) {
+    if version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    } else {
+        connection.close_after_answers();
     }
 }
 

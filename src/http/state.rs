@@ -92,6 +92,10 @@ impl Gate for Api {
         Ok(Caller { account, key: None })
     }
 
+    fn account(&self, caller: &Caller) -> AccountId {
+        caller.account
+    }
+
     fn may(&self, caller: &Caller, scope: Scope) -> bool {
         caller.key.as_ref().is_none_or(|key| key.scopes.contains(scope))
     }

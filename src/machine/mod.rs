@@ -10,12 +10,14 @@ pub mod endpoint;
 #[cfg(test)]
 mod golden;
 pub mod idempotency;
+pub mod pace;
 pub mod quota;
 pub mod rate;
 pub mod renewal;
 pub mod reputation;
 pub mod retention;
 pub mod retry;
+pub mod shares;
 pub mod throttle;
 pub mod transfer;
 pub mod verification;

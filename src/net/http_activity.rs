@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::Poll;
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::http_listener::HttpLimits;
@@ -16,6 +17,20 @@ use super::http_listener::HttpLimits;
 /// What a client must take within the time of a write's stall while an answer waits for it. Less may be replies to its
 /// pings, which a client that gives no window can ask for as it likes.
 const TAKEN_LEAST: u64 = 1024;
+
+/// How long a client may take no bytes of an answer before its connection may make way for another.
+const UNREAD: Duration = Duration::from_secs(5);
+
+/// Why a connection may make way for another one, the best reason first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Dispensable {
+    /// No request is in flight.
+    Idle,
+    /// All its requests wait for bodies of clients that are not authenticated.
+    Unauthenticated,
+    /// What is left of its requests is for the client to read, and it does not.
+    Unread,
+}
 
 /// The protocol that a connection speaks. Only HTTP/1 has a head that can be told from other traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +52,8 @@ pub(super) enum Verdict {
     Stuck,
 }
 
-/// The times of one connection, in milliseconds since it opened; 0 stands for "not now".
+/// The times of one connection, in microseconds since it opened; 0 stands for "not now".
+#[derive(Debug)]
 pub(super) struct Activity {
     opened: Instant,
     protocol: Protocol,
@@ -52,6 +68,12 @@ pub(super) struct Activity {
     written: AtomicU64,
     /// Of these, those that had been when `offered_since` was set for them.
     written_before: AtomicU64,
+    /// Requests that wait for the body of a client that is not authenticated, and since when.
+    awaited: AtomicU32,
+    awaited_since: AtomicU64,
+    /// Refused bodies that are read on behind their answers.
+    lingering: AtomicU32,
+    close: Notify,
     expired: AtomicBool,
 }
 
@@ -69,6 +91,10 @@ impl Activity {
             offered_since: AtomicU64::new(0),
             written: AtomicU64::new(0),
             written_before: AtomicU64::new(0),
+            awaited: AtomicU32::new(0),
+            awaited_since: AtomicU64::new(0),
+            lingering: AtomicU32::new(0),
+            close: Notify::new(),
             expired: AtomicBool::new(false),
         }
     }
@@ -78,6 +104,48 @@ impl Activity {
         self.head_since.store(0, Relaxed);
         self.running.fetch_add(1, Relaxed);
         Busy(Arc::clone(self))
+    }
+
+    /// Marks a request that waits for the body of a client that is not authenticated, until the guard is dropped.
+    pub(super) fn await_body(self: &Arc<Self>) -> Awaited {
+        if self.awaited.fetch_add(1, Relaxed) == 0 {
+            self.awaited_since.store(self.now(), Relaxed);
+        }
+        Awaited(Arc::clone(self))
+    }
+
+    /// Marks a refused body that is read on behind its answer, until the guard is dropped.
+    pub(super) fn linger(self: &Arc<Self>) -> Lingering {
+        self.lingering.fetch_add(1, Relaxed);
+        Lingering(Arc::clone(self))
+    }
+
+    /// Asks the connection to close once its requests are answered.
+    pub(super) fn close(&self) {
+        self.close.notify_one();
+    }
+
+    /// Resolves when that was asked.
+    pub(super) async fn closing(&self) {
+        self.close.notified().await;
+    }
+
+    /// Whether the connection may make way for another at `now`, and since when.
+    pub(super) fn dispensable(&self, now: Instant) -> Option<(Dispensable, Instant)> {
+        let running = self.running.load(Relaxed);
+        if running == 0 {
+            return Some((Dispensable::Idle, self.at(self.idle_since.load(Relaxed))));
+        }
+        let (awaited, offers) = (self.awaited.load(Relaxed), self.offers.load(Relaxed));
+        if awaited == running {
+            return Some((Dispensable::Unauthenticated, self.at(self.awaited_since.load(Relaxed))));
+        }
+        if offers == 0 || awaited + offers < running {
+            return None;
+        }
+        self.note_taken(now);
+        let since = self.at(self.offered_since.load(Relaxed));
+        (now >= since + UNREAD).then_some((Dispensable::Unread, since))
     }
 
     /// From now on the stream answers 408 and fails.
@@ -90,8 +158,8 @@ impl Activity {
         self.expired.load(Relaxed)
     }
 
-    /// Which deadline has passed at `now`, or when to look again.
-    pub(super) fn judge(&self, now: Instant, limits: &HttpLimits) -> Verdict {
+    /// Which deadline has passed at `now`, or when to look again; `is_pressed` where others need the place.
+    pub(super) fn judge(&self, now: Instant, limits: &HttpLimits, is_pressed: bool) -> Verdict {
         let passed = |since: u64, limit: Duration| now >= self.at(since) + limit;
         let blocked = self.blocked_since.load(Relaxed);
         if blocked != 0 && passed(blocked, limits.write_stall) {
@@ -105,7 +173,7 @@ impl Activity {
         }
         // A head that begins after this look has its whole time left at the next one, so its deadline is met exactly.
         let next = now + limits.head_read;
-        if self.running.load(Relaxed) != 0 {
+        if self.running.load(Relaxed) != 0 || self.lingering.load(Relaxed) != 0 {
             return Verdict::Wait(next);
         }
         let head = self.head_since.load(Relaxed);
@@ -114,7 +182,13 @@ impl Activity {
             return if slow { Verdict::SlowHead } else { Verdict::Wait(self.at(head) + limits.head_read) };
         }
         let idle = self.idle_since.load(Relaxed);
-        if passed(idle, limits.idle) { Verdict::Idle } else { Verdict::Wait(next.min(self.at(idle) + limits.idle)) }
+        if passed(idle, if is_pressed { limits.idle_pressed } else { limits.idle }) {
+            return Verdict::Idle;
+        }
+        // The pressure may begin at any time.
+        let pressed = self.at(idle) + limits.idle_pressed;
+        let look = if pressed > now { pressed } else { now + limits.idle_pressed };
+        Verdict::Wait(next.min(look).min(self.at(idle) + limits.idle))
     }
 
     /// A long answer goes out in long parts: whoever takes bytes of one is not stuck before the next.
@@ -122,22 +196,23 @@ impl Activity {
         let written = self.written.load(Relaxed);
         if written - self.written_before.load(Relaxed) >= TAKEN_LEAST {
             self.written_before.store(written, Relaxed);
-            let since = now.saturating_duration_since(self.opened).as_millis();
+            let since = now.saturating_duration_since(self.opened).as_micros();
             self.offered_since.store(u64::try_from(since).unwrap_or(u64::MAX), Relaxed);
         }
     }
 
     fn at(&self, since: u64) -> Instant {
-        self.opened + Duration::from_millis(since)
+        self.opened + Duration::from_micros(since)
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX).max(1)
+        u64::try_from(self.opened.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 
     /// Bytes have come.
     pub(super) fn has_read(&self) {
-        if self.running.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
+        let is_over = self.running.load(Relaxed) == 0 && self.lingering.load(Relaxed) == 0;
+        if is_over && self.head_since.load(Relaxed) == 0 {
             self.head_since.store(self.now(), Relaxed);
         }
     }
@@ -159,7 +234,7 @@ impl Activity {
 }
 
 /// While it lives its connection is neither idle nor reading a head.
-pub struct Busy(Arc<Activity>);
+pub(super) struct Busy(Arc<Activity>);
 
 impl Busy {
     /// Marks a part of an answer that waits for the client, until the guard is dropped.
@@ -167,6 +242,25 @@ impl Busy {
         self.0.offered_since.store(self.0.now(), Relaxed);
         self.0.offers.fetch_add(1, Relaxed);
         Offer(Arc::clone(&self.0))
+    }
+}
+
+/// While it lives one request of its connection waits for the body of a client that is not authenticated.
+pub struct Awaited(Arc<Activity>);
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.0.awaited.fetch_sub(1, Relaxed);
+    }
+}
+
+/// While it lives its connection reads on behind an answer. It is idle all the same.
+pub struct Lingering(Arc<Activity>);
+
+impl Drop for Lingering {
+    fn drop(&mut self) {
+        self.0.head_since.store(0, Relaxed);
+        self.0.lingering.fetch_sub(1, Relaxed);
     }
 }
 
@@ -197,19 +291,22 @@ mod tests {
     fn each_deadline_is_judged_from_what_the_connection_does() {
         let limits = HttpLimits::default();
         let opened = Instant::now();
-        let at = |seconds| opened + Duration::from_millis(1) + Duration::from_secs(seconds);
+        let at = |seconds| opened + Duration::from_micros(1) + Duration::from_secs(seconds);
         let activity = Arc::new(Activity::new(opened, Protocol::Http1));
-        assert_eq!(activity.judge(at(3), &limits), Verdict::Wait(at(10)));
-        assert_eq!(activity.judge(at(10), &limits), Verdict::SlowHead);
+        assert_eq!(activity.judge(at(3), &limits, false), Verdict::Wait(at(10)));
+        assert_eq!(activity.judge(at(10), &limits, false), Verdict::SlowHead);
         let busy = activity.begin();
-        assert_eq!(activity.judge(at(500), &limits), Verdict::Wait(at(510)));
+        assert_eq!(activity.judge(at(500), &limits, false), Verdict::Wait(at(510)));
         drop(busy);
         activity.idle_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(20), &limits), Verdict::Wait(at(30)));
-        assert_eq!(activity.judge(at(70), &limits), Verdict::Wait(at(75)));
-        assert_eq!(activity.judge(at(75), &limits), Verdict::Idle);
+        assert_eq!(activity.judge(at(3), &limits, false), Verdict::Wait(at(5)));
+        assert_eq!(activity.judge(at(20), &limits, false), Verdict::Wait(at(25)));
+        assert_eq!(activity.judge(at(72), &limits, false), Verdict::Wait(at(75)));
+        assert_eq!(activity.judge(at(75), &limits, false), Verdict::Idle);
+        assert_eq!(activity.judge(at(4), &limits, true), Verdict::Wait(at(5)));
+        assert_eq!(activity.judge(at(5), &limits, true), Verdict::Idle, "others need the place");
         activity.blocked_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Stuck);
     }
 
     #[test]
@@ -220,15 +317,38 @@ mod tests {
         let busy = activity.begin();
         let offers = [busy.offer(), busy.offer()];
         activity.offered_since.store(1, Relaxed);
-        let at = |seconds| opened + Duration::from_millis(1) + Duration::from_secs(seconds);
-        assert_eq!(activity.judge(at(29), &limits), Verdict::Wait(at(39)));
+        let at = |seconds| opened + Duration::from_micros(1) + Duration::from_secs(seconds);
+        assert_eq!(activity.judge(at(29), &limits, false), Verdict::Wait(at(39)));
         activity.has_written(&Poll::Ready(Ok(500)));
-        assert_eq!(activity.judge(at(30), &limits), Verdict::Stuck);
+        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Stuck);
         activity.has_written(&Poll::Ready(Ok(600)));
-        assert_eq!(activity.judge(at(30), &limits), Verdict::Wait(at(40)), "it takes what it can");
-        assert_eq!(activity.judge(at(60), &limits), Verdict::Stuck);
+        assert_eq!(activity.judge(at(30), &limits, false), Verdict::Wait(at(40)), "it takes what it can");
+        assert_eq!(activity.judge(at(60), &limits, false), Verdict::Stuck);
         drop(offers);
         activity.offered_since.store(1, Relaxed);
-        assert_eq!(activity.judge(at(500), &limits), Verdict::Wait(at(510)), "our own work has all its time");
+        assert_eq!(activity.judge(at(500), &limits, false), Verdict::Wait(at(510)), "our own work has all its time");
+    }
+
+    #[test]
+    fn a_connection_makes_way_while_no_request_is_in_flight() {
+        let opened = Instant::now();
+        let at = |seconds| opened + Duration::from_secs(seconds);
+        let activity = Arc::new(Activity::new(opened, Protocol::Http1));
+        let rank = |seconds| activity.dispensable(at(seconds)).map(|(rank, _)| rank);
+        assert_eq!(rank(0), Some(Dispensable::Idle));
+        let request = activity.begin();
+        assert_eq!(rank(500), None);
+        let body = activity.await_body();
+        assert_eq!(rank(0), Some(Dispensable::Unauthenticated));
+        let other = activity.begin();
+        assert_eq!(rank(0), None, "one is in our hands");
+        drop((body, other));
+        let answer = request.offer();
+        assert_eq!((rank(1), rank(6)), (None, Some(Dispensable::Unread)));
+        drop((answer, request));
+        let refused_body = activity.linger();
+        assert_eq!(rank(0), Some(Dispensable::Idle));
+        assert_eq!(activity.judge(at(500), &HttpLimits::default(), true), Verdict::Wait(at(510)));
+        drop(refused_body);
     }
 }

@@ -22,11 +22,12 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tokio_rustls::TlsAcceptor;
 
 use super::acme::challenges;
-use super::http_activity::{Activity, Busy, Offer, Protocol, Verdict};
+use super::http_activity::{Activity, Awaited, Busy, Lingering, Offer, Protocol, Verdict};
 use super::http_body::Body;
 use super::http_client::Client;
 use super::http_guard::Guard;
 use super::http_listener::{HttpLimits, ListenerKind, Serve};
+use super::http_places::Place;
 use super::http_stream::Watched;
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
@@ -58,10 +59,27 @@ impl Connection {
         Client::of(self.peer, headers, &self.proxies)
     }
 
-    /// Keeps the connection from being judged idle, for work that outlives its answer.
-    pub fn busy(&self) -> Busy {
-        self.activity.begin()
+    /// Keeps the connection open while a refused body is read behind its answer, as long as nobody needs its place.
+    pub fn linger(&self) -> Lingering {
+        self.activity.linger()
     }
+
+    /// Marks a request that waits for the body of a client that is not authenticated: it does not keep the connection's
+    /// place.
+    pub fn await_body(&self) -> Awaited {
+        self.activity.await_body()
+    }
+
+    /// Closes the connection once its requests are answered.
+    pub fn close_after_answers(&self) {
+        self.activity.close();
+    }
+}
+
+/// A connection as it was accepted: where it comes from, and the place that it holds.
+pub(super) struct Arrival {
+    pub(super) peer: Option<SocketAddr>,
+    pub(super) place: Arc<Place>,
 }
 
 /// What a listener gives to each of its connections.
@@ -86,7 +104,7 @@ impl<T> Shared<T> {
 
 impl<T: Serve> Shared<T> {
     /// Serves `stream` after a TLS handshake, which has its own deadline.
-    pub(super) async fn serve_tls<S>(self, stream: S, tls: Arc<TlsSettings>, peer: Option<SocketAddr>)
+    pub(super) async fn serve_tls<S>(self, stream: S, tls: Arc<TlsSettings>, arrival: Arrival)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
@@ -103,22 +121,22 @@ impl<T: Serve> Shared<T> {
             Some(challenges::ALPN) => return,
             Some(_) | None => None,
         };
-        self.serve(stream, agreed, peer, ListenerKind::Public, true).await;
+        self.serve(stream, agreed, arrival, ListenerKind::Public, true).await;
     }
 
     /// Serves `stream` in clear.
-    pub(super) async fn serve_clear<S>(self, stream: S, peer: Option<SocketAddr>, kind: ListenerKind)
+    pub(super) async fn serve_clear<S>(self, stream: S, arrival: Arrival, kind: ListenerKind)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        self.serve(stream, None, peer, kind, false).await;
+        self.serve(stream, None, arrival, kind, false).await;
     }
 
     async fn serve<S>(
         self,
         mut stream: S,
         agreed: Option<Protocol>,
-        peer: Option<SocketAddr>,
+        Arrival { peer, place }: Arrival,
         kind: ListenerKind,
         encrypted: bool,
     ) where
@@ -134,6 +152,7 @@ impl<T: Serve> Shared<T> {
             },
         };
         let activity = Arc::new(Activity::new(opened, protocol));
+        place.set_activity(&activity);
         let proxies = Arc::clone(&self.limits.proxies);
         let connection = Arc::new(Connection { peer, kind, encrypted, proxies, activity: Arc::clone(&activity) });
         let guard = match protocol {
@@ -145,20 +164,20 @@ impl<T: Serve> Shared<T> {
         let handler = service_fn(move |request: Request<Incoming>| {
             let service = Arc::clone(&service);
             let connection = Arc::clone(&connection);
-            let busy = connection.busy();
+            let busy = connection.activity.begin();
             async move {
                 let answer: Response<Body> = service.serve(request, &connection).await;
                 Ok::<_, Infallible>(answer.map(|body| Held { body, offer: Some(busy.offer()), busy }))
             }
         });
         match protocol {
-            Protocol::Http1 => self.drive(http1(&self.limits).serve_connection(io, handler), &activity).await,
-            Protocol::Http2 => self.drive(http2(&self.limits).serve_connection(io, handler), &activity).await,
+            Protocol::Http1 => self.drive(http1(&self.limits).serve_connection(io, handler), &activity, &place).await,
+            Protocol::Http2 => self.drive(http2(&self.limits).serve_connection(io, handler), &activity, &place).await,
         }
     }
 
     /// Runs one connection to its end, its deadline or the listener's stop.
-    async fn drive<C>(&self, connection: C, activity: &Activity)
+    async fn drive<C>(&self, connection: C, activity: &Activity, place: &Place)
     where
         C: GracefulConnection<Error = hyper::Error>,
     {
@@ -168,7 +187,7 @@ impl<T: Serve> Shared<T> {
         if closing {
             connection.as_mut().graceful_shutdown();
         }
-        let mut timer = pin!(sleep_until(Instant::now() + self.limits.head_read));
+        let mut timer = pin!(sleep_until(Instant::now() + self.limits.head_read.min(self.limits.idle_pressed)));
         loop {
             tokio::select! {
                 biased;
@@ -177,7 +196,11 @@ impl<T: Serve> Shared<T> {
                     closing = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = timer.as_mut() => match activity.judge(Instant::now(), &self.limits) {
+                () = activity.closing(), if !closing => {
+                    closing = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = timer.as_mut() => match activity.judge(Instant::now(), &self.limits, place.is_pressed()) {
                     Verdict::Wait(until) => timer.as_mut().reset(until),
                     Verdict::Idle if !closing => {
                         closing = true;

@@ -1,13 +1,17 @@
-//! How many connections each client address holds, so that one client can't take the room of all.
+//! How many connections each client address holds, so that one client can't take the places of all.
 //!
-//! Asked by the listeners for each connection that they accept. An IPv6 client has a /64 at the least, so that counts
-//! as one address.
+//! Asked by the listeners for each connection that they accept. An IPv6 client has a /64 at the least and may have a
+//! /48 (RFC 6177), so its connections are counted by both.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::domain::network::Network;
+
+/// Connections of one IPv6 site (/48), as a multiple of those of one client.
+const SITE_FACTOR: usize = 4;
+const SITE_PREFIX: u8 = 48;
 
 /// The connections of all listeners, counted by client address.
 #[derive(Debug)]
@@ -17,32 +21,41 @@ pub(super) struct Crowd {
     open: Mutex<HashMap<Network, usize>>,
 }
 
-/// A connection's place, given back when it is dropped.
+/// A connection that is counted until this is dropped.
 #[derive(Debug)]
 pub(super) struct Presence {
     crowd: Arc<Crowd>,
     /// None where the connection does not count.
-    origin: Option<Network>,
+    address: Option<IpAddr>,
 }
 
 impl Crowd {
-    /// At most `most` connections an address, and any number from the networks of `exempt`.
+    /// At most `most` connections of a client, and any number from the networks of `exempt`.
     pub(super) fn new(most: usize, exempt: Vec<Network>) -> Self {
         Self { most, exempt, open: Mutex::default() }
     }
 
     /// Counts a connection from `peer`; none where it is one too many. A Unix socket has no peer and no limit.
     pub(super) fn enter(self: &Arc<Self>, peer: Option<SocketAddr>) -> Option<Presence> {
-        let origin = peer.map(|peer| peer.ip().to_canonical()).filter(|address| !self.is_exempt(*address)).map(origin);
-        if let Some(origin) = origin {
+        let address = peer.map(|peer| peer.ip().to_canonical()).filter(|address| !self.is_exempt(*address));
+        if let Some(address) = address {
             let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            let count = open.entry(origin).or_default();
-            if *count >= self.most {
+            let is_full = |(network, most): (Network, usize)| open.get(&network).is_some_and(|count| *count >= most);
+            if self.counted(address).any(is_full) {
                 return None;
             }
-            *count += 1;
+            for (network, _) in self.counted(address) {
+                *open.entry(network).or_default() += 1;
+            }
         }
-        Some(Presence { crowd: Arc::clone(self), origin })
+        Some(Presence { crowd: Arc::clone(self), address })
+    }
+
+    /// The networks that a client is counted by, and the most connections of each.
+    fn counted(&self, address: IpAddr) -> impl Iterator<Item = (Network, usize)> + use<> {
+        let site = (Network::around(address, SITE_PREFIX), self.most.saturating_mul(SITE_FACTOR));
+        let client = (Network::of_client(address), self.most);
+        std::iter::once(client).chain(address.is_ipv6().then_some(site))
     }
 
     fn is_exempt(&self, address: IpAddr) -> bool {
@@ -50,18 +63,16 @@ impl Crowd {
     }
 }
 
-fn origin(address: IpAddr) -> Network {
-    Network::around(address, if address.is_ipv4() { 32 } else { 64 })
-}
-
 impl Drop for Presence {
     fn drop(&mut self) {
-        let Some(origin) = self.origin else { return };
+        let Some(address) = self.address else { return };
         let mut open = self.crowd.open.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&origin) {
-            *count -= 1;
-            if *count == 0 {
-                open.remove(&origin);
+        for (network, _) in self.crowd.counted(address) {
+            if let Some(count) = open.get_mut(&network) {
+                *count -= 1;
+                if *count == 0 {
+                    open.remove(&network);
+                }
             }
         }
     }
@@ -95,6 +106,18 @@ mod tests {
         let held: Vec<_> =
             (0..9).map(|_| [crowd.enter(peer("10.1.2.3")).unwrap(), crowd.enter(None).unwrap()]).collect();
         drop((held, crowd.enter(peer("192.0.2.1")).unwrap()));
+        assert!(crowd.open.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn an_ipv6_site_has_four_times_the_share_of_a_client() {
+        let crowd = Arc::new(Crowd::new(2, Vec::new()));
+        let from = |client: u16, host: u16| crowd.enter(peer(&format!("2001:db8:1:{client:x}::{host:x}")));
+        let held: Vec<_> = (0..4).flat_map(|client| [from(client, 1), from(client, 2)]).map(Option::unwrap).collect();
+        assert!(from(9, 1).is_none(), "all of the /48");
+        assert!(crowd.enter(peer("2001:db8:2::1")).is_some());
+        drop(held);
+        assert!(from(9, 1).is_some());
         assert!(crowd.open.lock().unwrap().is_empty());
     }
 }

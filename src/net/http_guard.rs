@@ -61,6 +61,16 @@ impl Guard {
         Self { state: State::Start(0), line: Vec::new(), most }
     }
 
+    /// Whether a head has begun that is not whole yet.
+    pub(super) const fn is_in_head(&self) -> bool {
+        match self.state {
+            State::Start(_) => !self.line.is_empty(),
+            State::Fields(_) | State::Oversized => true,
+            State::Sized(_) | State::ChunkSize | State::ChunkData(_) | State::ChunkEnd => false,
+            State::Trailers | State::Refused => false,
+        }
+    }
+
     /// Reads on.
     ///
     /// # Errors

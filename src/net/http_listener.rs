@@ -8,22 +8,23 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::clear_http::{self, ClearHttp};
-pub use super::http_activity::Busy;
 use super::http_body::Body;
 pub use super::http_connection::Connection;
-use super::http_connection::Shared;
+use super::http_connection::{Arrival, Shared};
 use super::http_crowd::{Crowd, Presence};
+use super::http_places::{Place, Places};
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
@@ -46,7 +47,7 @@ pub enum ListenerKind {
 pub struct HttpLimits {
     /// Connections open at once on all TCP listeners.
     pub connections: usize,
-    /// Of these, those of one client address, or of one /64 where it is IPv6.
+    /// Of these, those of one client address, or of one /64 where it is IPv6; of one IPv6 /48 four times as many.
     pub connections_each: usize,
     /// Networks that are held to no number of their own: this machine. The proxies are not either.
     pub uncounted: Vec<Network>,
@@ -58,6 +59,8 @@ pub struct HttpLimits {
     pub head_read: Duration,
     /// How long a connection may stay open between requests.
     pub idle: Duration,
+    /// The same where three quarters of all connections are open.
+    pub idle_pressed: Duration,
     /// How long a client may take no byte of an answer.
     pub write_stall: Duration,
     /// Bytes of a request's head.
@@ -79,6 +82,7 @@ impl Default for HttpLimits {
             handshake: Duration::from_secs(10),
             head_read: Duration::from_secs(10),
             idle: Duration::from_secs(75),
+            idle_pressed: Duration::from_secs(5),
             write_stall: Duration::from_secs(30),
             head_bytes: 16 * 1024,
             streams: 100,
@@ -117,13 +121,13 @@ pub struct HttpServer<T> {
 /// What connections there may be.
 #[derive(Clone)]
 struct Room {
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
     crowd: Arc<Crowd>,
 }
 
 impl Room {
     fn new(places: usize, crowd: &Arc<Crowd>) -> Self {
-        Self { places: Arc::new(Semaphore::new(places)), crowd: Arc::clone(crowd) }
+        Self { places: Places::new(places), crowd: Arc::clone(crowd) }
     }
 }
 
@@ -196,7 +200,7 @@ trait Door: Send + 'static {
         &self,
         shared: Shared<T>,
         stream: Self::Stream,
-        peer: Option<SocketAddr>,
+        arrival: Arrival,
     ) -> impl Future<Output = ()> + Send + 'static;
 }
 
@@ -216,7 +220,7 @@ impl Door for TcpDoor {
         &self,
         shared: Shared<T>,
         stream: TcpStream,
-        peer: Option<SocketAddr>,
+        arrival: Arrival,
     ) -> impl Future<Output = ()> + Send + 'static {
         let tls = self.tls.clone();
         async move {
@@ -225,11 +229,11 @@ impl Door for TcpDoor {
             let _set = stream.set_nodelay(true);
             match tls {
                 Some(tls) => match timeout(shared.limits.handshake, clear_http::is_tls(&stream)).await {
-                    Ok(true) => shared.serve_tls(stream, tls.settings, peer).await,
-                    Ok(false) => shared.with(tls.clear).serve_clear(stream, peer, ListenerKind::Public).await,
+                    Ok(true) => shared.serve_tls(stream, tls.settings, arrival).await,
+                    Ok(false) => shared.with(tls.clear).serve_clear(stream, arrival, ListenerKind::Public).await,
                     Err(_) => tracing::debug!("a client of TLS said nothing"),
                 },
-                None => shared.serve_clear(stream, peer, ListenerKind::Public).await,
+                None => shared.serve_clear(stream, arrival, ListenerKind::Public).await,
             }
         }
     }
@@ -250,45 +254,71 @@ impl Door for UnixDoor {
         &self,
         shared: Shared<T>,
         stream: UnixStream,
-        peer: Option<SocketAddr>,
+        arrival: Arrival,
     ) -> impl Future<Output = ()> + Send + 'static {
-        shared.serve_clear(stream, peer, ListenerKind::Admin)
+        shared.serve_clear(stream, arrival, ListenerKind::Admin)
     }
 }
 
 /// Accepts until the server stops, then lets the socket go and waits for the connections.
 async fn accept<D: Door, T: Serve>(door: D, shared: Shared<T>, room: Room) {
-    let mut stop = shared.stop.clone();
     let mut connections = JoinSet::new();
+    accept_until_stopped(&door, &shared, &room, &mut connections).await;
+    drop(door);
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept_until_stopped<D: Door, T: Serve>(
+    door: &D,
+    shared: &Shared<T>,
+    room: &Room,
+    connections: &mut JoinSet<()>,
+) {
+    let mut stop = shared.stop.clone();
+    // Kept over the turns of the loop: it may hold a connection that waits for its place.
+    let mut arriving = pin!(next(door, room));
     while !*stop.borrow_and_update() {
         tokio::select! {
             biased;
             _ = stop.changed() => break,
             Some(_) = connections.join_next(), if !connections.is_empty() => {}
-            Some((place, stream, peer)) = next(&door, &room) => {
-                let serving = door.serve(shared.clone(), stream, peer);
+            arrived = arriving.as_mut() => {
+                arriving.set(next(door, room));
+                let Some(Arrived { presence, place, stream, peer }) = arrived else { break };
+                let place = Arc::new(place);
+                let serving = door.serve(shared.clone(), stream, Arrival { peer, place: Arc::clone(&place) });
                 connections.spawn(async move {
-                    serving.await;
-                    drop(place);
+                    tokio::select! {
+                        biased;
+                        () = place.lost() => tracing::debug!(?peer, "closed a connection in favour of a new one"),
+                        () = serving => {}
+                    }
+                    drop(presence);
                 });
             }
         }
     }
-    drop(door);
-    while connections.join_next().await.is_some() {}
 }
 
-/// A connection's share of the room.
-type Held = (OwnedSemaphorePermit, Presence);
+/// A connection that has its place.
+struct Arrived<S> {
+    presence: Presence,
+    place: Place,
+    stream: S,
+    peer: Option<SocketAddr>,
+}
 
-/// The next connection, once there is room for it. At the cap those that come wait in the kernel's queue, so that a
-/// surge is served late and not refused; one whose address has its share is closed at once.
-async fn next<D: Door>(door: &D, room: &Room) -> Option<(Held, D::Stream, Option<SocketAddr>)> {
-    let permit = Arc::clone(&room.places).acquire_owned().await.ok()?;
+/// The next connection, once it has a place. At the cap the one that is idle longest makes way; where none is idle, those
+/// that come wait in the kernel's queue, so that a surge is served late and not refused. One whose address has its share
+/// is closed at once. None where the places are over.
+async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
     loop {
         match door.next().await {
             Ok((stream, peer)) => match room.crowd.enter(peer) {
-                Some(presence) => return Some(((permit, presence), stream, peer)),
+                Some(presence) => {
+                    let place = room.places.take().await?;
+                    return Some(Arrived { presence, place, stream, peer });
+                }
                 None => tracing::debug!(?peer, "a connection too many of one address"),
             },
             // The client is gone already; the next one may be there.

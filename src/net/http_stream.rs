@@ -56,6 +56,10 @@ impl<S> Watched<S> {
 impl<S: AsyncRead + AsyncWrite + Unpin> Watched<S> {
     /// Reads what the guard lets by; answers how much that is.
     fn read_guarded(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBufCursor<'_>) -> Poll<io::Result<usize>> {
+        // The beginning of this head may have come with the request before it.
+        if self.guard.as_ref().is_some_and(Guard::is_in_head) {
+            self.activity.has_read();
+        }
         let mut space = [MaybeUninit::uninit(); GUARDED_READ];
         let room = buffer.remaining().min(GUARDED_READ);
         let mut read = ReadBuf::uninit(&mut space[..room]);

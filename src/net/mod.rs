@@ -25,6 +25,7 @@ mod http_connection;
 mod http_crowd;
 mod http_guard;
 pub mod http_listener;
+mod http_places;
 mod http_stream;
 mod mail_tls;
 pub mod mta_sts;

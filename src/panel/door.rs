@@ -15,12 +15,14 @@ use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::domain::audit::Person;
+use crate::domain::network::Network;
 use crate::domain::session::{Client, Stage};
 use crate::domain::user::User;
 use crate::engine::audit::Behalf;
 use crate::engine::ports::BoxFuture;
 use crate::engine::sign_in::Visitor;
 use crate::http::answer::Answer;
+use crate::http::body_budget::Holder;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
@@ -100,11 +102,25 @@ pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Res
 /// Lets a visitor in who has what the page needs.
 pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
     let asked = Asked::of(&call);
-    let outcome = match admit(api, call, need) {
-        Ok(visit) => page(visit).await,
+    let outcome = match admit(api, &call, need) {
+        Ok((visitor, account)) => page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await,
         Err(fault) => Err(fault),
     };
     Ok(asked.answer(api, outcome))
+}
+
+/// Checks before a form is read whether the visitor may send it, and says whom its bytes are charged to.
+pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<Holder, Answer> {
+    let admitted = admit(api, call, need);
+    admitted.map(|(_, account)| Holder::Account(account.id)).map_err(|fault| Asked::of(call).answer(api, Err(fault)))
+}
+
+/// The same where nobody has to be signed in.
+pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<Holder, Answer> {
+    if is_unsafe(call) && !is_same_origin(api, call) {
+        return Err(Asked::of(call).answer(api, Err(Fault::ForeignForm)));
+    }
+    Ok(Holder::Stranger(call.client().address.map(Network::of_client)))
 }
 
 /// Lets anyone in, but no form from elsewhere.
@@ -119,12 +135,12 @@ fn is_unsafe(call: &Call<()>) -> bool {
     call.method != Method::GET && call.method != Method::HEAD
 }
 
-fn admit<'a>(api: &'a Api, call: Call<()>, need: Need) -> Result<Visit<'a>, Fault> {
-    if is_unsafe(&call) && !is_same_origin(api, &call) {
+fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), Fault> {
+    if is_unsafe(call) && !is_same_origin(api, call) {
         return Err(Fault::ForeignForm);
     }
     // What was typed into a form is typed again, on the page that the form stands on.
-    let back = || if is_unsafe(&call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
+    let back = || if is_unsafe(call) { section_of(call.path()) } else { call.path_and_query().to_owned() };
     let visitor = match cookie::session(api, &call.headers) {
         Some(token) => api.engine.visitor(&token)?,
         None => None,
@@ -140,7 +156,7 @@ fn admit<'a>(api: &'a Api, call: Call<()>, need: Need) -> Result<Visit<'a>, Faul
         Need::Look | Need::Own | Need::OwnSecret | Need::Change | Need::Secret => {}
     }
     let account = api.engine.account(visitor.session.account)?.ok_or(ApiError::Internal)?;
-    Ok(Visit { api, call, visitor, account, now })
+    Ok((visitor, account))
 }
 
 /// The page that the form at a path stands on: that of the record where it has one, else the list.

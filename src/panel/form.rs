@@ -7,11 +7,10 @@ use url::form_urlencoded;
 
 use super::fault::Fault;
 use crate::base::secret::Secret;
+use crate::http::body::FORM_BYTES;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 
-/// Bytes of a form at most.
-const BYTES_MAX: usize = 64 * 1024;
 /// Fields of a form at most.
 const FIELDS_MAX: usize = 200;
 
@@ -24,8 +23,8 @@ impl Form {
     /// # Errors
     /// 413 where it is larger than any of our forms.
     pub(super) fn of(call: &Call<()>) -> Result<Self, Fault> {
-        if call.body().len() > BYTES_MAX {
-            return Err(ApiError::PayloadTooLarge(BYTES_MAX).into());
+        if call.body().len() > FORM_BYTES {
+            return Err(ApiError::PayloadTooLarge(FORM_BYTES).into());
         }
         Ok(Self::read(call.body()))
     }

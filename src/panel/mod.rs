@@ -40,7 +40,7 @@ mod upload;
 
 use hyper::Method;
 
-use crate::http::route::{Access, BodyRule, Route};
+use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
@@ -59,16 +59,20 @@ const UPLOAD: BodyRule = BodyRule::Of(&["multipart/form-data"]);
 /// A page for whoever has a session.
 macro_rules! page {
     ($method:ident, $path:literal, $name:literal, $need:expr, $handler:path) => {
-        row(Method::$method, $path, $name, |api, call| {
-            Box::pin(door::enter(api, call, $need, |visit| Box::pin($handler(visit))))
-        })
+        row(
+            Method::$method,
+            $path,
+            $name,
+            |api, call| door::check(api, call, $need),
+            |api, call| Box::pin(door::enter(api, call, $need, |visit| Box::pin($handler(visit)))),
+        )
     };
 }
 
 /// A page for anyone.
 macro_rules! open {
     ($method:ident, $path:literal, $name:literal, $handler:path) => {
-        row(Method::$method, $path, $name, |api, call| {
+        row(Method::$method, $path, $name, door::check_open, |api, call| {
             Box::pin(door::welcome(api, call, |api, call| Box::pin($handler(api, call))))
         })
     };
@@ -78,9 +82,10 @@ fn row(
     method: Method,
     path: &'static str,
     name: &'static str,
-    handler: crate::http::route::Handler<Api, ()>,
+    check: PageCheck<Api>,
+    handler: Handler<Api, ()>,
 ) -> Route<Api> {
-    let route = Route::new(method, path, name, Access::Page(handler));
+    let route = Route::new(method, path, name, Access::Page(check, handler)).with_size(BodySize::Form);
     if route.method == Method::POST { route.with_body(FORM) } else { route }
 }
 
@@ -152,7 +157,8 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/suppressions", "panel.suppressions.add", Change, suppressions::add),
         page!(GET, "/suppressions/import", "panel.suppressions.import", Look, suppression_import::show),
         page!(POST, "/suppressions/import", "panel.suppressions.import.try", Change, suppression_import::import)
-            .with_body(UPLOAD),
+            .with_body(UPLOAD)
+            .with_size(BodySize::Upload),
         page!(GET, "/suppressions/export", "panel.suppressions.export", Look, suppression_import::export),
         page!(GET, "/suppressions/{id}", "panel.suppression", Look, suppression::show),
         page!(GET, "/suppressions/{id}/json", "panel.suppression.json", Look, suppression::json),

@@ -15,7 +15,7 @@ use crate::http::body::{BodyLimits, check_type};
 use crate::http::error::{ApiError, ErrorBody, Unauthenticated};
 use crate::http::json::parse_object;
 use crate::http::query::Query;
-use crate::http::route::{Access, BodyRule, Route};
+use crate::http::route::{Access, BodyRule, BodySize, Route};
 use crate::http::state::Api;
 
 /// The responses of `route` by status, with its `own` errors and the form that its 422 may have beside the usual one.
@@ -36,8 +36,13 @@ pub(super) fn responses(
             errors.iter().filter(|error| error.status().as_u16() == status).cloned().collect()
         };
         let (mut errors, own) = (of(&brought), of(own));
-        // The sentence about the types that are taken differs where they are not JSON.
-        let is_usual = if status == 415 { route.body == BodyRule::JSON } else { status != 422 || refusal.is_none() };
+        // The sentences about size and type differ where the body is not plain JSON.
+        let is_usual = match status {
+            413 => route.size == BodySize::Json,
+            415 => route.body == BodyRule::JSON,
+            422 => refusal.is_none(),
+            _ => true,
+        };
         let is_shared = own.is_empty() && is_keyed(route) && is_usual;
         errors.extend(own);
         let mut response = response(status, &errors, is_keyed(route));
@@ -71,7 +76,7 @@ fn brought(route: &Route<Api>) -> Vec<ApiError> {
     match route.body {
         BodyRule::Of(_) | BodyRule::Nothing => {
             errors.extend([ApiError::RequestTimeout, ApiError::Overloaded]);
-            errors.push(ApiError::PayloadTooLarge(BodyLimits::default().bytes));
+            errors.push(ApiError::PayloadTooLarge(BodyLimits::default().most(route.size)));
             errors.extend(check_type(&text_plain(), route.body.types().unwrap_or_default()).err());
             if route.body == BodyRule::JSON || route.body == BodyRule::Nothing {
                 errors.extend(parse_object(br#"{"to": "a@example.org", "to": "b@example.org"}"#).err());

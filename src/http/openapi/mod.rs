@@ -73,7 +73,7 @@ fn operation(name: &str) -> Option<Operation> {
 const fn is_public(route: &Route<Api>) -> bool {
     match route.access {
         Access::Open(_) | Access::Key(_) | Access::Scoped(..) => true,
-        Access::Page(_) | Access::Loopback(_) | Access::Operator(_) => false,
+        Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => false,
     }
 }
 

@@ -157,7 +157,7 @@ impl Operation {
             Access::Scoped(scope, _) => format!("Needs the scope `{scope}`."),
             Access::Key(_) => "Needs a key with any scope.".to_owned(),
             Access::Open(_) => "Needs no key.".to_owned(),
-            Access::Page(_) | Access::Loopback(_) | Access::Operator(_) => String::new(),
+            Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => String::new(),
         };
         let mut responses = Map::new();
         for given in &self.gives {

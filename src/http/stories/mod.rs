@@ -20,10 +20,11 @@ use tokio::sync::Notify;
 
 use super::answer::Answer;
 use super::error::ApiError;
-use super::route::{Access, Call, Route};
+use super::route::{Access, BodySize, Call, Route};
 use super::router::Router;
 use super::service::{Admission, Gate, HttpService, ServiceLimits};
 use crate::base::entropy::SeededEntropy;
+use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
@@ -47,18 +48,22 @@ struct Toy {
     released: Notify,
 }
 
-/// The key's own text: `all`, `reader` and `spent` are known.
+/// The key's own text: `all`, `other`, `reader` and `spent` are known, each of an account of its own.
 struct ToyCaller(String);
 
 impl Gate for Toy {
     type Caller = ToyCaller;
 
     async fn authenticate(&self, key: &str) -> Result<Option<ToyCaller>, ApiError> {
-        Ok(["all", "reader", "spent"].contains(&key).then(|| ToyCaller(key.to_owned())))
+        Ok(["all", "other", "reader", "spent"].contains(&key).then(|| ToyCaller(key.to_owned())))
     }
 
     async fn operator(&self, account: Option<&str>) -> Result<ToyCaller, ApiError> {
         Ok(ToyCaller(format!("operator of {}", account.unwrap_or("nobody"))))
+    }
+
+    fn account(&self, caller: &ToyCaller) -> AccountId {
+        AccountId(Ulid([caller.0.as_bytes()[0]; 16]))
     }
 
     fn may(&self, caller: &ToyCaller, scope: Scope) -> bool {
@@ -76,6 +81,10 @@ impl Gate for Toy {
 async fn create(_: &Toy, call: Call<ToyCaller>) -> Result<Answer, ApiError> {
     let body = call.json()?;
     Ok(Answer::json(StatusCode::ACCEPTED, &body).with_location("/v1/messages/1"))
+}
+
+async fn make(_: &Toy, call: Call<ToyCaller>) -> Result<Answer, ApiError> {
+    Ok(Answer::json(StatusCode::OK, &call.json()?))
 }
 
 async fn show(_: &Toy, call: Call<ToyCaller>) -> Result<Answer, ApiError> {
@@ -105,10 +114,14 @@ fn router() -> Router<Toy> {
         Route::open(Method::GET, "/wait", "wait", |state, call| Box::pin(wait(state, call))),
         Route::new(Method::GET, "/dev/mail", "dev", Access::Loopback(|state, call| Box::pin(health(state, call)))),
         Route::new(Method::GET, "/queue", "queue", Access::Operator(|state, call| Box::pin(health(state, call)))),
+        Route::open(Method::POST, "/form", "form", |state, call| Box::pin(health(state, call)))
+            .with_size(BodySize::Form),
+        Route::key(Method::POST, "/v1/keys", "keys.create", |state, call| Box::pin(make(state, call))),
         Route::key(Method::GET, "/v1/panic", "panic", |state, call| Box::pin(fail(state, call))),
         Route::scoped(Method::POST, "/v1/messages", "messages.create", Scope::Send, |state, call| {
             Box::pin(create(state, call))
-        }),
+        })
+        .with_size(BodySize::Message),
         Route::scoped(Method::GET, "/v1/messages/{id}", "messages.show", Scope::Read, |state, call| {
             Box::pin(show(state, call))
         }),

@@ -279,7 +279,7 @@ describe! {
 describe! {
     LimitsView as "Limits", "Limits of this service, as it is configured."
     {
-        request_bytes: "Bytes of a request's body." => |schema| schema.example(26_214_400),
+        request_bytes: "Bytes of the body of `POST /v1/messages`." => |schema| schema.example(26_214_400),
         message_bytes: "Bytes of an assembled message." => |schema| schema.example(limits::MESSAGE_OCTETS),
         body_bytes: "Bytes of `text`, and of `html`." => |schema| schema.example(limits::BODY_OCTETS),
         subject_characters: "Characters of a subject." => |schema| schema.example(limits::SUBJECT_CHARACTERS),

@@ -2,6 +2,7 @@
 //! keeps its cookies and says where its forms come from.
 
 mod audit;
+mod bodies;
 mod domains;
 mod escaping;
 mod following;

@@ -32,7 +32,7 @@ fn line(route: &Route<Api>, id: &str) -> String {
 /// The rows that ask who comes, with their fixtures.
 fn rows() -> Vec<(Route<Api>, Fixture)> {
     let guarded = routes().into_iter().filter(|route| match route.access {
-        Access::Open(_) | Access::Page(_) => false,
+        Access::Open(_) | Access::Page(..) => false,
         Access::Key(_) | Access::Scoped(..) | Access::Operator(_) | Access::Loopback(_) => true,
     });
     guarded.map(|route| (fixture(route.name), route)).map(|(fixture, route)| (route, fixture)).collect()
@@ -60,7 +60,7 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
                     .any(|path| route.path.starts_with(path));
                 assert!(is_operators, "{}", route.path);
             }
-            Access::Open(_) | Access::Page(_) | Access::Loopback(_) => panic!("{} asks for no key", route.name),
+            Access::Open(_) | Access::Page(..) | Access::Loopback(_) => panic!("{} asks for no key", route.name),
         }
     }
     let open = routes().into_iter().filter(|route| matches!(route.access, Access::Open(_)));
@@ -142,7 +142,7 @@ async fn who_may_not_come_is_told_so_before_anything_is_looked_for() {
                 }
                 // To whoever comes by the network, the operator's paths are unknown ones.
                 Access::Operator(_) => assert_eq!(ask(&keys.whole).await, nowhere, "{line}"),
-                Access::Key(_) | Access::Open(_) | Access::Page(_) | Access::Loopback(_) => {}
+                Access::Key(_) | Access::Open(_) | Access::Page(..) | Access::Loopback(_) => {}
             }
         }
     }
@@ -235,7 +235,7 @@ async fn every_route_names_what_it_does_not_know_and_what_was_meant() {
         let line = line(&route, &id);
         let door = match route.access {
             Access::Operator(_) => Door::Operator(matrix.world.account),
-            Access::Key(_) | Access::Scoped(..) | Access::Open(_) | Access::Page(_) | Access::Loopback(_) => {
+            Access::Key(_) | Access::Scoped(..) | Access::Open(_) | Access::Page(..) | Access::Loopback(_) => {
                 Door::Key(&key)
             }
         };

@@ -1,0 +1,202 @@
+//! The memory for request bodies, and who holds how much of it: one supply for accounts, and a small one for requests
+//! that are not authenticated yet. [`super::body::read`] charges each body to its holder as it comes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::ApiError;
+use crate::base::id::AccountId;
+use crate::domain::network::Network;
+use crate::machine::shares::Shares;
+
+/// The part of the shared supply that one account may hold: the divisor.
+const ACCOUNT_PART: usize = 4;
+/// A stranger's body of this many bytes at most is not charged at first ([`super::body::BodyLimits::uncharged`]), so
+/// that a small form is read even where others use up the strangers' supply.
+pub(super) const UNCHARGED_BYTES: usize = 4 * 1024;
+
+/// Whom a request's body is charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Holder {
+    /// A client that is not authenticated, by its network; none on a Unix socket.
+    Stranger(Option<Network>),
+    /// An account, by its key or a session.
+    Account(AccountId),
+    /// Commands on the operator's socket.
+    Operator,
+}
+
+/// Bytes that bodies may hold together.
+#[derive(Debug, Clone)]
+pub struct BudgetSizes {
+    /// Of authenticated requests. One account may hold a quarter.
+    pub shared: usize,
+    /// Of requests that are not authenticated.
+    pub strangers: usize,
+    /// Of these, those of one client.
+    pub stranger: usize,
+}
+
+impl Default for BudgetSizes {
+    fn default() -> Self {
+        Self { shared: 256 * 1024 * 1024, strangers: 4 * 1024 * 1024, stranger: 256 * 1024 }
+    }
+}
+
+impl BudgetSizes {
+    /// The usual sizes, or larger ones where an account's quarter has no room for one message of `bytes`.
+    pub fn for_messages_of(bytes: usize) -> Self {
+        let usual = Self::default();
+        Self { shared: usual.shared.max(bytes.saturating_mul(ACCOUNT_PART)), ..usual }
+    }
+}
+
+/// The supplies of one service.
+#[derive(Debug)]
+pub struct BodyBudgets {
+    shared: Mutex<Shares<Holder>>,
+    strangers: Mutex<Shares<Holder>>,
+}
+
+impl BodyBudgets {
+    /// Supplies of these sizes.
+    pub fn new(sizes: &BudgetSizes) -> Self {
+        Self {
+            shared: Mutex::new(Shares::new(sizes.shared, sizes.shared / ACCOUNT_PART)),
+            strangers: Mutex::new(Shares::new(sizes.strangers, sizes.stranger)),
+        }
+    }
+
+    const fn of(&self, holder: &Holder) -> &Mutex<Shares<Holder>> {
+        match holder {
+            Holder::Stranger(_) => &self.strangers,
+            Holder::Account(_) | Holder::Operator => &self.shared,
+        }
+    }
+
+    fn take(&self, holder: &Holder, bytes: usize) -> Result<(), ApiError> {
+        let mut shares = self.of(holder).lock().unwrap_or_else(PoisonError::into_inner);
+        shares.take(holder, bytes).map_err(|_| ApiError::Overloaded)
+    }
+
+    fn give_back(&self, holder: &Holder, bytes: usize) {
+        self.of(holder).lock().unwrap_or_else(PoisonError::into_inner).give_back(holder, bytes);
+    }
+}
+
+/// What one body holds, given back when it is dropped.
+#[derive(Debug)]
+pub(super) struct Charge {
+    budgets: Arc<BodyBudgets>,
+    holder: Holder,
+    received: usize,
+    charged: usize,
+    /// Whether a small body is still free of charge.
+    is_free: bool,
+}
+
+impl Charge {
+    /// The charge of a body of which nothing has come.
+    pub(super) fn new(budgets: &Arc<BodyBudgets>, holder: Holder) -> Self {
+        let is_free = matches!(holder, Holder::Stranger(_));
+        Self { budgets: Arc::clone(budgets), holder, received: 0, charged: 0, is_free }
+    }
+
+    /// Bytes that have come.
+    pub(super) const fn received(&self) -> usize {
+        self.received
+    }
+
+    /// Whether the body is free of charge so far.
+    pub(super) const fn is_free(&self) -> bool {
+        self.is_free
+    }
+
+    /// Adds `bytes` that have come.
+    ///
+    /// # Errors
+    /// [`ApiError::Overloaded`] where the holder, or all together, hold too much.
+    pub(super) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
+        self.received += bytes;
+        if self.is_free && self.received <= UNCHARGED_BYTES { Ok(()) } else { self.settle() }
+    }
+
+    /// Charges everything that has come.
+    ///
+    /// # Errors
+    /// As [`Self::grow`].
+    pub(super) fn settle(&mut self) -> Result<(), ApiError> {
+        self.is_free = false;
+        self.budgets.take(&self.holder, self.received - self.charged)?;
+        self.charged = self.received;
+        Ok(())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budgets.give_back(&self.holder, self.charged);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    fn budgets() -> Arc<BodyBudgets> {
+        Arc::new(BodyBudgets::new(&BudgetSizes { shared: 40_000, strangers: 20_000, stranger: 10_000 }))
+    }
+
+    fn stranger(address: &str) -> Holder {
+        Holder::Stranger(address.parse().ok().map(Network::of_client))
+    }
+
+    fn account(id: u8) -> Holder {
+        Holder::Account(AccountId(Ulid([id; 16])))
+    }
+
+    #[test]
+    fn one_account_holds_a_quarter_and_gives_it_back() {
+        let budgets = budgets();
+        let mut one = Charge::new(&budgets, account(1));
+        assert_eq!(one.grow(10_000), Ok(()));
+        assert_eq!(Charge::new(&budgets, account(1)).grow(1), Err(ApiError::Overloaded));
+        assert_eq!(Charge::new(&budgets, account(2)).grow(10_000), Ok(()));
+        drop(one);
+        assert_eq!(Charge::new(&budgets, account(1)).grow(10_000), Ok(()));
+    }
+
+    #[test]
+    fn strangers_never_touch_the_shared_supply() {
+        let budgets = budgets();
+        let mut held: Vec<_> = ["192.0.2.1", "192.0.2.2"].map(|from| Charge::new(&budgets, stranger(from))).into();
+        assert!(held.iter_mut().all(|charge| charge.grow(10_000).is_ok()));
+        assert_eq!(Charge::new(&budgets, stranger("192.0.2.3")).grow(5000), Err(ApiError::Overloaded));
+        for id in 0..4 {
+            let mut charge = Charge::new(&budgets, account(id));
+            assert_eq!(charge.grow(10_000), Ok(()));
+            held.push(charge);
+        }
+    }
+
+    #[test]
+    fn one_client_holds_its_share_and_an_ipv6_client_that_of_its_64() {
+        let budgets = budgets();
+        let mut one = Charge::new(&budgets, stranger("2001:db8::1"));
+        assert_eq!(one.grow(10_000), Ok(()));
+        assert_eq!(Charge::new(&budgets, stranger("2001:db8::2")).grow(5000), Err(ApiError::Overloaded));
+        assert_eq!(Charge::new(&budgets, stranger("2001:db8:0:1::1")).grow(5000), Ok(()));
+    }
+
+    #[test]
+    fn a_small_body_of_a_stranger_is_charged_once_it_takes_long_or_grows() {
+        let budgets = budgets();
+        let mut full = Charge::new(&budgets, stranger("192.0.2.1"));
+        assert_eq!(full.grow(10_000), Ok(()));
+        let mut small = Charge::new(&budgets, stranger("192.0.2.1"));
+        assert_eq!(small.grow(UNCHARGED_BYTES), Ok(()));
+        assert!(small.is_free());
+        assert_eq!(small.settle(), Err(ApiError::Overloaded));
+        assert_eq!(Charge::new(&budgets, stranger("192.0.2.1")).grow(UNCHARGED_BYTES + 1), Err(ApiError::Overloaded));
+    }
+}

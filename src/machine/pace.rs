@@ -1,0 +1,112 @@
+//! The minimum rate of a stream that arrives in pieces, measured over a sliding window: a fast beginning buys no time.
+//!
+//! ```text
+//! start          now - window                    now
+//!   |  XXXXXXXXXX      |   x    x   xx    x       |   too slow where fewer bytes than rate x window are in between
+//! ```
+//!
+//! Within the first window a stream may be as slow as it likes. Times are counted from the stream's beginning.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Steps of a window; what comes within one step is remembered as one piece, so memory is bounded.
+const STEPS: u32 = 20;
+
+/// The newest pieces of one stream.
+#[derive(Debug)]
+pub struct Pace {
+    window: Duration,
+    /// The bytes that every window must bring.
+    least: usize,
+    /// The pieces, oldest first: the end of the step, and the bytes.
+    pieces: VecDeque<(Duration, usize)>,
+}
+
+impl Pace {
+    /// A stream that begins now and must bring `rate` bytes a second, measured over `window`.
+    pub fn new(rate: usize, window: Duration) -> Self {
+        let millis = usize::try_from(window.as_millis()).unwrap_or(usize::MAX);
+        Self { window, least: rate.saturating_mul(millis) / 1000, pieces: VecDeque::new() }
+    }
+
+    /// Notes that `bytes` have come at `at`.
+    pub fn received(&mut self, bytes: usize, at: Duration) {
+        while self.pieces.front().is_some_and(|(end, _)| *end + self.window < at) {
+            self.pieces.pop_front();
+        }
+        match self.pieces.back_mut() {
+            Some((end, sum)) if at <= *end => *sum = sum.saturating_add(bytes),
+            Some(_) | None => self.pieces.push_back((at + self.window / STEPS, bytes)),
+        }
+    }
+
+    /// When the stream is too slow, unless more comes before.
+    pub fn deadline(&self) -> Duration {
+        let mut sum = 0_usize;
+        for (end, bytes) in self.pieces.iter().rev() {
+            sum = sum.saturating_add(*bytes);
+            if sum >= self.least {
+                return (*end + self.window).max(self.window);
+            }
+        }
+        self.window
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIB: usize = 1024;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn pace() -> Pace {
+        Pace::new(KIB, at(20))
+    }
+
+    #[test]
+    fn a_stream_that_brings_nothing_has_one_window() {
+        let mut pace = pace();
+        assert_eq!(pace.deadline(), at(20));
+        pace.received(KIB, at(5));
+        assert_eq!(pace.deadline(), at(20));
+    }
+
+    #[test]
+    fn a_fast_beginning_buys_no_more_than_one_window() {
+        let mut pace = pace();
+        pace.received(25 * KIB * KIB, at(0));
+        assert!(pace.deadline() <= at(21));
+        for second in 1..=20 {
+            pace.received(1, at(second));
+        }
+        assert!(pace.deadline() <= at(21));
+    }
+
+    #[test]
+    fn a_stream_at_the_rate_never_ends_and_one_that_slows_down_ends_a_window_later() {
+        let mut pace = pace();
+        for second in 0..600 {
+            assert!(pace.deadline() >= at(second), "at {second} s");
+            pace.received(KIB, at(second));
+        }
+        let deadline = pace.deadline();
+        assert!(deadline >= at(599) && deadline <= at(602), "{deadline:?}");
+        assert!(pace.pieces.len() <= 22);
+    }
+
+    #[test]
+    fn a_stream_just_below_the_rate_is_too_slow() {
+        let mut pace = pace();
+        let too_slow = (0..60).find(|second| {
+            let is_late = pace.deadline() < at(*second);
+            pace.received(KIB - 64, at(*second));
+            is_late
+        });
+        assert!(too_slow.is_some_and(|second| second <= 22), "{too_slow:?}");
+    }
+}

@@ -1,0 +1,95 @@
+//! A scarce supply, such as memory for request bodies, lent to many holders: so much in all, and so much to each.
+//!
+//! ```text
+//! all   |#####------|###|#|..............................|
+//! each  |#####------| at most, so one holder alone never takes all
+//! ```
+//!
+//! The limit for each holder keeps one of them from using what the others need. Memory is bounded by the holders that
+//! hold something now.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// The loans of one supply.
+#[derive(Debug)]
+pub struct Shares<K> {
+    all: usize,
+    each: usize,
+    lent: usize,
+    by_holder: HashMap<K, usize>,
+}
+
+/// The supply or the holder's share of it is used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too much is in use")]
+pub struct Exhausted;
+
+impl<K: Eq + Hash + Clone> Shares<K> {
+    /// A supply of `all` units, of which one holder may have `each`.
+    pub fn new(all: usize, each: usize) -> Self {
+        Self { all, each, lent: 0, by_holder: HashMap::new() }
+    }
+
+    /// Lends `units` to `holder`.
+    ///
+    /// # Errors
+    /// [`Exhausted`] where that exceeds either limit; nothing is lent then.
+    pub fn take(&mut self, holder: &K, units: usize) -> Result<(), Exhausted> {
+        let held = self.by_holder.get(holder).copied().unwrap_or(0).saturating_add(units);
+        let lent = self.lent.saturating_add(units);
+        if held > self.each || lent > self.all {
+            return Err(Exhausted);
+        }
+        if units > 0 {
+            self.by_holder.insert(holder.clone(), held);
+            self.lent = lent;
+        }
+        Ok(())
+    }
+
+    /// Takes `units` back from `holder`.
+    pub fn give_back(&mut self, holder: &K, units: usize) {
+        let Some(held) = self.by_holder.get_mut(holder) else { return };
+        let units = units.min(*held);
+        *held -= units;
+        self.lent -= units;
+        if *held == 0 {
+            self.by_holder.remove(holder);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn one_holder_has_its_share_and_leaves_the_rest_to_others() {
+        let mut shares = Shares::new(10, 4);
+        assert_eq!(shares.take(&"a", 4), Ok(()));
+        assert_eq!(shares.take(&"a", 1), Err(Exhausted));
+        assert_eq!(shares.take(&"b", 4), Ok(()));
+        assert_eq!(shares.take(&"c", 3), Err(Exhausted), "all of them have 10");
+        assert_eq!(shares.take(&"c", 2), Ok(()));
+        shares.give_back(&"a", 4);
+        assert_eq!(shares.take(&"c", 2), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_lent_is_the_sum_of_what_is_held(steps in prop::collection::vec((0_u8..4, 0_usize..9, any::<bool>()), 0..200)) {
+            let mut shares = Shares::new(20, 8);
+            for (holder, units, is_taken) in steps {
+                if is_taken {
+                    let _taken = shares.take(&holder, units);
+                } else {
+                    shares.give_back(&holder, units);
+                }
+                prop_assert_eq!(shares.lent, shares.by_holder.values().sum::<usize>());
+                prop_assert!(shares.lent <= 20 && shares.by_holder.values().all(|held| (1..=8).contains(held)));
+            }
+        }
+    }
+}

@@ -25,6 +25,8 @@ pub(crate) struct Row {
     pub(crate) usage: Usage,
     /// From the server's own metrics.
     pub(crate) syncs: Option<f64>,
+    /// Checkpoints of the store within the row, from the same.
+    pub(crate) checkpoints: Option<f64>,
     pub(crate) signatures: usize,
     pub(crate) idle_kb: u64,
     pub(crate) peak_kb: u64,
@@ -95,6 +97,9 @@ impl Row {
             "p50_us": micros(self.answers.at(0.50)),
             "p90_us": micros(self.answers.at(0.90)),
             "p99_us": micros(self.answers.at(0.99)),
+            "p999_us": micros(self.answers.at(0.999)),
+            "max_us": micros(self.answers.at(1.0)),
+            "checkpoints": self.checkpoints,
             "p50_over_floor": round(self.answers.at(0.50).as_secs_f64() / floor),
             "beside_p50_us": self.beside.as_ref().map(|beside| micros(beside.at(0.50))),
             "p50_over_beside": self.beside.as_ref().map(|beside| {

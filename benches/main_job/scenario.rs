@@ -21,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 const ASK_EVERY: Duration = Duration::from_millis(100);
 /// With nothing new at the sink for so long, the run has failed.
 const STALL_DEADLINE: Duration = Duration::from_secs(180);
+/// The counter of checkpoints in the server's metrics.
+const CHECKPOINTS: &str = "postrider_store_checkpoint_duration_seconds_count";
 /// The discard port, where nothing listens: an accept row delivers nothing.
 const NO_RECEIVER: u16 = 9;
 
@@ -127,11 +129,14 @@ impl Bench {
         let calibrated = Calibration::take(&self.options.data_root)?;
 
         let syncs = server.counter(&self.options.sync_metric).await;
+        let checkpoints = server.counter(CHECKPOINTS).await;
         let before = gauge.read()?;
         let sent = self.load(point, server, warm_up..warm_up + count)?.send(self.beside()?).await?;
         let delivered_at = self.settled(point, server, taken + count as u64).await?;
         let usage = before.until(&gauge.read()?);
         let syncs_after = server.counter(&self.options.sync_metric).await;
+
+        let checkpoints_after = server.counter(CHECKPOINTS).await;
 
         let after = Calibration::take(&self.options.data_root)?;
         Ok(Row {
@@ -145,6 +150,7 @@ impl Bench {
             beside: sent.beside,
             usage,
             syncs: syncs.zip(syncs_after).map(|(from, to)| to - from),
+            checkpoints: checkpoints.zip(checkpoints_after).map(|(from, to)| to - from),
             signatures: server.signatures,
             idle_kb,
             peak_kb: gauge.peak_kb()?,

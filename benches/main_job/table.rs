@@ -7,7 +7,7 @@ use crate::body::Letters;
 use crate::calibration::{Calibration, micros};
 use crate::row::Row;
 
-const COLUMNS: usize = 17;
+const COLUMNS: usize = 20;
 
 const HEADINGS: [&str; COLUMNS] = [
     "row",
@@ -16,6 +16,9 @@ const HEADINGS: [&str; COLUMNS] = [
     "deliv/s",
     "p50 ms",
     "p99 ms",
+    "p99.9 ms",
+    "max ms",
+    "ckpts",
     "CPU ms",
     "SU",
     "client ms",
@@ -34,7 +37,8 @@ accept rows: the recipients' domains do not resolve, so nothing is delivered; th
 deliver rows: CPU and bytes run until smtp-sink has every message and no message is queued or deferred.
 CPU ms, client ms, write KB, device KB, flush, sync: per message. SU: CPU over the CPU of one RSA-2048 signature.
 write KB: write_bytes of the process, far too high for preallocated files. device KB: the whole device, others' writes
-included. flush: the device's cache flushes. sync: the server's own counter. `-`: not told here.
+included. flush: the device's cache flushes. sync: the server's own counter. `-`: not told here. ckpts: checkpoints of
+the store within the row. A row of 16 clients with several of them shows whether they hold up answers.
 `!` after a row: the CPU's unit moved by more than 15 % meanwhile; measure it again.
 ";
 
@@ -75,6 +79,9 @@ fn cells(row: &Row) -> [String; COLUMNS] {
         told(row.delivery_rate(), 0),
         millis(row.answers.at(0.50)),
         millis(row.answers.at(0.99)),
+        millis(row.answers.at(0.999)),
+        millis(row.answers.at(1.0)),
+        told(row.checkpoints, 0),
         format!("{:.3}", row.cpu_ms()),
         format!("{:.2}", row.sign_units()),
         format!("{:.3}", row.client_ms()),

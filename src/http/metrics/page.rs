@@ -161,6 +161,11 @@ fn of_queue(text: &mut Exposition, store: &Store, now: Timestamp) -> Result<(), 
 
 fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
     let meters = store.meters();
+    text.gauges(
+        "postrider_content_key_slots_damaged",
+        "Slots of content keys that are damaged, or were; none of them is used again.",
+        [(vec![], store.content().damaged_key_slots())],
+    );
     let mut times = |name: &str, help: &str, read: Distribution| {
         text.histograms(name, help, Unit::Microseconds, [(vec![], read)]);
     };

@@ -164,6 +164,9 @@ pub fn check(
     }
     report.segments = inspection.content.as_ref().map_or(0, SealedContent::segments);
     let content = inspection.content.as_ref();
+    for fault in content.iter().flat_map(|content| &content.key_faults) {
+        report.fail(Rule::Content, || fault.clone());
+    }
     let bodies = content.map(|content| |place, message| content.read(place, message));
     let looked = inspection.snapshot().and_then(|snapshot| {
         look(snapshot, bodies.as_ref().map(|bodies| bodies as &Bodies<'_>), now, &mut report, progress)

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{InJournal, Place, Unreadable, failed, keys, opened, segment, unsealed};
+use super::keys::{self, KeysFound};
+use super::{InJournal, Place, Unreadable, failed, opened, segment, unsealed};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
@@ -20,6 +20,8 @@ type SegmentName = (Timestamp, u32);
 pub(in crate::store) struct SealedContent {
     directory: PathBuf,
     keys: BTreeMap<SegmentName, Arc<MasterKey>>,
+    /// What is damaged of the files of keys.
+    pub(in crate::store) key_faults: Vec<String>,
     in_journal: InJournal,
     /// The segment that was read last: messages come in the order in which their bodies were written.
     last: RefCell<Option<(SegmentName, Arc<dyn DiskFile>)>>,
@@ -33,14 +35,8 @@ impl SealedContent {
         in_journal: InJournal,
     ) -> Result<Self, StoreError> {
         let directory = directory.join("content");
-        let path = directory.join("keys");
-        let slots = match FileSystem.read(&path) {
-            Ok(slots) => slots,
-            // Restored from a backup without content, and not started since.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed("read", &path, &error)),
-        };
-        Ok(Self { keys: keys::keys_in(&slots, master)?, in_journal, directory, last: RefCell::new(None) })
+        let KeysFound { keys, faults } = keys::find(&FileSystem, &directory, master)?;
+        Ok(Self { keys, key_faults: faults, in_journal, directory, last: RefCell::new(None) })
     }
 
     /// How many segments have a key.

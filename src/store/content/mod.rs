@@ -1,7 +1,7 @@
 //! Message content: append-only segments outside the database, bucketed by the hour or day at which they must be gone.
 //!
-//! A body is compressed (zstd) and sealed under its segment's own key; the key rests in a slot of `keys`, sealed under
-//! the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is rewritten and
+//! A body is compressed (zstd) and sealed under its segment's own key; the key rests in a slot of `keys` and of its
+//! mirror, sealed under the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is rewritten and
 //! nothing is compacted, ever. Freed database pages are never zeroed, which is why bodies don't live there.
 //!
 //! `seal` runs where messages are signed; `Appender` alone writes; `read` serves everyone.
@@ -169,9 +169,22 @@ impl Content {
     /// # Errors
     /// [`Unreadable::Gone`] once the bucket's key is destroyed; otherwise damage, or I/O.
     pub fn read(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
-        let key = self.keys.get(place.bucket, place.segment).ok_or(Unreadable::Gone)?;
+        let key = self.keys.get(place.bucket, place.segment).ok_or_else(|| self.missing(place.bucket))?;
         let file = self.file(place.bucket, place.segment)?;
         Ok(opened(&*file, &key, place, message, &self.directory)?)
+    }
+
+    /// Why there is no key for a segment of `bucket`.
+    fn missing(&self, bucket: Timestamp) -> Unreadable {
+        if self.keys.may_have_lost(bucket) {
+            return StoreError::Content("the key of this content is damaged".to_owned()).into();
+        }
+        Unreadable::Gone
+    }
+
+    /// How many slots of content keys are damaged, or were: none of them is used again.
+    pub fn damaged_key_slots(&self) -> u64 {
+        self.keys.damaged()
     }
 
     fn file(&self, bucket: Timestamp, number: u32) -> Result<Arc<dyn DiskFile>, StoreError> {

@@ -170,6 +170,11 @@ impl Pieces {
     }
 }
 
+/// The file of keys, and its mirror.
+fn is_keys(path: &Path) -> bool {
+    path.ends_with("content/keys") || path.ends_with("content/keys.mirror")
+}
+
 impl Planted {
     /// Every eight octets of what must not be found: the canaries, their compressed form, and all that was in the
     /// segments and in the slots of their keys.
@@ -181,7 +186,7 @@ impl Planted {
             pieces.add(&compression::compress(body)[12..]);
         }
         for (path, bytes) in &self.stolen {
-            if path.ends_with("keys") {
+            if is_keys(path) {
                 bytes.chunks(128).for_each(|slot| pieces.add(&slot[24..80]));
             } else {
                 pieces.add(bytes);
@@ -198,11 +203,12 @@ impl Planted {
     /// How many bodies the thief opens with this file of keys.
     fn opened_with(&self, keys: &[u8]) -> usize {
         let directory = tempfile::tempdir().unwrap();
-        for (path, bytes) in &self.stolen {
+        for (path, bytes) in self.stolen.iter().filter(|(path, _)| !is_keys(path)) {
             let path = directory.path().join(path);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, if path.ends_with("keys") { keys } else { bytes }).unwrap();
+            std::fs::write(&path, bytes).unwrap();
         }
+        std::fs::write(directory.path().join("content/keys"), keys).unwrap();
         let sealed = SealedContent::open(directory.path(), &self.master, InJournal::default()).unwrap();
         let opened = self
             .bodies
@@ -211,9 +217,8 @@ impl Planted {
         opened.count()
     }
 
-    /// All that the file of keys is or may be on the disk.
+    /// All that the file of keys and its mirror are or may be on the disk.
     fn keys_on(&self, disk: &SimulatedDisk) -> BTreeSet<Vec<u8>> {
-        let is_keys = |path: &Path| path.ends_with("content/keys");
         disk.everything().into_iter().filter(|(path, _)| is_keys(path)).map(|(_, bytes)| bytes).collect()
     }
 

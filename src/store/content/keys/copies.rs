@@ -1,0 +1,109 @@
+//! The two copies of the key file compared, place by place: which keys there are, and what has to be written so that
+//! both copies have every key.
+
+use std::collections::BTreeMap;
+
+use zeroize::Zeroizing;
+
+use super::slot::{self, SLOT, SegmentId, Slot};
+use super::{FILE, MIRROR};
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+
+/// A key, to be sealed again.
+pub(super) type RawKey = Zeroizing<[u8; MasterKey::LENGTH]>;
+
+/// What both copies hold.
+#[derive(Default)]
+pub(super) struct Copies {
+    /// The keys that have a place, the same in both copies once [`Self::rewrite`] is done.
+    pub(super) keys: BTreeMap<SegmentId, (u64, RawKey)>,
+    /// Places of [`Self::keys`] that one copy lacks, or that have the form of format 1.
+    pub(super) rewrite: Vec<(u64, SegmentId)>,
+    /// Keys whose place is damaged in one copy: they need another place.
+    pub(super) homeless: BTreeMap<SegmentId, RawKey>,
+    /// The places of those, and others that may hold a key twice.
+    pub(super) retire: Vec<u64>,
+    /// Places whose key neither copy has, with the bucket that they name.
+    pub(super) lost: Vec<(u64, Option<Timestamp>)>,
+    pub(super) free: Vec<u64>,
+    /// How many places were retired before.
+    pub(super) retired: u64,
+    /// How many places there are.
+    pub(super) places: u64,
+    /// The damage, a sentence for each slot.
+    pub(super) faults: Vec<String>,
+}
+
+impl Copies {
+    /// Compares the two files.
+    pub(super) fn compare(file: &[u8], mirror: &[u8], master: &MasterKey) -> Self {
+        let mut copies = Self::default();
+        let length = file.len().max(mirror.len());
+        copies.places = length.div_ceil(SLOT) as u64;
+        for place in 0..copies.places {
+            let at = |bytes: &[u8]| {
+                let begin = usize::try_from(place).unwrap_or(usize::MAX).saturating_mul(SLOT).min(bytes.len());
+                slot::read(&bytes[begin..bytes.len().min(begin + SLOT)], master)
+            };
+            copies.judge(place, at(file), at(mirror));
+        }
+        let keys = &copies.keys;
+        copies.homeless.retain(|segment, _| !keys.contains_key(segment));
+        copies
+    }
+
+    fn judge(&mut self, place: u64, file: Slot, mirror: Slot) {
+        match (file, mirror) {
+            (Slot::Free, Slot::Free) => self.free.push(place),
+            (Slot::Retired, Slot::Retired | Slot::Free) | (Slot::Free, Slot::Retired) => self.retired += 1,
+            (Slot::Key { segment, key, is_first }, Slot::Key { segment: other, is_first: is_other_first, .. })
+                if segment == other =>
+            {
+                self.keep(place, segment, *key, is_first || is_other_first);
+            }
+            (Slot::Key { segment, key, .. }, Slot::Free) | (Slot::Free, Slot::Key { segment, key, .. }) => {
+                self.keep(place, segment, *key, true);
+            }
+            (file, mirror) => self.damaged(place, file, mirror),
+        }
+    }
+
+    fn keep(&mut self, place: u64, segment: SegmentId, key: [u8; MasterKey::LENGTH], is_rewritten: bool) {
+        if self.keys.contains_key(&segment) {
+            // A move that a crash interrupted.
+            self.retire.push(place);
+            return;
+        }
+        if is_rewritten {
+            self.rewrite.push((place, segment));
+        }
+        self.keys.insert(segment, (place, Zeroizing::new(key)));
+    }
+
+    /// A place where the copies contradict each other, or of which neither can be read.
+    fn damaged(&mut self, place: u64, file: Slot, mirror: Slot) {
+        let mut named = None;
+        let mut has_key = false;
+        for (slot, name, other) in [(file, FILE, MIRROR), (mirror, MIRROR, FILE)] {
+            match slot {
+                Slot::Key { segment, key, .. } => {
+                    has_key = true;
+                    self.homeless.insert(segment, Zeroizing::new(*key));
+                }
+                Slot::Damaged { named: of } => {
+                    named = named.max(of);
+                    self.faults
+                        .push(format!("slot {place} of content/{name} is damaged; its copy is in content/{other}"));
+                }
+                Slot::Free | Slot::Retired => {}
+            }
+        }
+        if has_key {
+            self.retire.push(place);
+        } else {
+            self.lost.push((place, named));
+            self.faults.push(format!("the key in slot {place} of content/{FILE} is lost: neither copy can be read"));
+        }
+    }
+}

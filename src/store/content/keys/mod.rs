@@ -1,0 +1,289 @@
+//! The key slots: a small file of fixed slots, each a segment's key sealed under the master key, and its mirror.
+//!
+//! Slots are overwritten in place and reused, never appended to, so that a destroyed key leaves nothing behind in the
+//! files. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that
+//! no key is reachable through the file system.)
+//!
+//! Both files have the same slots in the same places, and every change is durable in both before it counts. A start
+//! compares them ([`copies`]). A key that one of them has damaged moves to another place, and its old place is never
+//! used again. A place that is damaged in both stays as it is until its bucket is over.
+
+mod copies;
+mod slot;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use copies::Copies;
+#[cfg(test)]
+use slot::encode_first;
+use slot::{Bytes, SLOT, SegmentId};
+
+use super::failed;
+use super::segment::{self, Segment};
+use crate::base::entropy::Entropy;
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+use crate::store::disk::{Disk, DiskFile, Opening};
+use crate::store::error::StoreError;
+
+/// The file of keys below `content`, and its mirror.
+pub(super) const FILE: &str = "keys";
+pub(super) const MIRROR: &str = "keys.mirror";
+
+/// The keys of all segments.
+pub(super) struct KeySlots {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    /// The file and its mirror.
+    files: [Arc<dyn DiskFile>; 2],
+    master: Arc<MasterKey>,
+    entropy: Arc<dyn Entropy>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    keys: BTreeMap<SegmentId, (u64, Arc<MasterKey>)>,
+    free: BTreeSet<u64>,
+    slots: u64,
+    /// Places that can't be read, each until the end of the bucket that it may be of.
+    lost: Vec<(u64, Timestamp)>,
+    /// How many places are never used again.
+    retired: u64,
+    /// Numbers given out for segments whose slot is not written yet.
+    reserved: BTreeMap<Timestamp, u32>,
+}
+
+impl State {
+    fn place(&mut self) -> u64 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.slots += 1;
+            self.slots - 1
+        })
+    }
+}
+
+impl KeySlots {
+    pub(super) fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        master: Arc<MasterKey>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, StoreError> {
+        let open = |name: &str| {
+            let path = directory.join(name);
+            disk.open(&path, Opening::Kept).map_err(|error| failed("open", &path, &error))
+        };
+        let (directory, files) = (directory.to_owned(), [open(FILE)?, open(MIRROR)?]);
+        let slots = Self { disk, directory, files, master, entropy, state: Mutex::default() };
+        // A key may have been overwritten by a process that was killed before it synced: then it is gone for us, and
+        // not for the disk.
+        slots.sync()?;
+        let read = |name: &str| {
+            let path = slots.directory.join(name);
+            slots.disk.read(&path).map_err(|error| failed("read", &path, &error))
+        };
+        let copies = Copies::compare(&read(FILE)?, &read(MIRROR)?, &slots.master);
+        slots.take(copies)?;
+        Ok(slots)
+    }
+
+    /// Goes on from what the files hold, and mends them.
+    fn take(&self, copies: Copies) -> Result<(), StoreError> {
+        for fault in &copies.faults {
+            tracing::error!(
+                fault,
+                "the file of content keys is damaged; a key that has a copy is moved to another slot"
+            );
+        }
+        let newest = segment::buckets(&*self.disk, &self.directory)?;
+        let until = |named: Option<Timestamp>| {
+            named.filter(|named| newest.contains(named)).or(newest.last().copied()).unwrap_or(Timestamp::ZERO)
+        };
+        let mut state = self.state();
+        state.slots = copies.places;
+        state.free.extend(&copies.free);
+        state.lost = copies.lost.iter().map(|(place, named)| (*place, until(*named))).collect();
+        state.retired = copies.retired;
+        self.rewrite(&copies)?;
+        for (segment, (place, key)) in &copies.keys {
+            state.keys.insert(*segment, (*place, Arc::new(MasterKey::new(key))));
+        }
+        for (segment, key) in &copies.homeless {
+            let place = state.place();
+            self.write(place, &slot::encode(*segment, key, &self.master, &*self.entropy))?;
+            state.keys.insert(*segment, (place, Arc::new(MasterKey::new(key))));
+        }
+        // Before the damaged places go: the moved keys have to be durable.
+        if !copies.retire.is_empty() {
+            self.sync()?;
+            self.retire(&copies.retire)?;
+            self.sync()?;
+            state.retired += copies.retire.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Has both files hold the keys that one of them lacks, or that have the form of format 1: one file after the
+    /// other, so that a whole copy is durable at every moment.
+    fn rewrite(&self, copies: &Copies) -> Result<(), StoreError> {
+        if copies.rewrite.is_empty() {
+            return Ok(());
+        }
+        let of = |segment: &SegmentId| copies.keys.get(segment).map(|(_, key)| key);
+        let sealed = |(place, segment): &(u64, SegmentId)| {
+            let key = of(segment)?;
+            Some((*place, slot::encode(*segment, key, &self.master, &*self.entropy)))
+        };
+        let slots: Vec<(u64, Bytes)> = copies.rewrite.iter().filter_map(sealed).collect();
+        for file in self.files.iter().rev() {
+            for (place, bytes) in &slots {
+                self.write_to(file, *place, bytes)?;
+            }
+            self.sync_file(file)?;
+        }
+        Ok(())
+    }
+
+    fn retire(&self, places: &[u64]) -> Result<(), StoreError> {
+        places.iter().try_for_each(|place| self.write(*place, &slot::retired()))
+    }
+
+    /// A number for a new segment of `bucket`, greater than every one before it.
+    pub(super) fn reserve_number(&self, bucket: Timestamp) -> u32 {
+        let mut state = self.state();
+        let with_key = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).next_back().map(|((_, number), _)| *number);
+        let with_file = segment::greatest_number(&*self.disk, &self.directory, bucket);
+        let reserved = state.reserved.get(&bucket).copied();
+        let number = with_key.max(with_file).max(reserved).map_or(0, |number| number + 1);
+        state.reserved.insert(bucket, number);
+        number
+    }
+
+    /// Writes a new segment's key, durably.
+    pub(super) fn put(&self, segment: &Segment) -> Result<(), StoreError> {
+        let id = (segment.bucket, segment.number);
+        let bytes = slot::encode(id, &segment.key_bytes, &self.master, &*self.entropy);
+        let mut state = self.state();
+        let place = state.place();
+        if let Err(error) = self.write(place, &bytes).and_then(|()| self.sync()) {
+            state.free.insert(place);
+            return Err(error);
+        }
+        state.keys.insert(id, (place, Arc::new(MasterKey::new(&segment.key_bytes))));
+        Ok(())
+    }
+
+    /// The key of a segment, unless it is destroyed.
+    pub(super) fn get(&self, bucket: Timestamp, number: u32) -> Option<Arc<MasterKey>> {
+        self.state().keys.get(&(bucket, number)).map(|(_, key)| Arc::clone(key))
+    }
+
+    /// The slot of a segment as it stands in the file, or where that is damaged in its mirror, unless it is destroyed.
+    pub(super) fn slot(&self, bucket: Timestamp, number: u32) -> Option<Bytes> {
+        let state = self.state();
+        let (place, _) = state.keys.get(&(bucket, number))?;
+        // Under the lock, so that no slot is read while it is overwritten.
+        self.files.iter().find_map(|file| {
+            let mut bytes = [0; SLOT];
+            file.read_exact_at(&mut bytes, place * SLOT as u64).ok()?;
+            match slot::read(&bytes, &self.master) {
+                slot::Slot::Key { segment, .. } if segment == (bucket, number) => Some(bytes),
+                slot::Slot::Key { .. } | slot::Slot::Free | slot::Slot::Retired | slot::Slot::Damaged { .. } => None,
+            }
+        })
+    }
+
+    /// The buckets that have a key.
+    pub(super) fn buckets(&self) -> BTreeSet<Timestamp> {
+        self.state().keys.keys().map(|(bucket, _)| *bucket).collect()
+    }
+
+    /// How many slots are or were damaged: none of them is used again.
+    pub(super) fn damaged(&self) -> u64 {
+        let state = self.state();
+        state.retired + state.lost.len() as u64
+    }
+
+    /// Whether the key of a segment of `bucket` may be one that neither file has any more.
+    pub(super) fn may_have_lost(&self, bucket: Timestamp) -> bool {
+        self.state().lost.iter().any(|(_, until)| bucket <= *until)
+    }
+
+    /// Overwrites every key of `bucket` in both files, durably, then frees the slots.
+    pub(super) fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
+        let mut state = self.state();
+        state.reserved.remove(&bucket);
+        let doomed: Vec<_> =
+            state.keys.range((bucket, 0)..=(bucket, u32::MAX)).map(|(key, (place, _))| (*key, *place)).collect();
+        let lost: Vec<u64> = state.lost.iter().filter(|(_, until)| *until <= bucket).map(|(place, _)| *place).collect();
+        if doomed.is_empty() && lost.is_empty() {
+            return Ok(());
+        }
+        for (_, place) in &doomed {
+            self.write(*place, &[0; SLOT])?;
+        }
+        self.retire(&lost)?;
+        self.sync()?;
+        for (key, place) in doomed {
+            state.keys.remove(&key);
+            state.free.insert(place);
+        }
+        state.lost.retain(|(place, _)| !lost.contains(place));
+        state.retired += lost.len() as u64;
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, place: u64, bytes: &Bytes) -> Result<(), StoreError> {
+        self.files.iter().try_for_each(|file| self.write_to(file, place, bytes))
+    }
+
+    fn write_to(&self, file: &Arc<dyn DiskFile>, place: u64, bytes: &Bytes) -> Result<(), StoreError> {
+        let written = file.write_all_at(bytes, place * SLOT as u64);
+        written.map_err(|error| failed("write the keys in", &self.directory, &error))
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.files.iter().try_for_each(|file| self.sync_file(file))
+    }
+
+    /// An error here is never taken for a full disk: nobody knows what is durable.
+    fn sync_file(&self, file: &Arc<dyn DiskFile>) -> Result<(), StoreError> {
+        let directory = self.directory.display();
+        file.sync_data()
+            .map_err(|error| StoreError::Content(format!("could not sync the keys in {directory}: {error}")))
+    }
+}
+
+/// The keys of a directory of content that no process has open, and what is damaged of their files.
+pub(super) struct KeysFound {
+    pub(super) keys: BTreeMap<SegmentId, Arc<MasterKey>>,
+    pub(super) faults: Vec<String>,
+}
+
+/// Reads the keys below `directory`, and changes nothing. A file that is missing is an empty one: a restored store that
+/// was not started since has no mirror, and one without content has no keys.
+pub(super) fn find(disk: &dyn Disk, directory: &Path, master: &MasterKey) -> Result<KeysFound, StoreError> {
+    let read = |name: &str| {
+        let path = directory.join(name);
+        match disk.read(&path) {
+            Ok(slots) => Ok(slots),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(failed("read", &path, &error)),
+        }
+    };
+    let Copies { keys, homeless, faults, .. } = Copies::compare(&read(FILE)?, &read(MIRROR)?, master);
+    let housed = keys.into_iter().map(|(segment, (_, key))| (segment, key));
+    let keys = housed.chain(homeless).map(|(segment, key)| (segment, Arc::new(MasterKey::new(&key)))).collect();
+    Ok(KeysFound { keys, faults })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! Tests of the key slots: one damaged copy costs nothing, a damaged slot is never used again, and no key outlives its
+//! bucket in either file.
+
+use std::fs;
+
+use super::slot::{self, SLOT, Slot};
+use super::*;
+use crate::base::id::MessageId;
+use crate::store::check::{KeyPlace, Rule, check};
+use crate::store::content::tests::{bucket, keep, message, read};
+use crate::store::content::{Place, Unreadable};
+use crate::store::testing::TestStore;
+
+fn path(test: &TestStore, name: &str) -> PathBuf {
+    test.directory().join("content").join(name)
+}
+
+fn bytes(test: &TestStore, name: &str) -> Vec<u8> {
+    fs::read(path(test, name)).unwrap()
+}
+
+fn master(test: &TestStore) -> MasterKey {
+    MasterKey::new(&fs::read(test.directory().join("master.key")).unwrap().try_into().unwrap())
+}
+
+fn flip(test: &TestStore, name: &str, at: usize) {
+    let mut changed = bytes(test, name);
+    changed[at] ^= 1;
+    fs::write(path(test, name), changed).unwrap();
+}
+
+/// What `check` says of the keys of a closed store.
+fn faults(test: &TestStore) -> Vec<String> {
+    let report = check(test.directory(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
+    assert!(report.failures.iter().all(|failure| failure.rule == Rule::Content), "{:?}", report.failures);
+    report.failures.into_iter().map(|failure| failure.what).collect()
+}
+
+/// A closed store with one body, whose key is in slot 0.
+fn with_a_body() -> (TestStore, Place, MessageId) {
+    let mut test = TestStore::new();
+    let place = keep(&test, bucket(0), message(1), b"whole");
+    test.close();
+    (test, place, message(1))
+}
+
+#[test]
+fn a_slot_with_a_flipped_bit_is_read_from_its_copy_reported_and_never_used_again() {
+    for name in [FILE, MIRROR] {
+        for at in [0, 7, 12, 19, 40, 100, 127] {
+            let (mut test, place, id) = with_a_body();
+            flip(&test, name, at);
+            let found = faults(&test);
+            assert!(matches!(&found[..], [one] if one.contains(&format!("content/{name} is damaged"))), "{found:?}");
+            test.open().unwrap();
+            assert_eq!(read(&test, place, id).unwrap(), b"whole", "byte {at} of {name}");
+            assert_eq!(test.store().content().damaged_key_slots(), 1);
+            keep(&test, bucket(1), message(2), b"next");
+            for name in [FILE, MIRROR] {
+                assert_eq!(bytes(&test, name)[..SLOT], slot::retired(), "slot 0 of {name}");
+            }
+            test.reopen();
+            assert_eq!((read(&test, place, id).unwrap(), bytes(&test, FILE).len()), (b"whole".to_vec(), 3 * SLOT));
+            assert_eq!(test.store().content().damaged_key_slots(), 1, "it is remembered");
+            test.close();
+            assert_eq!(faults(&test), [""; 0], "both copies are whole again");
+        }
+    }
+}
+
+#[test]
+fn a_key_that_both_copies_lost_stops_no_start_and_is_overwritten_at_the_end_of_its_bucket() {
+    let (mut test, place, id) = with_a_body();
+    let sealed = bytes(&test, FILE)[20..80].to_vec();
+    flip(&test, FILE, 30);
+    flip(&test, MIRROR, 60);
+    assert!(faults(&test).iter().any(|fault| fault.contains("is lost")), "{:?}", faults(&test));
+    test.open().unwrap();
+    assert!(matches!(read(&test, place, id), Err(Unreadable::Failed(_))), "damage is not the end of its time");
+    let other = keep(&test, bucket(1), message(2), b"next");
+    assert_eq!(read(&test, other, message(2)).unwrap(), b"next");
+    assert_eq!(test.store().content().damaged_key_slots(), 1);
+    test.store().content().destroy(bucket(0)).unwrap();
+    for name in [FILE, MIRROR] {
+        let left = bytes(&test, name);
+        assert_eq!(left[..SLOT], slot::retired(), "{name}");
+        assert!(!left.windows(8).any(|window| sealed.windows(8).any(|piece| piece == window)), "{name}");
+    }
+    test.reopen();
+    assert_eq!(read(&test, other, message(2)).unwrap(), b"next");
+}
+
+#[test]
+fn a_key_is_gone_from_both_files_when_its_bucket_is_destroyed() {
+    let (mut test, ..) = with_a_body();
+    assert_eq!(bytes(&test, FILE), bytes(&test, MIRROR));
+    test.open().unwrap();
+    test.store().content().destroy(bucket(0)).unwrap();
+    assert!([FILE, MIRROR].iter().all(|name| bytes(&test, name) == [0; SLOT]));
+}
+
+#[test]
+fn a_file_of_keys_that_is_missing_is_made_again_from_the_other() {
+    for name in [FILE, MIRROR] {
+        let (mut test, place, id) = with_a_body();
+        fs::remove_file(path(&test, name)).unwrap();
+        assert_eq!(faults(&test), [""; 0]);
+        test.open().unwrap();
+        assert_eq!(read(&test, place, id).unwrap(), b"whole");
+        assert_eq!(bytes(&test, FILE), bytes(&test, MIRROR));
+    }
+}
+
+#[test]
+fn slots_of_format_1_are_read_and_written_again_with_a_mirror() {
+    let (mut test, place, id) = with_a_body();
+    let master = master(&test);
+    let Slot::Key { segment, key, is_first: false } = slot::read(&bytes(&test, FILE), &master) else {
+        panic!("slot 0 has a key")
+    };
+    let entropy = crate::base::entropy::SeededEntropy::new(5);
+    let first = encode_first(segment, &key, &master, &entropy);
+    let damaged = [&first[..30], &[first[30] ^ 1], &first[31..]].concat();
+    fs::write(path(&test, FILE), [&first[..], &damaged].concat()).unwrap();
+    fs::remove_file(path(&test, MIRROR)).unwrap();
+    test.open().unwrap();
+    assert_eq!(read(&test, place, id).unwrap(), b"whole");
+    assert_eq!(test.store().content().damaged_key_slots(), 1, "the damaged one costs only its own bodies");
+    for name in [FILE, MIRROR] {
+        let slot = slot::read(&bytes(&test, name)[..SLOT], &master);
+        assert!(matches!(slot, Slot::Key { is_first: false, segment: of, .. } if of == segment), "{name}");
+    }
+    test.reopen();
+    assert_eq!(read(&test, place, id).unwrap(), b"whole");
+}
+
+#[test]
+fn a_move_that_was_interrupted_leaves_the_key_in_one_place() {
+    let (mut test, place, id) = with_a_body();
+    let twice = bytes(&test, FILE).repeat(2);
+    fs::write(path(&test, MIRROR), &twice).unwrap();
+    fs::write(path(&test, FILE), &twice).unwrap();
+    flip(&test, FILE, 50);
+    test.open().unwrap();
+    assert_eq!(read(&test, place, id).unwrap(), b"whole");
+    test.store().content().destroy(bucket(0)).unwrap();
+    for name in [FILE, MIRROR] {
+        assert_eq!(bytes(&test, name), [slot::retired(), [0; SLOT]].concat(), "no second copy of the key is left");
+    }
+}
+
+#[test]
+fn a_slot_opens_for_its_own_bucket_and_number_alone() {
+    let (test, ..) = with_a_body();
+    let (master, whole) = (master(&test), bytes(&test, FILE));
+    assert!(matches!(slot::read(&whole, &master), Slot::Key { .. }));
+    for at in [15, 19] {
+        let mut moved: slot::Bytes = whole[..SLOT].try_into().unwrap();
+        moved[at] ^= 1;
+        assert!(matches!(slot::read(&slot::checked(moved), &master), Slot::Damaged { .. }), "byte {at}");
+    }
+}

@@ -217,18 +217,19 @@ impl Daemon {
 
     /// Serves until a signal says stop, or the store fails; then ends in order.
     pub async fn run(mut self) -> Exit {
-        let exit = match self.reason_to_stop().await {
-            Reason::Signal => Exit::Done,
-            Reason::PumpEnded => Exit::Failed,
-            Reason::StoreFailed => {
-                // Whoever waits for an answer hears 503 before the process ends.
-                tokio::time::sleep(LAST_WORDS).await;
-                Exit::Failed
-            }
-        };
+        let reason = self.reason_to_stop().await;
+        let store = Arc::clone(&self.engine.store);
+        if matches!(reason, Reason::StoreFailed) {
+            // Whoever waits for an answer hears 503 before the process ends.
+            tokio::time::sleep(LAST_WORDS).await;
+        }
         supervisor::stopping();
         self.stop().await;
-        exit
+        match reason {
+            // The last commits of an orderly stop may fail too.
+            Reason::Signal if store.health().failure().is_none() => Exit::Done,
+            Reason::Signal | Reason::PumpEnded | Reason::StoreFailed => Exit::Failed,
+        }
     }
 
     async fn reason_to_stop(&mut self) -> Reason {
@@ -259,6 +260,8 @@ impl Daemon {
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
         let Self { engine, api, http, metrics, bounces, pump, stop, certificate, .. } = self;
+        // What a failed store could not record is cut off: the less of it comes to its end, the less is sent twice.
+        let grace = if engine.store.health().failure().is_some() { LAST_WORDS } else { GRACE };
         if let Some(certificate) = certificate {
             certificate.stop();
         }
@@ -267,7 +270,7 @@ impl Daemon {
         let wire = async {
             // A pump that has ended is not asked again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
-            let (finished, pumped, ()) = tokio::join!(http.shutdown(GRACE), pumped, bounces.shut_down(GRACE));
+            let (finished, pumped, ()) = tokio::join!(http.shutdown(grace), pumped, bounces.shut_down(grace));
             // Last, so that the end can still be watched.
             metrics.shut_down().await;
             if !finished {
@@ -277,7 +280,7 @@ impl Daemon {
                 tracing::error!(%error, "the pump ended early");
             }
         };
-        if tokio::time::timeout(GRACE, wire).await.is_err() {
+        if tokio::time::timeout(grace, wire).await.is_err() {
             tracing::warn!("what was on the wire was cut off after the grace period");
         }
         let store = Arc::clone(&engine.store);

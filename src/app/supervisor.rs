@@ -7,6 +7,7 @@ use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 
 use crate::store::Store;
+use crate::store::health::Progress;
 
 /// Says that connections are accepted.
 pub(super) fn ready() {
@@ -26,18 +27,21 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// Says every half period that the process lives, where the supervisor asked for that: as long as this runtime gives
-/// turns and the store can be read. Ends with the handle's abort.
+/// Pings the supervisor's watchdog every half period, where the supervisor asked for that: as long as this runtime
+/// gives turns, and the store can be read and could be written to. Ends with the handle's abort.
 pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {
     let period = sd_notify::watchdog_enabled()?;
     let store = Arc::clone(store);
     Some(tokio::spawn(async move {
         let mut turns = tokio::time::interval(period / 2);
+        let mut progress = Progress::default();
         loop {
             turns.tick().await;
-            // A store that has failed ends the process by itself; one that hangs is the supervisor's to end.
+            // A store that has failed ends the process; one that hangs, in a sync of a dying disk say, is ended by the
+            // supervisor.
             let read = Arc::clone(&store);
-            if tokio::task::spawn_blocking(move || read.snapshot().is_ok()).await.unwrap_or(false) {
+            let is_read = tokio::task::spawn_blocking(move || read.snapshot().is_ok()).await.unwrap_or(false);
+            if store.health().is_writing(&mut progress) && is_read {
                 tell(&[NotifyState::Watchdog]);
             }
         }

@@ -144,7 +144,11 @@ impl Engine {
             }
             let sent = match &destination {
                 Destination::Mail(to) => self.mail_report(from, to, &counted, &report).await?,
-                Destination::Https(url) => post_report(post, url.url().clone(), &report).await,
+                Destination::Https(url) => {
+                    // What is sent once the store has failed could not be recorded, and would be sent again.
+                    self.store.health().check()?;
+                    post_report(post, url.url().clone(), &report).await
+                }
             };
             match sent {
                 Fate::Done => counted.told.push(name),

@@ -1,21 +1,33 @@
-//! Whether the store can still be trusted. Any I/O error of the database, and any failed fsync, is the end of
-//! this process: it is said loudly once, every waiting caller is told, and whoever runs the process ends it.
+//! Whether the store can still be trusted. An I/O error of the database, a failed fsync, and a panic of one of the
+//! store's threads are the end of this process: the failure is logged once, every waiting caller gets it, nothing more
+//! is sent, and the daemon exits.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
 use super::error::StoreError;
+#[cfg(test)]
+use super::tripwire::Tripwire;
+use super::tripwire::Point;
 
-/// Shared by the store's threads and whoever watches over the process.
+/// Shared by the store's threads, by the workers that send, and by the daemon.
 #[derive(Default)]
 pub struct Health {
     failure: OnceLock<StoreError>,
     failed: Notify,
+    /// The work of the writer's thread.
+    pub(super) writer: Turns,
+    /// The work of the appender's thread.
+    pub(super) appender: Turns,
+    #[cfg(test)]
+    pub(super) tripwire: Tripwire,
 }
 
 impl Health {
-    /// Notes a fatal failure and hands it back, so that callers can be told.
+    /// Latches a fatal failure and returns it, for the callers.
     pub(super) fn fail(&self, error: &StoreError) -> StoreError {
         if self.failure.set(error.clone()).is_ok() {
             tracing::error!(%error, "the store failed; the process ends so that its supervisor starts it again");
@@ -24,9 +36,32 @@ impl Health {
         error.clone()
     }
 
+    /// Runs a part of a thread's work, and latches its error or its panic before anybody hears of it.
+    ///
+    /// # Errors
+    /// Those of `work`, and its panic.
+    pub(super) fn watch<T>(
+        &self,
+        who: &str,
+        work: impl FnOnce() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        // The store is not used again after a panic, whatever state its fields are in.
+        let result = catch_unwind(AssertUnwindSafe(work));
+        result.unwrap_or_else(|_| Err(StoreError::Database(format!("the {who} panicked")))).map_err(|error| self.fail(&error))
+    }
+
     /// The failure, if there was one.
     pub fn failure(&self) -> Option<&StoreError> {
         self.failure.get()
+    }
+
+    /// Asked right before something leaves the process: its outcome could not be recorded once the store has failed,
+    /// and it would be sent again.
+    ///
+    /// # Errors
+    /// The failure, if there was one.
+    pub fn check(&self) -> Result<(), StoreError> {
+        self.failure().map_or(Ok(()), |failure| Err(failure.clone()))
     }
 
     /// Resolves when the store has failed.
@@ -38,5 +73,95 @@ impl Health {
             }
             failed.await;
         }
+    }
+
+    /// Whether a write could succeed: the store has not failed, and each of its threads is idle or has finished some
+    /// work since the last call with the same `seen`.
+    pub fn is_writing(&self, seen: &mut Progress) -> bool {
+        let writer = self.writer.advances(&mut seen.writer);
+        let appender = self.appender.advances(&mut seen.appender);
+        self.failure().is_none() && writer && appender
+    }
+
+    /// Panics where a test says so; nothing otherwise.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only tests panic here"))]
+    pub(super) fn pass(&self, point: Point) {
+        #[cfg(test)]
+        self.tripwire.pass(point);
+        #[cfg(not(test))]
+        let _ = point;
+    }
+}
+
+/// How much work each thread of the store had finished at the last look.
+#[derive(Debug, Default)]
+pub struct Progress {
+    writer: u64,
+    appender: u64,
+}
+
+/// The pieces of work of one thread: how many it began, and how many it finished.
+#[derive(Default)]
+pub(super) struct Turns {
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// A piece of work, finished when it is dropped.
+pub(super) struct Turn<'a>(&'a Turns);
+
+impl Turns {
+    pub(super) fn begin(&self) -> Turn<'_> {
+        self.begun.fetch_add(1, Ordering::AcqRel);
+        Turn(self)
+    }
+
+    fn advances(&self, seen: &mut u64) -> bool {
+        let ended = self.ended.load(Ordering::Acquire);
+        let before = std::mem::replace(seen, ended);
+        ended != before || self.begun.load(Ordering::Acquire) == ended
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_hangs_in_its_work_is_not_writing_and_one_that_is_idle_or_advances_is() {
+        let (health, mut seen) = (Health::default(), Progress::default());
+        assert!(health.is_writing(&mut seen), "idle");
+        let hanging = health.writer.begin();
+        health.appender.begin();
+        assert!(!health.is_writing(&mut seen));
+        drop(hanging);
+        let next = health.writer.begin();
+        assert!(health.is_writing(&mut seen), "it finished something since");
+        assert!(!health.is_writing(&mut seen));
+        drop(next);
+        assert!(health.is_writing(&mut seen));
+        let hanging = health.appender.begin();
+        assert!(!health.is_writing(&mut seen));
+        drop(hanging);
+        health.fail(&StoreError::Closed);
+        assert!(!health.is_writing(&mut seen), "a store that failed writes nothing any more");
+    }
+
+    #[test]
+    fn an_error_and_a_panic_of_watched_work_are_latched_before_anybody_hears_of_them() {
+        let health = Health::default();
+        assert_eq!(health.watch("writer", || Ok(1)).unwrap(), 1);
+        assert!(health.check().is_ok());
+        assert!(health.watch("writer", || -> Result<(), _> { panic!("a damaged page") }).is_err());
+        assert!(matches!(health.check(), Err(StoreError::Database(what)) if what == "the writer panicked"));
+        let health = Health::default();
+        assert!(health.watch("writer", || -> Result<(), _> { Err(StoreError::Closed) }).is_err());
+        assert!(health.failure().is_some());
     }
 }

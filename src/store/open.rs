@@ -246,15 +246,22 @@ impl Store {
         let Workers { writer, writer_inbox, appender, appender_inbox } = workers;
         let Some(Doors { writer: after_append, .. }) = self.doors() else { return Err(StoreError::Closed.into()) };
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
-        threads.push(spawn("appender", move || appender.run(&appender_inbox, &after_append))?);
-        threads.push(spawn("writer", move || writer.run(&writer_inbox))?);
+        threads.push(self.spawn("appender", move || appender.run(&appender_inbox, &after_append))?);
+        threads.push(self.spawn("writer", move || writer.run(&writer_inbox))?);
         Ok(())
     }
-}
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<thread::JoinHandle<()>, OpenError> {
-    let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-    thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
+    /// Starts a thread whose panic, wherever it happens, is the store's failure.
+    fn spawn(
+        &self,
+        name: &'static str,
+        run: impl FnOnce() + Send + 'static,
+    ) -> Result<thread::JoinHandle<()>, OpenError> {
+        let health = Arc::clone(&self.health);
+        let watched = move || drop(health.watch(name, || Ok(run())));
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
+        thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
+    }
 }
 
 fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {

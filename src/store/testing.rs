@@ -227,6 +227,13 @@ impl TestStore {
     }
 }
 
+impl Store {
+    /// Has the store fail as it does when its writer panics.
+    pub(crate) fn fail_in_writer(&self) {
+        drop(self.health.watch("writer", || -> Result<(), _> { panic!("a damaged page") }));
+    }
+}
+
 impl Drop for TestStore {
     fn drop(&mut self) {
         self.close();

@@ -27,6 +27,7 @@ use super::showing::Showing;
 use super::snapshot::Snapshot;
 use super::tables::{Batch, Moment};
 use super::timer::Timer;
+use super::tripwire::Point;
 use super::waiting::Waiting;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
@@ -90,7 +91,9 @@ struct Effects {
 impl Writer {
     /// Runs until every sender is gone; once the database has failed, everything is refused.
     pub(super) fn run(mut self, inbox: &Receiver<Job>) {
+        let health = Arc::clone(&self.health);
         loop {
+            health.pass(Point::Idle);
             self.rest_if_due();
             let next = match self.rest_at() {
                 Some(due) => inbox.recv_timeout(due.since((self.now)())),
@@ -98,6 +101,7 @@ impl Writer {
             };
             match next {
                 Ok(first) => {
+                    let _turn = health.writer.begin();
                     let company = Gathering::new(inbox, BATCH_MAX, patience);
                     self.serve(vec![first], |batch| company.next(batch));
                 }
@@ -121,9 +125,10 @@ impl Writer {
 
     /// Commits a batch, with what `company` adds to it, and releases its answers.
     pub(super) fn serve(&mut self, mut jobs: Vec<Job>, company: impl FnMut(&[Job]) -> Next) {
-        let committed = match self.health.failure() {
+        let health = Arc::clone(&self.health);
+        let committed = match health.failure() {
             Some(_) => Err(StoreError::Closed),
-            None => self.commit(&mut jobs, company).map_err(|error| self.health.fail(&error)),
+            None => health.watch("writer", || self.commit(&mut jobs, company)),
         };
         for job in jobs {
             job.release(committed.as_ref().map(|_| ()).map_err(Clone::clone));
@@ -142,14 +147,18 @@ impl Writer {
         if self.rest_at().is_none() {
             return;
         }
-        let transaction = self.database.begin_write().map_err(StoreError::from);
-        if let Err(error) = transaction.and_then(|transaction| self.check_in(transaction)) {
-            self.health.fail(&error);
-        }
+        let health = Arc::clone(&self.health);
+        let _turn = health.writer.begin();
+        // Latched where it fails; whoever comes next is refused.
+        drop(health.watch("writer", || {
+            let transaction = self.database.begin_write()?;
+            self.check_in(transaction)
+        }));
     }
 
     /// Leaves in `jobs` those that are not answered yet.
     fn commit(&mut self, jobs: &mut Vec<Job>, company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
+        self.health.pass(Point::Commit);
         let mut batch = Batch::new(Snapshot::new(self.database.begin_read()?));
         let mut effects = self.apply_all(&mut batch, jobs, company)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
@@ -168,10 +177,12 @@ impl Writer {
         let durable = self.keep(&changes, &bodies, &effects)?;
         self.waiting = waiting;
         self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
+        self.health.pass(Point::Recorded);
         match durable {
             Durable::Recorded => self.show(&changes, jobs, &mut effects)?,
             Durable::CheckedIn => self.make_known(&mut effects),
         }
+        self.health.pass(Point::Published);
         Ok(effects)
     }
 
@@ -240,6 +251,7 @@ impl Writer {
     }
 
     fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
+        self.health.pass(Point::Checkpoint);
         let began = Instant::now();
         self.meters.syncs.add(self.journal.syncs_of_checkpoint());
         self.journal.check_in(transaction, &*self.entropy)?;

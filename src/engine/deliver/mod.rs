@@ -208,10 +208,6 @@ impl Shared {
         job: &Job,
         standing: Standing,
     ) -> Result<Option<DeliveryEnd>, StoreError> {
-        // What is told now could not be recorded, and would be told again.
-        if let Some(failure) = self.engine.store.health().failure() {
-            return Err(failure.clone());
-        }
         let next = job.row.state.step(Input::CameDue, self.engine.clock.now());
         let number = match next.effects.first() {
             Some(Effect::StartAttempt(number)) => *number,
@@ -224,7 +220,10 @@ impl Shared {
         let at = self.engine.clock.now();
         let delivery = DeliveryId(job.timer.id);
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
-        let outcome = self.post.post(attempting.request(&self.engine.store)?).await;
+        let request = attempting.request(&self.engine.store)?;
+        // Last: once the store has failed, what is sent could not be recorded, and would be sent again.
+        self.engine.store.health().check()?;
+        let outcome = self.post.post(request).await;
         self.engine.meters.posted(&outcome);
         Ok(Some(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome))))
     }

@@ -16,6 +16,7 @@ use crate::store::gather::{Announced, Announcement, Gathering};
 use crate::store::health::Health;
 use crate::store::job::Job;
 use crate::store::meters::StoreMeters;
+use crate::store::tripwire::Point;
 
 /// How many bodies are synced together at most.
 const BATCH_MAX: usize = 256;
@@ -91,26 +92,40 @@ impl Appender {
     pub(in crate::store) fn run(&self, inbox: &Receiver<Append>, writer: &SyncSender<Job>) {
         while let Ok(first) = inbox.recv() {
             let left = |batch: &[Append]| patience(self.announced.count().saturating_sub(batch.len()));
-            for job in self.append(Gathering::new(inbox, BATCH_MAX, left).all(first)) {
-                if writer.send(job).is_err() {
-                    return;
+            let batch = Gathering::new(inbox, BATCH_MAX, left).all(first);
+            let _turn = self.health.appender.begin();
+            for job in self.append(batch) {
+                if let Err(refused) = writer.send(job) {
+                    refused.0.release(Err(StoreError::Closed));
                 }
             }
         }
     }
 
-    /// Writes a batch of bodies, syncs it where it is not to be carried, and makes the jobs that name them.
+    /// Writes a batch of bodies, syncs it where it is not to be carried, and makes the jobs that name them. A panic
+    /// here, on whatever thread, is the store's failure.
     pub(in crate::store) fn append(&self, batch: Vec<Append>) -> Vec<Job> {
-        let (began, bodies) = (Instant::now(), batch.len());
+        let placed = match self.health.failure() {
+            Some(_) => Err(StoreError::Closed),
+            None => self.health.watch("appender", || Ok(self.place(&batch))),
+        };
+        let placed = placed.unwrap_or_else(|error| batch.iter().map(|_| Err(error.clone())).collect());
+        placed.into_iter().zip(batch).filter_map(|(placed, append)| self.pass_on(placed, append)).collect()
+    }
+
+    /// Writes the bodies of a batch and says of each where it stands, or why it does not.
+    fn place(&self, batch: &[Append]) -> Vec<Result<(Place, Durable), StoreError>> {
+        self.health.pass(Point::Append);
+        let began = Instant::now();
         let octets: usize = batch.iter().map(|append| append.body.bytes.len()).sum();
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         let written: Vec<_> = batch.iter().map(|append| self.write(&append.body, &mut ends)).collect();
         drop(ends);
-        let durable = if self.is_carried(octets) { Ok(Durable::Carried) } else { self.sync(&batch) };
-        self.meters.appended(bodies, began.elapsed());
-        let placed =
-            written.into_iter().map(|place| place.and_then(|place| durable.clone().map(|durable| (place, durable))));
-        placed.zip(batch).filter_map(|(placed, append)| self.pass_on(placed, append)).collect()
+        self.health.pass(Point::Appended);
+        let durable = if self.is_carried(octets) { Ok(Durable::Carried) } else { self.sync(batch) };
+        self.meters.appended(batch.len(), began.elapsed());
+        let durable = |place| durable.clone().map(|durable| (place, durable));
+        written.into_iter().map(|place| place.and_then(durable)).collect()
     }
 
     /// Writes a small body that comes alone, on its bringer's thread, and makes the job that names it; answers its

@@ -25,8 +25,11 @@ struct Kept {
 }
 
 impl Kept {
-    fn drop_oldest(&mut self) {
-        self.octets -= self.bodies.pop_first().map_or(0, |(_, (_, body))| body.capacity());
+    /// Drops the oldest body; false where there is none.
+    fn drop_oldest(&mut self) -> bool {
+        let Some((_, (_, body))) = self.bodies.pop_first() else { return false };
+        self.octets -= body.capacity();
+        true
     }
 }
 
@@ -38,10 +41,9 @@ impl Fresh {
         }
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.octets += body.capacity();
-        kept.bodies.insert(message, (bucket, body));
-        while kept.octets > OCTETS_MAX {
-            kept.drop_oldest();
-        }
+        // An identifier that comes again replaces its body.
+        kept.octets -= kept.bodies.insert(message, (bucket, body)).map_or(0, |(_, replaced)| replaced.capacity());
+        while kept.octets > OCTETS_MAX && kept.drop_oldest() {}
     }
 
     /// Takes the body of `message` out.
@@ -82,6 +84,19 @@ mod tests {
         fresh.keep(Timestamp::ZERO, message(0), b"an older one".to_vec());
         assert_eq!(fresh.take(message(2)).map(|body| body.len()), Some(BODY_OCTETS_MAX), "there was room");
         assert_eq!(fresh.take(message(0)).as_deref(), Some(&b"an older one"[..]));
+    }
+
+    #[test]
+    fn a_repeated_identifier_replaces_its_body_and_takes_no_further_room() {
+        let fresh = Fresh::default();
+        for _ in 0..=2 * OCTETS_MAX / BODY_OCTETS_MAX {
+            fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_OCTETS_MAX]);
+        }
+        fresh.keep(Timestamp::ZERO, message(2), b"another".to_vec());
+        assert_eq!(fresh.0.lock().unwrap().octets, BODY_OCTETS_MAX + b"another".len());
+        assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_OCTETS_MAX));
+        assert_eq!(fresh.take(message(2)).as_deref(), Some(&b"another"[..]));
+        assert_eq!(fresh.0.lock().unwrap().octets, 0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Stories of the writer: a batch is as whole as its operations, answers come after the sync, identifiers only grow.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::id::{EventId, Ulid};
 use crate::store::error::{Stop, StoreError};
+use crate::store::health::Progress;
+use crate::store::job::Answer;
 use crate::store::op::Op;
 use crate::store::read::Read;
 use crate::store::row::Row;
@@ -16,6 +18,7 @@ use crate::store::schema::Table;
 use crate::store::tables::Tables;
 use crate::store::testing::TestStore;
 use crate::store::timer::{Timer, TimerKind};
+use crate::store::tripwire::Point;
 
 /// Writes one key, makes some identifiers, and ends as it is told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,6 +92,69 @@ fn what_is_refused_or_panics_leaves_its_batch_whole() {
     assert_eq!(test.keys(Table::Suppressions, b"key"), [b"key 0", b"key 4"]);
     assert!(test.store().health().failure().is_none());
     test.done(write("and on", End::Commit));
+}
+
+/// Waits until the store has failed, which it must.
+fn failure_of(test: &TestStore) -> StoreError {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let failed = async { tokio::time::timeout(Duration::from_secs(20), test.store().health().failed()).await };
+    runtime.block_on(failed).expect("the failure is latched")
+}
+
+#[test]
+fn a_panic_anywhere_on_the_writers_or_the_appenders_thread_is_latched_before_anybody_is_answered() {
+    for point in Point::ALL {
+        let test = TestStore::new();
+        let sender = test.sender();
+        let id = sender.message("b@example.net").id;
+        test.store().health().tripwire.set(point, 0);
+        let health = Arc::clone(test.store().health());
+        let (answers, told) = mpsc::channel();
+        let body = test.store().content().seal(test.now() + Duration::from_secs(3600), id, b"body".to_vec());
+        let tell = move |answer: Answer<Write>| {
+            answers.send((answer.is_ok(), health.failure().is_some())).unwrap();
+        };
+        test.store().post_with_body(test.store().announce(), body, |_| write("key", End::Commit), tell);
+        if point == Point::Checkpoint {
+            test.pass(Duration::from_secs(60));
+            test.store().post(write("later", End::Commit), drop);
+        }
+        assert!(failure_of(&test).to_string().contains("panicked"), "{point:?}");
+        // Answered with success before the panic, or with the failure once that is latched, or never.
+        if let Ok((is_ok, has_failed)) = told.recv() {
+            assert!(is_ok || has_failed, "{point:?}");
+        }
+        assert!(matches!(test.commit(write("late", End::Commit)), Err(Stop::Failed(StoreError::Closed))), "{point:?}");
+        test.store().close();
+    }
+}
+
+#[test]
+fn a_caller_whose_answer_panics_on_the_writers_thread_is_the_end_of_the_store() {
+    let test = TestStore::new();
+    test.store().post(write("key", End::Commit), |_| panic!("a defect of the caller"));
+    failure_of(&test);
+    assert!(matches!(test.commit(write("late", End::Commit)), Err(Stop::Failed(StoreError::Closed))));
+}
+
+#[test]
+fn a_writer_that_hangs_is_seen_by_whoever_asks_whether_a_write_could_succeed() {
+    let test = TestStore::new();
+    test.done(write("first", End::Commit));
+    let mut seen = Progress::default();
+    assert!(test.store().health().is_writing(&mut seen));
+    let (begun, has_begun) = mpsc::channel();
+    let (release, held) = mpsc::channel::<()>();
+    test.store().post(write("second", End::Commit), move |_| {
+        begun.send(()).unwrap();
+        held.recv().unwrap_err();
+    });
+    has_begun.recv().unwrap();
+    test.store().health().is_writing(&mut seen);
+    assert!(!test.store().health().is_writing(&mut seen), "it has not come on since the last look");
+    drop(release);
+    test.done(write("third", End::Commit));
+    assert!(test.store().health().is_writing(&mut seen));
 }
 
 #[test]

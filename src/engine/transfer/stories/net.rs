@@ -61,6 +61,10 @@ pub(super) struct Net {
     /// Domains that were asked for.
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) seen: watch::Sender<Vec<Seen>>,
+    /// How many webhook requests were made.
+    pub(super) posted: watch::Sender<usize>,
+    /// What holds webhook requests, where something does.
+    pub(super) post_gate: Mutex<Option<Arc<Semaphore>>>,
     /// Connections that were opened, by host and source.
     pub(super) opened: Mutex<Vec<(String, Option<IpAddr>)>>,
 }
@@ -217,7 +221,8 @@ impl Session for ScriptedSession {
     }
 }
 
-pub(super) struct NoPost;
+/// Webhook receivers that can't be reached.
+pub(super) struct NoPost(pub(super) Arc<Net>);
 
 impl PolicyHosts for NoPost {
     fn sts_policy<'a>(&'a self, _: &'a DomainName) -> BoxFuture<'a, Result<String, Unfetched>> {
@@ -227,6 +232,8 @@ impl PolicyHosts for NoPost {
 
 impl Post for NoPost {
     fn post(&self, _: WebhookRequest) -> BoxFuture<'_, PostOutcome> {
+        self.0.posted.send_modify(|posted| *posted += 1);
+        let gate = self.0.post_gate.lock().unwrap().clone();
         let outcome = PostOutcome {
             status: None,
             error: Some(PostError::Connect),
@@ -234,6 +241,11 @@ impl Post for NoPost {
             peer: None,
             body: None,
         };
-        Box::pin(async { outcome })
+        Box::pin(async move {
+            if let Some(gate) = gate {
+                drop(gate.acquire().await.unwrap());
+            }
+            outcome
+        })
     }
 }

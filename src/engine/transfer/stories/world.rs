@@ -75,6 +75,8 @@ impl World {
             busy: Mutex::default(),
             asked: Mutex::default(),
             seen: watch::Sender::new(Vec::new()),
+            posted: watch::Sender::new(0),
+            post_gate: Mutex::default(),
             opened: Mutex::default(),
         });
         let mut world = Self::on(directory, net, relays, tables);
@@ -102,7 +104,8 @@ impl World {
         let engine = Arc::new(Engine::new(store, clock.clone(), entropy, net.clone(), settings));
         let transmit = Arc::new(ScriptedTransmit(Arc::clone(&net)));
         let ways = Ways { relays, port: 25, in_house: None };
-        let pump = Pump::new(Arc::clone(&engine), transmit, Arc::new(NoPost), Arc::new(NoPost), ways, tables.clone());
+        let post = Arc::new(NoPost(Arc::clone(&net)));
+        let pump = Pump::new(Arc::clone(&engine), transmit, post.clone(), post, ways, tables.clone());
         let (stop, stopped) = watch::channel(false);
         let pump = tokio::spawn(async move { pump.run(stopped).await.unwrap() });
         Self { engine, net, clock, account: AccountId::default(), stop, pump, tables, directory }

@@ -1,0 +1,59 @@
+//! A store that fails: nothing leaves a process that can't record what came of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::{Behaviour, World};
+use crate::domain::webhook_url::WebhookUrl;
+use crate::engine::endpoints::NewEndpoint;
+use crate::engine::ports::Clock as _;
+
+impl World {
+    /// Waits until nothing is in hand: every attempt has ended, recorded or not.
+    async fn nothing_in_hand(&self) {
+        let settled = async {
+            while !self.engine.store.near().is_settled(self.clock.now()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), settled).await.expect("every attempt ends");
+    }
+}
+
+#[tokio::test]
+async fn a_message_whose_connection_opens_after_the_store_failed_is_not_sent() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Greets(Arc::clone(&gate)));
+    world.send("b@slow.test").await;
+    while world.net.opened.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    world.engine.store.fail_in_writer();
+    gate.add_permits(1);
+    world.nothing_in_hand().await;
+    assert_eq!(world.net.seen(), [], "MAIL was said");
+}
+
+#[tokio::test]
+async fn webhooks_that_wait_when_the_store_fails_are_not_sent() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    *world.net.post_gate.lock().unwrap() = Some(Arc::clone(&gate));
+    let url = WebhookUrl::parse("https://hooks.example/", |_| true).unwrap();
+    let endpoint = NewEndpoint { url, events: None, description: None };
+    world.engine.create_endpoint(world.account, endpoint).await.unwrap();
+    for number in 0..10 {
+        world.send(&format!("u{number}@a.test")).await;
+    }
+    world.net.posted.subscribe().wait_for(|posted| *posted > 0).await.unwrap();
+    world.net.has_seen(10).await;
+    world.engine.store.fail_in_writer();
+    let begun = *world.net.posted.borrow();
+    assert!(begun < 10, "some wait");
+    gate.add_permits(1000);
+    world.nothing_in_hand().await;
+    assert_eq!(*world.net.posted.borrow(), begun);
+}

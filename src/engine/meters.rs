@@ -44,7 +44,9 @@ impl EngineMeters {
             TransferEnd::Bounced(_) => 2,
             TransferEnd::GaveUp(_) | TransferEnd::Crashed => 3,
             // Nothing was attempted.
-            TransferEnd::Over | TransferEnd::Suppressed | TransferEnd::Postponed { .. } => return,
+            TransferEnd::Over | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Unreadable => {
+                return;
+            }
         };
         self.attempts[place].observe_duration(Duration::from_millis(duration_ms));
     }

@@ -50,6 +50,8 @@ pub enum Category {
     SystemError,
     /// All of the destination's addresses are of networks that must not be reached.
     BlockedDestination,
+    /// This service could not read the message's content from its disk.
+    ContentUnreadable,
     /// None of the others.
     Other,
 }
@@ -80,6 +82,7 @@ impl Category {
             Self::Expired => "expired",
             Self::SystemError => "system_error",
             Self::BlockedDestination => "blocked_destination",
+            Self::ContentUnreadable => "content_unreadable",
             Self::Other => "other",
         }
     }

@@ -59,6 +59,20 @@ pub fn expired() -> Bounce {
     found(BounceKind::Soft, Category::Expired, "4.4.7", BounceSource::Local, "local-expired", advice)
 }
 
+/// The message's content can't be read from our own disk at present.
+pub fn content_unreadable() -> Bounce {
+    let advice = "Nothing to do: the message's content could not be read from this service's disk. It is tried again for \
+                  an hour.";
+    soft(Category::ContentUnreadable, "4.3.0", "local-content-unreadable", advice.to_owned())
+}
+
+/// The message's content could not be read from our own disk for an hour.
+pub fn content_lost() -> Bounce {
+    let advice = "Send it again, and have the operator run `postrider check`: the message's content could not be read \
+                  from this service's disk.";
+    soft(Category::ContentUnreadable, "5.3.0", "local-content-lost", advice.to_owned())
+}
+
 /// The connection ended, or nothing came, after the final dot: the server may have the message or not.
 pub fn outcome_unknown() -> Bounce {
     let advice =

@@ -216,6 +216,15 @@ impl Unsettled {
         self.settle(shared, TransferEnd::GaveUp(finding::expired()), AttemptFacts::default());
     }
 
+    /// Its content can't be read from the disk: that is no attempt, and may pass.
+    pub(super) fn content_unreadable(self, shared: &Shared, error: &StoreError) {
+        tracing::error!(
+            message_id = %self.ticket.id(), %error,
+            "could not read the content of a message; trying again every minute for an hour, then the message fails"
+        );
+        self.settle(shared, TransferEnd::Unreadable, AttemptFacts::default());
+    }
+
     /// A damaged row stays damaged; anything else may pass, and is no attempt.
     pub(super) fn unreadable(mut self, shared: &Shared, error: StoreError) {
         let message = self.ticket.id();

@@ -96,7 +96,7 @@ async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
     let message = match shared.engine.store.content().take(row.place, ticket.id()) {
         Ok(message) => message,
         Err(Unreadable::Gone) => return unsettled.expired(shared),
-        Err(Unreadable::Failed(error)) => return unsettled.unreadable(shared, error),
+        Err(Unreadable::Failed(error)) => return unsettled.content_unreadable(shared, &error),
     };
     send(shared, lane, unsettled, *row, message).await;
 }

@@ -1,5 +1,7 @@
 //! Settling an attempt: status, timeline, event, suppression, next timer and fan-out, in one transaction.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::event::{self, Happening, Subject};
@@ -10,6 +12,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, EventType};
 use crate::machine::retry;
 use crate::machine::transfer::{self, Effect, Input};
+use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -20,6 +23,10 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Attempts that may crash before the message is set aside.
 const CRASHES_MAX: u8 = 3;
+/// When a message is looked at again whose content can't be read.
+const UNREADABLE_AGAIN: Duration = Duration::from_secs(60);
+/// How long the content of a message may be unreadable before the message fails.
+const UNREADABLE_MAX: Duration = Duration::from_secs(3600);
 
 /// How an attempt, or the wait for one, ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,6 +55,8 @@ pub enum TransferEnd {
     Over,
     /// The attempt crashed: a defect of ours.
     Crashed,
+    /// Its content can't be read from the disk: nothing was attempted.
+    Unreadable,
 }
 
 /// Records how a transfer's timer was served.
@@ -117,7 +126,18 @@ impl Op for SettleTransfer {
                 transfer.crashes = transfer.crashes.saturating_add(1);
                 if transfer.crashes >= CRASHES_MAX { Input::GaveUp } else { Input::AttemptDeferred }
             }
+            TransferEnd::Unreadable => match transfer.unreadable_since {
+                Some(since) if now < since + UNREADABLE_MAX => {
+                    self.rearm(tables, &mut transfer, (now + UNREADABLE_AGAIN).min(message.give_up_at));
+                    tables.put(&key, &transfer);
+                    return Ok(Settled::Recorded);
+                }
+                Some(_) => Input::GaveUp,
+                None => Input::AttemptDeferred,
+            },
         };
+        let is_unreadable = matches!(self.end, TransferEnd::Unreadable);
+        transfer.unreadable_since = is_unreadable.then(|| transfer.unreadable_since.unwrap_or(now));
         if self.counts_as_attempt() {
             transfer.attempts += 1;
             // What a report told of a message that it ended goes on to explain its status.
@@ -162,9 +182,11 @@ impl SettleTransfer {
             TransferEnd::Delivered | TransferEnd::Deferred { .. } | TransferEnd::Bounced(_) | TransferEnd::Crashed => {
                 true
             }
-            TransferEnd::GaveUp(_) | TransferEnd::Suppressed | TransferEnd::Postponed { .. } | TransferEnd::Over => {
-                false
-            }
+            TransferEnd::GaveUp(_)
+            | TransferEnd::Suppressed
+            | TransferEnd::Postponed { .. }
+            | TransferEnd::Over
+            | TransferEnd::Unreadable => false,
         }
     }
 
@@ -212,6 +234,9 @@ impl SettleTransfer {
 
     /// When the next attempt is due; the end of the message's time where there is no further one.
     fn next_due(&self, now: Timestamp, message: &MessageRow, transfer: &TransferRow) -> Timestamp {
+        if matches!(self.end, TransferEnd::Unreadable) {
+            return (now + UNREADABLE_AGAIN).min(message.give_up_at);
+        }
         let due = retry::next_attempt(transfer.attempts, now, message.give_up_at, retry::jitter(self.chance));
         let not_before = match &self.end {
             TransferEnd::Deferred { not_before, .. } => *not_before,
@@ -228,9 +253,12 @@ impl SettleTransfer {
         transfer: &TransferRow,
         kind: EventType,
     ) -> Result<(), StoreError> {
+        let unreadable =
+            || if kind == EventType::Failed { finding::content_lost() } else { finding::content_unreadable() };
         let bounce = match &self.end {
-            TransferEnd::Deferred { bounce, .. } => bounce.as_ref(),
-            TransferEnd::Bounced(bounce) | TransferEnd::GaveUp(bounce) => Some(bounce),
+            TransferEnd::Deferred { bounce, .. } => bounce.clone(),
+            TransferEnd::Bounced(bounce) | TransferEnd::GaveUp(bounce) => Some(bounce.clone()),
+            TransferEnd::Unreadable => Some(unreadable()),
             TransferEnd::Delivered
             | TransferEnd::Suppressed
             | TransferEnd::Postponed { .. }
@@ -242,7 +270,7 @@ impl SettleTransfer {
             facts: AttemptFacts { attempt, ..self.facts.clone() },
             // What is due at the very end is no attempt any more.
             next_attempt_at: transfer.due.filter(|due| *due < message.give_up_at),
-            bounce,
+            bounce: bounce.as_ref(),
             complaint: None,
             transfer: Some(transfer),
         };

@@ -95,10 +95,18 @@ pub struct TransferRow {
     pub provider: Option<String>,
     /// How many times an attempt crashed. After the third the message is set aside.
     pub crashes: u8,
+    /// Since when its content could not be read, where the last look failed for that.
+    pub unreadable_since: Option<Timestamp>,
 }
 
 impl Row for TransferRow {
     const TABLE: Table = Table::Transfers;
+    const VERSION: u8 = 2;
+
+    /// Version 1 lacks the last field, whose absence is one zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 impl TransferRow {
@@ -113,6 +121,7 @@ impl TransferRow {
             last: AttemptFacts::default(),
             provider: None,
             crashes: 0,
+            unreadable_since: None,
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A store that fails: nothing leaves a process that can't record what came of it.
+//! A store that fails, or whose bodies are damaged: nothing leaves a process that can't record what came of it, and a
+//! message whose content is lost says so and ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,4 +57,20 @@ async fn webhooks_that_wait_when_the_store_fails_are_not_sent() {
     gate.add_permits(1000);
     world.nothing_in_hand().await;
     assert_eq!(*world.net.posted.borrow(), begun);
+}
+
+#[tokio::test]
+async fn a_message_whose_content_is_damaged_is_deferred_and_fails_after_an_hour() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let id = world.send("b@dead.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(id), ("deferred", 1));
+    world.damage_bodies();
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    world.pass(300).await;
+    assert_eq!(world.standing(id), ("deferred", 1), "that is no attempt");
+    world.pass(3600).await;
+    assert_eq!(world.standing(id), ("failed", 1));
+    assert_eq!(world.net.seen(), []);
 }

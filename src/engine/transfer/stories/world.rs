@@ -180,6 +180,18 @@ impl World {
         assert!(self.engine.cancel(self.account, id).await.is_ok());
     }
 
+    /// Damages every body on the disk.
+    pub(super) fn damage_bodies(&self) {
+        for bucket in std::fs::read_dir(self.directory.path().join("content")).unwrap() {
+            let Ok(segments) = std::fs::read_dir(bucket.unwrap().path()) else { continue };
+            for segment in segments {
+                let path = segment.unwrap().path();
+                let damaged = std::fs::read(&path).unwrap().iter().map(|byte| byte ^ 1).collect::<Vec<_>>();
+                std::fs::write(path, damaged).unwrap();
+            }
+        }
+    }
+
     /// Moves time, and waits until what came due is settled.
     pub(super) async fn pass(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds), &self.engine.store).await.unwrap();

@@ -1,11 +1,10 @@
 //! Stories of settling an attempt: what became of it is recorded once, and what follows is armed with it.
 
-use std::time::Duration;
-
 use super::*;
 use crate::domain::event::{BounceKind, BounceSource};
 use crate::store::op::admission::Refusal;
 use crate::store::op::sweep::SweepEvents;
+use crate::store::row::Row;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::Table;
 use crate::store::testing::{Sender, TestStore};
@@ -260,4 +259,44 @@ fn what_was_said_in_a_failed_attempt_is_kept_as_long_as_the_log_keeps_its_event(
         assert_eq!(test.count(Table::Transcripts, &[]), left);
     }
     assert_eq!(story.events().len(), 3, "the timeline stays");
+}
+
+#[test]
+fn content_that_cannot_be_read_defers_its_message_once_and_fails_it_after_an_hour() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let events = || test.count(Table::Timeline, &story.sender.key(story.message));
+    let unreadable = || story.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
+    let before = events();
+    unreadable();
+    let began = test.now();
+    assert_eq!((story.status(), story.transfer().attempts, events()), ("deferred", 0, before + 1));
+    for minute in 1..60 {
+        unreadable();
+        assert_eq!(test.now(), began + minute * MINUTE, "it is looked at every minute");
+        assert_eq!((story.status(), events()), ("deferred", before + 1), "one event says so");
+    }
+    unreadable();
+    assert_eq!((story.status(), story.transfer().due, events()), ("failed", None, before + 2));
+}
+
+#[test]
+fn the_hour_of_unreadable_content_begins_again_after_an_attempt() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let unreadable = || story.settle(TransferEnd::Unreadable, AttemptFacts::default(), [0; 4]);
+    (0..50).for_each(|_| assert_eq!(unreadable(), Settled::Recorded));
+    story.settle(deferred(), facts(450), [0; 4]);
+    assert_eq!(story.transfer().unreadable_since, None);
+    (0..50).for_each(|_| assert_eq!(unreadable(), Settled::Recorded));
+    assert_eq!(story.status(), "deferred");
+}
+
+#[test]
+fn a_transfer_of_version_1_is_read_as_one_whose_content_was_readable() {
+    let row = TransferRow { attempts: 7, ..TransferRow::queued(crate::store::testing::START) };
+    let mut bytes = row.encode();
+    bytes[0] = 1;
+    assert_eq!(bytes.pop(), Some(0), "the last field is absent");
+    assert_eq!(TransferRow::decode(&bytes).unwrap().encode(), row.encode());
 }

@@ -20,6 +20,9 @@ pub enum StoreError {
     /// A content segment could not be written or read.
     #[error("a content segment failed: {0}")]
     Content(String),
+    /// A sync failed: nobody knows what is on the disk. Fatal, and never tried again.
+    #[error("could not sync {0}")]
+    Unsynced(String),
     /// No room left on the device. Nothing was damaged; it recovers when room returns.
     #[error("no space is left for content")]
     Full,

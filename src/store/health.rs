@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::Notify;
 
 use super::error::StoreError;
+use super::tripwire::Point;
 #[cfg(test)]
 use super::tripwire::Tripwire;
-use super::tripwire::Point;
 
 /// Shared by the store's threads, by the workers that send, and by the daemon.
 #[derive(Default)]
@@ -40,14 +40,12 @@ impl Health {
     ///
     /// # Errors
     /// Those of `work`, and its panic.
-    pub(super) fn watch<T>(
-        &self,
-        who: &str,
-        work: impl FnOnce() -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+    pub(super) fn watch<T>(&self, who: &str, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
         // The store is not used again after a panic, whatever state its fields are in.
         let result = catch_unwind(AssertUnwindSafe(work));
-        result.unwrap_or_else(|_| Err(StoreError::Database(format!("the {who} panicked")))).map_err(|error| self.fail(&error))
+        result
+            .unwrap_or_else(|_| Err(StoreError::Database(format!("the {who} panicked"))))
+            .map_err(|error| self.fail(&error))
     }
 
     /// The failure, if there was one.

@@ -186,7 +186,15 @@ impl Store {
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy)?;
         let master = Arc::new(master);
-        let content = Arc::new(Content::open(Arc::clone(&disk), directory, Arc::clone(&master), Arc::clone(&entropy))?);
+        let health = Arc::new(Health::default());
+        let content = Content::open(
+            Arc::clone(&disk),
+            directory,
+            Arc::clone(&master),
+            Arc::clone(&health),
+            Arc::clone(&entropy),
+        )?;
+        let content = Arc::new(content);
         let journal = Journal::open(&*disk, directory, epoch)?;
         // The names of the database, the journal, the key and the content are as durable as what is promised on them.
         disk.sync_directory(directory)
@@ -194,7 +202,6 @@ impl Store {
         let near = Arc::new(NearTimers::new(restored));
         let bells = Arc::new(Bells::default());
         let showing = Arc::default();
-        let health = Arc::new(Health::default());
         let meters = Arc::new(StoreMeters::default());
         let key_changes = Arc::new(KeyChanges::default());
 

@@ -26,15 +26,8 @@ pub(super) enum Point {
 #[cfg(test)]
 impl Point {
     /// All of them.
-    pub(super) const ALL: [Self; 7] = [
-        Self::Commit,
-        Self::Recorded,
-        Self::Published,
-        Self::Checkpoint,
-        Self::Idle,
-        Self::Append,
-        Self::Appended,
-    ];
+    pub(super) const ALL: [Self; 7] =
+        [Self::Commit, Self::Recorded, Self::Published, Self::Checkpoint, Self::Idle, Self::Append, Self::Appended];
 }
 
 /// The point at which the next passer panics.
@@ -47,6 +40,11 @@ impl Tripwire {
     /// Has the thread panic that comes to `point` after `passes` others have passed.
     pub(super) fn set(&self, point: Point, passes: u64) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((point, passes));
+    }
+
+    /// Lets everybody pass.
+    pub(super) fn clear(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     pub(super) fn pass(&self, at: Point) {

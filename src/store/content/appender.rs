@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::segment::Segment;
-use super::{Carried, Content, Place, SealedBody, failed};
+use super::{Carried, Content, Place, SealedBody, failed, unsynced};
 use crate::store::error::StoreError;
 use crate::store::gather::{Announced, Announcement, Gathering};
 use crate::store::health::Health;
@@ -190,7 +190,7 @@ impl Appender {
             // After a failed fsync nobody knows what is on the disk, and a second one would lie: the end of this
             // process.
             self.meters.syncs.count();
-            segment.sync().map_err(|error| self.health.fail(&failed("sync", &self.content.directory, &error)))?;
+            segment.sync().map_err(|error| self.health.fail(&unsynced(&self.content.directory, &error)))?;
         }
         Ok(Durable::Synced)
     }

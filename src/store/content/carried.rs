@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::segment::Segment;
-use super::{Place, failed, segment};
+use super::{Place, failed, segment, unsynced};
 use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
@@ -61,17 +61,13 @@ impl<'a> Returning<'a> {
         Self { disk, directory: directory.join("content"), now, files: BTreeMap::new() }
     }
 
-    /// Writes one to where it belongs, unless it stands there or its time is over.
+    /// Writes one to where it belongs, unless its time is over. Also where it can be read there: after a failed sync the
+    /// system goes on showing what never came to the disk, and a sync makes durable only what is written again.
     pub(in crate::store) fn write(&mut self, key: &[u8], sealed: &[u8]) -> Result<(), StoreError> {
         let Some((bucket, number, offset)) = parts_of(key) else {
             return Err(StoreError::Content("the journal carries a body without a place".to_owned()));
         };
         let Some(file) = self.file(bucket, number)? else { return Ok(()) };
-        // After `kill -9` it does; then no room is asked for.
-        let mut there = vec![0; sealed.len()];
-        if file.read_exact_at(&mut there, offset).is_ok() && there == sealed {
-            return Ok(());
-        }
         file.write_all_at(sealed, offset).map_err(|error| failed("write to", &self.directory, &error))
     }
 
@@ -97,7 +93,7 @@ impl<'a> Returning<'a> {
     /// Makes all of them durable where they belong.
     pub(in crate::store) fn sync(self) -> Result<(), StoreError> {
         let sync = |file: &Arc<dyn DiskFile>| file.sync_data();
-        self.files.values().try_for_each(sync).map_err(|error| failed("sync", &self.directory, &error))
+        self.files.values().try_for_each(sync).map_err(|error| unsynced(&self.directory, &error))
     }
 }
 

@@ -30,6 +30,7 @@ use segment::Segment;
 
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
+use super::health::Health;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
@@ -100,6 +101,7 @@ pub struct Content {
     writing: Mutex<HashMap<Timestamp, Arc<Segment>>>,
     reading: Mutex<HashMap<(Timestamp, u32), Arc<dyn DiskFile>>>,
     fresh: Fresh,
+    health: Arc<Health>,
     entropy: Arc<dyn Entropy>,
 }
 
@@ -112,6 +114,7 @@ impl Content {
         disk: Arc<dyn Disk>,
         directory: &Path,
         master: Arc<MasterKey>,
+        health: Arc<Health>,
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, StoreError> {
         let inner = directory.join("content");
@@ -119,7 +122,7 @@ impl Content {
         let keys = KeySlots::open(Arc::clone(&disk), &inner, master, Arc::clone(&entropy))?;
         segment::sync_directory(&*disk, &inner)?;
         let (writing, reading, fresh) = (Mutex::default(), Mutex::default(), Fresh::default());
-        Ok(Self { disk, directory: inner, keys, writing, reading, fresh, entropy })
+        Ok(Self { disk, directory: inner, keys, writing, reading, fresh, health, entropy })
     }
 
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
@@ -254,13 +257,18 @@ impl Content {
     /// Makes everything in `bucket` unrecoverable: its keys first, then its files. May be repeated.
     ///
     /// # Errors
-    /// Those of the file system; what was begun is finished by the next call.
+    /// Those of the file system; what was begun is finished by the next call. A failed sync is the end of the process.
     pub fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         self.writing.lock().unwrap_or_else(PoisonError::into_inner).remove(&bucket);
         self.reading.lock().unwrap_or_else(PoisonError::into_inner).retain(|(of, _), _| *of != bucket);
         self.fresh.forget(bucket);
-        self.keys.destroy(bucket)?;
-        segment::remove_bucket(&*self.disk, &self.directory, bucket)
+        let destroyed = self.keys.destroy(bucket);
+        let destroyed = destroyed.and_then(|()| segment::remove_bucket(&*self.disk, &self.directory, bucket));
+        destroyed.map_err(|error| match error {
+            // A second sync would say that it is done, and the keys could still be read from the disk.
+            StoreError::Unsynced(_) => self.health.fail(&error),
+            error => error,
+        })
     }
 }
 
@@ -281,6 +289,11 @@ fn opened(
 fn unsealed(sealed: &[u8], key: &MasterKey, message: MessageId, directory: &Path) -> Result<Vec<u8>, StoreError> {
     let compressed = key.open(message.as_bytes(), sealed).map_err(|error| StoreError::Content(error.to_string()))?;
     compression::decompress(compressed.expose()).map_err(|error| failed("decompress", directory, &error))
+}
+
+/// The error of a sync, whatever the file system calls it.
+fn unsynced(path: &Path, error: &io::Error) -> StoreError {
+    StoreError::Unsynced(format!("{}: {error}", path.display()))
 }
 
 fn failed(what: &str, path: &Path, error: &io::Error) -> StoreError {

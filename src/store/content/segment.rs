@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use zeroize::Zeroizing;
 
-use super::failed;
+use super::{failed, unsynced};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::disk::{Disk, DiskFile, Opening};
@@ -66,7 +66,7 @@ pub(super) fn make(
     disk.create_directory(&bucket).map_err(|error| failed("create", &bucket, &error))?;
     sync_directory(disk, directory)?;
     let file = disk.open(&path, Opening::Fresh).map_err(|error| failed("create", &path, &error))?;
-    file.sync_data().map_err(|error| failed("sync", &path, &error))?;
+    file.sync_data().map_err(|error| unsynced(&path, &error))?;
     sync_directory(disk, &bucket)?;
     Ok(file)
 }
@@ -115,5 +115,5 @@ pub(super) fn remove_bucket(disk: &dyn Disk, directory: &Path, bucket: Timestamp
 
 /// Makes the names in `directory` durable.
 pub(in crate::store) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
-    disk.sync_directory(directory).map_err(|error| failed("sync", directory, &error))
+    disk.sync_directory(directory).map_err(|error| unsynced(directory, &error))
 }

@@ -67,7 +67,7 @@ impl Disk for FileSystem {
         fs::rename(from, to)
     }
 
-    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+    fn flush_directory(&self, directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()
     }
 
@@ -98,7 +98,7 @@ impl DiskFile for File {
         Ok(fallocate(self, FallocateFlags::empty(), 0, length)?)
     }
 
-    fn sync_data(&self) -> io::Result<()> {
+    fn flush(&self) -> io::Result<()> {
         Self::sync_data(self)
     }
 }

@@ -62,8 +62,13 @@ pub(in crate::store) trait Disk: Send + Sync {
     /// Gives a file another name in its directory, in place of the file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
+    /// What [`Disk::sync_directory`] does, with the error as the device reports it.
+    fn flush_directory(&self, directory: &Path) -> io::Result<()>;
+
     /// Makes the names in a directory durable.
-    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        self.flush_directory(directory).map_err(unsynced)
+    }
 
     /// What the device of `directory` has left, in octets.
     fn free_octets(&self, directory: &Path) -> io::Result<u64>;
@@ -94,6 +99,17 @@ pub(in crate::store) trait DiskFile: Send + Sync {
     /// Sees to it that the file is `length` octets long at least, and that what is written there finds room.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
+    /// What [`DiskFile::sync_data`] does, with the error as the device reports it.
+    fn flush(&self) -> io::Result<()>;
+
     /// Makes durable what was written, and the length. After a failure nobody knows what is on the disk.
-    fn sync_data(&self) -> io::Result<()>;
+    fn sync_data(&self) -> io::Result<()> {
+        self.flush().map_err(unsynced)
+    }
+}
+
+/// A failed sync never looks like a full disk, from which a store recovers: file systems that allocate late report
+/// ENOSPC and EDQUOT there, when what was written is lost already.
+fn unsynced(error: io::Error) -> io::Error {
+    io::Error::other(format!("the sync failed: {error}"))
 }

@@ -80,7 +80,7 @@ fn plant() -> Planted {
     Planted { disk, bodies, stolen, master, over }
 }
 
-fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: &[u8]) -> (MessageId, Waiting<bool>) {
+pub(super) fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: &[u8]) -> (MessageId, Waiting<bool>) {
     let (store, account) = (process.store.clone(), setup.account);
     let id = store.reserve_message_id(setup.now);
     let mut message = message_row(setup.domain, "b@example.net", setup.now);
@@ -97,7 +97,7 @@ fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: &[u8]) -> (
 }
 
 /// The files below `content` as the running system sees them.
-fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(super) fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     let mut directories = vec![Path::new(DIRECTORY).join("content")];
     while let Some(directory) = directories.pop() {
@@ -113,9 +113,13 @@ fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
     found
 }
 
-/// What the engine does when the time of buckets comes. Whether it came to its end.
-fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
-    let Ok(mut process) = Process::start(disk, clock, seed) else { return false };
+/// Starts a process, and does what the engine does when the time of buckets comes. Whether it came to its end.
+pub(super) fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
+    Process::start(disk, clock, seed).is_ok_and(|mut process| sweep_in(&mut process, clock))
+}
+
+/// The same in a process that runs.
+pub(super) fn sweep_in(process: &mut Process, clock: &Clock) -> bool {
     let (store, now) = (process.store.clone(), clock.now());
     let Ok(over) = store.content().buckets_until(now) else { return false };
     if over.into_iter().any(|bucket| store.content().destroy(bucket).is_err()) {
@@ -135,7 +139,7 @@ fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
 }
 
 /// Any eight octets of what must not be there.
-struct Pieces {
+pub(super) struct Pieces {
     /// Which of a million digests one of them has, so that most that is none is passed over quickly.
     digests: Vec<bool>,
     all: HashSet<u64>,
@@ -152,7 +156,7 @@ fn digest(piece: u64) -> usize {
 }
 
 impl Pieces {
-    fn add(&mut self, bytes: &[u8]) {
+    pub(super) fn add(&mut self, bytes: &[u8]) {
         for window in bytes.windows(PIECE) {
             // Padding is no canary.
             if window.iter().collect::<BTreeSet<_>>().len() > PIECE / 2 {
@@ -161,6 +165,11 @@ impl Pieces {
                 self.all.insert(piece);
             }
         }
+    }
+
+    /// In which files one is, for somebody who takes the disk apart.
+    pub(super) fn found_on(&self, disk: &SimulatedDisk) -> Vec<PathBuf> {
+        disk.everything().into_iter().filter(|(_, bytes)| self.are_in(bytes)).map(|(path, _)| path).collect()
     }
 
     /// Whether one is in `bytes`: whatever is twice as long has one of its pieces at a multiple of eight.
@@ -195,11 +204,6 @@ impl Planted {
         pieces
     }
 
-    /// Where one of the pieces is found, whoever takes the disk apart.
-    fn found_on(&self, disk: &SimulatedDisk, pieces: &Pieces) -> Vec<PathBuf> {
-        disk.everything().into_iter().filter(|(_, bytes)| pieces.are_in(bytes)).map(|(path, _)| path).collect()
-    }
-
     /// How many bodies the thief opens with this file of keys.
     fn opened_with(&self, keys: &[u8]) -> usize {
         let directory = tempfile::tempdir().unwrap();
@@ -224,7 +228,7 @@ impl Planted {
 
     /// That nothing is left, whoever looks.
     fn is_gone_from(&self, disk: &SimulatedDisk, pieces: &Pieces, when: &str) {
-        assert_eq!(self.found_on(disk, pieces), Vec::<PathBuf>::new(), "{when}");
+        assert_eq!(pieces.found_on(disk), Vec::<PathBuf>::new(), "{when}");
         for keys in self.keys_on(disk) {
             assert_eq!(self.opened_with(&keys), 0, "{when}");
         }
@@ -236,7 +240,7 @@ fn no_canary_and_no_key_to_one_is_left_however_often_the_machine_goes_off_in_the
     let planted = plant();
     let pieces = planted.pieces();
     assert_eq!(planted.bodies.len(), CANARIES);
-    assert!(!planted.found_on(&planted.disk, &pieces).is_empty(), "the search finds what is there");
+    assert!(!pieces.found_on(&planted.disk).is_empty(), "the search finds what is there");
     let before: Vec<_> = planted.keys_on(&planted.disk).iter().map(|keys| planted.opened_with(keys)).collect();
     assert_eq!(before, [CANARIES], "the thief's copy opens as long as the keys are there");
 

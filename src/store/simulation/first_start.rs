@@ -19,6 +19,7 @@ fn a_first_start_may_end_anywhere_and_the_next_one_goes_on() {
         Fault::Off(Loss::Some),
         Fault::Off(Loss::Some),
         Fault::Error,
+        Fault::FullAtSync,
         Fault::Full(3),
     ];
     for at in 0..whole.operations() {

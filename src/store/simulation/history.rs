@@ -69,6 +69,8 @@ pub(super) struct History {
     pub(super) is_promised: bool,
     /// Addresses that were suppressed at some time, or may have been.
     pub(super) touched: BTreeSet<String>,
+    /// Whether the disk did not keep what was written to a segment: some bodies may be lost.
+    pub(super) is_damaged: bool,
     /// Whether the clock was set back: then windows of quotas move along with it.
     pub(super) clock_went_back: bool,
 }
@@ -87,6 +89,13 @@ impl History {
                 self.ended.insert(*id, transfer.state.status());
             }
         }
+    }
+
+    /// Whether a snapshot has all messages that were acknowledged.
+    pub(super) fn is_shown(&self, snapshot: &Snapshot) -> bool {
+        let accepted = self.messages.iter().filter(|(_, submitted)| submitted.accepted == Known::Yes);
+        let key = |(id, submitted): (&MessageId, &Submitted)| schema::message(submitted.account, *id);
+        accepted.map(key).all(|key| snapshot.get(Table::Messages, &key).unwrap().is_some())
     }
 
     /// Settles what was in doubt by what a start shows, once that is judged.

@@ -10,7 +10,7 @@ use crate::domain::event::EventType;
 use crate::machine::idempotency::LIFETIME;
 use crate::machine::quota::Quota;
 use crate::store::Store;
-use crate::store::check::check_open;
+use crate::store::check::{Rule, check_open};
 use crate::store::content::Unreadable;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::DeliveryRow;
@@ -44,6 +44,10 @@ pub(super) enum Law {
     GoneContent,
     /// Identifiers only grow, in the order of commits.
     GrowingIds,
+    /// A failed sync is the end of its process.
+    FailedSync,
+    /// What the disk damaged is found by a check, and never served.
+    FoundDamage,
     /// Once faults stop, everything comes to its end.
     Liveness,
     /// The store opens.
@@ -64,11 +68,13 @@ struct Judge<'a> {
     store: &'a Store,
     snapshot: Snapshot,
     findings: Vec<Finding>,
+    /// Bodies that the disk damaged.
+    damaged: usize,
 }
 
 /// Judges a store by what is known of it.
 pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Finding> {
-    let mut judge = Judge { history, store, snapshot: store.snapshot().unwrap(), findings: Vec::new() };
+    let mut judge = Judge { history, store, snapshot: store.snapshot().unwrap(), findings: Vec::new(), damaged: 0 };
     judge.messages();
     judge.commits();
     judge.ends();
@@ -78,7 +84,13 @@ pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Fin
     judge.suppressions();
     judge.ids();
     let report = check_open(store, now);
-    for failure in report.failures {
+    let (of_bodies, others): (Vec<_>, Vec<_>) =
+        report.failures.into_iter().partition(|failure| judge.damaged > 0 && failure.rule == Rule::Content);
+    if of_bodies.len() != judge.damaged {
+        let what = format!("{} bodies are damaged, and a check finds {of_bodies:?}", judge.damaged);
+        judge.find(Law::FoundDamage, what);
+    }
+    for failure in others {
         judge.find(Law::Check, format!("{:?}: {}", failure.rule, failure.what));
     }
     judge.findings
@@ -119,6 +131,7 @@ impl Judge<'_> {
                 self.find(Law::DurableAccept, format!("message {id} has another body"));
             }
             (Ok(_), Known::No | Known::InDoubt) | (Err(Unreadable::Gone), Known::Yes | Known::InDoubt) => {}
+            (Err(Unreadable::Failed(_)), Known::No | Known::InDoubt) if self.history.is_damaged => self.damaged += 1,
             (Err(error), Known::No | Known::Yes | Known::InDoubt) => {
                 self.find(Law::DurableAccept, format!("message {id} has no body: {error}"));
             }

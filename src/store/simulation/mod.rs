@@ -5,6 +5,7 @@
 //! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
 
 mod canaries;
+mod erasure;
 mod first_start;
 mod history;
 mod law;

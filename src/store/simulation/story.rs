@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,11 +22,14 @@ use crate::store::read::Read;
 use crate::store::row::message::TransferRow;
 use crate::store::schema;
 use crate::store::timer::TimerKind;
+use crate::store::tripwire::Point;
 
 /// How many starts may fail by planned faults before one is left alone.
 const STARTS_MAX: u64 = 4;
 /// Rounds of settling after which nothing may be left.
 const ROUNDS_MAX: usize = 12;
+/// In one run of so many the disk damages bodies: some of those that were accepted may be lost, and none is served.
+const DAMAGED: u64 = 8;
 
 /// An operation that was submitted and not answered.
 pub(super) struct Ticket {
@@ -52,6 +56,8 @@ pub(super) struct Story {
     seed: u64,
     starts: u64,
     faults_left: u64,
+    /// Where the process that starts next is to panic.
+    panic: Option<(Point, u64)>,
 }
 
 /// What a story came to.
@@ -87,6 +93,7 @@ pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
         seed,
         starts: 0,
         faults_left,
+        panic: None,
     };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| story.run())) {
         let what =
@@ -144,9 +151,25 @@ impl Story {
                 self.say(|_| "the writer rests".to_owned());
                 self.process().rest();
             }
+            11 if self.seed % DAMAGED == 0 => self.rot(),
             _ => {}
         }
+        self.expect_end_after_failed_sync();
         self.recover_if_over();
+    }
+
+    /// A bit of a body, or of several, is not what was written.
+    fn rot(&mut self) {
+        let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "segment");
+        let path = self.disk.rot(is_segment);
+        self.say(|_| format!("a bit is flipped in {path:?}"));
+    }
+
+    /// After a failed sync nobody knows what is on the disk: the process must end.
+    fn expect_end_after_failed_sync(&mut self) {
+        if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
+            self.find(Law::FailedSync, "a sync failed, and the process goes on".to_owned());
+        }
     }
 
     fn process(&mut self) -> &mut Process {
@@ -205,7 +228,7 @@ impl Story {
             // Durable, and not to be seen before the next start.
             self.history.is_in_doubt = true;
             self.history.is_promised = true;
-            if self.process().store.snapshot().is_ok() {
+            if self.process().store.snapshot().is_ok_and(|snapshot| !self.history.is_shown(&snapshot)) {
                 self.find(Law::DurableAccept, "what was answered is looked past".to_owned());
             }
         } else if is_answered && !self.disk.is_off() {
@@ -280,8 +303,13 @@ impl Story {
             self.starts += 1;
             match Process::start(&self.disk, &self.clock, Chance::new(self.seed ^ self.starts << 32).next()) {
                 Ok(process) => {
+                    self.disk.forgive_reads();
+                    if let Some((point, passes)) = self.panic.take() {
+                        process.store.health().tripwire.set(point, passes);
+                    }
                     self.process = Some(process);
                     self.say(|_| "started".to_owned());
+                    self.expect_end_after_failed_sync();
                 }
                 Err(error) if is_planned && self.was_disturbed() => {
                     self.say(|_| format!("did not start: {error}"));
@@ -295,6 +323,7 @@ impl Story {
             if self.history.rows.is_empty() {
                 self.history.look(&store.snapshot().unwrap());
             }
+            self.history.is_damaged = self.disk.is_damaged();
             self.findings.append(&mut judge(&self.history, &store, now));
             self.history.resolve(&store.snapshot().unwrap());
             return;
@@ -309,12 +338,25 @@ impl Story {
         self.faults_left -= 1;
         let reach = if attempt > 0 || self.chance.below(4) == 0 { 12 } else { 90 };
         let after = self.chance.below(reach);
-        let fault = match self.chance.below(10) {
-            0..3 => Fault::Off(Loss::Everything),
-            3..6 => Fault::Off(Loss::Some),
-            6 => Fault::Off(Loss::Nothing),
-            7 | 8 => Fault::Error,
-            _ => Fault::Full(self.chance.below(20)),
+        let fault = match self.chance.below(16) {
+            0..4 => Fault::Off(Loss::Everything),
+            4..7 => Fault::Off(Loss::Some),
+            7 => Fault::Off(Loss::Nothing),
+            8..11 => Fault::Error,
+            11 => Fault::FullAtSync,
+            12 => Fault::Full(self.chance.below(20)),
+            13 if self.seed.is_multiple_of(DAMAGED) => Fault::Misdirected,
+            13 | 14 => {
+                let point = Point::ALL[self.chance.index(Point::ALL.len())];
+                self.panic = Some((point, self.chance.below(4)));
+                self.say(|story| format!("a panic at {:?}", story.panic));
+                return false;
+            }
+            _ => {
+                self.disk.plan_read_error(after);
+                self.say(|_| format!("after {after} more reads: an error"));
+                return true;
+            }
         };
         self.disk.plan(after, fault);
         self.say(|_| format!("after {after} more: {fault:?}"));
@@ -330,6 +372,7 @@ impl Story {
     fn finish(&mut self) {
         self.disk.forgive();
         self.faults_left = 0;
+        self.process().store.health().tripwire.clear();
         self.recover_if_over();
         for _ in 0..ROUNDS_MAX {
             if !self.findings.is_empty() || !self.settle_all() {

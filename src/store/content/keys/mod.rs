@@ -21,8 +21,8 @@ use copies::Copies;
 use slot::encode_first;
 use slot::{Bytes, SLOT, SegmentId};
 
-use super::failed;
 use super::segment::{self, Segment};
+use super::{failed, unsynced};
 use crate::base::entropy::Entropy;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
@@ -79,16 +79,20 @@ impl KeySlots {
         };
         let (directory, files) = (directory.to_owned(), [open(FILE)?, open(MIRROR)?]);
         let slots = Self { disk, directory, files, master, entropy, state: Mutex::default() };
-        // A key may have been overwritten by a process that was killed before it synced: then it is gone for us, and
-        // not for the disk.
-        slots.sync()?;
-        let read = |name: &str| {
-            let path = slots.directory.join(name);
-            slots.disk.read(&path).map_err(|error| failed("read", &path, &error))
-        };
-        let copies = Copies::compare(&read(FILE)?, &read(MIRROR)?, &slots.master);
+        let copies = Copies::compare(&slots.write_again(0)?, &slots.write_again(1)?, &slots.master);
         slots.take(copies)?;
         Ok(slots)
+    }
+
+    /// Writes a file as it is read, and syncs it. A key may have been overwritten by a process that was killed before it
+    /// synced, or whose sync failed: then it is gone for us, and not for the disk. A sync makes durable only what is
+    /// written again.
+    fn write_again(&self, file: usize) -> Result<Vec<u8>, StoreError> {
+        let (path, file) = (self.directory.join([FILE, MIRROR][file]), &self.files[file]);
+        let bytes = self.disk.read(&path).map_err(|error| failed("read", &path, &error))?;
+        file.write_all_at(&bytes, 0).map_err(|error| failed("write", &path, &error))?;
+        self.sync_file(file)?;
+        Ok(bytes)
     }
 
     /// Goes on from what the files hold, and mends them.
@@ -254,11 +258,8 @@ impl KeySlots {
         self.files.iter().try_for_each(|file| self.sync_file(file))
     }
 
-    /// An error here is never taken for a full disk: nobody knows what is durable.
     fn sync_file(&self, file: &Arc<dyn DiskFile>) -> Result<(), StoreError> {
-        let directory = self.directory.display();
-        file.sync_data()
-            .map_err(|error| StoreError::Content(format!("could not sync the keys in {directory}: {error}")))
+        file.sync_data().map_err(|error| unsynced(&self.directory.join(FILE), &error))
     }
 }
 

@@ -24,9 +24,10 @@ impl SimulatedFile {
         if self.opening == Opening::Existing {
             return Err(io::Error::other("the file was opened to be read"));
         }
-        let touch = Touch::Room { node: self.node };
-        self.disk.state().perform(self.run, touch, |state| {
-            state.file_mut(self.node)?.change(change);
+        let touch = Touch::Room { node: self.node, length: change.length() };
+        self.disk.state().perform(self.run, touch, |state, part| {
+            let by = state.misdirected_by;
+            state.file_mut(self.node)?.change(change.cut(part).moved(by));
             Ok(())
         })
     }
@@ -41,7 +42,7 @@ impl DiskFile for SimulatedFile {
 
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let mut state = self.disk.state();
-        state.check(self.run)?;
+        state.read(self.run)?;
         let offset = usize::try_from(offset).unwrap();
         let bytes = state.file_mut(self.node)?.bytes.get(offset..offset + buffer.len());
         buffer.copy_from_slice(bytes.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -61,9 +62,9 @@ impl DiskFile for SimulatedFile {
         self.set_length(length)
     }
 
-    fn sync_data(&self) -> io::Result<()> {
+    fn flush(&self) -> io::Result<()> {
         let touch = Touch::Sync { node: self.node };
-        self.disk.state().perform(self.run, touch, |state| state.sync(self.node))
+        self.disk.state().perform(self.run, touch, |state, _| state.sync(self.node))
     }
 }
 

@@ -1,6 +1,7 @@
-//! A disk in memory, for stories of crashes. It keeps apart what is durable and what is not, counts the operations that
-//! change it, and at those that the story names it fails, is full, or goes off and forgets by chance what was not
-//! synced. The same seed and the same calls make the same disk.
+//! A disk in memory, for simulated crashes. It keeps apart what is durable and what the system's page cache has, counts
+//! the operations that change it, and at those that the run names it fails, is full, or goes off and forgets by chance
+//! what was not synced. The page cache outlives a failed sync and the process; only a power cut drops it. The same seed
+//! and the same calls make the same disk.
 
 pub(in crate::store) mod chance;
 mod file;
@@ -26,9 +27,13 @@ use state::{State, Touch, not_found};
 pub(in crate::store) enum Fault {
     /// The machine goes off.
     Off(Loss),
-    /// The operation fails. A sync that fails may have kept some of it.
+    /// The operation fails. A write may have been done in part, and a sync may have kept some of it.
     Error,
-    /// There is no room, now and for so many operations more.
+    /// The next sync fails, and says that there is no room.
+    FullAtSync,
+    /// The next write to a segment goes to another place in it, and says that it was done.
+    Misdirected,
+    /// There is no room, now and for so many operations more. A write may have been done in part.
     Full(u64),
 }
 
@@ -63,9 +68,37 @@ impl SimulatedDisk {
         state.faults.insert(at, fault);
     }
 
+    /// Has the `after`th read of a file from now fail, the next one being 0.
+    pub(in crate::store) fn plan_read_error(&self, after: u64) {
+        let mut state = self.state();
+        let at = state.reads + 1 + after;
+        state.read_errors.insert(at);
+    }
+
+    /// Forgets which reads were to fail.
+    pub(in crate::store) fn forgive_reads(&self) {
+        self.state().read_errors.clear();
+    }
+
+    /// Whether a file does not hold what was written to it.
+    pub(in crate::store) fn is_damaged(&self) -> bool {
+        self.state().is_damaged
+    }
+
+    /// How many syncs of the process that has the disk failed.
+    pub(in crate::store) fn failed_syncs(&self) -> u64 {
+        self.state().failed_syncs
+    }
+
+    /// Flips a bit of a file whose path `is_meant`, on the disk and in the page cache. The path, where there was one.
+    pub(in crate::store) fn rot(&self, is_meant: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        self.state().rot(is_meant)
+    }
+
     /// How many planned faults have not come yet.
     pub(in crate::store) fn planned(&self) -> usize {
-        self.state().faults.len()
+        let state = self.state();
+        state.faults.len() + state.read_errors.len()
     }
 
     /// Forgets what was planned.
@@ -172,7 +205,7 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+    fn flush_directory(&self, directory: &Path) -> io::Result<()> {
         let node = self.state().find(directory)?;
         self.change(Touch::Sync { node }, |state| state.sync(node))
     }
@@ -190,7 +223,7 @@ impl SimulatedDisk {
         let node = match (found, opening) {
             (Ok(node), Opening::Existing | Opening::Kept) => node,
             (Ok(node), Opening::Fresh) => {
-                self.change(Touch::Room { node }, |state| {
+                self.change(Touch::Room { node, length: 0 }, |state| {
                     state.file_mut(node)?.change(Change::Length(0));
                     Ok(())
                 })?;
@@ -199,7 +232,7 @@ impl SimulatedDisk {
             (Err(error), Opening::Existing) => return Err(error),
             (Err(_), Opening::Kept | Opening::Fresh) => {
                 let (parent, name) = split(path)?;
-                self.change(Touch::Names, |state| state.create(parent, name, Node::File(FileNode::default())))?
+                self.change(Touch::Names, |state| state.create(parent, name, Node::File(FileNode::named(name))))?
             }
         };
         self.state().check(run)?;
@@ -210,7 +243,7 @@ impl SimulatedDisk {
     fn change<T>(&self, touch: Touch, act: impl FnOnce(&mut State) -> io::Result<T>) -> io::Result<T> {
         let mut state = self.state();
         let run = state.run;
-        state.perform(run, touch, act)
+        state.perform(run, touch, |state, _| act(state))
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) const SECTOR: usize = 512;
 /// How much of what was not synced is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Loss {
-    /// Nothing: the process was killed, and the system went on.
+    /// Nothing: the process was killed, and the system went on with its page cache.
     Nothing,
     /// All of it.
     Everything,
@@ -28,6 +28,32 @@ pub(super) enum Change {
 }
 
 impl Change {
+    /// How many bytes it writes.
+    pub(super) const fn length(&self) -> usize {
+        match self {
+            Self::Write { bytes, .. } => bytes.len(),
+            Self::Length(_) => 0,
+        }
+    }
+
+    /// The same write somewhere else.
+    pub(super) fn moved(self, by: usize) -> Self {
+        match self {
+            Self::Write { offset, bytes } => Self::Write { offset: offset + by, bytes },
+            length @ Self::Length(_) => length,
+        }
+    }
+
+    /// The same with `part` of the bytes that it writes, up to the end of a sector.
+    pub(super) fn cut(mut self, part: usize) -> Self {
+        if let Self::Write { offset, bytes } = &mut self
+            && part < bytes.len()
+        {
+            bytes.truncate(((*offset + part) / SECTOR * SECTOR).saturating_sub(*offset));
+        }
+        self
+    }
+
     fn apply(&self, to: &mut Vec<u8>) {
         self.reach(to);
         if let Self::Write { offset, bytes } = self {
@@ -50,11 +76,16 @@ pub(super) struct FileNode {
     pub(super) bytes: Vec<u8>,
     pub(super) durable: Vec<u8>,
     pub(super) unsynced: Vec<Change>,
-    /// Whether a sync failed: what is seen is not what is durable, and no later sync makes it so.
-    is_doubtful: bool,
+    /// Whether it holds bodies.
+    pub(super) is_segment: bool,
 }
 
 impl FileNode {
+    /// An empty file of this name.
+    pub(super) fn named(name: &str) -> Self {
+        Self { is_segment: name.ends_with(".segment"), ..Self::default() }
+    }
+
     pub(super) fn change(&mut self, change: Change) {
         change.apply(&mut self.bytes);
         self.unsynced.push(change);
@@ -66,26 +97,16 @@ impl FileNode {
         }
     }
 
-    /// Some of what was not synced is durable now, nobody knows what, and no later sync makes up for the rest.
+    /// Some of what was not synced is durable now, nobody knows what. The system counts its pages as written: it goes
+    /// on showing them, and no later sync makes up for the rest. The length alone is still to be written.
     pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
         self.durable = self.survivors(chance);
-        self.unsynced.clear();
-        self.is_doubtful = true;
-    }
-
-    /// Another process begins. What a failed sync left in the system's memory alone, it does not find: nobody could
-    /// tell that from what is durable.
-    pub(super) fn restart(&mut self) {
-        if std::mem::take(&mut self.is_doubtful) {
-            self.bytes.clone_from(&self.durable);
-            self.unsynced.clear();
-        }
+        self.unsynced = vec![Change::Length(self.bytes.len())];
     }
 
     /// The machine went off.
     pub(super) fn lose(&mut self, loss: Loss, chance: &mut Chance) {
         match loss {
-            // Not even what a failed sync kept from the disk: the system has it still.
             Loss::Nothing => return,
             Loss::Everything => {}
             Loss::Some => self.durable = self.survivors(chance),
@@ -147,7 +168,6 @@ pub(super) struct DirectoryNode {
     pub(super) names: BTreeMap<String, usize>,
     pub(super) durable: BTreeMap<String, usize>,
     pub(super) unsynced: Vec<Naming>,
-    is_doubtful: bool,
 }
 
 impl DirectoryNode {
@@ -162,20 +182,11 @@ impl DirectoryNode {
         }
     }
 
+    /// Some names are durable now. The others are still to be written: a file system's own journal has them.
     pub(super) fn fail_sync(&mut self, chance: &mut Chance) {
-        for naming in self.unsynced.drain(..) {
-            if chance.coin() {
-                naming.apply(&mut self.durable);
-            }
-        }
-        self.is_doubtful = true;
-    }
-
-    /// As with a file.
-    pub(super) fn restart(&mut self) {
-        if std::mem::take(&mut self.is_doubtful) {
-            self.names.clone_from(&self.durable);
-            self.unsynced.clear();
+        let written = chance.index(self.unsynced.len() + 1);
+        for naming in self.unsynced.drain(..written) {
+            naming.apply(&mut self.durable);
         }
     }
 

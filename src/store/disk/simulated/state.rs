@@ -6,14 +6,14 @@ use std::iter;
 use std::path::{Component, Path, PathBuf};
 
 use super::chance::Chance;
-use super::node::{Change, DirectoryNode, FileNode, Loss, Naming, Node};
+use super::node::{Change, DirectoryNode, FileNode, Loss, Naming, Node, SECTOR};
 use super::{Fault, Honesty};
 
 /// What an operation does to the disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Touch {
-    /// It writes to a file, which may take room.
-    Room { node: usize },
+    /// It writes so many bytes to a file, which may take room.
+    Room { node: usize, length: usize },
     /// It makes or changes a name, which may take room.
     Names,
     /// It removes a name.
@@ -29,6 +29,14 @@ pub(super) struct State {
     pub(super) operations: u64,
     pub(super) trace: u64,
     pub(super) faults: BTreeMap<u64, Fault>,
+    pub(super) reads: u64,
+    pub(super) read_errors: BTreeSet<u64>,
+    /// Whether a file does not hold what was written to it.
+    pub(super) is_damaged: bool,
+    /// Where the write goes that is being done, from where it should.
+    pub(super) misdirected_by: usize,
+    /// How many syncs failed since the last restart.
+    pub(super) failed_syncs: u64,
     /// Which process has the disk: what an earlier one opened is closed.
     pub(super) run: u64,
     pub(super) is_off: bool,
@@ -57,6 +65,11 @@ impl State {
             operations: 0,
             trace: 0,
             faults: BTreeMap::new(),
+            reads: 0,
+            read_errors: BTreeSet::new(),
+            is_damaged: false,
+            misdirected_by: 0,
+            failed_syncs: 0,
             run: 0,
             is_off: false,
             full_until: 0,
@@ -70,61 +83,132 @@ impl State {
         if self.is_off || run != self.run { Err(io::Error::other("the machine is off")) } else { Ok(()) }
     }
 
-    /// Counts one operation, and does it, or what was planned for it.
+    /// Counts one read, which fails where that was planned.
+    pub(super) fn read(&mut self, run: u64) -> io::Result<()> {
+        self.check(run)?;
+        self.reads += 1;
+        if self.read_errors.remove(&self.reads) { Err(io::Error::other("a sector can't be read")) } else { Ok(()) }
+    }
+
+    /// Counts one operation, and does it, or what was planned for it. `act` is told how much of a write to do.
     pub(super) fn perform<T>(
         &mut self,
         run: u64,
         touch: Touch,
-        act: impl FnOnce(&mut Self) -> io::Result<T>,
+        act: impl FnOnce(&mut Self, usize) -> io::Result<T>,
     ) -> io::Result<T> {
         self.check(run)?;
         self.operations += 1;
         self.note(touch);
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let length = touch.length();
         match self.faults.remove(&self.operations) {
-            None if self.operations < self.full_until && touch.takes_room() => Err(io::ErrorKind::StorageFull.into()),
-            None => act(self),
+            None if self.operations < self.full_until && touch.takes_room() => Err(full()),
+            None => act(self, length),
             Some(Fault::Off(loss)) => {
                 if !matches!(touch, Touch::Sync { .. }) && self.chance.coin() {
-                    drop(act(self));
+                    drop(act(self, length));
                 }
                 self.turn_off(loss);
                 Err(io::Error::other("the machine went off"))
             }
             Some(Fault::Error) => {
-                match touch {
-                    Touch::Sync { node } => self.fail_sync(node),
-                    // Some of it may have been done.
-                    Touch::Room { .. } if self.chance.coin() => drop(act(self)),
-                    Touch::Room { .. } | Touch::Names | Touch::Unlink => {}
-                }
+                self.fail(touch, act);
                 Err(io::Error::other("an error of the device"))
             }
-            Some(Fault::Full(more)) if touch.takes_room() => {
-                self.full_until = self.operations + 1 + more;
-                Err(io::ErrorKind::StorageFull.into())
+            Some(Fault::FullAtSync) if matches!(touch, Touch::Sync { .. }) => {
+                self.fail(touch, act);
+                Err(full())
+            }
+            Some(Fault::Misdirected) if length > 0 && self.is_segment(touch) => {
+                self.is_damaged = true;
+                self.misdirected_by = SECTOR * (1 + self.chance.index(4));
+                let done = act(self, length);
+                self.misdirected_by = 0;
+                done
+            }
+            Some(Fault::Misdirected) => {
+                self.faults.insert(self.operations + 1, Fault::Misdirected);
+                act(self, length)
+            }
+            Some(Fault::FullAtSync) => {
+                self.faults.insert(self.operations + 1, Fault::FullAtSync);
+                act(self, length)
             }
             Some(Fault::Full(more)) => {
                 self.full_until = self.operations + 1 + more;
-                act(self)
+                if !touch.takes_room() {
+                    return act(self, length);
+                }
+                self.fail(touch, act);
+                Err(full())
             }
         }
     }
 
+    /// Does what may be done of an operation that fails.
+    fn fail<T>(&mut self, touch: Touch, act: impl FnOnce(&mut Self, usize) -> io::Result<T>) {
+        match touch {
+            Touch::Sync { node } => {
+                self.failed_syncs += 1;
+                match &mut self.nodes[node] {
+                    Node::File(file) => file.fail_sync(&mut self.chance),
+                    Node::Directory(directory) => directory.fail_sync(&mut self.chance),
+                }
+            }
+            Touch::Room { length, .. } if self.chance.coin() => {
+                let part = self.part(length);
+                drop(act(self, part));
+            }
+            Touch::Room { .. } | Touch::Names | Touch::Unlink => {}
+        }
+    }
+
+    fn is_segment(&self, touch: Touch) -> bool {
+        let Touch::Room { node, .. } = touch else { return false };
+        matches!(&self.nodes[node], Node::File(file) if file.is_segment)
+    }
+
+    /// How much is done of a write of `length` bytes that does not come to its end.
+    fn part(&mut self, length: usize) -> usize {
+        self.chance.index(length + 1)
+    }
+
+    /// Flips a bit of one of the files whose path `is_meant`, wherever the disk has it.
+    pub(super) fn rot(&mut self, is_meant: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+        let mut files = Vec::new();
+        let mut waiting = vec![(PathBuf::from("/"), 0)];
+        while let Some((path, node)) = waiting.pop() {
+            match &self.nodes[node] {
+                Node::File(file) if is_meant(&path) && !file.bytes.is_empty() => files.push((path, node)),
+                Node::File(_) => {}
+                Node::Directory(directory) => {
+                    waiting.extend(directory.names.iter().map(|(name, node)| (path.join(name), *node)));
+                }
+            }
+        }
+        if files.is_empty() {
+            return None;
+        }
+        let (path, node) = files.swap_remove(self.chance.index(files.len()));
+        let Ok(FileNode { bytes, durable, .. }) = self.file_mut(node) else { return None };
+        let (mut bytes, mut durable) = (std::mem::take(bytes), std::mem::take(durable));
+        let (at, bit) = (self.chance.index(bytes.len()), 1 << self.chance.below(8));
+        [&mut bytes, &mut durable].into_iter().filter_map(|of| of.get_mut(at)).for_each(|byte| *byte ^= bit);
+        let file = self.file_mut(node).ok()?;
+        (file.bytes, file.durable) = (bytes, durable);
+        self.is_damaged = true;
+        Some(path)
+    }
+
     fn note(&mut self, touch: Touch) {
         let of = match touch {
-            Touch::Room { node } => 4 * node as u64,
+            Touch::Room { node, .. } => 4 * node as u64,
             Touch::Names => 1,
             Touch::Unlink => 2,
             Touch::Sync { node } => 4 * node as u64 + 3,
         };
         self.trace = Chance::new(self.trace ^ of).next();
-    }
-
-    fn fail_sync(&mut self, node: usize) {
-        match &mut self.nodes[node] {
-            Node::File(file) => file.fail_sync(&mut self.chance),
-            Node::Directory(directory) => directory.fail_sync(&mut self.chance),
-        }
     }
 
     pub(super) fn sync(&mut self, node: usize) -> io::Result<()> {
@@ -149,18 +233,14 @@ impl State {
     pub(super) fn restart(&mut self) {
         self.is_off = false;
         self.run += 1;
-        for node in &mut self.nodes {
-            match node {
-                Node::File(file) => file.restart(),
-                Node::Directory(directory) => directory.restart(),
-            }
-        }
+        self.failed_syncs = 0;
         self.forgive();
     }
 
     pub(super) fn forgive(&mut self) {
         self.full_until = 0;
         self.faults.clear();
+        self.read_errors.clear();
     }
 
     pub(super) fn find(&self, path: &Path) -> io::Result<usize> {
@@ -227,6 +307,14 @@ impl State {
 }
 
 impl Touch {
+    /// How many bytes it writes.
+    const fn length(self) -> usize {
+        match self {
+            Self::Room { length, .. } => length,
+            Self::Names | Self::Unlink | Self::Sync { .. } => 0,
+        }
+    }
+
     const fn takes_room(self) -> bool {
         match self {
             Self::Room { .. } | Self::Names => true,

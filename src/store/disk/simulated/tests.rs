@@ -77,6 +77,82 @@ fn after_a_failed_sync_a_second_one_makes_up_for_nothing() {
 }
 
 #[test]
+fn the_page_cache_outlives_a_failed_sync_and_the_process_and_ends_with_the_power() {
+    let lost = |seed| {
+        let disk = disk(seed);
+        let file = write(&disk, "/file", b"first");
+        disk.sync_directory(Path::new("/")).unwrap();
+        disk.plan(0, Fault::Error);
+        assert!(file.sync_data().is_err());
+        disk.restart();
+        assert_eq!(disk.read(Path::new("/file")).unwrap(), b"first", "the next process reads the cache");
+        let file = disk.open(Path::new("/file"), Opening::Kept).unwrap();
+        file.sync_data().unwrap();
+        let mut again = Some(b"first");
+        if seed.is_multiple_of(2) {
+            file.write_all_at(again.take().unwrap(), 0).unwrap();
+            file.sync_data().unwrap();
+        }
+        let is_lost = after(&disk, Loss::Everything).unwrap() != b"first";
+        assert!(!is_lost || again.is_some(), "what is written again is durable");
+        is_lost
+    };
+    assert!((0..100).any(lost));
+}
+
+#[test]
+fn a_sync_that_finds_no_room_has_failed_and_does_not_look_like_a_full_disk() {
+    let disk = disk(1);
+    let file = write(&disk, "/file", b"bytes");
+    disk.plan(0, Fault::FullAtSync);
+    file.write_all_at(b"more", 0).unwrap();
+    assert_ne!(file.sync_data().unwrap_err().kind(), io::ErrorKind::StorageFull);
+    disk.plan(0, Fault::FullAtSync);
+    assert_ne!(disk.sync_directory(Path::new("/")).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    assert_eq!(disk.failed_syncs(), 2);
+}
+
+#[test]
+fn a_write_that_fails_may_be_done_in_part() {
+    let parts: std::collections::BTreeSet<usize> = (0..100)
+        .map(|seed| {
+            let disk = disk(seed);
+            let file = write(&disk, "/file", &[1; 4 * SECTOR]);
+            disk.plan(0, Fault::Error);
+            assert!(file.write_all_at(&[2; 4 * SECTOR], 0).is_err());
+            disk.read(Path::new("/file")).unwrap().iter().filter(|byte| **byte == 2).count()
+        })
+        .collect();
+    assert!(parts.len() > 2 && parts.iter().all(|part| part % SECTOR == 0), "{parts:?}");
+}
+
+#[test]
+fn a_bit_that_flips_and_a_write_that_goes_astray_are_on_the_disk() {
+    let disk = disk(1);
+    let file = write(&disk, "/000000.segment", &[0; 2 * SECTOR]);
+    file.sync_data().unwrap();
+    assert!(disk.rot(|path| path.ends_with("other")).is_none() && !disk.is_damaged());
+    assert!(disk.rot(|_| true).is_some() && disk.is_damaged());
+    let ones = |bytes: Vec<u8>| bytes.iter().map(|byte| byte.count_ones()).sum::<u32>();
+    assert_eq!(ones(disk.read(Path::new("/000000.segment")).unwrap()), 1);
+    disk.plan(0, Fault::Misdirected);
+    file.write_all_at(&[2; 9], 0).unwrap();
+    let bytes = disk.read(Path::new("/000000.segment")).unwrap();
+    assert_eq!(bytes.iter().filter(|byte| **byte == 2).count(), 9);
+    assert_ne!(bytes[0], 2, "not where it was meant");
+}
+
+#[test]
+fn a_read_fails_where_that_was_planned() {
+    let disk = disk(1);
+    write(&disk, "/file", b"bytes");
+    disk.plan_read_error(1);
+    disk.read(Path::new("/file")).unwrap();
+    assert!(disk.read(Path::new("/file")).is_err());
+    disk.read(Path::new("/file")).unwrap();
+}
+
+#[test]
 fn faults_come_at_their_operation_and_a_full_disk_still_lets_go() {
     let disk = disk(1);
     let file = write(&disk, "/file", b"bytes");

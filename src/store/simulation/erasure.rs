@@ -1,0 +1,116 @@
+//! Erasure in the journal: a body that the journal carries is nowhere on the disk once its bucket has ended, also where
+//! the machine goes off or a sync fails while it is erased.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::canaries::{Pieces, accept, content_of, sweep, sweep_in};
+use super::process::{Clock, DIRECTORY, Process};
+use super::start::make;
+use crate::base::entropy::{Entropy, SeededEntropy};
+use crate::base::time::Timestamp;
+use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+
+/// Bodies of each bucket; together they fit into one record.
+const BODIES: usize = 4;
+/// A process of this seed carries bodies in its journal, and has them wait for the appender's turn.
+const CARRYING: u64 = 2;
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// A running process whose journal carries the bodies of two buckets.
+struct Carrying {
+    disk: SimulatedDisk,
+    clock: Clock,
+    process: Process,
+    /// Every eight bytes of the first bucket's bodies, sealed and open.
+    pieces: Pieces,
+    journal: PathBuf,
+}
+
+impl Carrying {
+    fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::new(seed, Honesty::Honest);
+        let setup = make(&disk, 4 * BODIES);
+        let clock = Clock::new(setup.now);
+        let mut process = Process::start(&disk, &clock, CARRYING).unwrap();
+        let chance = SeededEntropy::new(7);
+        let first = Timestamp::from_millis((setup.now.as_millis() / 3_600_000 + 1) * 3_600_000);
+        let mut pieces = Pieces::default();
+        let mut accepting = Vec::new();
+        for bucket in [first, first + HOUR] {
+            for _ in 0..BODIES {
+                let mut noise = [0; 200];
+                chance.fill(&mut noise);
+                if bucket == first {
+                    pieces.add(&noise);
+                }
+                accepting.push(accept(&process, &setup, bucket, &noise).1);
+            }
+        }
+        accepting.iter_mut().for_each(|waiting| assert!(waiting.poll().is_none()));
+        process.settle();
+        accepting.iter_mut().for_each(|waiting| assert_eq!(waiting.poll(), Some(true)));
+        let of_first = |path: &Path| path.starts_with(format!("content/{:013}", first.as_millis()));
+        content_of(&disk).iter().filter(|(path, _)| of_first(path)).for_each(|(_, bytes)| pieces.add(bytes));
+        clock.set(first);
+        let journal = Path::new(DIRECTORY).join("journal");
+        assert!(pieces.found_on(&disk).contains(&journal), "the journal carries the bodies");
+        Self { disk, clock, process, pieces, journal }
+    }
+
+    fn is_erased(&self, when: &str) {
+        let found = self.pieces.found_on(&self.disk);
+        assert!(!found.contains(&self.journal), "{when}: the journal still has a body");
+        assert_eq!(found, Vec::<PathBuf>::new(), "{when}");
+    }
+}
+
+#[test]
+fn a_carried_body_is_in_no_file_once_its_bucket_has_ended_under_a_running_process() {
+    let mut carrying = Carrying::new(1);
+    assert!(sweep_in(&mut carrying.process, &carrying.clock));
+    carrying.is_erased("after a sweep that nothing disturbed");
+    carrying.disk.turn_off(Loss::Everything);
+    carrying.is_erased("after a power cut");
+}
+
+#[test]
+fn a_carried_body_is_in_no_file_however_its_erasure_is_disturbed() {
+    let mut whole = Carrying::new(1);
+    let before = whole.disk.operations();
+    assert!(sweep_in(&mut whole.process, &whole.clock));
+    let operations = whole.disk.operations() - before;
+    let faults = [
+        Fault::Off(Loss::Some),
+        Fault::Off(Loss::Everything),
+        Fault::Off(Loss::Nothing),
+        Fault::Error,
+        Fault::FullAtSync,
+    ];
+    for at in 0..operations {
+        for fault in faults {
+            let mut carrying = Carrying::new(1 + at);
+            carrying.disk.plan(at, fault);
+            sweep_in(&mut carrying.process, &carrying.clock);
+            let when = format!("{fault:?} at operation {at}");
+            if !carrying.process.has_failed() && !carrying.disk.is_off() {
+                assert_eq!(carrying.disk.failed_syncs(), 0, "{when}: a failed sync ends the process");
+            }
+            carrying.disk.restart();
+            assert!(sweep(&carrying.disk, &carrying.clock, CARRYING + 6), "{when}");
+            carrying.is_erased(&when);
+            carrying.disk.turn_off(Loss::Everything);
+            carrying.is_erased(&format!("{when}, and a power cut"));
+        }
+    }
+}
+
+#[test]
+fn a_body_that_only_the_journal_of_a_dead_process_carries_is_erased_by_the_next_start() {
+    let mut carrying = Carrying::new(1);
+    carrying.disk.restart();
+    // Its bucket is gone already, and with it whatever would have the sweep look at the journal.
+    carrying.process = Process::start(&carrying.disk, &carrying.clock, CARRYING + 6).unwrap();
+    let found = carrying.pieces.found_on(&carrying.disk);
+    assert!(!found.contains(&carrying.journal), "the journal still has a body");
+}

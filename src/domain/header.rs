@@ -12,11 +12,12 @@ use super::text::{has_control, is_longer};
 use super::violation::Violations;
 
 /// Names that are ours to write or must not be claimed (contract 3).
-const REFUSED_NAMES: [&str; 13] = [
+const REFUSED_NAMES: [&str; 14] = [
     "from",
     "to",
     "cc",
     "bcc",
+    "resent-bcc",
     "sender",
     "subject",
     "date",
@@ -183,6 +184,7 @@ mod tests {
             "TO",
             "cc",
             "Bcc",
+            "Resent-Bcc",
             "Sender",
             "subject",
             "Date",

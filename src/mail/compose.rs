@@ -6,6 +6,7 @@
 use lettre::message::{MultiPart, MultiPartBuilder};
 
 use super::field::{self, Meaning};
+use super::order;
 use super::part::{self, Node};
 use super::raw;
 use crate::base::id::MessageId;
@@ -129,7 +130,8 @@ fn tree(parts: &Parts, id: MessageId) -> Node {
         (Some(text), None) => text,
         (None, None) => part::text(""),
     };
-    with_files(body, MultiPart::mixed(), "mix", &attached, id)
+    let name = format!("mix{}", order::label(&parts.attachments.iter().map(|file| shown(&file)).collect::<Vec<_>>()));
+    with_files(body, MultiPart::mixed(), &name, &attached, id)
 }
 
 fn with_files(body: Node, kind: MultiPartBuilder, name: &str, files: &[&Attachment], id: MessageId) -> Node {

@@ -1,6 +1,7 @@
 //! The fields by which a complaint finds its message again: `Feedback-ID` on every message, and where the domain's
 //! return path is ours `CFBL-Address` with `CFBL-Feedback-ID` (RFC 9477).
 //!
+//! Everybody who is shown the message sees them, so their token is made with keys of its own and is no return path.
 //! Written before the message, so that the DKIM signature covers them: a mailbox provider that returns the header
 //! section of what its user complained about returns the token with it.
 

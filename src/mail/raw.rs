@@ -21,8 +21,8 @@ use crate::domain::violation::Violations;
 
 /// Fields that a message has at most once (RFC 5322 3.6); receivers differ over which of two they show.
 const SINGLE_FIELDS: [&str; 7] = ["From", "To", "Subject", "Date", "Message-ID", "Sender", "Reply-To"];
-/// Fields that must not travel: Bcc tells of other recipients, Return-Path is the last server's to write.
-const REMOVED_FIELDS: [&str; 2] = ["Bcc", "Return-Path"];
+/// Fields that must not travel: Bcc and Resent-Bcc name other recipients, Return-Path is the last server's to write.
+const REMOVED_FIELDS: [&str; 3] = ["Bcc", "Resent-Bcc", "Return-Path"];
 /// Fields that `unsubscribe_url` replaces.
 const REPLACED_FIELDS: [&str; 2] = ["List-Unsubscribe", "List-Unsubscribe-Post"];
 /// The name under which the caller's Message-ID stays.

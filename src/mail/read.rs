@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use mail_parser::{Encoding, Message, MessageParser, MessagePart, MimeHeaders as _, PartType};
 use serde::Serialize;
 
+use super::order;
 use super::section::{self, Field};
 use crate::domain::header::FEEDBACK_NAMES;
 
@@ -32,7 +33,7 @@ pub struct Parts {
     pub html: Option<String>,
     /// The caller's own fields, decoded; values of a name that occurs again stand on lines of their own.
     pub headers: BTreeMap<String, String>,
-    /// The files.
+    /// The files, in the order in which they were given.
     pub attachments: Vec<AttachedFile>,
 }
 
@@ -71,6 +72,8 @@ pub fn parts_of(message: &[u8], list_fields: ListFields) -> Parts {
             | PartType::Message(_) => parts.attachments.push(attached(message, part)),
         }
     }
+    let boundary = parsed.content_type().and_then(|kind| kind.attribute("boundary")).unwrap_or_default();
+    parts.attachments = order::restored(parts.attachments, boundary);
     parts
 }
 
@@ -204,9 +207,28 @@ mod tests {
             ],
         }));
         assert_eq!(parts.text.as_deref(), Some("see there"));
-        let mut files: Vec<_> = parts.attachments.iter().map(|f| (f.filename.as_deref(), f.size)).collect();
-        files.sort_unstable();
-        assert_eq!(files, [(Some("logo.png"), 4), (Some("ä.csv"), 4)]);
-        assert!(parts.attachments.iter().any(|file| file.content_type.starts_with("image/png")));
+        let files: Vec<_> = parts.attachments.iter().map(|f| (f.filename.as_deref(), f.size)).collect();
+        assert_eq!(files, [(Some("ä.csv"), 4), (Some("logo.png"), 4)]);
+        assert!(parts.attachments[1].content_type.starts_with("image/png"));
+    }
+
+    #[test]
+    fn files_are_listed_in_the_order_given_wherever_they_stand_in_the_message() {
+        for inline in ["", "a", "b", "cd", "bd", "abd", "abcdefghijklmnopqrst", "t", "bdfhjlnprt"] {
+            let given: Vec<String> = ('a'..='t').map(String::from).collect();
+            let files: Vec<_> = given
+                .iter()
+                .map(|name| match inline.contains(name.as_str()) {
+                    true => serde_json::json!({ "filename": name, "content": "eA==", "content_id": name }),
+                    false => serde_json::json!({ "filename": name, "content": "eA==" }),
+                })
+                .collect();
+            for body in [serde_json::json!({ "html": "<p>x</p>" }), serde_json::json!({ "text": "x", "html": "y" })] {
+                let mut body = body;
+                body["attachments"] = files.clone().into();
+                let listed: Vec<_> = round(body).attachments.into_iter().filter_map(|file| file.filename).collect();
+                assert_eq!(listed, given, "{inline}");
+            }
+        }
     }
 }

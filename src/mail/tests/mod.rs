@@ -4,6 +4,7 @@ mod complaining;
 mod composing;
 mod rewriting;
 mod signing;
+mod verifying;
 
 use serde_json::{Value, json};
 

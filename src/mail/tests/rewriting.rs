@@ -23,7 +23,7 @@ fn rewrite_with(changes: Value) -> Result<Composed, Violations> {
 
 #[test]
 fn a_raw_message_is_changed_only_where_it_must_be() {
-    let raw = "Received: from x\nReturn-Path: <x@example.com>\nFrom:  \"A\"\n <a@EXAMPLE.com>\nBCC: s@example.org,\n t@example.org\n\
+    let raw = "Received: from x\nReturn-Path: <x@example.com>\nFrom:  \"A\"\n <a@EXAMPLE.com>\nBCC: s@example.org,\n t@example.org\nresent-bcc: u@example.org,\n v@example.org\n\
 To: someone else <c@example.org>\nMessage-Id: <old@example.com>\nsubject: =?utf-8?q?H=C3=A4llo?=\n  W\nX-Odd:\t y  \n\nBody \n.\n\n";
     let message = rewrite(raw).unwrap();
     let id = message_id_header(facts().message_id, &"a@example.com".parse().unwrap());

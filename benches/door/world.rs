@@ -72,6 +72,7 @@ fn settings() -> Settings {
         hostname: "mail.example.com".to_owned(),
         bounce_host: "bounces.example.com".to_owned(),
         return_path_keys: keys(),
+        feedback_keys: keys(),
         unsubscribe_keys: keys(),
         tls_reports_from: None,
         public_url: Arc::default(),

@@ -98,7 +98,7 @@ pub fn encode(account: AccountId, message: MessageId, keys: &TokenKeys) -> Strin
     format!("{PREFIX}{}", token(account, message, keys))
 }
 
-/// The token alone, as `Feedback-ID` carries it.
+/// The token alone. `Feedback-ID` carries one made with keys of its own, which never opens a recipient address.
 pub fn token(account: AccountId, message: MessageId, keys: &TokenKeys) -> String {
     let key = keys.of(message);
     let mut token = String::with_capacity(TOKEN_CHARACTERS);

@@ -16,6 +16,8 @@ pub struct Settings {
     pub bounce_host: String,
     /// The keys that authenticate return paths.
     pub return_path_keys: TokenKeys,
+    /// The keys that authenticate tokens in `Feedback-ID`.
+    pub feedback_keys: TokenKeys,
     /// The keys that authenticate hosted unsubscribe links.
     pub unsubscribe_keys: TokenKeys,
     /// The public address of the API, known once it is served.
@@ -47,6 +49,7 @@ impl Settings {
             hostname: "mail.example.com".to_owned(),
             bounce_host: "bounces.example.com".to_owned(),
             return_path_keys: keys(1),
+            feedback_keys: keys(3),
             unsubscribe_keys: keys(2),
             public_url: Arc::new("https://mail.example.com".to_owned().into()),
             queue_lifetime: Duration::from_secs(48 * 3600),

@@ -161,43 +161,29 @@ async fn a_delay_is_told_and_leaves_the_status_and_good_news_is_no_event() {
 }
 
 #[tokio::test]
-async fn a_message_that_waits_is_not_tried_again_after_its_bounce_came_back() {
+async fn a_complaint_is_tied_by_the_return_path_and_by_nothing_less() {
     let world = World::new();
-    let id = world.dev.send("deferred@simulator.test").await;
-    world.dev.advance(0).await;
-    // The return path is only told to the receiver, which has not taken this one: a delivered one shows its form.
+    let (id, path) = world.delivered("you@example.org").await;
     let headers = world.headers(&id).await;
-    let token = headers.split_once("Feedback-ID: ").unwrap().1.split(':').next().unwrap().to_owned();
-    let report = dsn("deferred@simulator.test", "failed", "5.1.1", "550 5.1.1 User unknown");
-    let path = format!("b+{token}@bounces.example.com");
-    assert!(world.session().await.mail(&path, &report).await.starts_with("250 "));
-    let message = world.dev.message(&id).await;
-    assert_eq!((&message["status"], &message["next_attempt_at"]), (&json!("bounced"), &Value::Null));
-    world.dev.advance(3 * 86_400).await;
-    assert_eq!(world.types(&id).await, ["queued", "deferred", "bounced"]);
-}
-
-#[tokio::test]
-async fn a_complaint_is_tied_by_the_token_in_the_returned_headers_and_by_nothing_less() {
-    let world = World::new();
-    let (id, _) = world.delivered("you@example.org").await;
-    let headers = world.headers(&id).await;
+    let returned = format!("Return-Path: <{path}>\r\n{headers}");
     assert!(headers.contains("\r\nFeedback-ID: ") && headers.contains("feedback-id;"), "{headers}");
     let mut session = world.session().await;
     let fbl = "fbl@bounces.example.com";
-    let without: String =
-        headers.lines().filter(|line| !line.starts_with("Feedback-ID")).map(|l| format!("{l}\n")).collect();
-    let key = &headers.split_once("\nFeedback-ID: ").unwrap().1[..1];
+    // Whoever was shown the message has these headers; the return path is for servers.
+    let token = headers.split_once("\nFeedback-ID: ").unwrap().1.split(':').next().unwrap();
+    assert!(session.rcpt(&format!("b+{token}@bounces.example.com")).await.starts_with("550 5.1.1 "));
+    let dsn = dsn("you@example.org", "failed", "5.1.1", GONE).replace("Subject: Hello\n", &headers);
+    let key = &path[2..3];
     let other = if key == "0" { "1" } else { "0" };
-    let forged = headers.replace(&format!("\nFeedback-ID: {key}"), &format!("\nFeedback-ID: {other}"));
+    let forged = returned.replace(&format!("<b+{key}"), &format!("<b+{other}"));
     for report in
-        [arf("abuse", &without), arf("abuse", &forged), arf("not-spam", &headers), arf("auth-failure", &headers)]
+        [dsn, arf("abuse", &headers), arf("abuse", &forged), arf("not-spam", &returned), arf("auth-failure", &returned)]
     {
         assert_eq!(session.mail(fbl, &report).await, "250 2.0.0 Taken\r\n");
     }
     assert_eq!((world.types(&id).await.len(), world.suppressions().await), (2, 0));
 
-    assert!(session.mail(fbl, &arf("abuse", &headers)).await.starts_with("250 "));
+    assert!(session.mail(fbl, &arf("abuse", &returned)).await.starts_with("250 "));
     let message = world.dev.message(&id).await;
     assert_eq!(types(&message), ["queued", "delivered", "complained"]);
     assert_eq!(message["events"][2]["complaint"], json!({"feedback_type": "abuse", "reporter": "Loop/2.1"}));

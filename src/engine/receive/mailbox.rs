@@ -4,6 +4,7 @@ use super::Receiver;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
+use crate::domain::token_key::TokenKeys;
 use crate::engine::accounts::accounts_of_hint;
 use crate::mail::feedback::FEEDBACK_MAILBOX;
 use crate::store::error::StoreError;
@@ -108,7 +109,7 @@ impl Receiver {
         host: Option<Host>,
     ) -> Result<Result<Mailbox, NotOurs>, StoreError> {
         let stranger = if host.is_some() { NotOurs::Mailbox } else { NotOurs::Host };
-        let path = match self.verify(read, token)? {
+        let path = match self.verify(read, token, &self.engine.settings.return_path_keys)? {
             Ok(path) => path,
             Err(InvalidReturnPath::Expired) if host.is_some() => return Ok(Err(NotOurs::Expired)),
             Err(InvalidReturnPath::Expired | InvalidReturnPath::Malformed | InvalidReturnPath::Forged) => {
@@ -122,15 +123,16 @@ impl Receiver {
         Ok(if is_ours { Ok(Mailbox::ReturnPath(path)) } else { Err(stranger) })
     }
 
-    /// Checks a token against every account of its hint, and that its message is there.
+    /// Checks a token made with `keys` against every account of its hint, and that its message is there.
     pub(super) fn verify(
         &self,
         read: &Snapshot,
         token: &Parsed,
+        keys: &TokenKeys,
     ) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
         let now = self.engine.clock.now();
         for account in accounts_of_hint(read, token.account_hint)? {
-            match token.verify(account, &self.engine.settings.return_path_keys, now) {
+            match token.verify(account, keys, now) {
                 Ok(path) => {
                     let is_there = read.get(Table::Messages, &schema::message(account, path.message))?.is_some();
                     return Ok(if is_there { Ok(path) } else { Err(InvalidReturnPath::Forged) });

@@ -18,13 +18,16 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use tokens::Token;
+
 use super::Engine;
 use super::lease::Lease;
 use super::waiting::Leased;
 use crate::base::id::AccountId;
 use crate::domain::address::Address;
-use crate::domain::return_path::ReturnPath;
+use crate::domain::return_path::{Parsed, ReturnPath};
 use crate::machine::transfer::Wire;
+use crate::mail::dkim_verify::{self, UnverifiedSignature};
 use crate::mail::report::{self, Report};
 use crate::smtp::rules::Rules;
 use crate::store::error::{Stop, StoreError};
@@ -32,6 +35,7 @@ use crate::store::op::report::{MessageNews, News, RecordReport};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 use crate::store::schema;
+use crate::store::snapshot::Snapshot;
 
 /// Messages that are read at once; the others wait in their connections, which are counted.
 const READING_MAX: usize = 4;
@@ -39,6 +43,8 @@ const READING_MAX: usize = 4;
 const HEADER_OCTETS_MAX: usize = 64 * 1024;
 /// How long a report waits for the outcome of the attempt that it overtook, so that the timeline tells them in order.
 const OVERTAKING: Duration = Duration::from_secs(5);
+/// How long the keys of a complaint's signatures are looked up, all together.
+const KEY_LOOKUPS: Duration = Duration::from_secs(20);
 
 /// Why a message is not taken.
 #[derive(Debug)]
@@ -78,8 +84,8 @@ impl Receiver {
         }
         let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People);
         let taken = if mailboxes.iter().any(is_machines) {
-            let report = self.read(message).await?;
-            self.act(mailboxes, &report).await?
+            let (report, signatures) = self.read(message).await?;
+            self.act(mailboxes, &report, &signatures).await?
         } else {
             Taken::Letter
         };
@@ -88,19 +94,40 @@ impl Receiver {
         Ok(taken)
     }
 
-    /// Reads a message where no other task waits for it.
-    async fn read(&self, message: Vec<u8>) -> Result<Report, StoreError> {
+    /// Reads a message where no other task waits for it: its report and, of a feedback report, its signatures.
+    async fn read(&self, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
         let _turn = self.reading.acquire().await;
-        tokio::task::spawn_blocking(move || report::read(&message)).await.map_err(|_| StoreError::Panicked)
+        let now = self.engine.clock.now();
+        let reading = tokio::task::spawn_blocking(move || {
+            let report = report::read(&message);
+            let signatures = match &report {
+                Report::Feedback(_) => dkim_verify::aligned_signatures(&message, now),
+                Report::Delivery(_) | Report::AutoReply | Report::Unknown(_) => Vec::new(),
+            };
+            (report, signatures)
+        });
+        reading.await.map_err(|_| StoreError::Panicked)
     }
 
-    async fn act(&self, mailboxes: &[Mailbox], report: &Report) -> Result<Taken, StoreError> {
+    async fn act(
+        &self,
+        mailboxes: &[Mailbox],
+        report: &Report,
+        signatures: &[UnverifiedSignature],
+    ) -> Result<Taken, StoreError> {
         if let Some(taken) = news::nothing_in(report) {
             return Ok(taken);
         }
-        let subjects = self.subjects(mailboxes, report)?;
+        let (subjects, tie) = self.subjects(mailboxes, report)?;
         if subjects.is_empty() {
             return Ok(Taken::Untied);
+        }
+        let is_proven = match tie {
+            Tie::ReturnPath => true,
+            Tie::FeedbackId => self.is_signed(signatures).await,
+        };
+        if !is_proven {
+            return Ok(Taken::Unproven);
         }
         // Shared by all, for while one waits the others' leases are held.
         let patience = OVERTAKING / u32::try_from(subjects.len()).unwrap_or(u32::MAX);
@@ -154,10 +181,26 @@ impl Receiver {
         Ok(())
     }
 
-    /// The messages that the report is about, by what proves it: the mailboxes that it came to, else the first token
-    /// of ours in what it returns. In the order of their identifiers, so that no two reports wait for each other.
-    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<Vec<(ReturnPath, MessageRow)>, StoreError> {
+    /// Whether one of the signatures verifies with the key that its domain publishes. A key that can't be fetched in
+    /// time verifies nothing.
+    async fn is_signed(&self, signatures: &[UnverifiedSignature]) -> bool {
+        let verifies = async {
+            for signature in signatures {
+                let records = self.engine.resolver.txt(signature.key_name()).await.unwrap_or_default();
+                if signature.is_verified_by(&records) {
+                    return true;
+                }
+            }
+            false
+        };
+        tokio::time::timeout(KEY_LOOKUPS, verifies).await.unwrap_or(false)
+    }
+
+    /// The messages that the report is about and what ties it to them: the mailboxes that it came to, else the first
+    /// token of ours in what it returns. In the order of their identifiers, so that no two reports wait for each other.
+    fn subjects(&self, mailboxes: &[Mailbox], report: &Report) -> Result<(Vec<Subject>, Tie), StoreError> {
         let snapshot = self.engine.store.snapshot()?;
+        let mut tie = Tie::ReturnPath;
         let mut paths: Vec<ReturnPath> = mailboxes
             .iter()
             .filter_map(|mailbox| match mailbox {
@@ -167,8 +210,13 @@ impl Receiver {
             .collect();
         if paths.is_empty() {
             for token in tokens::of(report) {
-                if let Ok(path) = self.verify(&snapshot, &token)? {
+                let (path, kind) = match token {
+                    Token::ReturnPath(token) => (self.return_path_of(&snapshot, &token)?, Tie::ReturnPath),
+                    Token::FeedbackId(token) => (self.feedback_id_of(&snapshot, &token)?, Tie::FeedbackId),
+                };
+                if let Some(path) = path {
                     paths.push(path);
+                    tie = kind;
                     break;
                 }
             }
@@ -180,8 +228,32 @@ impl Receiver {
             let row: Option<MessageRow> = snapshot.row(&schema::message(path.account, path.message))?;
             subjects.extend(row.map(|row| (path, row)));
         }
-        Ok(subjects)
+        Ok((subjects, tie))
     }
+
+    fn return_path_of(&self, read: &Snapshot, token: &Parsed) -> Result<Option<ReturnPath>, StoreError> {
+        Ok(self.verify(read, token, &self.engine.settings.return_path_keys)?.ok())
+    }
+
+    /// The message of a token in `Feedback-ID`. Earlier versions wrote the return path's token there.
+    fn feedback_id_of(&self, read: &Snapshot, token: &Parsed) -> Result<Option<ReturnPath>, StoreError> {
+        match self.verify(read, token, &self.engine.settings.feedback_keys)? {
+            Ok(path) => Ok(Some(path)),
+            Err(_) => self.return_path_of(read, token),
+        }
+    }
+}
+
+/// A message that a report is about.
+type Subject = (ReturnPath, MessageRow);
+
+/// What ties a report to its message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tie {
+    /// The return path, which strangers don't know.
+    ReturnPath,
+    /// Only a field of the message: whoever was shown the message may write such a report.
+    FeedbackId,
 }
 
 /// What is to be recorded of one report.

@@ -20,6 +20,8 @@ pub enum Taken {
     NoNews,
     /// A report that no return path or token ties to a message.
     Untied,
+    /// A complaint that `Feedback-ID` alone ties to a message, without a signature of the domain that it comes from.
+    Unproven,
     /// A machine's answer on somebody's behalf (RFC 3834).
     AutoReply,
     /// A message to a machine's mailbox that is no report.
@@ -30,7 +32,7 @@ pub enum Taken {
 
 impl Taken {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Bounced,
         Self::Undetermined,
         Self::Delayed,
@@ -38,6 +40,7 @@ impl Taken {
         Self::Repeated,
         Self::NoNews,
         Self::Untied,
+        Self::Unproven,
         Self::AutoReply,
         Self::Unknown,
         Self::Letter,
@@ -53,6 +56,7 @@ impl Taken {
             Self::Repeated => "repeated",
             Self::NoNews => "no_news",
             Self::Untied => "untied",
+            Self::Unproven => "unproven",
             Self::AutoReply => "auto_reply",
             Self::Unknown => "unknown",
             Self::Letter => "letter",

@@ -10,26 +10,39 @@ const TOKEN_FIELDS: [&str; 2] = ["CFBL-Feedback-ID", "Feedback-ID"];
 /// Candidates that are looked at in one report: each costs a look into the store.
 const CANDIDATES_MAX: usize = 16;
 
-/// What has the shape of a token, in the order in which it is trusted to be about the reported message.
-pub(super) fn of(report: &Report) -> Vec<Parsed> {
-    let (mail_from, returned) = match report {
-        Report::Delivery(report) => (None, &report.returned),
-        Report::Feedback(report) => (report.original_mail_from.as_deref(), &report.returned),
-        Report::AutoReply | Report::Unknown(_) => return Vec::new(),
+/// A token in a report, by where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Token {
+    /// In an envelope address: only the servers that carried the message are shown it before the last one.
+    ReturnPath(Parsed),
+    /// In a field of the message, which everybody sees to whom it is forwarded.
+    FeedbackId(Parsed),
+}
+
+/// The well-formed tokens, in the order in which they are trusted to be about the reported message. A delivery report
+/// has no use for those that stand in a field.
+pub(super) fn of(report: &Report) -> Vec<Token> {
+    let mut found: Vec<Token> = match report {
+        Report::Delivery(report) => of_paths(&report.returned).collect(),
+        Report::Feedback(report) => {
+            let mail_from = report.original_mail_from.as_deref().and_then(of_address).map(Token::ReturnPath);
+            mail_from.into_iter().chain(of_paths(&report.returned)).chain(of_fields(&report.returned)).collect()
+        }
+        Report::AutoReply | Report::Unknown(_) => Vec::new(),
     };
-    let mut found: Vec<Parsed> = mail_from.and_then(of_address).into_iter().collect();
-    found.extend(of_headers(returned));
     found.truncate(CANDIDATES_MAX);
     found
 }
 
-fn of_headers(returned: &Returned) -> impl Iterator<Item = Parsed> {
-    let paths = returned.all("Return-Path").into_iter().filter_map(|value| of_address(&value));
-    let ids = TOKEN_FIELDS.into_iter().flat_map(|name| returned.all(name)).flat_map(|value| {
-        let parsed: Vec<_> = feedback::candidates(&value).filter_map(|id| return_path::decode_token(id).ok()).collect();
-        parsed
-    });
-    paths.chain(ids)
+fn of_paths(returned: &Returned) -> impl Iterator<Item = Token> {
+    returned.all("Return-Path").into_iter().filter_map(|value| of_address(&value)).map(Token::ReturnPath)
+}
+
+fn of_fields(returned: &Returned) -> impl Iterator<Item = Token> {
+    TOKEN_FIELDS.into_iter().flat_map(|name| returned.all(name)).flat_map(|value| {
+        let tokens = feedback::candidates(&value).filter_map(|id| return_path::decode_token(id).ok());
+        tokens.map(Token::FeedbackId).collect::<Vec<_>>()
+    })
 }
 
 /// The token in an address, in angle brackets or without.

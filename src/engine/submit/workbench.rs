@@ -86,7 +86,7 @@ impl Workbench<'_> {
             Admission::Admitted(admitted) => admitted,
         };
         drop(snapshot);
-        let token = return_path::token(account, id, &self.settings.return_path_keys);
+        let token = return_path::token(account, id, &self.settings.feedback_keys);
         let feedback = Feedback {
             token: &token,
             stream: admitted.domain.stream,

@@ -30,6 +30,9 @@ pub enum InvalidWebhookUrl {
     /// White space or control characters, which parsers drop in different ways.
     #[error("must not contain white space or control characters; percent-encode them")]
     Spaces,
+    /// A backslash, which some parsers read as a slash: they would find another host in the URL.
+    #[error("must not contain a backslash; percent-encode it as %5C")]
+    Backslash,
     /// Another scheme, or none.
     #[error("must be an absolute https URL, such as https://example.com/hooks")]
     NotHttps,
@@ -66,9 +69,12 @@ impl WebhookUrl {
         if text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(Fault::Spaces);
         }
+        if text.contains('\\') {
+            return Err(Fault::Backslash);
+        }
         // Asked of the text: the parser would mend `https:example.com` and `https:\\example.com`.
         let Some(rest) = strip_https(text) else { return Err(Fault::NotHttps) };
-        if rest.is_empty() || rest.starts_with(['/', '\\', '?', '#', ':']) {
+        if rest.is_empty() || rest.starts_with(['/', '?', '#', ':']) {
             return Err(Fault::NoHost);
         }
         let url = Url::parse(text).map_err(|_| Fault::Unreadable)?;
@@ -170,7 +176,9 @@ mod tests {
             ("ftp://example.com/", Fault::NotHttps),
             ("example.com/hook", Fault::NotHttps),
             ("https:example.com", Fault::NotHttps),
-            ("https:\\\\example.com", Fault::NotHttps),
+            ("https:\\\\example.com", Fault::Backslash),
+            ("https://example.com\\@evil.example/", Fault::Backslash),
+            ("https://example.com/a\\b", Fault::Backslash),
             ("", Fault::NotHttps),
             ("https://", Fault::NoHost),
             ("https:///hook", Fault::NoHost),

@@ -26,8 +26,8 @@ const ERRORS_MAX: u32 = 20;
 const REFUSALS_MAX: u32 = 100;
 /// Connections in all, over every listener: each may hold one message.
 const CONNECTIONS_MAX: usize = 100;
-/// Connections of one network.
-const CONNECTIONS_MAX_PER_ADDRESS: usize = 10;
+/// Connections of one IPv4 address or one IPv6 /64: a Postfix opens 20 at once.
+const CONNECTIONS_MAX_PER_ADDRESS: usize = 25;
 /// How long a session may last.
 const SESSION: Duration = Duration::from_secs(600);
 
@@ -112,6 +112,18 @@ impl MailHandler for Handler {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::tls;
+
+    #[test]
+    fn one_address_has_25_connections_and_all_have_100() {
+        let settings = TlsSettings::new(tls::self_signed("mx.test").unwrap());
+        let gate = listener_config("mx.test", Arc::new(settings)).gate;
+        let of = |network: u8, host: u8| gate.enter([192, 0, network, host].into());
+        let first: Vec<_> = (0..26).filter_map(|_| of(2, 1)).collect();
+        assert_eq!(first.len(), 25);
+        let others: Vec<_> = (0..100).filter_map(|host| of(3, host)).collect();
+        assert_eq!(others.len(), 75);
+    }
 
     #[test]
     fn what_could_not_be_committed_is_never_taken_and_may_come_again() {

@@ -8,6 +8,7 @@ mod body;
 mod connection;
 mod fault;
 mod pool;
+mod preamble;
 #[cfg(test)]
 mod tests;
 
@@ -78,7 +79,7 @@ impl HttpPost {
             Some(connection) => connection,
             None => self.open(&url).await?,
         };
-        let response = connection.exchange(request).await.map_err(|error| word(&error, PostError::Protocol))?;
+        let response = connection.exchange(request).await.map_err(|error| word(&*error, PostError::Protocol))?;
         Ok(Answer { url, connection, response })
     }
 

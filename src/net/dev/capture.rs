@@ -4,8 +4,9 @@
 //! whole, so a crash leaves no half message; it is not synced, since this mail is for looking at.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::{self, File};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -65,13 +66,22 @@ impl Capture {
     /// Those of the file system. A file that is no captured message is left alone.
     pub fn open(data_dir: &Path, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let directory = data_dir.join(DIRECTORY);
-        fs::create_dir_all(&directory)?;
+        fs::create_dir_all(data_dir)?;
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        // An earlier version left both readable by everybody.
+        fs::set_permissions(&directory, Permissions::from_mode(0o700))?;
         let mut index = Index::default();
         for entry in fs::read_dir(&directory)? {
             let path = entry?.path();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some(WHOLE) => match read_first_line(&path) {
-                    Ok((mail, _)) => index.insert(mail),
+                    Ok((mail, _)) => {
+                        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+                        index.insert(mail);
+                    }
                     Err(error) => tracing::warn!(path = %path.display(), %error, "this is no captured message"),
                 },
                 Some(PARTIAL) => fs::remove_file(&path)?,
@@ -204,7 +214,7 @@ fn made_id(at: Timestamp, parts: [&[u8]; 3]) -> MessageId {
 fn write_file(path: &Path, mail: &CapturedMail, message: &[u8]) -> io::Result<()> {
     let mut head = serde_json::to_vec(mail)?;
     head.push(b'\n');
-    let mut file = File::create(path)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(&head)?;
     file.write_all(message)
 }

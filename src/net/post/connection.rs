@@ -3,10 +3,12 @@
 //! It has no task of its own. Whoever waits for an answer moves its bytes meanwhile, which spares two changes of task
 //! for each request; while it is idle nobody moves them, and what came of it is seen when it is to be used again.
 
+use std::error::Error;
 use std::future::poll_fn;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -22,18 +24,22 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::preamble::{HeadLimited, Preamble};
+
 /// An address that has not answered for so long gets company from the next one (RFC 8305 5).
 const HEAD_START: Duration = Duration::from_millis(250);
 /// What an answer's head may take, and what is read ahead of its body.
 const BUFFER_MAX: usize = 64 * 1024;
 
-type Wire = http1::Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
+type Wire = http1::Connection<TokioIo<HeadLimited<TlsStream<TcpStream>>>, Full<Bytes>>;
 
 /// An open connection.
 pub(super) struct Connection {
     requests: SendRequest<Full<Bytes>>,
     /// Moves the bytes; none once it has ended.
     wire: Option<Pin<Box<Wire>>>,
+    /// What came before the final head of the answer.
+    preamble: Arc<Preamble>,
     /// The other end.
     pub(super) peer: IpAddr,
 }
@@ -44,15 +50,29 @@ impl Connection {
         // A request is one write.
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr()?.ip();
-        let stream = TokioIo::new(tls.connect(name, stream).await?);
-        let shaken = http1::Builder::new().max_buf_size(BUFFER_MAX).handshake(stream).await;
+        let preamble = Arc::new(Preamble::default());
+        let stream = HeadLimited::new(tls.connect(name, stream).await?, Arc::clone(&preamble));
+        let shaken = http1::Builder::new().max_buf_size(BUFFER_MAX).handshake(TokioIo::new(stream)).await;
         let (requests, wire) = shaken.map_err(io::Error::other)?;
-        Ok(Self { requests, wire: Some(Box::pin(wire)), peer })
+        Ok(Self { requests, wire: Some(Box::pin(wire)), preamble, peer })
     }
 
     /// Sends one request and waits for the head of its answer.
-    pub(super) async fn exchange(&mut self, request: Request<Full<Bytes>>) -> hyper::Result<Response<Incoming>> {
-        moving(&mut self.wire, self.requests.send_request(request)).await
+    ///
+    /// # Errors
+    /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) where more interim answers, or more bytes, came before that head than one
+    /// receiver may send.
+    pub(super) async fn exchange(
+        &mut self,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Box<dyn Error + Send + Sync>> {
+        let preamble = Arc::clone(&self.preamble);
+        preamble.begin();
+        let counted = Arc::clone(&preamble);
+        hyper::ext::on_informational(&mut request, move |_| counted.count_interim());
+        let answer = moving(&mut self.wire, self.requests.send_request(request)).await;
+        preamble.end()?;
+        Ok(answer?)
     }
 
     /// The next part of an answer's body; none at its end, and where it breaks off.

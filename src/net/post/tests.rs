@@ -16,6 +16,8 @@ use tokio_rustls::server::TlsStream;
 use super::*;
 use crate::engine::ports::LookupFailure;
 
+mod interim;
+
 /// Short enough for tests that must reach it, and long enough for all that must not.
 const TEST_DEADLINE: Duration = Duration::from_secs(1);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -31,6 +33,8 @@ enum Does {
     AnswersOnce(&'static str),
     /// Writes these bytes, then the same byte for ever.
     Endless(&'static str),
+    /// Writes these bytes again and again.
+    Repeats(&'static str),
     /// Writes these bytes, then says nothing.
     Stalls(&'static str),
     /// Closes without TLS's farewell.
@@ -174,6 +178,10 @@ async fn receive(mut stream: TlsStream<TcpStream>, does: Does, requests: &Atomic
                 while stream.write_all(&[b'x'; 1024]).await.is_ok() {}
                 return;
             }
+            Does::Repeats(text) => {
+                while stream.write_all(text.as_bytes()).await.is_ok() {}
+                return;
+            }
             Does::Stalls(head) => {
                 let _ = stream.write_all(head.as_bytes()).await;
                 let _ = stream.flush().await;
@@ -231,13 +239,6 @@ async fn any_other_status_is_a_failure_and_a_redirect_is_not_followed() {
         assert_eq!((outcome.status, outcome.error), (Some(status), Some(PostError::Status)));
         assert_eq!(world.requests(), 1, "{status}");
     }
-}
-
-#[tokio::test]
-async fn interim_answers_are_skipped() {
-    let text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 202 Ok\r\nContent-Length: 0\r\n\r\n";
-    let outcome = World::new(answers(text)).await.post().await;
-    assert_eq!((outcome.status, outcome.error), (Some(202), None));
 }
 
 #[tokio::test]

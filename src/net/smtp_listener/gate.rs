@@ -19,7 +19,7 @@ struct Counts {
 }
 
 /// The right to one connection, given back when it is dropped.
-pub(super) struct Pass {
+pub(in crate::net) struct Pass {
     counts: Arc<Mutex<Counts>>,
     address: IpAddr,
 }
@@ -31,7 +31,7 @@ impl Gate {
     }
 
     /// A pass for a connection from `address`, where there is room for one more.
-    pub(super) fn enter(&self, address: IpAddr) -> Option<Pass> {
+    pub(in crate::net) fn enter(&self, address: IpAddr) -> Option<Pass> {
         let address = network_of(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let of_address = counts.by_address.get(&address).copied().unwrap_or(0);

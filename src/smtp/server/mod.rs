@@ -23,6 +23,8 @@ use data::{DataReader, Fault};
 /// The longest command line, CR LF included. RFC 5321 4.5.3.1.4 asks for 512 and the extensions add to it;
 /// internationalised paths are longer still.
 pub const COMMAND_LINE_MAX: usize = 2048;
+/// Bytes of a command line without an end after which the session ends.
+pub const ENDLESS_LINE_MAX: usize = 64 * 1024;
 
 /// Where the session stands.
 #[derive(Debug)]
@@ -31,8 +33,8 @@ enum Stage {
     Fresh,
     /// Between commands.
     Command,
-    /// Skipping the rest of a line that is too long.
-    OverlongLine,
+    /// Skipping the rest of a line that is too long, of which so many bytes have come.
+    OverlongLine(usize),
     /// The caller is asked about this recipient.
     RecipientAsked(Path),
     /// Within a message.
@@ -88,7 +90,7 @@ impl ServerSession {
             Stage::Closing => {}
             Stage::Fresh
             | Stage::Command
-            | Stage::OverlongLine
+            | Stage::OverlongLine(_)
             | Stage::RecipientAsked(_)
             | Stage::Data(_)
             | Stage::MessageAsked
@@ -111,8 +113,9 @@ impl ServerSession {
                     }
                     ServerAction::Read(Awaiting::Command)
                 }
-                Stage::OverlongLine => {
-                    if self.skip_line() {
+                Stage::OverlongLine(length) => {
+                    let length = *length;
+                    if self.skip_line(length) {
                         continue;
                     }
                     ServerAction::Read(Awaiting::Command)
@@ -187,8 +190,7 @@ impl ServerSession {
             if self.inbox.len() < COMMAND_LINE_MAX {
                 return false;
             }
-            self.inbox.clear();
-            self.stage = Stage::OverlongLine;
+            self.stage = Stage::OverlongLine(0);
             return true;
         };
         let line: Vec<u8> = self.inbox.drain(..=end).collect();
@@ -203,11 +205,15 @@ impl ServerSession {
         true
     }
 
-    /// Drops the rest of a line too long; false where its end has not come.
-    fn skip_line(&mut self) -> bool {
+    /// Drops the rest of a line too long, of which `length` bytes have come; false where its end has not.
+    fn skip_line(&mut self, length: usize) -> bool {
         let Some(end) = self.inbox.iter().position(|&b| b == b'\n') else {
-            self.inbox.clear();
-            return false;
+            let length = length + std::mem::take(&mut self.inbox).len();
+            self.stage = Stage::OverlongLine(length);
+            if length >= ENDLESS_LINE_MAX {
+                self.end(&Answer::new(500, "5.5.2", "Line too long"));
+            }
+            return length >= ENDLESS_LINE_MAX;
         };
         self.inbox.drain(..=end);
         self.stage = Stage::Command;

@@ -252,6 +252,16 @@ fn a_line_too_long_or_without_cr_is_one_error() {
 }
 
 #[test]
+fn a_line_without_an_end_is_answered_and_ends_the_session() {
+    let mut script = Script::begun();
+    for sent in (0..ENDLESS_LINE_MAX - 1024).step_by(1024) {
+        assert_eq!(script.say(&"x".repeat(1024)), "", "after {sent}");
+    }
+    assert_eq!(script.say(&"x".repeat(1024)), "500 5.5.2 Line too long\r\n");
+    assert!(script.closed);
+}
+
+#[test]
 fn starttls_forgets_the_client_and_what_was_put_behind_it_ends_the_session() {
     let offering = || ServerConfig { starttls: true, ..config() };
     let mut script = Script::new(offering());

@@ -52,6 +52,22 @@ fn captured_mail_survives_reopening_newest_first_with_its_octets() {
 }
 
 #[test]
+fn captured_mail_is_readable_by_its_owner_alone_that_of_earlier_versions_too() {
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let data_dir = tempfile::tempdir().unwrap();
+    let directory = data_dir.path().join("captured");
+    let capture = open(data_dir.path());
+    keep(&capture, &message(ONE, "secret"));
+    let file = directory.join(format!("{ONE}.mail"));
+    assert_eq!((mode(&directory), mode(&file)), (0o700, 0o600));
+    drop(capture);
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+    fs::set_permissions(&directory, Permissions::from_mode(0o755)).unwrap();
+    open(data_dir.path());
+    assert_eq!((mode(&directory), mode(&file)), (0o700, 0o600));
+}
+
+#[test]
 fn a_message_received_twice_is_listed_once_as_it_came_last() {
     let data_dir = tempfile::tempdir().unwrap();
     let capture = open(data_dir.path());

@@ -200,6 +200,12 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
     })?;
     let config = Config::load(&file, &console.environment).map_err(Trouble::from)?;
     config.fit_to_mail()?;
+    let unreadable = config.unreadable_files();
+    if !unreadable.is_empty() {
+        let what = format!("cannot use the files that the configuration {} names", file.display());
+        let remedy = "Create them, or let this user read them; run the check as the user of the service.";
+        return Err(Trouble::with_reasons(Exit::Failed, what, unreadable, remedy).into());
+    }
     let warnings = config.warnings();
     if json {
         writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;

@@ -21,6 +21,15 @@ pub(super) fn build() -> Result<Runtime, Trouble> {
         .map_err(|error| Trouble::new(Exit::Failed, "cannot start", error.to_string(), "Raise the limit on threads."))
 }
 
+/// Lets no other process of the same user read this one's memory, which holds the master key, and lets no crash write it
+/// to a file. `dev` has nothing to hide, and is left to debuggers.
+pub(super) fn forbid_dumps() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        tracing::warn!(%error, "the process may be dumped");
+    }
+}
+
 /// Every connection is an open file, and the soft limit is 1,024 by custom: fewer than all listeners take, before mail
 /// goes out and bodies are written.
 fn raise_open_files() {
@@ -46,6 +55,14 @@ mod tests {
     fn pages_stay_small() {
         let _runtime = build().ok();
         assert!(rustix::thread::transparent_huge_pages_are_disabled().unwrap());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn nothing_may_read_the_memory_of_a_process_that_forbids_it() {
+        forbid_dumps();
+        let behavior = rustix::process::dumpable_behavior().unwrap();
+        assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
     }
 
     #[test]

@@ -22,6 +22,8 @@ use crate::store::open::OnJournalDamage;
 pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> Result<Exit, Trouble> {
     config.fit_to_mail()?;
     logging::start(&config.log);
+    // Before the master key is read.
+    runtime::forbid_dumps();
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }

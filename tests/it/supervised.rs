@@ -89,7 +89,9 @@ fn the_supervisor_is_told_of_the_beginning_the_life_and_the_end() {
     assert!(folder.path().join("data/addresses.json").exists(), "ready means that it listens");
     heard(&socket, "WATCHDOG=1");
     heard(&socket, "WATCHDOG=1");
+    assert!(folder.path().join("data/admin.sock").exists());
     assert_eq!(serve.stop(), 0);
+    assert!(!folder.path().join("data/admin.sock").exists(), "nobody listens there any more");
     heard(&socket, "STOPPING=1");
 }
 

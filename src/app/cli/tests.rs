@@ -171,6 +171,10 @@ fn a_configuration_is_checked_with_its_warnings() {
         &[("POSTRIDER_HTTP__TLS__MODE", "off"), ("POSTRIDER_METRICS__LISTEN", "")],
     );
     assert_eq!(ran.out, "{\"valid\":true,\"warnings\":[]}\n");
+    let missing = [("POSTRIDER_CONFIG", file), ("POSTRIDER_DELIVERY__EXTRA_ROOTS", "/nowhere/roots.pem")];
+    let ran = alone("config check", &missing);
+    assert_eq!(ran.exit, Exit::Failed);
+    assert!(ran.err.contains("delivery.extra_roots: cannot read /nowhere/roots.pem: No such file"), "{ran:?}");
     let ran = alone(&format!("config check --config {file}"), &[("POSTRIDER_DELIVERY__PROT", "1")]);
     assert_eq!(ran.exit, Exit::Failed);
     assert!(

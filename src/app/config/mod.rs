@@ -7,6 +7,7 @@
 mod changes;
 mod delivery;
 mod fault;
+mod files;
 mod http;
 mod process;
 mod relay;

@@ -283,6 +283,10 @@ impl Daemon {
         if tokio::time::timeout(grace, wire).await.is_err() {
             tracing::warn!("what was on the wire was cut off after the grace period");
         }
+        // Nobody listens there any more, and the lock says that nobody else does yet.
+        if let Err(error) = std::fs::remove_file(engine.store.directory().join(SOCKET_NAME)) {
+            tracing::warn!(%error, "could not remove {SOCKET_NAME}");
+        }
         let store = Arc::clone(&engine.store);
         if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
             tracing::error!("the store could not be closed");
@@ -327,6 +331,7 @@ fn settings(config: &Config, store: &Store) -> Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
         return_path_keys: keys(b"return path keys"),
+        feedback_keys: keys(b"feedback id keys"),
         unsubscribe_keys: keys(b"unsubscribe keys"),
         public_url: Arc::default(),
         queue_lifetime: config.delivery.lifetime,

@@ -24,6 +24,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::domain::user::{NewPassword, Role};
 use crate::engine::accounts::NewKey;
+use crate::engine::audit::Behalf;
 use crate::engine::listing::PageRequest;
 use crate::engine::ports::Clock;
 use crate::engine::users::UserChange;
@@ -209,11 +210,11 @@ async fn panel_user(engine: &Arc<Engine>, account: AccountId) -> Result<(String,
         Some(user) => {
             let password = NewPassword::generate(&*engine.entropy);
             let change = UserChange { password: Some(password.clone()), ..UserChange::default() };
-            let changed = engine.change_user(account, user.id, change).await;
+            let changed = engine.change_user(Behalf::operator(account), user.id, change).await;
             changed.map(|_| password).map_err(|stop| furnishing(&format!("{stop:?}")))?
         }
         None => {
-            let made = engine.create_user(account, email, Role::Owner).await;
+            let made = engine.create_user(Behalf::operator(account), email, Role::Owner).await;
             made.map_err(|stop| furnishing(&format!("{stop:?}")))?.1
         }
     };

@@ -29,6 +29,7 @@ use crate::domain::api_key::Scopes;
 use crate::domain::hostname::DomainName;
 use crate::domain::user::Role;
 use crate::engine::accounts::NewKey;
+use crate::engine::audit::Behalf;
 use crate::engine::{Caller, Engine};
 use crate::net::clock::SystemClock;
 use crate::net::source;
@@ -245,7 +246,7 @@ async fn first_account(engine: &Arc<Engine>, user: Address) -> Result<Furnished,
     let new = NewKey { name: KEY.to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
     let made = engine.create_key(&Caller { account, key: None }, new).await;
     let (_, secret) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
-    let made = engine.create_user(account, user, Role::Owner).await;
+    let made = engine.create_user(Behalf::operator(account), user, Role::Owner).await;
     let (user, password) = made.map_err(|stop| failed(&format!("{stop:?}")))?;
     Ok(Furnished {
         account,

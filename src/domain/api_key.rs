@@ -147,9 +147,20 @@ impl Scopes {
         self.0 & !other.0 == 0
     }
 
+    /// The set of `scopes`.
+    pub fn of(scopes: &[Scope]) -> Self {
+        Self(scopes.iter().fold(0, |bits, scope| bits | scope.bit()))
+    }
+
     /// The scopes as the API lists them, in the contract's order.
     pub fn as_list(self) -> Vec<Scope> {
         Scope::ALL.into_iter().filter(|scope| self.contains(*scope)).collect()
+    }
+}
+
+impl From<Scope> for Scopes {
+    fn from(scope: Scope) -> Self {
+        Self::of(&[scope])
     }
 }
 

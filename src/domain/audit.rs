@@ -1,9 +1,11 @@
-//! What the audit log tells: who changed what through the panel. The store writes it beside the change itself; no
-//! secret is ever part of it.
+//! The lines of the audit log: who changed what of an account. The store writes a line beside the change itself. No
+//! secret is ever part of one.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::base::id::UserId;
+use crate::base::id::{KeyId, UserId};
 
 /// Somebody who is signed in to the panel, as they were called at that moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -12,6 +14,36 @@ pub struct Person {
     pub user: UserId,
     /// The address that they signed in with.
     pub email: String,
+}
+
+/// Who changed something.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Actor {
+    /// Somebody of the panel.
+    Person(Person),
+    /// A program with this API key.
+    Key(KeyId),
+    /// The operator, by a command on the server.
+    Operator,
+    /// The service itself.
+    Service,
+    /// Whoever used a setup link.
+    SetupLink {
+        /// Who made the link, as the log shows them.
+        maker: String,
+    },
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person(person) => f.write_str(&person.email),
+            Self::Key(key) => write!(f, "API key {key}"),
+            Self::Operator => f.write_str("operator"),
+            Self::Service => f.write_str("service"),
+            Self::SetupLink { maker } => write!(f, "setup link made by {maker}"),
+        }
+    }
 }
 
 /// What was done to what.
@@ -34,7 +66,7 @@ impl Change {
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// What is done through the panel. Stored by its place: new ones come last.
+        /// What is done to an account. Stored by its place: new ones come last.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         pub enum Action {$($(#[$doc])* $name,)*}
 
@@ -119,4 +151,16 @@ actions! {
     SitePaused = "paused mail for";
     /// It goes on.
     SiteResumed = "resumed mail for";
+    /// A link by which a user chooses a password.
+    SetupLinkMade = "made a setup link for";
+    /// An endpoint that failed too often.
+    WebhookDisabled = "disabled after repeated failures the webhook";
+    /// A bounce or complaint rate.
+    ThresholdCrossed = "measured a rate across a threshold:";
+    /// A domain's DKIM record was seen.
+    DomainVerified = "verified the domain";
+    /// It was not seen any more.
+    DomainFailing = "missed the DKIM record of the domain";
+    /// It was missing for too long, or was never seen.
+    DomainUnverified = "took the verification from the domain";
 }

@@ -1,6 +1,6 @@
 //! The link by which somebody chooses their own password: good for a day, and for one choice.
 //!
-//! Nothing is stored for it. It is signed together with the hash of the password that it replaces, so that whatever
+//! It names the line of the audit log that says who made it. Nothing else is stored for it. It is signed together with the hash of the password that it replaces, so that whatever
 //! sets another password ends it too. It opens nothing else, and is as secret as the password itself.
 
 use std::fmt;
@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use subtle::ConstantTimeEq as _;
 
-use crate::base::id::{AccountId, Ulid, UserId};
+use crate::base::id::{AccountId, ChangeId, Ulid, UserId};
 use crate::base::secret::Secret;
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
@@ -25,7 +25,9 @@ pub const KEY_PURPOSE: &[u8] = b"setup link 1";
 const ID: usize = 16;
 const TIME: usize = 8;
 const MAC: usize = 32;
-const LENGTH: usize = 2 * ID + TIME + MAC;
+const LENGTH: usize = 3 * ID + TIME + MAC;
+/// The length of a token of an earlier version, which names no line.
+const EARLIER_LENGTH: usize = LENGTH - ID;
 
 /// The secret part of a link. Its text is for the link alone: never logged.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,32 +38,44 @@ pub struct SetupToken {
     pub user: UserId,
     /// Until when.
     pub expires_at: Timestamp,
+    /// The line of who made it. Links of earlier versions have none.
+    pub line: Option<ChangeId>,
     mac: [u8; MAC],
 }
 
 impl SetupToken {
     /// A token for the user whose password has this hash now.
-    pub fn sign(key: &Secret, account: AccountId, user: UserId, password_hash: &str, expires_at: Timestamp) -> Self {
-        let mac = mac(key, account, user, password_hash, expires_at);
-        Self { account, user, expires_at, mac }
+    pub fn sign(
+        key: &Secret,
+        (account, user): (AccountId, UserId),
+        password_hash: &str,
+        expires_at: Timestamp,
+        line: ChangeId,
+    ) -> Self {
+        let unsigned = Self { account, user, expires_at, line: Some(line), mac: [0; MAC] };
+        Self { mac: unsigned.mac_for(key, password_hash), ..unsigned }
     }
 
     /// Whether it was made here, for the password that has this hash, and is not over at `now`.
     pub fn holds(&self, key: &Secret, password_hash: &str, now: Timestamp) -> bool {
-        let expected = mac(key, self.account, self.user, password_hash, self.expires_at);
-        bool::from(expected.ct_eq(&self.mac)) && now < self.expires_at
+        bool::from(self.mac_for(key, password_hash).ct_eq(&self.mac)) && now < self.expires_at
     }
-}
 
-fn mac(key: &Secret, account: AccountId, user: UserId, password_hash: &str, expires_at: Timestamp) -> [u8; MAC] {
-    let expiry = expires_at.as_millis().to_be_bytes();
-    hmac_sha256(key.expose(), &[&account.0.0, &user.0.0, &expiry, password_hash.as_bytes()])
+    /// The MAC. A password's hash begins with a dollar sign and a name, so it is never taken for a line before another.
+    fn mac_for(&self, key: &Secret, password_hash: &str) -> [u8; MAC] {
+        let expiry = self.expires_at.as_millis().to_be_bytes();
+        let line = self.line.map(|line| line.0.0);
+        let line = line.as_ref().map_or(&[][..], |line| line);
+        hmac_sha256(key.expose(), &[&self.account.0.0, &self.user.0.0, &expiry, line, password_hash.as_bytes()])
+    }
 }
 
 impl fmt::Display for SetupToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let expiry = self.expires_at.as_millis().to_be_bytes();
-        let bytes = [&self.account.0.0[..], &self.user.0.0, &expiry, &self.mac].concat();
+        let line = self.line.map(|line| line.0.0);
+        let line = line.as_ref().map_or(&[][..], |line| line);
+        let bytes = [&self.account.0.0[..], &self.user.0.0, &expiry, line, &self.mac].concat();
         f.write_str(&URL_SAFE_NO_PAD.encode(bytes))
     }
 }
@@ -70,15 +84,20 @@ impl FromStr for SetupToken {
     type Err = ();
 
     fn from_str(text: &str) -> Result<Self, ()> {
-        let bytes: [u8; LENGTH] = URL_SAFE_NO_PAD.decode(text).map_err(drop)?.try_into().map_err(drop)?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(drop)?;
+        if bytes.len() != LENGTH && bytes.len() != EARLIER_LENGTH {
+            return Err(());
+        }
         let (account, rest) = bytes.split_first_chunk::<ID>().ok_or(())?;
         let (user, rest) = rest.split_first_chunk::<ID>().ok_or(())?;
-        let (expiry, mac) = rest.split_first_chunk::<TIME>().ok_or(())?;
+        let (expiry, rest) = rest.split_first_chunk::<TIME>().ok_or(())?;
+        let (line, mac) = rest.split_last_chunk::<MAC>().ok_or(())?;
         Ok(Self {
             account: AccountId(Ulid(*account)),
             user: UserId(Ulid(*user)),
             expires_at: Timestamp::from_millis(u64::from_be_bytes(*expiry)),
-            mac: mac.try_into().map_err(drop)?,
+            line: line.first_chunk::<ID>().map(|line| ChangeId(Ulid(*line))),
+            mac: *mac,
         })
     }
 }
@@ -89,22 +108,41 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 
+    fn token(key: &Secret, expires_at: Timestamp) -> SetupToken {
+        let line = ChangeId(Ulid([7; 16]));
+        SetupToken::sign(key, (AccountId::default(), UserId::default()), "hash", expires_at, line)
+    }
+
     #[test]
     fn a_token_holds_for_a_day_its_user_and_the_password_that_it_replaces() {
         let (key, other) = (Secret::new([1; 32]), Secret::new([2; 32]));
-        let token = SetupToken::sign(&key, AccountId::default(), UserId::default(), "hash", NOW + LIFETIME);
+        let token = token(&key, NOW + LIFETIME);
         let last = NOW + LIFETIME - Duration::from_millis(1);
         assert!(token.holds(&key, "hash", NOW) && token.holds(&key, "hash", last));
         assert!(!token.holds(&key, "hash", NOW + LIFETIME));
         assert!(!token.holds(&key, "another hash", NOW) && !token.holds(&other, "hash", NOW));
         let longer = SetupToken { expires_at: NOW + 2 * LIFETIME, ..token.clone() };
-        let of_another = SetupToken { user: UserId(Ulid([1; 16])), ..token };
+        let of_another = SetupToken { user: UserId(Ulid([1; 16])), ..token.clone() };
         assert!(!longer.holds(&key, "hash", NOW) && !of_another.holds(&key, "hash", NOW));
+        for line in [None, Some(ChangeId(Ulid([9; 16])))] {
+            assert!(!SetupToken { line, ..token.clone() }.holds(&key, "hash", NOW), "its maker can't be changed");
+        }
+    }
+
+    #[test]
+    fn a_token_of_an_earlier_version_holds_and_names_no_line() {
+        let key = Secret::new([1; 32]);
+        let (account, user, expiry) = (AccountId::default(), UserId::default(), NOW.as_millis().to_be_bytes());
+        let mac = hmac_sha256(key.expose(), &[&account.0.0, &user.0.0, &expiry, b"hash"]);
+        let text = URL_SAFE_NO_PAD.encode([&account.0.0[..], &user.0.0, &expiry, &mac].concat());
+        let token: SetupToken = text.parse().unwrap();
+        assert!(token.holds(&key, "hash", NOW - LIFETIME) && token.line.is_none());
+        assert_eq!(token.to_string(), text);
     }
 
     #[test]
     fn a_token_is_read_from_its_text_alone() {
-        let token = SetupToken::sign(&Secret::new([1; 32]), AccountId::default(), UserId::default(), "hash", NOW);
+        let token = token(&Secret::new([1; 32]), NOW);
         let text = token.to_string();
         assert!(text.parse::<SetupToken>().is_ok_and(|read| read == token));
         for wrong in ["", "nonsense", &text[1..], &format!("{text}AA"), &text.replace(&text[..1], "%")] {

@@ -116,7 +116,7 @@ impl Engine {
         if let Some(own) = &caller.key {
             check_not_more(own, &new).map_err(Stop::Refused)?;
         }
-        self.make_key(caller.account, new).await
+        self.make_key(caller, new).await
     }
 
     /// Makes a key that may do what it is made for. The secret is given out this once.

@@ -1,37 +1,60 @@
-//! Who asks for a change: the account by one of its keys, the operator, or somebody of its panel. What the last ones
-//! change stands in the audit log, in the transaction of the change.
+//! Who asks for a change: somebody of the panel, a program with an API key, or the operator. Every change has its line
+//! in the audit log, in the transaction of the change.
 
-use super::Engine;
 use super::lease::Lease;
 use super::listing::{self, Page, PageRequest};
+use super::{Caller, Engine};
 use crate::base::id::{AccountId, ChangeId};
-use crate::domain::audit::{Change, Person};
+use crate::domain::audit::{Actor, Change};
+use crate::domain::stream::Stream;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::audit::{Audited, NoteChange, Told};
 use crate::store::row::audit::AuditRow;
 
-/// For whom something is done. What takes one takes an account's identifier too, where no person asks.
+/// For whom something is done.
 #[derive(Clone, Debug)]
 pub struct Behalf {
     /// The account.
     pub account: AccountId,
-    /// Who of its panel asks; nobody where a key or the operator does.
-    pub person: Option<Person>,
+    /// Who asks.
+    pub actor: Actor,
+    /// The only stream whose domains may be changed; any where absent.
+    pub stream: Option<Stream>,
 }
 
+impl Behalf {
+    /// `actor` asks, who is limited to no stream.
+    pub const fn new(account: AccountId, actor: Actor) -> Self {
+        Self { account, actor, stream: None }
+    }
+
+    /// The operator asks.
+    pub const fn operator(account: AccountId) -> Self {
+        Self::new(account, Actor::Operator)
+    }
+}
+
+impl From<&Caller> for Behalf {
+    fn from(caller: &Caller) -> Self {
+        match &caller.key {
+            Some(key) => Self { account: caller.account, actor: Actor::Key(key.id), stream: key.stream },
+            None => Self::operator(caller.account),
+        }
+    }
+}
+
+/// Tests change things as the operator. Elsewhere it has to be said who asks.
+#[cfg(test)]
 impl From<AccountId> for Behalf {
     fn from(account: AccountId) -> Self {
-        Self { account, person: None }
+        Self::operator(account)
     }
 }
 
 impl Engine {
-    /// Commits `op`, with its line in the audit log where a person asks for it.
+    /// Commits `op` with its line in the audit log.
     pub(super) async fn commit_on<O: Told>(&self, on: Behalf, op: O) -> Result<O::Reply, Stop<O::Refusal>> {
-        match on.person {
-            Some(person) => self.store.commit(Audited { account: on.account, person, op }).await,
-            None => self.store.commit(op).await,
-        }
+        self.store.commit(Audited { account: on.account, actor: on.actor, op }).await
     }
 
     /// The same while `leases` are held.
@@ -41,16 +64,13 @@ impl Engine {
         op: O,
         leases: Vec<Lease>,
     ) -> Result<O::Reply, Stop<O::Refusal>> {
-        match on.person {
-            Some(person) => self.commit_leased(Audited { account: on.account, person, op }, leases).await,
-            None => self.commit_leased(op, leases).await,
-        }
+        self.commit_leased(Audited { account: on.account, actor: on.actor, op }, leases).await
     }
 
-    /// Writes the line of a change that takes many operations, before the first of them, where a person asks for it.
-    pub(super) async fn note(&self, on: &Behalf, change: Change) -> Result<(), StoreError> {
-        let Some(person) = on.person.clone() else { return Ok(()) };
-        self.store.commit(NoteChange { account: on.account, person, change }).await.map_err(|stop| match stop {
+    /// Writes the line of a change that takes many operations, before the first of them, or of one that changes no row.
+    pub(super) async fn note(&self, on: &Behalf, change: Change) -> Result<ChangeId, StoreError> {
+        let op = NoteChange { account: on.account, actor: on.actor.clone(), change };
+        self.store.commit(op).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })

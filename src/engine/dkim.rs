@@ -9,7 +9,7 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::domain::DomainRefusal;
-use crate::store::op::domain_change::RotateDkim;
+use crate::store::op::domain_change::{RotateDkim, check_stream};
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
 impl Engine {
@@ -20,8 +20,9 @@ impl Engine {
     pub async fn rotate_dkim(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
         let on = on.into();
         let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        check_stream(on.stream, row.stream)?;
         let keys = self.new_keys(id, next_number(&row), DkimState::Pending).await?;
-        let op = RotateDkim { account: on.account, domain: id, keys };
+        let op = RotateDkim { account: on.account, domain: id, keys, limit: on.stream };
         self.commit_on(on, op).await
     }
 

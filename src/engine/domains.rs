@@ -18,7 +18,7 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, Reco
 use crate::domain::stream::Stream;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, dkim_name};
-use crate::store::op::domain_change::{DeleteDomain, UpdateDomain};
+use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
 use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
 use crate::store::schema;
@@ -72,6 +72,7 @@ impl Engine {
         stream: Stream,
     ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
         let on = on.into();
+        check_stream(on.stream, stream)?;
         let (id, mut row) = self.new_domain(name, stream, DkimState::Pending).await?;
         row.next_check_at = Some(row.created_at + FIRST_CHECK);
         let op = CreateDomain { account: on.account, id, row };
@@ -133,7 +134,7 @@ impl Engine {
         stream: Option<Stream>,
     ) -> Result<DomainRow, Stop<DomainRefusal>> {
         let on = on.into();
-        let op = UpdateDomain { account: on.account, domain, stream };
+        let op = UpdateDomain { account: on.account, domain, stream, limit: on.stream };
         self.commit_on(on, op).await
     }
 
@@ -143,7 +144,7 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn delete_domain(&self, on: impl Into<Behalf>, domain: DomainId) -> Result<(), Stop<DomainRefusal>> {
         let on = on.into();
-        let op = DeleteDomain { account: on.account, domain };
+        let op = DeleteDomain { account: on.account, domain, limit: on.stream };
         self.commit_on(on, op).await.map(drop)
     }
 
@@ -168,8 +169,10 @@ impl Engine {
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn check_domain(&self, account: AccountId, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+    pub async fn check_domain(&self, on: impl Into<Behalf>, id: DomainId) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let Behalf { account, stream, .. } = on.into();
         let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        check_stream(stream, row.stream)?;
         // A domain that is never re-checked is verified by decree; no look could find its records.
         if row.next_check_at.is_none() {
             return Ok(row);

@@ -193,10 +193,7 @@ const fn advice(measure: Measure) -> &'static str {
 fn tell(account: AccountId, stream: Stream, Crossing { measure, from, to }: Crossing, windows: Windows) {
     let [day, week] = [windows.day, windows.week].map(|figures| percent(figures.rate(measure)));
     let (stream, what_to_do) = (stream.as_str(), advice(measure));
-    let measure = match measure {
-        Measure::Bounces => "bounces",
-        Measure::Complaints => "complaints",
-    };
+    let measure = measure.as_str();
     match to {
         _ if to < from => tracing::info!(%account, stream, measure, ?to, day, week, "a rate has fallen again"),
         Level::Alarm => {

@@ -4,14 +4,17 @@ use super::Engine;
 use super::audit::Behalf;
 use super::sign_in::{Begun, SignInRefusal};
 use super::users::{UserChange, UserRefusal};
-use crate::base::id::{AccountId, UserId};
+use crate::base::id::{AccountId, ChangeId, UserId};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
-use crate::domain::audit::Person;
+use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::session::{Client, Session, Stage};
 use crate::domain::setup_link::{KEY_PURPOSE, LIFETIME, SetupToken};
 use crate::domain::user::{NewPassword, User};
 use crate::store::error::{Stop, StoreError};
+use crate::store::read::Read as _;
+use crate::store::row::audit::AuditRow;
+use crate::store::schema;
 
 /// A link that was made.
 #[derive(Debug)]
@@ -22,20 +25,35 @@ pub struct SetupLink {
     pub expires_at: Timestamp,
 }
 
+/// Who may choose a password by a link.
+#[derive(Debug)]
+pub struct LinkedUser {
+    /// The user's account.
+    pub account: AccountId,
+    /// The user.
+    pub user: User,
+    /// The line of the audit log that says who made the link.
+    line: Option<ChangeId>,
+}
+
 impl Engine {
     fn setup_key(&self) -> Secret {
         self.store.master_key().derive(KEY_PURPOSE)
     }
 
     /// A link for a user of the account; none where there is no such user, or they are kept from signing in. The ones
-    /// made before stay good.
+    /// made before stay good. The audit log has a line of it before it is given out.
     ///
     /// # Errors
     /// Those of the store.
-    pub fn setup_link(&self, account: AccountId, user: UserId) -> Result<Option<SetupLink>, StoreError> {
+    pub async fn setup_link(&self, on: impl Into<Behalf>, user: UserId) -> Result<Option<SetupLink>, StoreError> {
+        let on = on.into();
+        let account = on.account;
         let Some(user) = self.user(account, user)?.filter(|user| !user.disabled) else { return Ok(None) };
+        let line = self.note(&on, Change::new(Action::SetupLinkMade, user.id, user.email.as_given())).await?;
         let expires_at = self.clock.now() + LIFETIME;
-        let token = SetupToken::sign(&self.setup_key(), account, user.id, &user.password_hash, expires_at);
+        let owner = (account, user.id);
+        let token = SetupToken::sign(&self.setup_key(), owner, &user.password_hash, expires_at, line);
         let public_url = self.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
         Ok(Some(SetupLink { url: format!("{public_url}/setup?token={token}"), expires_at }))
     }
@@ -44,11 +62,18 @@ impl Engine {
     ///
     /// # Errors
     /// Those of the store.
-    pub fn user_by_link(&self, token: &str) -> Result<Option<(AccountId, User)>, StoreError> {
+    pub fn user_by_link(&self, token: &str) -> Result<Option<LinkedUser>, StoreError> {
         let Ok(token) = token.parse::<SetupToken>() else { return Ok(None) };
         let user = self.user(token.account, token.user)?.filter(|user| !user.disabled);
         let holds = |user: &User| token.holds(&self.setup_key(), &user.password_hash, self.clock.now());
-        Ok(user.filter(holds).map(|user| (token.account, user)))
+        Ok(user.filter(holds).map(|user| LinkedUser { account: token.account, user, line: token.line }))
+    }
+
+    /// Who made a link, as the audit log shows them.
+    fn maker_of(&self, linked: &LinkedUser) -> Result<String, StoreError> {
+        let Some(line) = linked.line else { return Ok("an earlier version".to_owned()) };
+        let row: Option<AuditRow> = self.store.snapshot()?.row(&schema::change(linked.account, line))?;
+        Ok(row.map_or_else(|| line.to_string(), |row| row.actor.to_string()))
     }
 
     /// Sets the password that the user of a token has chosen, which ends the token and their other sessions, and begins
@@ -58,17 +83,18 @@ impl Engine {
     /// [`SignInRefusal::Wrong`] where the token does not hold, or was used meanwhile; or the store's failure.
     pub async fn set_up(
         &self,
-        (account, user): (AccountId, User),
+        linked: LinkedUser,
         password: NewPassword,
         from: Client<'_>,
     ) -> Result<Begun, Stop<SignInRefusal>> {
-        let person = Person { user: user.id, email: user.email.as_given().to_owned() };
+        let actor = Actor::SetupLink { maker: self.maker_of(&linked)? };
+        let LinkedUser { account, user, .. } = linked;
         let change = UserChange {
             password: Some(password),
             instead_of: Some(user.password_hash.clone()),
             ..UserChange::default()
         };
-        let changed = self.change_user(Behalf { account, person: Some(person) }, user.id, change).await;
+        let changed = self.change_user(Behalf::new(account, actor), user.id, change).await;
         let user = changed.map_err(|stop| match stop {
             Stop::Refused(UserRefusal::Crowded) => Stop::Refused(SignInRefusal::Crowded),
             Stop::Refused(UserRefusal::NotFound | UserRefusal::EmailTaken) => Stop::Refused(SignInRefusal::Wrong),

@@ -279,6 +279,19 @@ impl Engine {
         Ok(sessions)
     }
 
+    /// Ends one session of a user, which they leave or which another takes the place of. This is no change of the
+    /// account, so the audit log has no line of it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn leave_session(&self, account: AccountId, user: UserId, key: SessionKey) -> Result<(), StoreError> {
+        let op = EndSessions { account, user, which: Which::One(key) };
+        self.store.commit(op).await.map_err(|stop| match stop {
+            Stop::Failed(error) => error,
+            Stop::Refused(never) => match never {},
+        })
+    }
+
     /// Ends sessions of a user.
     ///
     /// # Errors

@@ -6,9 +6,11 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::Engine;
+use super::audit::Behalf;
 use super::crash::caught;
 use super::ports::Post;
 use crate::base::id::{DomainId, EndpointId};
+use crate::domain::audit::Actor;
 use crate::store::error::Stop;
 use crate::store::op::domain::PostponeDomainCheck;
 use crate::store::op::endpoint_end::EndDeliveries;
@@ -143,7 +145,7 @@ async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), Strin
 
 async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
     let (account, domain) = (timer.account, DomainId(timer.id));
-    match engine.check_domain(account, domain).await {
+    match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
         // Where the look moved the timer, this one is gone; where it was stale, it goes now.
         Ok(row) if row.next_check_at == Some(timer.due) => Err("the domain's timer did not move".to_owned()),
         Ok(_) => told(engine.store.commit(DropTimer { timer }).await),

@@ -7,9 +7,11 @@ use super::handlers::{
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
-use super::route::{Access, BodyRule, BodySize, Route};
+use super::route::{Access, BodyRule, BodySize, Handler, Route};
 use super::state::Api;
 use crate::domain::api_key::Scope::{Manage, Read, Send};
+use crate::domain::api_key::Scopes;
+use crate::engine::Caller;
 
 /// A handler as the table holds it.
 macro_rules! run {
@@ -23,8 +25,8 @@ pub fn routes() -> Vec<Route<Api>> {
     let (get, post, patch, delete) = (Method::GET, Method::POST, Method::PATCH, Method::DELETE);
     let operator =
         |method: &Method, path, name, handler| Route::new(method.clone(), path, name, Access::Operator(handler));
-    let scoped =
-        |method: &Method, path, name, scope, handler| Route::scoped(method.clone(), path, name, scope, handler);
+    // Whoever says where events go reads them all.
+    let events = Scopes::of(&[Manage, Read]);
     vec![
         Route::open(get.clone(), "/healthz", "health", run!(health::lives)),
         Route::open(get.clone(), "/readyz", "ready", run!(health::ready)),
@@ -47,25 +49,25 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),
         scoped(&post, "/v1/domains/{id}/verify", "domains.verify", Manage, run!(domains::verify)).with_body(Nothing),
-        scoped(&post, "/v1/webhooks", "webhooks.create", Manage, run!(endpoints::create)),
+        scoped(&post, "/v1/webhooks", "webhooks.create", events, run!(endpoints::create)),
         scoped(&get, "/v1/webhooks", "webhooks.list", Read, run!(endpoints::list)),
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
-        scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", Manage, run!(endpoints::update)),
+        scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", events, run!(endpoints::update)),
         scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Nothing),
         scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
         scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
         scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
             .with_body(Nothing),
         scoped(&delete, "/v1/webhooks/{id}", "webhooks.delete", Manage, run!(endpoints::delete)),
-        scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", Manage, run!(endpoints::rotate_secret))
+        scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", events, run!(endpoints::rotate_secret))
             .with_body(Nothing),
-        scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", Manage, run!(endpoints::test)).with_body(Nothing),
-        scoped(&post, "/v1/webhooks/{id}/replay", "webhooks.replay", Manage, run!(endpoints::replay)),
+        scoped(&post, "/v1/webhooks/{id}/test", "webhooks.test", events, run!(endpoints::test)).with_body(Nothing),
+        scoped(&post, "/v1/webhooks/{id}/replay", "webhooks.replay", events, run!(endpoints::replay)),
         scoped(
             &post,
             "/v1/webhook-deliveries/{id}/redeliver",
             "deliveries.redeliver",
-            Manage,
+            events,
             run!(endpoints::redeliver),
         )
         .with_body(Nothing),
@@ -94,4 +96,14 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&patch, "/v1/users/{id}", "users.update", run!(users::update)),
         operator(&delete, "/v1/users/{id}", "users.delete", run!(users::delete)),
     ]
+}
+
+fn scoped(
+    method: &Method,
+    path: &'static str,
+    name: &'static str,
+    scopes: impl Into<Scopes>,
+    handler: Handler<Api, Caller>,
+) -> Route<Api> {
+    Route::scoped(method.clone(), path, name, scopes, handler)
 }

@@ -1,5 +1,5 @@
 //! The routes under `/dev` (contract 8): captured mail and the virtual clock. They stand in the table of `dev` alone,
-//! without authentication, and answer loopback clients only.
+//! without authentication, and answer loopback clients only (`dev_guard`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -9,6 +9,7 @@ use hyper::header::{ALLOW, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 
 use super::answer::Answer;
+use super::dev_guard::DevForbidden;
 use super::openapi::errors::error_code;
 use super::openapi::shape::{Shape as _, describe};
 use crate::domain::api_key::Scope;
@@ -35,6 +36,8 @@ pub enum ApiError {
     StreamForbidden(String),
     /// 403 `scope_forbidden`: the scope that the key lacks.
     ScopeForbidden(Scope),
+    /// 403 `dev_forbidden`: why a route under `/dev` does not answer.
+    DevForbidden(DevForbidden),
     /// 404 `not_found`: a path or an identifier.
     NotFound,
     /// 405 `method_not_allowed`: what is allowed, as the `Allow` header lists it.
@@ -129,7 +132,7 @@ impl ApiError {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
-            Self::StreamForbidden(_) | Self::ScopeForbidden(_) => StatusCode::FORBIDDEN,
+            Self::StreamForbidden(_) | Self::ScopeForbidden(_) | Self::DevForbidden(_) => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentGone => StatusCode::GONE,
@@ -157,6 +160,7 @@ impl ApiError {
             Self::Unauthenticated(_) => "unauthenticated",
             Self::StreamForbidden(_) => "stream_forbidden",
             Self::ScopeForbidden(_) => "scope_forbidden",
+            Self::DevForbidden(_) => "dev_forbidden",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
             Self::ContentGone => "content_gone",
@@ -195,11 +199,12 @@ impl ApiError {
                 "This API key is unknown, revoked or expired; use another one.".into()
             }
             Self::StreamForbidden(stream) => {
-                format!("This API key may only send through domains of the {stream} stream.").into()
+                format!("This API key may only use domains of the {stream} stream.").into()
             }
             Self::ScopeForbidden(scope) => {
                 format!("This API key lacks the scope \"{scope}\"; use a key that has it.").into()
             }
+            Self::DevForbidden(why) => why.as_str().into(),
             Self::NotFound => "There is nothing at this address; check the path and the identifier.".into(),
             Self::MethodNotAllowed(allow) => format!("This address only answers {allow}.").into(),
             Self::ContentGone => "The message's content was deleted at its retention deadline.".into(),
@@ -257,6 +262,7 @@ impl ApiError {
             Self::Unauthenticated(_)
             | Self::StreamForbidden(_)
             | Self::ScopeForbidden(_)
+            | Self::DevForbidden(_)
             | Self::NotFound
             | Self::MethodNotAllowed(_)
             | Self::ContentGone
@@ -288,6 +294,7 @@ impl ApiError {
             Self::Unauthenticated(_)
             | Self::StreamForbidden(_)
             | Self::ScopeForbidden(_)
+            | Self::DevForbidden(_)
             | Self::NotFound
             | Self::MethodNotAllowed(_)
             | Self::ContentGone

@@ -7,6 +7,7 @@ pub mod body;
 pub mod body_budget;
 pub mod csv;
 pub mod dev;
+pub mod dev_guard;
 pub mod error;
 pub mod error_page;
 pub(crate) mod event_stream;

@@ -16,7 +16,7 @@ use super::error::ApiError;
 use super::json;
 use super::query::Query;
 use super::service::Gate;
-use crate::domain::api_key::Scope;
+use crate::domain::api_key::Scopes;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::ports::BoxFuture;
@@ -38,14 +38,14 @@ pub enum Access<S: Gate> {
     /// Whoever the page itself lets in: people come with a session, not with a key. On the operator's socket the path
     /// is unknown. The check runs before a body is read, and again with the handler.
     Page(PageCheck<S>, Handler<S, ()>),
-    /// Clients on this machine; for others the path is unknown.
+    /// Clients on this machine, as far as [`super::dev_guard`] lets them.
     Loopback(Handler<S, ()>),
     /// Commands that come in by the operator's socket; for others the path is unknown.
     Operator(Handler<S, ()>),
     /// Any key.
     Key(Handler<S, S::Caller>),
-    /// A key that has the scope.
-    Scoped(Scope, Handler<S, S::Caller>),
+    /// A key that has all of the scopes.
+    Scoped(Scopes, Handler<S, S::Caller>),
 }
 
 /// Whether a request's body is read, and of which types.
@@ -118,15 +118,15 @@ impl<S: Gate> Route<S> {
         Self::new(method, path, name, Access::Key(handler))
     }
 
-    /// A row for keys with `scope`.
+    /// A row for keys with all of `scopes`.
     pub fn scoped(
         method: Method,
         path: &'static str,
         name: &'static str,
-        scope: Scope,
+        scopes: impl Into<Scopes>,
         handler: Handler<S, S::Caller>,
     ) -> Self {
-        Self::new(method, path, name, Access::Scoped(scope, handler))
+        Self::new(method, path, name, Access::Scoped(scopes.into(), handler))
     }
 
     /// A row for anyone.

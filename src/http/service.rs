@@ -18,6 +18,7 @@ use tokio::time::Instant;
 use super::answer::Answer;
 use super::body::{self, BodyLimits, ReadBody};
 use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
+use super::dev_guard;
 use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
 use super::meters::{self, RequestMeters};
@@ -210,11 +211,12 @@ impl<S: Gate> HttpService<S> {
             Some(Access::Page(..)) if is_admin => self.keyed(Found::Nothing, journey).await,
             Some(Access::Page(check, handler)) => self.page(found, *check, *handler, journey).await,
             None if journey.for_people => Err(ApiError::NotFound),
-            Some(Access::Loopback(handler)) if journey.client.is_loopback() => {
+            Some(Access::Loopback(handler)) => {
+                dev_guard::check(&journey.head.uri, &journey.head.headers, journey.client.is_loopback())?;
                 self.open(found, *handler, journey).await
             }
             Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
-            Some(Access::Loopback(_) | Access::Operator(_)) => self.keyed(Found::Nothing, journey).await,
+            Some(Access::Operator(_)) => self.keyed(Found::Nothing, journey).await,
             Some(Access::Key(_) | Access::Scoped(..)) | None => self.keyed(found, journey).await,
         }
     }
@@ -261,8 +263,13 @@ impl<S: Gate> HttpService<S> {
         let (route, params) = row(found)?;
         let handler = match route.access {
             Access::Key(handler) => handler,
-            Access::Scoped(scope, handler) if self.state.may(&caller, scope) => handler,
-            Access::Scoped(scope, _) => return Err(ApiError::ScopeForbidden(scope)),
+            Access::Scoped(scopes, handler) => {
+                let lacking = scopes.as_list().into_iter().find(|scope| !self.state.may(&caller, *scope));
+                match lacking {
+                    Some(scope) => return Err(ApiError::ScopeForbidden(scope)),
+                    None => handler,
+                }
+            }
             // A path whose rows differ in access: the row found is not of the kind that was asked for.
             Access::Open(_) | Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => {
                 return Err(ApiError::NotFound);

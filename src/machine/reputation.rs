@@ -13,6 +13,8 @@
 //! rate which wanders about a threshold is told once. Fewer than 100 deliveries are no rate, and a single bounce or
 //! complaint raises nothing.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::Next;
@@ -101,7 +103,33 @@ pub struct Crossing {
     pub to: Level,
 }
 
+impl fmt::Display for Crossing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { measure, from, to } = self;
+        write!(f, "{} from {} to {}", measure.as_str(), from.as_str(), to.as_str())
+    }
+}
+
+impl Level {
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warn => "warn",
+            Self::Alarm => "alarm",
+        }
+    }
+}
+
 impl Measure {
+    /// The name in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Bounces => "bounces",
+            Self::Complaints => "complaints",
+        }
+    }
+
     /// Where [`Level::Warn`] and [`Level::Alarm`] begin, in thousandths.
     pub const fn thresholds(self) -> (u64, u64) {
         match self {

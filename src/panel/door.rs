@@ -14,7 +14,7 @@ use super::same_origin::is_same_origin;
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
-use crate::domain::audit::Person;
+use crate::domain::audit::{Actor, Person};
 use crate::domain::network::Network;
 use crate::domain::session::{Client, Stage};
 use crate::domain::user::User;
@@ -70,7 +70,7 @@ impl Visit<'_> {
     /// For whom things are done here: what the visitor changes stands in the audit log.
     pub(super) fn on(&self) -> Behalf {
         let person = Person { user: self.user().id, email: self.user().email.as_given().to_owned() };
-        Behalf { account: self.account_id(), person: Some(person) }
+        Behalf::new(self.account_id(), Actor::Person(person))
     }
 
     /// Whether secrets may be made and told without asking for the password first.

@@ -64,6 +64,7 @@ pub(super) fn words(error: &ApiError) -> Words {
         ApiError::Unauthenticated(_)
         | ApiError::StreamForbidden(_)
         | ApiError::ScopeForbidden(_)
+        | ApiError::DevForbidden(_)
         | ApiError::RequestTimeout
         | ApiError::HeadersTooLarge
         | ApiError::IdempotencyMismatch

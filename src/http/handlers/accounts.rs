@@ -9,6 +9,7 @@ use crate::domain::account::QuotaLimits;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::accounts::AccountChange;
+use crate::engine::audit::Behalf;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -70,6 +71,6 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     fields.finish();
     let change = AccountChange { name, time_zone, quota_per_hour, quota_per_day, ..AccountChange::default() };
     let change = violations.or(|| Some(change))?;
-    let account = api.engine.change_account(id, change).await.map_err(not_there)?;
+    let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_there)?;
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account)))
 }

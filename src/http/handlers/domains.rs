@@ -24,7 +24,7 @@ use crate::store::row::domain::DomainRow;
 /// `POST /v1/domains`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let (name, stream) = new_of(call.json()?)?;
-    let (id, row) = api.engine.create_domain(call.caller.account, name, stream).await.map_err(refused)?;
+    let (id, row) = api.engine.create_domain(&call.caller, name, stream).await.map_err(refused)?;
     let answer = Answer::json(StatusCode::CREATED, &DomainView::new(id, &row, &api.engine.settings));
     Ok(answer.with_location(&format!("/v1/domains/{id}")))
 }
@@ -65,7 +65,7 @@ pub(in crate::http) async fn verify(api: &Api, call: Call<Caller>) -> Result<Ans
     let id: DomainId = id(&call)?;
     api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
-    let row = api.engine.check_domain(call.caller.account, id).await.map_err(refused)?;
+    let row = api.engine.check_domain(&call.caller, id).await.map_err(refused)?;
     Ok(shown(api, id, &row))
 }
 
@@ -76,7 +76,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     // A domain that is not there is a 404 whatever the body says.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
     let stream = change_of(call.json()?)?;
-    let row = api.engine.update_domain(account, id, stream).await.map_err(refused)?;
+    let row = api.engine.update_domain(&call.caller, id, stream).await.map_err(refused)?;
     Ok(shown(api, id, &row))
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<Stream>, Ap
 /// `DELETE /v1/domains/{id}`.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    api.engine.delete_domain(call.caller.account, id(&call)?).await.map_err(refused)?;
+    api.engine.delete_domain(&call.caller, id(&call)?).await.map_err(refused)?;
     Ok(Answer::no_content())
 }
 
@@ -102,7 +102,7 @@ pub(in crate::http) async fn rotate_dkim(api: &Api, call: Call<Caller>) -> Resul
     let id: DomainId = id(&call)?;
     api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
-    let row = api.engine.rotate_dkim(call.caller.account, id).await.map_err(refused)?;
+    let row = api.engine.rotate_dkim(&call.caller, id).await.map_err(refused)?;
     Ok(shown(api, id, &row))
 }
 
@@ -111,6 +111,7 @@ pub(crate) fn refused(stop: Stop<DomainRefusal>) -> ApiError {
     match stop {
         Stop::Refused(DomainRefusal::Exists) => Violations::of("name", "is a domain of this account already").into(),
         Stop::Refused(DomainRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(DomainRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
         Stop::Refused(DomainRefusal::Taken) => {
             ApiError::Conflict("Another account has verified this domain; it must be removed there first.".to_owned())
         }

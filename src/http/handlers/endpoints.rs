@@ -31,7 +31,7 @@ use crate::store::row::endpoint::EndpointRow;
 /// `POST /v1/webhooks`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let new = new_of(call.json()?, &api.guard)?;
-    let (id, row, secret) = api.engine.create_endpoint(call.caller.account, new).await.map_err(refused)?;
+    let (id, row, secret) = api.engine.create_endpoint(&call.caller, new).await.map_err(refused)?;
     let answer = Answer::json(StatusCode::CREATED, &EndpointView::with_secret(id, &row, secret.expose_text()));
     Ok(answer.with_location(&format!("/v1/webhooks/{id}")))
 }
@@ -54,7 +54,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     // An endpoint that is not there is a 404 whatever the body says.
     api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     let change = change_of(call.json()?, &api.guard)?;
-    let row = api.engine.update_endpoint(call.caller.account, id, change).await.map_err(refused)?;
+    let row = api.engine.update_endpoint(&call.caller, id, change).await.map_err(refused)?;
     Ok(shown(id, &row))
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn delivery_shown(record: &DeliveryRecord, attempts: &[(u8, AttemptRo
 /// `DELETE /v1/webhooks/{id}`.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    api.engine.delete_endpoint(call.caller.account, id(&call)?).await.map_err(refused)?;
+    api.engine.delete_endpoint(&call.caller, id(&call)?).await.map_err(refused)?;
     Ok(Answer::no_content())
 }
 
@@ -164,7 +164,7 @@ pub(in crate::http) async fn rotate_secret(api: &Api, call: Call<Caller>) -> Res
     let id: EndpointId = id(&call)?;
     api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
-    let (row, secret) = api.engine.rotate_secret(call.caller.account, id).await.map_err(refused)?;
+    let (row, secret) = api.engine.rotate_secret(&call.caller, id).await.map_err(refused)?;
     Ok(Answer::json(StatusCode::OK, &EndpointView::with_secret(id, &row, secret.expose_text())))
 }
 
@@ -173,7 +173,7 @@ pub(in crate::http) async fn test(api: &Api, call: Call<Caller>) -> Result<Answe
     let id: EndpointId = id(&call)?;
     api.engine.endpoint(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
-    let made = api.engine.test_endpoint(call.caller.account, id).await.map_err(not_redelivered)?;
+    let made = api.engine.test_endpoint(&call.caller, id).await.map_err(not_redelivered)?;
     Ok(created(&made))
 }
 
@@ -182,7 +182,7 @@ pub(in crate::http) async fn redeliver(api: &Api, call: Call<Caller>) -> Result<
     let id: DeliveryId = id(&call)?;
     api.engine.delivery(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     call.no_members()?;
-    let made = api.engine.redeliver(call.caller.account, id).await.map_err(not_redelivered)?;
+    let made = api.engine.redeliver(&call.caller, id).await.map_err(not_redelivered)?;
     Ok(created(&made))
 }
 
@@ -197,7 +197,7 @@ pub(in crate::http) async fn replay(api: &Api, call: Call<Caller>) -> Result<Ans
     let (account, id): (_, EndpointId) = (call.caller.account, id(&call)?);
     api.engine.endpoint(account, id)?.ok_or(ApiError::NotFound)?;
     let (of, since) = replay_of(call.json()?)?;
-    let created = api.engine.replay(account, id, of, since).await.map_err(not_redelivered)?;
+    let created = api.engine.replay(&call.caller, id, of, since).await.map_err(not_redelivered)?;
     Ok(Answer::json(StatusCode::OK, &ReplayView { created }))
 }
 

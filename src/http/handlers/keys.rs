@@ -93,7 +93,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     // A key that is not there is a 404 whatever the body says.
     api.engine.key(account, id)?.ok_or(ApiError::NotFound)?;
     let name = change_of(call.json()?)?;
-    let key = api.engine.rename_key(account, id, name).await.map_err(not_there)?;
+    let key = api.engine.rename_key(&call.caller, id, name).await.map_err(not_there)?;
     Ok(shown(&key))
 }
 
@@ -111,6 +111,6 @@ pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<String>, Ap
 /// `DELETE /v1/keys/{id}`: revokes. The next request with the key is refused.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    api.engine.revoke_key(call.caller.account, id(&call)?).await.map_err(not_there)?;
+    api.engine.revoke_key(&call.caller, id(&call)?).await.map_err(not_there)?;
     Ok(Answer::no_content())
 }

@@ -191,7 +191,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 pub(in crate::http) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     find(api, &call)?;
     call.no_members()?;
-    api.engine.cancel(call.caller.account, id(&call)?).await.map_err(|stop| match stop {
+    api.engine.cancel(&call.caller, id(&call)?).await.map_err(|stop| match stop {
         Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
             "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),

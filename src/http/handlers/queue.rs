@@ -8,6 +8,7 @@ use crate::base::id::AccountId;
 use crate::domain::fields::Fields;
 use crate::domain::site_name::SiteName;
 use crate::domain::violation::Violations;
+use crate::engine::audit::Behalf;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
@@ -51,7 +52,7 @@ async fn named(api: &Api, call: &Call<()>) -> Result<(AccountId, SiteName), ApiE
 /// `POST /v1/queue/pause`: an account's mail for a site waits. May be repeated.
 pub(in crate::http) async fn pause(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
-    api.engine.pause_site(account, site.clone()).await.map_err(too_many)?;
+    api.engine.pause_site(Behalf::operator(account), site.clone()).await.map_err(too_many)?;
     Ok(Answer::json(StatusCode::OK, &PausedView { site: site.as_str(), paused: true }))
 }
 
@@ -68,7 +69,7 @@ pub(crate) fn too_many(stop: Stop<TooManyPauses>) -> ApiError {
 /// `POST /v1/queue/resume`: it goes on. May be repeated.
 pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
-    match api.engine.resume_site(account, site.clone()).await {
+    match api.engine.resume_site(Behalf::operator(account), site.clone()).await {
         Ok(()) | Err(Stop::Refused(NotThere)) => {}
         Err(Stop::Failed(error)) => return Err(error.into()),
     }
@@ -78,7 +79,7 @@ pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer,
 /// `POST /v1/queue/try`: what an account has waiting for a site is tried at once.
 pub(in crate::http) async fn try_now(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, site) = named(api, &call).await?;
-    let tried = api.engine.try_site(account, site.clone()).await?;
+    let tried = api.engine.try_site(Behalf::operator(account), site.clone()).await?;
     let view = TriedView { site: site.as_str(), messages: tried.messages, more: tried.is_cut };
     Ok(Answer::json(StatusCode::OK, &view))
 }

@@ -24,7 +24,7 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 /// `PATCH /v1/settings`. Members that are not given stay.
 pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let change = read(&call)?;
-    let account = api.engine.change_account(call.caller.account, change).await.map_err(not_there)?;
+    let account = api.engine.change_account(&call.caller, change).await.map_err(not_there)?;
     Ok(Answer::json(StatusCode::OK, &SettingsView::new(&account)))
 }
 

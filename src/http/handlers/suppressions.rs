@@ -30,7 +30,7 @@ pub(in crate::http) const NDJSON: &str = "application/x-ndjson";
 /// `POST /v1/suppressions`: 201, or 200 with what is there where the address is suppressed already.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let suppression = new_of(call.json()?)?;
-    let added = api.engine.suppress(call.caller.account, suppression).await?;
+    let added = api.engine.suppress(&call.caller, suppression).await?;
     let status = if added.is_new { StatusCode::CREATED } else { StatusCode::OK };
     let answer = Answer::json(status, &SuppressionView::new(&added.row));
     Ok(answer.with_location(&format!("/v1/suppressions/{}", added.row.id)))
@@ -93,7 +93,7 @@ pub(crate) fn shown(row: &SuppressionRow) -> Answer {
 /// `DELETE /v1/suppressions/{id or address}`.
 pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    api.engine.unsuppress(call.caller.account, name(&call)?).await.map_err(not_there)?;
+    api.engine.unsuppress(&call.caller, name(&call)?).await.map_err(not_there)?;
     Ok(Answer::no_content())
 }
 
@@ -114,7 +114,7 @@ pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Ans
     let done = if is_dry {
         api.engine.preview_import(account, list).await?
     } else {
-        api.engine.import_suppressions(account, list).await?
+        api.engine.import_suppressions(&call.caller, list).await?
     };
     Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
 }

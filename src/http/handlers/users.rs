@@ -8,6 +8,7 @@ use crate::base::id::{AccountId, UserId};
 use crate::domain::fields::Fields;
 use crate::domain::user::NewPassword;
 use crate::domain::violation::Violations;
+use crate::engine::audit::Behalf;
 use crate::engine::listing::Page;
 use crate::engine::users::{UserChange, UserRefusal};
 use crate::http::answer::Answer;
@@ -33,7 +34,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer,
     let role = fields.required_text("role").and_then(|text| fields.check("role", text.parse()));
     fields.finish();
     let (email, role) = violations.or(|| email.zip(role))?;
-    let (user, password) = api.engine.create_user(account, email, role).await.map_err(refused)?;
+    let (user, password) = api.engine.create_user(Behalf::operator(account), email, role).await.map_err(refused)?;
     let answer = Answer::json(StatusCode::CREATED, &NewUserView::new(&user, password.expose()));
     Ok(answer.with_location(&format!("/v1/users/{}", user.id)))
 }
@@ -74,10 +75,14 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     }
     let password = is_renewed.then(|| NewPassword::generate(&*api.engine.entropy));
     let totp = totp.map(|_| None);
+    let is_changed = role.is_some() || disabled.is_some() || password.is_some() || totp.is_some();
     let change = UserChange { role, disabled, password: password.clone(), totp, ..UserChange::default() };
-    let user = api.engine.change_user(account, id, change).await.map_err(refused)?;
+    let user = match is_changed {
+        true => api.engine.change_user(Behalf::operator(account), id, change).await.map_err(refused)?,
+        false => user,
+    };
     if is_linked {
-        let link = api.engine.setup_link(account, id)?.ok_or_else(kept_out)?;
+        let link = api.engine.setup_link(Behalf::operator(account), id).await?.ok_or_else(kept_out)?;
         return Ok(Answer::json(StatusCode::OK, &SetupLinkView::new(&user, &link)));
     }
     Ok(match password {
@@ -90,7 +95,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
 pub(in crate::http) async fn delete(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let account = account(api, &call).await?;
-    api.engine.delete_user(account, id(&call)?).await.map_err(refused)?;
+    api.engine.delete_user(Behalf::operator(account), id(&call)?).await.map_err(refused)?;
     Ok(Answer::no_content())
 }
 

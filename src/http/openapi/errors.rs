@@ -64,8 +64,8 @@ fn brought(route: &Route<Api>) -> Vec<ApiError> {
         let limited = ApiError::RateLimited(7);
         errors.extend([ApiError::Unauthenticated(Unauthenticated::Unknown), limited, ApiError::StorageFailed]);
     }
-    if let Access::Scoped(scope, _) = route.access {
-        errors.push(ApiError::ScopeForbidden(scope));
+    if let Access::Scoped(scopes, _) = route.access {
+        errors.extend(scopes.as_list().into_iter().map(ApiError::ScopeForbidden));
     }
     if route.path.contains('{') {
         errors.push(ApiError::NotFound);

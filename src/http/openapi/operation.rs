@@ -8,6 +8,7 @@ use super::errors;
 use super::headers::{EVERY_ANSWER, Header, KNOWN_KEY, sent};
 use super::schema::Schema;
 use super::words::page;
+use crate::domain::api_key::Scopes;
 use crate::http::error::ApiError;
 use crate::http::route::{Access, BodyRule, Route};
 use crate::http::state::Api;
@@ -154,7 +155,7 @@ impl Operation {
     pub(super) fn render(self, route: &Route<Api>, shared: &mut Map<String, Value>) -> Value {
         let keyed = is_keyed(route);
         let scope = match route.access {
-            Access::Scoped(scope, _) => format!("Needs the scope `{scope}`."),
+            Access::Scoped(scopes, _) => needed(scopes),
             Access::Key(_) => "Needs a key with any scope.".to_owned(),
             Access::Open(_) => "Needs no key.".to_owned(),
             Access::Page(..) | Access::Loopback(_) | Access::Operator(_) => String::new(),
@@ -182,6 +183,12 @@ impl Operation {
         }
         operation
     }
+}
+
+fn needed(scopes: Scopes) -> String {
+    let names: Vec<_> = scopes.as_list().into_iter().map(|scope| format!("`{scope}`")).collect();
+    let kind = if names.len() == 1 { "scope" } else { "scopes" };
+    format!("Needs the {kind} {}.", names.join(" and "))
 }
 
 /// Whether a key is asked for.

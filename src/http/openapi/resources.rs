@@ -29,6 +29,7 @@ const KEY_ID: &str = "The key's identifier.";
 /// The description of a route of domains.
 pub(super) fn domains(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(DOMAINS, summary).at("id", DomainId::schema(), DOMAIN_ID);
+    let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());
     let taken = "Another account has verified this domain; it must be removed there first.";
     Some(match name {
         "domains.create" => Operation::new(DOMAINS, "Add a sending domain")
@@ -38,20 +39,22 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
                 &[("transactional", json!({ "name": "example.com", "stream": "transactional" }))],
             )
             .gives(StatusCode::CREATED, "Added, not yet verified.", DomainView::schema())
-            .fails([Violations::of("name", "is a domain of this account already").into()]),
+            .fails([Violations::of("name", "is a domain of this account already").into(), limited()]),
         "domains.list" => Operation::new(DOMAINS, "List domains").gives_page("DomainPage", DomainView::schema()),
         "domains.show" => at("Look at a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
         "domains.update" => at("Change a domain")
             .takes(request::domain_change(), &[("stream", json!({ "stream": "marketing" }))])
-            .gives(StatusCode::OK, "The domain as it is now.", DomainView::schema()),
-        "domains.delete" => at("Remove a domain").gives_nothing("Removed."),
+            .gives(StatusCode::OK, "The domain as it is now.", DomainView::schema())
+            .fails([limited()]),
+        "domains.delete" => at("Remove a domain").gives_nothing("Removed.").fails([limited()]),
         "domains.verify" => at("Verify a domain")
             .says("Looks its records up now, past every cache.")
             .gives(StatusCode::OK, "The domain as it was found.", DomainView::schema())
-            .fails([ApiError::Conflict(taken.to_owned())]),
+            .fails([ApiError::Conflict(taken.to_owned()), limited()]),
         "domains.rotate" => at("Rotate a domain's DKIM keys")
             .says("New selectors are pending until they are seen in DNS; the old ones retire seven days later.")
-            .gives(StatusCode::OK, "The domain with its new keys.", DomainView::schema()),
+            .gives(StatusCode::OK, "The domain with its new keys.", DomainView::schema())
+            .fails([limited()]),
         _ => return None,
     })
 }
@@ -88,7 +91,8 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
             .refuses_with(FaultyListView::schema()),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
-            .says("All of them, in the form that the import takes.")
+            .says("All of them, in the form that the import takes. Fields are data, not formulas: one that begins with `=`, `+`, \
+                `-` or `@` is written as it is, so import the file as text into a spreadsheet.")
             .gives_as("text/csv", "The list.", Schema::string())
             .always(&[Header::ContentDisposition]),
         _ => return None,

@@ -1,9 +1,10 @@
-//! The audit log: who changed what through the panel, newest first.
+//! The audit log: who changed what of the account, newest first.
 
 use askama::Template;
 use hyper::StatusCode;
 
 use crate::base::id::ChangeId;
+use crate::domain::audit::Actor;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::panel::door::Visit;
@@ -29,7 +30,9 @@ struct AuditPage {
 /// A line of the log.
 struct AuditLine {
     at: Moment,
-    email: String,
+    who: String,
+    /// The page of the API key that it was.
+    who_path: Option<String>,
     action: &'static str,
     name: String,
     object: String,
@@ -38,10 +41,14 @@ struct AuditLine {
 
 impl AuditLine {
     fn new(visit: &Visit<'_>, row: AuditRow) -> Self {
-        let AuditRow { at, person, change } = row;
+        let AuditRow { at, actor, change } = row;
         Self {
             at: visit.moment(at),
-            email: person.email,
+            who: actor.to_string(),
+            who_path: match &actor {
+                Actor::Key(key) => Some(format!("/keys/{key}")),
+                Actor::Person(_) | Actor::Operator | Actor::Service | Actor::SetupLink { .. } => None,
+            },
             action: change.action.as_str(),
             path: path_of(&change.object),
             object: change.object,

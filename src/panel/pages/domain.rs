@@ -134,7 +134,7 @@ pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `POST /domains/{id}/verify`: looks for the records now, past every cache.
 pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: DomainId = visit.id()?;
-    visit.api.engine.check_domain(visit.account_id(), id).await.map_err(refused)?;
+    visit.api.engine.check_domain(visit.on(), id).await.map_err(refused)?;
     Ok(html::redirect(&format!("/domains/{id}?done=checked")))
 }
 

@@ -20,7 +20,6 @@ use crate::panel::form::{Form, own_address};
 use crate::panel::frame::Sheet;
 use crate::panel::html;
 use crate::store::error::Stop;
-use crate::store::op::session::Which;
 
 #[derive(Template)]
 #[template(path = "login.html")]
@@ -110,7 +109,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
             // The session that the browser brought, whosever it was, ends with it: a token never outlives a login.
             if let Some(old) = visitor(api, &call)? {
                 let (account, user) = (old.session.account, old.session.user);
-                api.engine.sign_out(account, user, Which::One(old.key)).await?;
+                api.engine.leave_session(account, user, old.key).await?;
             }
             Ok(entered(api, &begun, next))
         }
@@ -165,7 +164,6 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
 
 /// `POST /logout`.
 pub(in crate::panel) async fn leave(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let which = Which::One(visit.visitor.key);
-    visit.api.engine.sign_out(visit.account_id(), visit.user().id, which).await?;
+    visit.api.engine.leave_session(visit.account_id(), visit.user().id, visit.visitor.key).await?;
     Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)))
 }

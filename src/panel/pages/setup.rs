@@ -47,7 +47,7 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
     let query = Form::of_query(&call);
     let token = query.text("token");
     match api.engine.user_by_link(token)? {
-        Some((_, user)) => asked(&call, StatusCode::OK, user.email.as_given(), token, None),
+        Some(linked) => asked(&call, StatusCode::OK, linked.user.email.as_given(), token, None),
         None => over(&call),
     }
 }
@@ -57,8 +57,8 @@ pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer
     let form = Form::of(&call)?;
     let token = form.text("token");
     let Some(found) = api.engine.user_by_link(token)? else { return over(&call) };
-    let email = found.1.email.as_given().to_owned();
-    let password = match NewPassword::chosen(form.secret("password").expose_text(), &found.1.email) {
+    let email = found.user.email.as_given().to_owned();
+    let password = match NewPassword::chosen(form.secret("password").expose_text(), &found.user.email) {
         Ok(password) => password,
         Err(weak) => {
             let sentence = format!("The password {weak}.");

@@ -129,11 +129,11 @@ fn tell(visit: &Visit<'_>, email: &str, password: &NewPassword) -> Result<Answer
 }
 
 /// Makes the link by which another user chooses a password.
-fn tell_link(visit: &Visit<'_>, id: UserId) -> Result<Answer, Fault> {
+async fn tell_link(visit: &Visit<'_>, id: UserId) -> Result<Answer, Fault> {
     let engine = &visit.api.engine;
     let user = engine.user(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
     let disabled = || ApiError::Conflict("This user is kept from signing in. Let them in first.".to_owned());
-    let link = engine.setup_link(visit.account_id(), id)?.ok_or_else(disabled)?;
+    let link = engine.setup_link(visit.on(), id).await?.ok_or_else(disabled)?;
     let told = Told { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
     written(visit, StatusCode::OK, "", FormFaults::none(), Some(told), None)
 }
@@ -152,7 +152,7 @@ fn other(visit: &Visit<'_>) -> Result<UserId, Fault> {
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, form) = (other(&visit)?, Form::of(&visit.call)?);
     if form.text("action") == "link" {
-        return tell_link(&visit, id);
+        return tell_link(&visit, id).await;
     }
     let none = UserChange::default();
     let change = match form.text("action") {

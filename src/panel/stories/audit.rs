@@ -1,14 +1,18 @@
-//! The audit log: every change that is made through the panel has its line, and no line has a secret.
+//! The audit log: every change has its line, which says who made it, and no line has a secret.
 
 use super::*;
-use crate::domain::audit::Action;
+use crate::base::id::KeyId;
+use crate::domain::audit::{Action, Actor};
+use crate::engine::audit::Behalf;
 use crate::engine::listing::PageRequest;
+use crate::store::op::suppression::Suppression;
 use crate::store::row::audit::AuditRow;
+use crate::store::row::suppression::SuppressionReason;
 
 const PAGE: PageRequest = PageRequest { before: None, limit: 99 };
 
 impl World {
-    fn audited(&self) -> Vec<AuditRow> {
+    pub(super) fn audited(&self) -> Vec<AuditRow> {
         let lines = self.engine.audit_log(self.account, PAGE).unwrap().rows;
         lines.into_iter().rev().map(|(_, row)| row).collect()
     }
@@ -19,7 +23,7 @@ async fn whatever_is_changed_through_the_panel_has_its_line() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let message = world.send(serde_json::json!({ "to": "wait@example.com" })).await;
-    assert!(browser.get("/audit").await.shows("Nothing was changed yet."));
+    let before = world.audited().len();
     let mut secrets = vec![world.password.clone()];
     let mut told = |reply: &Reply| {
         let secret = reply.between("id=\"copy-", "</code>").split('>').nth(1).unwrap_or_default().to_owned();
@@ -62,7 +66,7 @@ async fn whatever_is_changed_through_the_panel_has_its_line() {
     browser.post(&format!("/suppressions/sup_{suppression}/remove"), &[]).await;
     browser.upload("/suppressions/import", &[("list", "email\nx@example.com\n"), ("act", "import")]).await;
 
-    let lines = world.audited();
+    let lines = world.audited().split_off(before);
     let actions: Vec<_> = lines.iter().map(|line| line.change.action).collect();
     assert_eq!(
         actions,
@@ -97,7 +101,7 @@ async fn whatever_is_changed_through_the_panel_has_its_line() {
             Action::SuppressionsImported,
         ]
     );
-    assert!(lines.iter().all(|line| line.person.email == EMAIL && line.at == world.clock.now()));
+    assert!(lines.iter().all(|line| line.actor.to_string() == EMAIL && line.at == world.clock.now()));
     let page = browser.get("/audit").await;
     for action in actions {
         assert!(page.shows(action.as_str()), "{action:?}");
@@ -111,15 +115,30 @@ async fn whatever_is_changed_through_the_panel_has_its_line() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_done_by_programs_has_no_line() {
+async fn what_is_refused_has_no_line() {
     let world = World::new().await;
     let mut browser = world.owner().await;
     let webhook = world.endpoint().await;
+    world.engine.delete_endpoint(world.account, webhook).await.unwrap();
+    let before = world.audited();
     browser.post("/keys", &[("name", "")]).await;
     browser.post("/keys/key_00000000000000000000000000/revoke", &[]).await;
-    world.engine.delete_endpoint(world.account, webhook).await.unwrap();
     browser.post(&format!("/webhooks/{webhook}/rotate-secret"), &[]).await;
-    assert!(world.audited().is_empty());
+    assert_eq!(world.audited(), before);
+}
+
+#[tokio::test]
+async fn lines_of_programs_the_operator_and_the_service_say_so() {
+    let world = World::new().await;
+    let (account, key) = (world.account, KeyId::default());
+    for actor in [Actor::Key(key), Actor::Operator, Actor::Service] {
+        let name = "no@example.com".parse().unwrap();
+        let on = Behalf::new(account, actor);
+        world.engine.suppress(on, Suppression::of(name, SuppressionReason::Manual)).await.unwrap();
+    }
+    let page = world.owner().await.get("/audit").await;
+    assert!(page.shows(&format!("<a href=\"/keys/{key}\">API key {key}</a>")), "{}", page.body);
+    assert!(page.shows(">operator</td>") && page.shows(">service</td>"));
 }
 
 #[tokio::test]

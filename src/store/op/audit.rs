@@ -1,5 +1,5 @@
-//! The audit log: what somebody of the panel changes has its line in the same transaction, so neither is ever without
-//! the other, and a change that is refused leaves no line.
+//! The audit log: every change of an account has its line in the same transaction, so neither is ever without the
+//! other, and a change that is refused leaves no line.
 //!
 //! [`Audited`] wraps an operation that can be [`Told`]; what it tells stands in `told.rs`, operation by operation.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
 use crate::base::id::{AccountId, ChangeId, Ulid};
-use crate::domain::audit::{Change, Person};
+use crate::domain::audit::{Actor, Change};
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read as _};
 use crate::store::row::audit::AuditRow;
@@ -17,6 +17,8 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
 mod told;
+
+pub(super) use told::host;
 
 /// How long a line is kept.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
@@ -27,13 +29,13 @@ pub trait Told: Op {
     fn told(&self, reply: &Self::Reply) -> Change;
 }
 
-/// An operation that a person asked for.
+/// An operation that somebody asked for.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Audited<O> {
     /// The account that has the log.
     pub account: AccountId,
     /// Who asked.
-    pub person: Person,
+    pub actor: Actor,
     /// What is done.
     pub op: O,
 }
@@ -44,36 +46,38 @@ impl<O: Told> Op for Audited<O> {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, Stop<O::Refusal>> {
         let reply = self.op.apply(tables)?;
-        write(tables, self.account, &self.person, self.op.told(&reply));
+        write(tables, self.account, &self.actor, self.op.told(&reply));
         Ok(reply)
     }
 }
 
-/// Writes the line of a change that takes many operations, before the first of them.
+/// Writes the line of a change that takes many operations, before the first of them, or of one that changes no row.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct NoteChange {
     /// The account.
     pub account: AccountId,
     /// Who.
-    pub person: Person,
+    pub actor: Actor,
     /// What.
     pub change: Change,
 }
 
 impl Op for NoteChange {
-    type Reply = ();
+    /// The line.
+    type Reply = ChangeId;
     type Refusal = Never;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
-        write(tables, self.account, &self.person, self.change.clone());
-        Ok(())
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangeId, Stop<Never>> {
+        Ok(write(tables, self.account, &self.actor, self.change.clone()))
     }
 }
 
-fn write(tables: &mut Tables<'_>, account: AccountId, person: &Person, change: Change) {
+/// Writes the line of a change that is a part of the operation that calls this.
+pub(super) fn write(tables: &mut Tables<'_>, account: AccountId, actor: &Actor, change: Change) -> ChangeId {
     let id: ChangeId = tables.next_id();
-    let row = AuditRow { at: tables.now(), person: person.clone(), change };
+    let row = AuditRow { at: tables.now(), actor: actor.clone(), change };
     tables.put(&schema::change(account, id), &row);
+    id
 }
 
 /// Removes up to `limit` lines of the account that have been kept for long enough; tells how many.
@@ -91,19 +95,19 @@ mod tests {
     use crate::base::id::KeyId;
     use crate::base::time::Timestamp;
     use crate::domain::account::QuotaLimits;
-    use crate::domain::audit::Action;
+    use crate::domain::audit::{Action, Person};
     use crate::store::op::NotThere;
     use crate::store::op::account::{AccountChange, RevokeKey, UpdateAccount};
     use crate::store::op::sweep::SweepEvents;
     use crate::store::testing::TestStore;
 
-    fn ann() -> Person {
-        Person { user: Default::default(), email: "ann@example.com".to_owned() }
+    fn ann() -> Actor {
+        Actor::Person(Person { user: Default::default(), email: "ann@example.com".to_owned() })
     }
 
     fn renamed(account: AccountId) -> Audited<UpdateAccount> {
         let change = AccountChange { name: Some("New".parse().unwrap()), ..AccountChange::default() };
-        Audited { account, person: ann(), op: UpdateAccount { account, change } }
+        Audited { account, actor: ann(), op: UpdateAccount { account, change } }
     }
 
     #[test]
@@ -111,12 +115,12 @@ mod tests {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
         test.done(renamed(account));
-        let refused = Audited { account, person: ann(), op: RevokeKey { account, key: KeyId::default() } };
+        let refused = Audited { account, actor: ann(), op: RevokeKey { account, key: KeyId::default() } };
         assert!(matches!(test.commit(refused), Err(Stop::Refused(NotThere))));
         let lines = test.snapshot().rows::<AuditRow>(account.as_bytes(), 9).unwrap();
         assert_eq!(lines.len(), 1);
-        let AuditRow { at, person, change } = &lines[0].1;
-        assert_eq!((*at, person, change.action), (test.now(), &ann(), Action::SettingsChanged));
+        let AuditRow { at, actor, change } = &lines[0].1;
+        assert_eq!((*at, actor, change.action), (test.now(), &ann(), Action::SettingsChanged));
         assert_eq!(change.object, account.to_string());
     }
 

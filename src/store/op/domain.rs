@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, dkim};
+use super::{Never, Op, audit, dkim};
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::time::Timestamp;
+use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
+use crate::domain::stream::Stream;
 use crate::machine::verification;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
@@ -39,6 +41,8 @@ pub enum DomainRefusal {
     NotFound,
     /// Another account has it verified.
     Taken,
+    /// The key that asks is limited to this stream, and the domain is not of it.
+    Stream(Stream),
 }
 
 impl Op for CreateDomain {
@@ -102,6 +106,9 @@ impl Op for RecordDomainCheck {
         if step.state.status == DomainStatus::Verified && row.status == DomainStatus::Pending {
             row.verified_at = Some(now);
         }
+        if step.state.status != row.status {
+            self.tell_status(tables, &row, step.state.status);
+        }
         row.status = step.state.status;
         row.last_seen_at = step.state.last_seen_at;
         row.checks = step.state.checks;
@@ -119,6 +126,16 @@ impl Op for RecordDomainCheck {
 }
 
 impl RecordDomainCheck {
+    /// Writes what the service has found to the audit log.
+    fn tell_status(&self, tables: &mut Tables<'_>, row: &DomainRow, status: DomainStatus) {
+        let action = match status {
+            DomainStatus::Verified => Action::DomainVerified,
+            DomainStatus::Failing => Action::DomainFailing,
+            DomainStatus::Pending => Action::DomainUnverified,
+        };
+        audit::write(tables, self.account, &Actor::Service, Change::new(action, self.domain, row.name.as_str()));
+    }
+
     /// Whether the record of the domain's key of this kind was seen; none where the look-up itself failed.
     fn dkim_finding(&self, row: &DomainRow, algorithm: DkimAlgorithm) -> Option<bool> {
         let in_state = |state| {

@@ -27,6 +27,8 @@ pub struct UpdateDomain {
     pub domain: DomainId,
     /// The stream of everything sent from it from now on.
     pub stream: Option<Stream>,
+    /// The only stream whose domains may be changed; any where absent.
+    pub limit: Option<Stream>,
 }
 
 impl Op for UpdateDomain {
@@ -35,7 +37,8 @@ impl Op for UpdateDomain {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
-        let mut row = found(tables, &key)?;
+        let mut row = found(tables, &key, self.limit)?;
+        check_stream(self.limit, self.stream.unwrap_or(row.stream))?;
         row.stream = self.stream.unwrap_or(row.stream);
         tables.put(&key, &row);
         Ok(row)
@@ -49,6 +52,8 @@ pub struct DeleteDomain {
     pub account: AccountId,
     /// The domain.
     pub domain: DomainId,
+    /// The only stream whose domains may be changed; any where absent.
+    pub limit: Option<Stream>,
 }
 
 impl Op for DeleteDomain {
@@ -58,7 +63,7 @@ impl Op for DeleteDomain {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
-        let row = found(tables, &key)?;
+        let row = found(tables, &key, self.limit)?;
         let name = row.name.as_str().as_bytes();
         if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner == key) {
             tables.remove(Table::DomainOwners, name);
@@ -81,6 +86,8 @@ pub struct RotateDkim {
     pub domain: DomainId,
     /// The new keys, pending.
     pub keys: Vec<DkimKeyRow>,
+    /// The only stream whose domains may be changed; any where absent.
+    pub limit: Option<Stream>,
 }
 
 impl Op for RotateDkim {
@@ -89,7 +96,7 @@ impl Op for RotateDkim {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let key = schema::domain(self.account, self.domain);
-        let mut row = found(tables, &key)?;
+        let mut row = found(tables, &key, self.limit)?;
         let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
         if self.keys.iter().any(is_there) {
             // Another rotation was faster, and its keys have these selectors: they count for this one too.
@@ -112,6 +119,19 @@ impl Op for RotateDkim {
     }
 }
 
-fn found(tables: &Tables<'_>, key: &[u8]) -> Result<DomainRow, Stop<DomainRefusal>> {
-    tables.row::<DomainRow>(key)?.ok_or(Stop::Refused(DomainRefusal::NotFound))
+fn found(tables: &Tables<'_>, key: &[u8], limit: Option<Stream>) -> Result<DomainRow, Stop<DomainRefusal>> {
+    let row = tables.row::<DomainRow>(key)?.ok_or(Stop::Refused(DomainRefusal::NotFound))?;
+    check_stream(limit, row.stream)?;
+    Ok(row)
+}
+
+/// Checks that a caller who is limited to the stream `limit` may touch a domain of `stream`.
+///
+/// # Errors
+/// [`DomainRefusal::Stream`] where it may not.
+pub fn check_stream(limit: Option<Stream>, stream: Stream) -> Result<(), Stop<DomainRefusal>> {
+    match limit.filter(|own| *own != stream) {
+        Some(own) => Err(Stop::Refused(DomainRefusal::Stream(own))),
+        None => Ok(()),
+    }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, outcomes};
+use super::{Never, Op, audit, outcomes};
+use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::stream::Stream;
 use crate::machine::reputation::{Crossing, Reputation, Windows};
 use crate::store::error::Stop;
@@ -47,6 +48,10 @@ impl Op for JudgeReputation {
         if after != before {
             tables.put(account.as_bytes(), &after);
         }
+        for (stream, crossing) in &crossed {
+            let change = Change::new(Action::ThresholdCrossed, "", format!("{stream} {crossing}"));
+            audit::write(tables, account, &Actor::Service, change);
+        }
         if Stream::ALL.into_iter().any(|stream| !after.of(stream).is_ok()) {
             let next_hour = outcomes::start_of(outcomes::hour_of(tables.now())) + RECOVERY;
             tables.arm(outcomes::judged_at(account, next_hour));
@@ -70,6 +75,7 @@ mod tests {
     use super::*;
     use crate::base::time::Timestamp;
     use crate::machine::reputation::{Figures, Level, Measure, Rate};
+    use crate::store::row::audit::AuditRow;
     use crate::store::testing::TestStore;
     use crate::store::timer::TimerKind;
 
@@ -94,5 +100,10 @@ mod tests {
         assert_eq!(judge(0, next[0].due), crossing(Level::Alarm, Level::Ok));
         assert!(test.timers(TimerKind::Reputation).is_empty());
         assert_eq!(test.row::<Reputation>(account.as_bytes()), Reputation::default());
+        let lines = test.snapshot().rows::<AuditRow>(account.as_bytes(), 9).unwrap();
+        let lines: Vec<_> = lines.into_iter().map(|(_, line)| (line.actor, line.change.name)).collect();
+        let line = |text: &str| (Actor::Service, text.to_owned());
+        let (up, down) = ("marketing bounces from ok to alarm", "marketing bounces from alarm to ok");
+        assert_eq!(lines, [line(up), line(down)]);
     }
 }

@@ -3,9 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Never, Op, audit};
 use crate::base::id::{AccountId, AttemptId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
+use crate::domain::audit::{Action, Actor, Change};
 use crate::machine::{delivery, endpoint};
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
@@ -194,6 +195,8 @@ impl SettleDelivery {
         let disabled = next.effects.contains(&endpoint::Effect::Hold);
         if disabled {
             row.updated_at = tables.now();
+            let change = Change::new(Action::WebhookDisabled, id, audit::host(&row));
+            audit::write(tables, self.account, &Actor::Service, change);
         }
         tables.put(&key, &row);
         Ok(if disabled { EndpointChange::Disabled(id) } else { EndpointChange::None })

@@ -1,10 +1,10 @@
-//! A line of the audit log: what somebody changed through the panel, and when.
+//! A line of the audit log: who changed what of an account, and when.
 
 use serde::{Deserialize, Serialize};
 
 use super::Row;
 use crate::base::time::Timestamp;
-use crate::domain::audit::{Change, Person};
+use crate::domain::audit::{Actor, Change, Person};
 use crate::store::schema::Table;
 
 /// A line; its key names account and line.
@@ -13,11 +13,43 @@ pub struct AuditRow {
     /// When.
     pub at: Timestamp,
     /// Who.
-    pub person: Person,
+    pub actor: Actor,
     /// What.
     pub change: Change,
 }
 
+/// A line of version 1, which only people of the panel had.
+#[derive(Serialize, Deserialize)]
+struct PersonsRow {
+    at: Timestamp,
+    person: Person,
+    change: Change,
+}
+
 impl Row for AuditRow {
     const TABLE: Table = Table::AuditLog;
+    const VERSION: u8 = 2;
+
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        let read = |PersonsRow { at, person, change }| Self { at, actor: Actor::Person(person), change };
+        (version == 1).then(|| postcard::from_bytes(bytes).map(read))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::audit::Action;
+
+    #[test]
+    fn a_line_of_the_first_version_is_still_read() {
+        let person = Person { user: Default::default(), email: "ann@example.com".to_owned() };
+        let change = Change::new(Action::KeyCreated, "key_1", "shop");
+        let old = PersonsRow { at: Timestamp::from_millis(7), person: person.clone(), change: change.clone() };
+        let bytes = postcard::to_extend(&old, vec![1]).unwrap();
+        let row = AuditRow { at: Timestamp::from_millis(7), actor: Actor::Person(person), change };
+        assert_eq!(AuditRow::decode(&bytes).unwrap(), row);
+        assert_eq!(AuditRow::decode(&row.encode()).unwrap(), row);
+        assert!(AuditRow::decode(&[&[3], &bytes[1..]].concat()).is_err());
+    }
 }

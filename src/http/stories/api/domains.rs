@@ -139,6 +139,36 @@ async fn a_domain_changes_its_stream_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_key_of_one_stream_can_do_nothing_to_a_domain_of_the_other() {
+    let mut world = World::new().await;
+    let (path, before) = registered(&mut world).await;
+    let limited = world.new_key(world.account, Some(Stream::Marketing), Scopes::ALL).await;
+    let body = |stream: &str| serde_json::json!({ "name": "own.example", "stream": stream });
+    for (line, body) in [
+        ("POST /v1/domains".to_owned(), body("transactional")),
+        (format!("PATCH {path}"), serde_json::json!({ "stream": "marketing" })),
+        (format!("PATCH {path}"), serde_json::json!({})),
+        (format!("POST {path}/verify"), Value::Null),
+        (format!("POST {path}/rotate-dkim"), Value::Null),
+        (format!("DELETE {path}"), Value::Null),
+    ] {
+        world.ask_as(&limited, &line, "", &body).await.fails_with(403, "stream_forbidden");
+    }
+    assert_eq!(world.get(&path).await.json(), before, "nothing has changed");
+
+    let own = world.ask_as(&limited, "POST /v1/domains", "", &body("marketing")).await.header("location").to_owned();
+    let away = serde_json::json!({ "stream": "transactional" });
+    world.ask_as(&limited, &format!("PATCH {own}"), "", &away).await.fails_with(403, "stream_forbidden");
+    for line in [format!("POST {own}/verify"), format!("POST {own}/rotate-dkim")] {
+        assert_eq!(world.ask_as(&limited, &line, "", &Value::Null).await.status, 200, "{line}");
+    }
+    let stays =
+        world.ask_as(&limited, &format!("PATCH {own}"), "", &serde_json::json!({ "stream": "marketing" })).await;
+    assert_eq!(stays.status, 200);
+    assert_eq!(world.ask_as(&limited, &format!("DELETE {own}"), "", &Value::Null).await.status, 204);
+}
+
+#[tokio::test]
 async fn a_deleted_domain_frees_its_name_for_everyone() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;

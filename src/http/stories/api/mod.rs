@@ -2,6 +2,7 @@
 //! story sets.
 
 mod account;
+mod auditing;
 mod described;
 mod domains;
 mod idempotency;

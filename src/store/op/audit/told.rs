@@ -105,7 +105,7 @@ impl Told for DeleteDomain {
 }
 
 /// An endpoint as people know it: where it is. What may follow in its URL is the receiver's own business.
-fn host(row: &EndpointRow) -> &str {
+pub(in crate::store::op) fn host(row: &EndpointRow) -> &str {
     let rest = row.url.split_once("://").map_or(row.url.as_str(), |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default()
 }

@@ -7,6 +7,7 @@ use crate::base::id::Ulid;
 use crate::domain::event::EventType;
 use crate::machine::delivery::Stage;
 use crate::store::op::endpoint::UpdateEndpoint;
+use crate::store::row::audit::AuditRow;
 use crate::store::testing::{Sender, TestStore};
 
 const TOOK: Duration = Duration::from_millis(1234);
@@ -128,6 +129,10 @@ fn the_tenth_failure_in_a_row_disables_and_no_other() {
     let endpoint = story.endpoint();
     assert_eq!(endpoint.state.disabled_at(), Some(test.now()));
     assert_eq!(endpoint.state.disabled_reason(), Some("Disabled after repeated failures"));
+    let lines = test.snapshot().rows::<AuditRow>(story.sender.account.as_bytes(), 9).unwrap();
+    let [(_, AuditRow { actor, change, .. })] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!((actor, change.action), (&Actor::Service, Action::WebhookDisabled));
+    assert_eq!(change.object, story.endpoint.to_string());
     // What was still on the wire changes nothing any more.
     story.succeed(second);
     assert!(!story.endpoint().state.is_enabled());

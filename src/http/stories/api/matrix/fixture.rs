@@ -83,6 +83,11 @@ fn of(kind: Kind, status: u16) -> Fixture {
     Fixture { of: Some(kind), ..plain(status) }
 }
 
+/// What a key that is limited to the other stream may not do.
+fn not_limited(fixture: Fixture) -> Fixture {
+    Fixture { own: Own { limited: 403, ..fixture.own }, ..fixture }
+}
+
 /// The fixture of the route with this name.
 pub(super) fn fixture(route: &str) -> Fixture {
     use serde_json::json;
@@ -105,11 +110,12 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "domains.create" => {
             // Each time another one: an account has a domain once.
             let name = format!("new{}.test", Kind::number());
-            plain(201).with(json!({ "name": name, "stream": "transactional" }))
+            not_limited(plain(201).with(json!({ "name": name, "stream": "transactional" })))
         }
-        "domains.show" | "domains.verify" | "domains.rotate" => of(Kind::Domain, 200),
-        "domains.update" => of(Kind::Domain, 200).with(json!({ "stream": "marketing" })),
-        "domains.delete" => of(Kind::Domain, 204),
+        "domains.show" => of(Kind::Domain, 200),
+        "domains.verify" | "domains.rotate" => not_limited(of(Kind::Domain, 200)),
+        "domains.update" => not_limited(of(Kind::Domain, 200).with(json!({ "stream": "transactional" }))),
+        "domains.delete" => not_limited(of(Kind::Domain, 204)),
         "webhooks.create" => plain(201).with(json!({ "url": "https://hooks.example.com/new" })),
         "webhooks.show" | "webhooks.rotate" | "webhooks.deliveries" => of(Kind::Webhook, 200),
         "webhooks.update" => of(Kind::Webhook, 200).with(json!({ "description": "changed" })),

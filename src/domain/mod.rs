@@ -6,6 +6,7 @@ pub mod address;
 pub mod api_key;
 pub mod attachment;
 pub mod audit;
+pub mod device;
 pub mod enhanced_code;
 pub mod event;
 pub mod fields;

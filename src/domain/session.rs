@@ -127,6 +127,8 @@ pub struct Client<'a> {
     pub address: &'a str,
     /// Its `User-Agent`.
     pub agent: &'a str,
+    /// The text of the cookie that makes a browser known ([`super::device`]); empty without one.
+    pub device: &'a str,
 }
 
 #[cfg(test)]
@@ -161,7 +163,7 @@ mod tests {
         for bad in ["", "abc", &token.expose()[1..], &"g".repeat(64)] {
             assert!(SessionToken::parse(bad).is_none(), "{bad}");
         }
-        let from = Client { address: "192.0.2.1", agent: &"x\n".repeat(200) };
+        let from = Client { address: "192.0.2.1", agent: &"x\n".repeat(200), device: "" };
         let session = Session::begin(AccountId::default(), UserId::default(), Stage::SignedIn, from, Timestamp::ZERO);
         assert_eq!(session.agent, "x".repeat(160));
     }

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::address::Address;
+use super::device::Devices;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::UserId;
 use crate::base::secret::{Sealed, Secret};
@@ -87,6 +88,8 @@ pub struct User {
     pub last_sign_in_at: Option<Timestamp>,
     /// Whether they are kept from signing in.
     pub disabled: bool,
+    /// The browsers that they have signed in with.
+    pub devices: Devices,
 }
 
 /// A time-based one-time password (RFC 6238).

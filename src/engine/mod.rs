@@ -41,6 +41,7 @@ pub mod signing;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
+mod throttles;
 mod tls_policy;
 mod tls_reports;
 mod transfer;
@@ -71,8 +72,8 @@ use ports::{Clock, Resolve};
 use queue::QueueView;
 use rates::Rates;
 use settings::Settings;
-use sign_in::Throttles;
 use signing::SigningPool;
+use throttles::Throttles;
 
 /// Who calls: an API key of an account, or the operator on the admin socket.
 #[derive(Clone, Debug)]

@@ -12,17 +12,29 @@ use crate::domain::user::NewPassword;
 
 /// Hashes computed at once.
 const AT_ONCE: usize = 2;
-/// Who may wait for one; beyond, the login is overloaded.
-const WAITING_MAX: usize = 64;
+/// Strangers who may wait for one; beyond, the login is overloaded for them.
+const STRANGERS_MAX: usize = 64;
+/// Those who may wait beside them, because their browser or their session is known.
+const KNOWN_MAX: usize = 16;
 /// Octets of a salt.
 const SALT_OCTETS: usize = 16;
 
 /// The hasher, with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, one lane.
 pub(super) struct Passwords {
     places: Semaphore,
-    line: Semaphore,
+    strangers: Semaphore,
+    known: Semaphore,
     /// A hash that nobody has the password of, so that an unknown user costs what a known one costs.
     nobody: OnceLock<String>,
+}
+
+/// Where somebody waits for a hash: a crowd of strangers keeps out nobody who is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Anybody.
+    Strangers,
+    /// People who are signed in, or whose browser is known.
+    Known,
 }
 
 /// So many wait already that one more would wait too long.
@@ -32,45 +44,65 @@ pub struct Crowded;
 
 impl Default for Passwords {
     fn default() -> Self {
-        Self { places: Semaphore::new(AT_ONCE), line: Semaphore::new(WAITING_MAX), nobody: OnceLock::new() }
+        Self {
+            places: Semaphore::new(AT_ONCE),
+            strangers: Semaphore::new(STRANGERS_MAX),
+            known: Semaphore::new(KNOWN_MAX),
+            nobody: OnceLock::new(),
+        }
     }
 }
 
 impl Passwords {
+    /// Strangers in every place of their line, until the answer is dropped.
+    #[cfg(test)]
+    pub(super) fn crowd(&self) -> tokio::sync::SemaphorePermit<'_> {
+        self.strangers.try_acquire_many(64).unwrap()
+    }
+
     /// The hash of a new password, with a salt of its own.
     ///
     /// # Errors
     /// [`Crowded`].
     pub(super) async fn hash(&self, password: &NewPassword, entropy: &dyn Entropy) -> Result<String, Crowded> {
         let (password, salt) = (password.clone(), entropy::bytes::<SALT_OCTETS>(entropy));
-        self.run(move || hashed(password.expose().as_bytes(), &salt)).await
+        self.run(Line::Known, move || hashed(password.expose().as_bytes(), &salt)).await
     }
 
     /// Whether `given` is the password of this hash. Without a hash the answer is no, after as long a time.
     ///
     /// # Errors
     /// [`Crowded`].
-    pub(super) async fn is_right(&self, given: &Secret, hash: Option<&str>) -> Result<bool, Crowded> {
+    pub(super) async fn is_right(&self, given: &Secret, hash: Option<&str>, line: Line) -> Result<bool, Crowded> {
         let is_known = hash.is_some();
         let hash = match hash {
             Some(hash) => hash.to_owned(),
-            None => self.nobody().await?,
+            None => self.nobody(line).await?,
         };
         let given = given.clone();
-        let fits = self.run(move || Argon2::default().verify_password(given.expose(), hash.as_str()).is_ok()).await?;
+        let verify = move || Argon2::default().verify_password(given.expose(), hash.as_str()).is_ok();
+        let fits = self.run(line, verify).await?;
         Ok(fits && is_known)
     }
 
-    async fn nobody(&self) -> Result<String, Crowded> {
+    async fn nobody(&self, line: Line) -> Result<String, Crowded> {
         if let Some(hash) = self.nobody.get() {
             return Ok(hash.clone());
         }
-        let made = self.run(|| hashed(b"nobody's password", &[0; SALT_OCTETS])).await?;
+        let made = self.run(line, || hashed(b"nobody's password", &[0; SALT_OCTETS])).await?;
         Ok(self.nobody.get_or_init(|| made).clone())
     }
 
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Crowded> {
-        let _in_line = self.line.try_acquire().map_err(|_| Crowded)?;
+    async fn run<T: Send + 'static>(
+        &self,
+        line: Line,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Crowded> {
+        let line = match line {
+            Line::Strangers => &self.strangers,
+            Line::Known => &self.known,
+        };
+        let _in_line = line.try_acquire().map_err(|_| Crowded)?;
         let _place = self.places.acquire().await.map_err(|_| Crowded)?;
         tokio::task::spawn_blocking(work).await.map_err(|_| Crowded)
     }
@@ -96,8 +128,18 @@ mod tests {
         assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{hash}");
         assert_ne!(passwords.hash(&password, &entropy).await.unwrap(), hash, "each has a salt of its own");
         let right = Secret::new(password.expose());
-        assert!(passwords.is_right(&right, Some(&hash)).await.unwrap());
-        assert!(!passwords.is_right(&Secret::new("wrong"), Some(&hash)).await.unwrap());
-        assert!(!passwords.is_right(&Secret::new("nobody's password"), None).await.unwrap());
+        assert!(passwords.is_right(&right, Some(&hash), Line::Strangers).await.unwrap());
+        assert!(!passwords.is_right(&Secret::new("wrong"), Some(&hash), Line::Strangers).await.unwrap());
+        assert!(!passwords.is_right(&Secret::new("nobody's password"), None, Line::Strangers).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_crowd_of_strangers_keeps_out_nobody_who_is_known() {
+        let (passwords, entropy) = (Passwords::default(), SeededEntropy::new(1));
+        let hash = passwords.hash(&NewPassword::generate(&entropy), &entropy).await.unwrap();
+        let _crowd = passwords.crowd();
+        let shown = Secret::new("wrong");
+        assert!(passwords.is_right(&shown, Some(&hash), Line::Strangers).await.is_err());
+        assert!(passwords.is_right(&shown, Some(&hash), Line::Known).await.is_ok());
     }
 }

@@ -102,6 +102,6 @@ impl Engine {
         })?;
         let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };
         let session = Session::begin(account, user.id, stage, from, self.clock.now());
-        self.begin_session(session, &user, None, None).await
+        self.begin_session(session, &user, None, None, from).await
     }
 }

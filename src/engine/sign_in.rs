@@ -1,36 +1,27 @@
 //! Signing in to the panel: the password, the second factor, and the sessions that follow (contract 9).
 //!
 //! Whoever fails learns nothing but that they failed: an unknown address costs the same time and gets the same answer
-//! as a wrong password.
-
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
-
-use sha2::{Digest as _, Sha256};
+//! as a wrong password. Attempts are throttled ([`super::throttles`]).
 
 use super::Engine;
 use super::audit::Behalf;
-use super::passwords::Crowded;
+use super::passwords::{Crowded, Line};
+use super::throttles::Bucket;
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
+use crate::domain::device::DeviceToken;
 use crate::domain::session::{Client, Session, SessionKey, SessionToken, Stage};
 use crate::domain::user::{User, may_be_password};
-use crate::machine::throttle::{Throttle, Throttled};
+use crate::machine::throttle::Throttled;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::session::{BeginSession, EndSessions, Outdated, ProveSession, TouchSession, Which, sessions_of};
+use crate::store::op::session::{
+    BeginSession, EndSessions, Outdated, ProveSession, RememberDevice, TouchSession, Which, sessions_of,
+};
 use crate::store::op::user::user_by_email;
 use crate::store::read::Read as _;
 use crate::store::schema;
-
-/// Failures for one name in the throttle's window.
-const FAILURES_OF_NAME: usize = 10;
-/// Failures from one address in the throttle's window.
-const FAILURES_OF_ADDRESS: usize = 50;
-/// Names and addresses remembered at most.
-const REMEMBERED_MAX: usize = 20_000;
 
 /// Why somebody is not signed in.
 #[derive(Debug)]
@@ -56,6 +47,8 @@ pub struct Begun {
     pub token: SessionToken,
     /// Whether the second factor is still awaited.
     pub stage: Stage,
+    /// What makes the browser known from now on, once the session is whole.
+    pub browser: Option<DeviceToken>,
 }
 
 /// What somebody shows to prove once more who they are.
@@ -78,46 +71,6 @@ pub struct Visitor {
     pub user: User,
 }
 
-/// The failures of names and addresses, by the hash of either. Memory alone.
-#[derive(Default)]
-pub(super) struct Throttles(Mutex<HashMap<[u8; 32], Throttle>>);
-
-/// An attempt that is under way.
-struct Attempt {
-    names: [[u8; 32]; 2],
-    begun: Duration,
-}
-
-impl Throttles {
-    fn begin(&self, name: &str, address: &str, now: Duration) -> Result<Attempt, Throttled> {
-        let hash = |kind: &str, text: &str| Sha256::digest(format!("{kind} {text}")).into();
-        let names = [hash("name", name), hash("address", address)];
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() + 2 > REMEMBERED_MAX {
-            all.retain(|_, throttle| !throttle.is_idle(now));
-        }
-        // So many at once are an attack; forgetting the rest of it is better than locking everybody out.
-        if all.len() + 2 > REMEMBERED_MAX {
-            all.clear();
-        }
-        all.entry(names[0]).or_default().attempt(FAILURES_OF_NAME, now)?;
-        if let Err(throttled) = all.entry(names[1]).or_default().attempt(FAILURES_OF_ADDRESS, now) {
-            all.entry(names[0]).or_default().succeeded(now);
-            return Err(throttled);
-        }
-        Ok(Attempt { names, begun: now })
-    }
-
-    fn succeeded(&self, attempt: &Attempt) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for name in &attempt.names {
-            if let Some(throttle) = all.get_mut(name) {
-                throttle.succeeded(attempt.begun);
-            }
-        }
-    }
-}
-
 impl Engine {
     /// Checks an address and a password, and begins a session: a whole one, or one that awaits the second factor.
     ///
@@ -130,22 +83,29 @@ impl Engine {
         from: Client<'_>,
     ) -> Result<Begun, Stop<SignInRefusal>> {
         let address = email.trim().parse::<Address>().ok();
-        let name = address.as_ref().map_or_else(|| email.trim().to_lowercase(), Address::match_key);
-        let attempt = self.begin_attempt(&name, from)?;
         let found = match &address {
             Some(address) => user_by_email(&self.store.snapshot()?, &address.match_key())?,
             None => None,
         };
-        let hash = found.as_ref().map(|(_, user)| user.password_hash.as_str());
-        let is_worth_hashing = may_be_password(password.expose_text());
-        let is_right = self.passwords.is_right(password, hash.filter(|_| is_worth_hashing)).await?;
-        let known = found.filter(|(_, user)| is_right && !user.disabled);
-        let Some((account, user)) = known else { return Err(Stop::Refused(SignInRefusal::Wrong)) };
-        let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };
-        let session = Session::begin(account, user.id, stage, from, self.clock.now());
-        let begun = self.begin_session(session, &user, None, None).await?;
-        self.throttles.succeeded(&attempt);
-        Ok(begun)
+        let browser = found.as_ref().and_then(|(_, user)| self.known_browser(user, from));
+        let (buckets, line) = match &browser {
+            Some(browser) => (vec![Bucket::browser(&browser.key())], Line::Known),
+            None => {
+                let name = address.as_ref().map_or_else(|| email.trim().to_lowercase(), Address::match_key);
+                (vec![Bucket::name(&name), Bucket::client(from.address)], Line::Strangers)
+            }
+        };
+        let attempt = async {
+            let hash = found.as_ref().map(|(_, user)| user.password_hash.as_str());
+            let is_worth_hashing = may_be_password(password.expose_text());
+            let is_right = self.passwords.is_right(password, hash.filter(|_| is_worth_hashing), line).await?;
+            let known = found.filter(|(_, user)| is_right && !user.disabled);
+            let Some((account, user)) = known else { return Err(Stop::Refused(SignInRefusal::Wrong)) };
+            let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };
+            let session = Session::begin(account, user.id, stage, from, self.clock.now());
+            self.begin_session(session, &user, None, None, from).await
+        };
+        self.throttled(&buckets, attempt).await
     }
 
     /// Checks the second factor of a session that awaits it, and begins a whole one in its place.
@@ -159,31 +119,30 @@ impl Engine {
         from: Client<'_>,
         real_now: Timestamp,
     ) -> Result<Begun, Stop<SignInRefusal>> {
-        let attempt = self.begin_attempt(&format!("code of {}", visitor.user.id), from)?;
-        let step = self.code_step(&visitor.user, code, real_now).ok_or(Stop::Refused(SignInRefusal::Wrong))?;
-        let Session { account, user, .. } = visitor.session;
-        let session = Session::begin(account, user, Stage::SignedIn, from, self.clock.now());
-        let begun = self.begin_session(session, &visitor.user, Some(step), Some(visitor.key)).await?;
-        self.throttles.succeeded(&attempt);
-        Ok(begun)
+        let buckets = match self.known_browser(&visitor.user, from) {
+            Some(browser) => vec![Bucket::browser(&browser.key())],
+            None => vec![Bucket::name(&format!("code of {}", visitor.user.id)), Bucket::client(from.address)],
+        };
+        let attempt = async {
+            let step = self.code_step(&visitor.user, code, real_now).ok_or(Stop::Refused(SignInRefusal::Wrong))?;
+            let Session { account, user, .. } = visitor.session;
+            let session = Session::begin(account, user, Stage::SignedIn, from, self.clock.now());
+            self.begin_session(session, &visitor.user, Some(step), Some(visitor.key), from).await
+        };
+        self.throttled(&buckets, attempt).await
     }
 
     /// Checks the password of somebody who is signed in.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn check_password(
-        &self,
-        visitor: &Visitor,
-        password: &Secret,
-        from: Client<'_>,
-    ) -> Result<(), Stop<SignInRefusal>> {
-        let attempt = self.begin_attempt(&visitor.user.email.match_key(), from)?;
-        if !self.passwords.is_right(password, Some(&visitor.user.password_hash)).await? {
-            return Err(Stop::Refused(SignInRefusal::Wrong));
-        }
-        self.throttles.succeeded(&attempt);
-        Ok(())
+    pub async fn check_password(&self, visitor: &Visitor, password: &Secret) -> Result<(), Stop<SignInRefusal>> {
+        let attempt = async {
+            let hash = Some(visitor.user.password_hash.as_str());
+            let is_right = self.passwords.is_right(password, hash, Line::Known).await?;
+            if is_right { Ok(()) } else { Err(Stop::Refused(SignInRefusal::Wrong)) }
+        };
+        self.throttled(&[Bucket::session(&visitor.key)], attempt).await
     }
 
     /// Checks the password, and the code where there is a second factor, of somebody who is signed in, so that they may
@@ -195,30 +154,56 @@ impl Engine {
         &self,
         visitor: &Visitor,
         shown: Proof<'_>,
-        from: Client<'_>,
         real_now: Timestamp,
     ) -> Result<(), Stop<SignInRefusal>> {
         let user = &visitor.user;
-        let attempt = self.begin_attempt(&user.email.match_key(), from)?;
-        let is_right = self.passwords.is_right(shown.password, Some(&user.password_hash)).await?;
-        let totp_step = self.code_step(user, shown.code, real_now);
-        if !is_right || (user.totp.is_some() && totp_step.is_none()) {
-            return Err(Stop::Refused(SignInRefusal::Wrong));
-        }
-        let password_hash = user.password_hash.clone();
-        match self.store.commit(ProveSession { key: visitor.key, password_hash, totp_step }).await {
-            Ok(()) => {
-                self.throttles.succeeded(&attempt);
-                Ok(())
+        let attempt = async {
+            let is_right = self.passwords.is_right(shown.password, Some(&user.password_hash), Line::Known).await?;
+            let totp_step = self.code_step(user, shown.code, real_now);
+            if !is_right || (user.totp.is_some() && totp_step.is_none()) {
+                return Err(Stop::Refused(SignInRefusal::Wrong));
             }
-            Err(Stop::Refused(Outdated)) => Err(Stop::Refused(SignInRefusal::Wrong)),
-            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
-        }
+            let password_hash = user.password_hash.clone();
+            let op = ProveSession { key: visitor.key, password_hash, totp_step };
+            self.store.commit(op).await.map_err(outdated)
+        };
+        self.throttled(&[Bucket::session(&visitor.key)], attempt).await
     }
 
-    fn begin_attempt(&self, name: &str, from: Client<'_>) -> Result<Attempt, Stop<SignInRefusal>> {
-        let begun = self.throttles.begin(name, from.address, self.clock.monotonic());
-        begun.map_err(|throttled| Stop::Refused(SignInRefusal::Throttled(throttled)))
+    /// Runs an attempt, which counts as a failure unless it succeeds. One that the service could not judge counts for
+    /// nothing either.
+    async fn throttled<T>(
+        &self,
+        buckets: &[Bucket],
+        attempt: impl Future<Output = Result<T, Stop<SignInRefusal>>>,
+    ) -> Result<T, Stop<SignInRefusal>> {
+        let begun = self.clock.monotonic();
+        let counted = self.throttles.begin(buckets, begun);
+        counted.map_err(|throttled| Stop::Refused(SignInRefusal::Throttled(throttled)))?;
+        let outcome = attempt.await;
+        if !matches!(outcome, Err(Stop::Refused(SignInRefusal::Wrong))) {
+            self.throttles.take_back(buckets, begun);
+        }
+        outcome
+    }
+
+    /// The token that the browser brings, where this user has signed in with it before.
+    fn known_browser(&self, user: &User, from: Client<'_>) -> Option<DeviceToken> {
+        DeviceToken::parse(from.device).filter(|token| user.devices.know(&token.key(), self.clock.now()))
+    }
+
+    /// Makes the browser of a session known under a new token, after the old ones were forgotten. Returns none where the
+    /// session is over.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn remember_browser(&self, session: SessionKey) -> Result<Option<DeviceToken>, StoreError> {
+        let token = DeviceToken::generate(&*self.entropy);
+        match self.store.commit(RememberDevice { session, device: token.key() }).await {
+            Ok(()) => Ok(Some(token)),
+            Err(Stop::Refused(Outdated)) => Ok(None),
+            Err(Stop::Failed(error)) => Err(error),
+        }
     }
 
     pub(super) async fn begin_session(
@@ -227,14 +212,17 @@ impl Engine {
         user: &User,
         totp_step: Option<u64>,
         replaces: Option<SessionKey>,
+        from: Client<'_>,
     ) -> Result<Begun, Stop<SignInRefusal>> {
         let token = SessionToken::generate(&*self.entropy);
         let (key, stage, password_hash) = (token.key(), session.stage, user.password_hash.clone());
-        match self.store.commit(BeginSession { key, session, password_hash, totp_step, replaces }).await {
-            Ok(()) => Ok(Begun { token, stage }),
-            Err(Stop::Refused(Outdated)) => Err(Stop::Refused(SignInRefusal::Wrong)),
-            Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
-        }
+        // A browser is known once all was shown, the second factor too.
+        let new = || self.known_browser(user, from).unwrap_or_else(|| DeviceToken::generate(&*self.entropy));
+        let browser = (stage == Stage::SignedIn).then(new);
+        let device = browser.as_ref().map(DeviceToken::key);
+        let op = BeginSession { key, session, password_hash, totp_step, replaces, device };
+        self.store.commit(op).await.map_err(outdated)?;
+        Ok(Begun { token, stage, browser })
     }
 
     /// Whose session a token belongs to; none where it is unknown or over, or its user may not sign in any more.
@@ -303,5 +291,20 @@ impl Engine {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })
+    }
+}
+
+#[cfg(test)]
+impl Engine {
+    /// Strangers at every place of the login, until the answer is dropped.
+    pub(crate) fn crowd_at_the_login(&self) -> impl Drop + '_ {
+        self.passwords.crowd()
+    }
+}
+
+fn outdated(stop: Stop<Outdated>) -> Stop<SignInRefusal> {
+    match stop {
+        Stop::Refused(Outdated) => Stop::Refused(SignInRefusal::Wrong),
+        Stop::Failed(error) => Stop::Failed(error),
     }
 }

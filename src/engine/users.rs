@@ -9,6 +9,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::base::totp;
 use crate::domain::address::Address;
+use crate::domain::device::Devices;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{NewPassword, Role, SecondFactor, User};
 use crate::store::error::{Stop, StoreError};
@@ -75,6 +76,7 @@ impl Engine {
             created_at: now,
             last_sign_in_at: None,
             disabled: false,
+            devices: Devices::default(),
         };
         let op = CreateUser { account: on.account, user };
         match self.commit_on(on, op).await {

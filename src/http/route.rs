@@ -29,7 +29,7 @@ pub type Handler<S, C> = for<'a> fn(&'a S, Call<C>) -> BoxFuture<'a, Result<Answ
 
 /// Whether a page takes the body of a call, which is not read yet: whom the body is charged to, or the answer that
 /// refuses it.
-pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Answer>;
+pub type PageCheck<S> = for<'a> fn(&'a S, &'a Call<()>) -> Result<Holder, Box<Answer>>;
 
 /// Who may come, and what answers them.
 pub enum Access<S: Gate> {

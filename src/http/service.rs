@@ -250,7 +250,7 @@ impl<S: Gate> HttpService<S> {
         if route.body.types().is_some() {
             let holder = match check(&self.state, &call) {
                 Ok(holder) => holder,
-                Err(answer) => return Ok(answer),
+                Err(answer) => return Ok(*answer),
             };
             call.body = self.body(route, holder, journey, &call.headers).await?;
         }

@@ -19,6 +19,7 @@ pub mod retention;
 pub mod retry;
 pub mod shares;
 pub mod throttle;
+pub mod throttle_table;
 pub mod transfer;
 pub mod verification;
 

@@ -1,12 +1,13 @@
-//! How often somebody may fail to show who they are: so many failures in 15 minutes, for an account and for an address.
+//! How often somebody may fail to show who they are: so many failures in 15 minutes, for a name and for a client.
 //!
 //! ```text
 //!          15 min ago                       now
 //! forgotten |   x    x  x        x           |     try while fewer than the limit stand in between
 //! ```
 //!
-//! An attempt counts as failed from its beginning, so that many at once are no way around; a success takes it back.
-//! Kept in memory, in monotonic time; a restart starts empty.
+//! An attempt counts as failed from its beginning, so that many at once are no way around; a success takes it back, and
+//! so does an end that said nothing about what was shown. Kept in memory ([`super::throttle_table`]), in monotonic time;
+//! a restart starts empty.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -45,8 +46,8 @@ impl Throttle {
         }
     }
 
-    /// Takes back the attempt that was begun at `begun`, for it succeeded.
-    pub fn succeeded(&mut self, begun: Duration) {
+    /// Takes back the attempt that was begun at `begun`: it succeeded, or was never judged.
+    pub fn take_back(&mut self, begun: Duration) {
         if let Some(place) = self.0.iter().position(|stamp| *stamp == begun) {
             self.0.remove(place);
         }
@@ -57,7 +58,24 @@ impl Throttle {
         self.0.back().is_none_or(|last| now.saturating_sub(*last) >= WINDOW)
     }
 
-    fn forget(&mut self, now: Duration) {
+    /// Attempts that have failed or are under way.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The time of the newest attempt.
+    pub fn newest(&self) -> Duration {
+        self.0.back().copied().unwrap_or_default()
+    }
+
+    /// The time at which fewer than `limit` attempts are remembered.
+    pub fn free_at(&self, limit: usize) -> Duration {
+        let surplus = self.0.len().saturating_sub(limit);
+        self.0.get(surplus).map_or(Duration::ZERO, |stamp| *stamp + WINDOW)
+    }
+
+    /// Forgets the attempts that are over at `now`.
+    pub fn forget(&mut self, now: Duration) {
         while self.0.front().is_some_and(|oldest| now.saturating_sub(*oldest) >= WINDOW) {
             self.0.pop_front();
         }
@@ -91,7 +109,7 @@ mod tests {
         for second in 0..100 {
             throttle.attempt(1, at(second)).unwrap();
             assert!(throttle.attempt(1, at(second)).is_err(), "one under way is one");
-            throttle.succeeded(at(second));
+            throttle.take_back(at(second));
         }
         assert!(throttle.is_idle(at(100)));
     }

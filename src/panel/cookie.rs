@@ -1,7 +1,8 @@
-//! The panel's cookies: the session's token, and what somebody chose of how the pages are.
+//! The panel's cookies: the session's token, what makes a browser known, and what somebody chose of how the pages are.
 
 use hyper::header::{COOKIE, HeaderMap};
 
+use crate::domain::device::{DeviceToken, LIFETIME_SECONDS};
 use crate::domain::session::SessionToken;
 use crate::http::state::Api;
 
@@ -90,8 +91,7 @@ impl Shortcuts {
 
 /// `Set-Cookie` that keeps a choice of how pages are.
 fn kept(api: &Api, name: &str, value: &str) -> String {
-    let secure = if is_secure(api) { "; Secure" } else { "" };
-    format!("{name}={value}; Path=/; Max-Age={CHOICE_SECONDS}; HttpOnly; SameSite=Lax{secure}")
+    set(api, name, value, CHOICE_SECONDS)
 }
 
 /// Whether the panel is reached by https.
@@ -99,9 +99,13 @@ fn is_secure(api: &Api) -> bool {
     api.engine.settings.public_url.get().is_some_and(|url| url.starts_with("https:"))
 }
 
-/// The prefix binds the cookie to this host and to https (RFC 6265bis 4.1.3.2); over plain HTTP browsers refuse it.
+/// The prefix binds a cookie to this host and to https (RFC 6265bis 4.1.3.2); over plain HTTP browsers refuse it.
 fn session_name(api: &Api) -> &'static str {
     if is_secure(api) { "__Host-postrider" } else { "postrider" }
+}
+
+fn device_name(api: &Api) -> &'static str {
+    if is_secure(api) { "__Host-postrider-device" } else { "postrider-device" }
 }
 
 /// The session's token that the browser brings.
@@ -109,19 +113,29 @@ pub(super) fn session(api: &Api, headers: &HeaderMap) -> Option<SessionToken> {
     SessionToken::parse(value(headers, session_name(api))?)
 }
 
+/// The text that makes the browser known; empty where it brings none.
+pub(super) fn device<'h>(api: &Api, headers: &'h HeaderMap) -> &'h str {
+    value(headers, device_name(api)).unwrap_or_default()
+}
+
 /// `Set-Cookie` that keeps a session.
 pub(super) fn with_session(api: &Api, token: &SessionToken) -> String {
-    set_session(api, token.expose(), SESSION_SECONDS)
+    set(api, session_name(api), token.expose(), SESSION_SECONDS)
 }
 
 /// `Set-Cookie` that ends it.
 pub(super) fn without_session(api: &Api) -> String {
-    set_session(api, "", 0)
+    set(api, session_name(api), "", 0)
 }
 
-fn set_session(api: &Api, value: &str, seconds: u32) -> String {
+/// `Set-Cookie` that makes the browser known.
+pub(super) fn with_device(api: &Api, token: &DeviceToken) -> String {
+    set(api, device_name(api), token.expose(), LIFETIME_SECONDS)
+}
+
+fn set(api: &Api, name: &str, value: &str, seconds: u32) -> String {
     let secure = if is_secure(api) { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}", session_name(api))
+    format!("{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}")
 }
 
 /// The value of a cookie (RFC 6265 4.2.1); of a name that is given twice, the first.

@@ -110,15 +110,16 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
 }
 
 /// Checks before a form is read whether the visitor may send it, and says whom its bytes are charged to.
-pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<Holder, Answer> {
+pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<Holder, Box<Answer>> {
     let admitted = admit(api, call, need);
-    admitted.map(|(_, account)| Holder::Account(account.id)).map_err(|fault| Asked::of(call).answer(api, Err(fault)))
+    let refused = |fault| Box::new(Asked::of(call).answer(api, Err(fault)));
+    admitted.map(|(_, account)| Holder::Account(account.id)).map_err(refused)
 }
 
 /// The same where nobody has to be signed in.
-pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<Holder, Answer> {
+pub(super) fn check_open(api: &Api, call: &Call<()>) -> Result<Holder, Box<Answer>> {
     if is_unsafe(call) && !is_same_origin(api, call) {
-        return Err(Asked::of(call).answer(api, Err(Fault::ForeignForm)));
+        return Err(Box::new(Asked::of(call).answer(api, Err(Fault::ForeignForm))));
     }
     Ok(Holder::Stranger(call.client().address.map(Network::of_client)))
 }
@@ -171,8 +172,9 @@ fn section_of(path: &str) -> String {
 }
 
 /// Where a request comes from, for the throttle and the list of sessions.
-pub(super) fn client_of<'c>(call: &'c Call<()>, address: &'c str) -> Client<'c> {
-    Client { address, agent: call.header(&USER_AGENT).unwrap_or_default() }
+pub(super) fn client_of<'c>(api: &Api, call: &'c Call<()>, address: &'c str) -> Client<'c> {
+    let agent = call.header(&USER_AGENT).unwrap_or_default();
+    Client { address, agent, device: cookie::device(api, &call.headers) }
 }
 
 /// The client's address as text.

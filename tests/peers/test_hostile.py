@@ -185,7 +185,7 @@ def test_whoever_stops_in_the_middle_is_not_waited_for(victim):
     ] * 4
 
     def left_alone(request: bytes) -> list[Answer]:
-        # A head and a body have ten seconds each.
+        # A head has ten seconds, a body twenty.
         return answers(exchange(victim.address, request, 30, half_close=False))
 
     with ThreadPoolExecutor(len(stopped)) as pool:

@@ -104,7 +104,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
     let form = Form::of(&call)?;
     let (email, next) = (form.text("email"), own_address(form.text("next")));
     let address = address_of(&call);
-    match api.engine.sign_in(email, &form.secret("password"), client_of(&call, &address)).await {
+    match api.engine.sign_in(email, &form.secret("password"), client_of(api, &call, &address)).await {
         Ok(begun) => {
             // The session that the browser brought, whosever it was, ends with it: a token never outlives a login.
             if let Some(old) = visitor(api, &call)? {
@@ -129,7 +129,11 @@ pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {
             format!("/login/code?next={next}")
         }
     };
-    html::redirect(&to).with_header(SET_COOKIE, &cookie::with_session(api, &begun.token))
+    let answer = html::redirect(&to).with_header(SET_COOKIE, &cookie::with_session(api, &begun.token));
+    match &begun.browser {
+        Some(browser) => answer.and_header(SET_COOKIE, &cookie::with_device(api, browser)),
+        None => answer,
+    }
 }
 
 /// The session that awaits its second factor.
@@ -152,7 +156,7 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
     let form = Form::of(&call)?;
     let (next, address) = (own_address(form.text("next")), address_of(&call));
     let real_now = SystemClock::new().now();
-    match api.engine.show_code(&visitor, form.text("code"), client_of(&call, &address), real_now).await {
+    match api.engine.show_code(&visitor, form.text("code"), client_of(api, &call, &address), real_now).await {
         Ok(begun) => Ok(entered(api, &begun, next)),
         Err(stop) => {
             let refused = Refused::of(stop, "That is not the present code. Each code is taken once.")?;

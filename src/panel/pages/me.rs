@@ -9,7 +9,7 @@ use crate::domain::user::NewPassword;
 use crate::engine::users::UserChange;
 use crate::http::answer::Answer;
 use crate::panel::cookie;
-use crate::panel::door::{Visit, address_of, client_of};
+use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::html;
@@ -22,9 +22,7 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
         Ok(new) => new,
         Err(weak) => return with_password_fault(&visit, format!("The new password {weak}.")),
     };
-    let address = address_of(&visit.call);
-    let from = client_of(&visit.call, &address);
-    if let Err(stop) = visit.api.engine.check_password(&visit.visitor, &form.secret("current_password"), from).await {
+    if let Err(stop) = visit.api.engine.check_password(&visit.visitor, &form.secret("current_password")).await {
         let refused = Refused::of(stop, "The present password is wrong.")?;
         let answer = with_password_fault(&visit, refused.sentence.clone())?;
         return Ok(match refused.wait_seconds {
@@ -34,7 +32,15 @@ pub(in crate::panel) async fn change_password(visit: Visit<'_>) -> Result<Answer
     }
     let change = UserChange { password: Some(new), keep: Some(visit.visitor.key), ..UserChange::default() };
     change_own_user(&visit, change).await?;
-    Ok(html::redirect("/settings?done=password"))
+    known_again(&visit, html::redirect("/settings?done=password")).await
+}
+
+/// The answer that makes this browser known again, after all of the user's were forgotten.
+async fn known_again(visit: &Visit<'_>, answer: Answer) -> Result<Answer, Fault> {
+    Ok(match visit.api.engine.remember_browser(visit.visitor.key).await? {
+        Some(browser) => answer.with_header(SET_COOKIE, &cookie::with_device(visit.api, &browser)),
+        None => answer,
+    })
 }
 
 /// `POST /settings/sessions`: ends the named one, or all but this one.
@@ -47,5 +53,6 @@ pub(in crate::panel) async fn end_sessions(visit: Visit<'_>) -> Result<Answer, F
     if which == Which::One(visit.visitor.key) {
         return Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)));
     }
-    Ok(html::redirect("/settings?done=sessions"))
+    let done = html::redirect("/settings?done=sessions");
+    if named.is_some() { Ok(done) } else { known_again(&visit, done).await }
 }

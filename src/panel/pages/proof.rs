@@ -10,7 +10,7 @@ use crate::engine::sign_in::Proof;
 use crate::http::answer::Answer;
 use crate::net::clock::SystemClock;
 use crate::panel::cookie::Theme;
-use crate::panel::door::{Visit, address_of, client_of};
+use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::{Form, own_address};
 use crate::panel::frame::Sheet;
@@ -45,10 +45,9 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `POST /login/confirm`.
 pub(in crate::panel) async fn attempt(visit: Visit<'_>) -> Result<Answer, Fault> {
     let form = Form::of(&visit.call)?;
-    let (next, address, password) = (own_address(form.text("next")), address_of(&visit.call), form.secret("password"));
+    let (next, password) = (own_address(form.text("next")), form.secret("password"));
     let shown = Proof { password: &password, code: form.text("code") };
-    let from = client_of(&visit.call, &address);
-    match visit.api.engine.prove(&visit.visitor, shown, from, SystemClock::new().now()).await {
+    match visit.api.engine.prove(&visit.visitor, shown, SystemClock::new().now()).await {
         Ok(()) => Ok(html::redirect(next)),
         Err(stop) => {
             let wrong = match &visit.user().totp {

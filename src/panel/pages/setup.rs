@@ -66,7 +66,7 @@ pub(in crate::panel) async fn choose(api: &Api, call: Call<()>) -> Result<Answer
         }
     };
     let address = address_of(&call);
-    match api.engine.set_up(found, password, client_of(&call, &address)).await {
+    match api.engine.set_up(found, password, client_of(api, &call, &address)).await {
         Ok(begun) => Ok(entered(api, &begun, "/")),
         Err(stop) => {
             // Used by somebody else in between.

@@ -17,6 +17,7 @@ mod signing_in;
 mod standstill;
 mod suppressions;
 mod telling;
+mod throttling;
 mod users;
 mod webhooks;
 

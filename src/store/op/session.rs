@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Never, Op};
 use crate::base::id::{AccountId, UserId};
 use crate::base::time::Timestamp;
+use crate::domain::device::{DeviceKey, Devices};
 use crate::domain::session::{Session, SessionKey, Stage};
 use crate::domain::user::{SecondFactor, User};
 use crate::store::error::{Stop, StoreError};
@@ -29,6 +30,8 @@ pub struct BeginSession {
     pub totp_step: Option<u64>,
     /// The session that this one takes the place of.
     pub replaces: Option<SessionKey>,
+    /// The browser, which is known from then on.
+    pub device: Option<DeviceKey>,
 }
 
 /// Why a session does not begin or is not proved: what was shown is not true any more.
@@ -52,7 +55,9 @@ impl Op for BeginSession {
         tables.put_bytes(Table::SessionsByUser, &schema::session_of_user(account, id, &self.key), Vec::new());
         if self.session.stage == Stage::SignedIn {
             let totp = stepped(user.totp, self.totp_step);
-            tables.put(&user_key, &User { last_sign_in_at: Some(tables.now()), totp, ..user });
+            let now = tables.now();
+            let devices = remember(user.devices, self.device, now);
+            tables.put(&user_key, &User { last_sign_in_at: Some(now), totp, devices, ..user });
         }
         Ok(())
     }
@@ -87,12 +92,20 @@ pub struct EndSessions {
     pub which: Which,
 }
 
+/// The browsers of a user, and `device` where there is one.
+fn remember(devices: Devices, device: Option<DeviceKey>, now: Timestamp) -> Devices {
+    match device {
+        Some(key) => devices.with(key, now),
+        None => devices,
+    }
+}
+
 /// Which sessions of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Which {
     /// This one.
     One(SessionKey),
-    /// All but this one.
+    /// All but this one. Every browser is forgotten.
     AllBut(SessionKey),
 }
 
@@ -102,7 +115,13 @@ impl Op for EndSessions {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         match &self.which {
-            Which::AllBut(keep) => end_sessions(tables, self.account, self.user, Some(keep))?,
+            Which::AllBut(keep) => {
+                end_sessions(tables, self.account, self.user, Some(keep))?;
+                let user_key = schema::user(self.account, self.user);
+                if let Some(user) = tables.row::<User>(&user_key)? {
+                    tables.put(&user_key, &User { devices: Devices::default(), ..user });
+                }
+            }
             Which::One(key) => {
                 let session = tables.row::<Session>(key)?;
                 if session.is_some_and(|session| (session.account, session.user) == (self.account, self.user)) {
@@ -110,6 +129,29 @@ impl Op for EndSessions {
                 }
             }
         }
+        Ok(())
+    }
+}
+
+/// Remembers the browser of somebody who is signed in.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RememberDevice {
+    /// Their session.
+    pub session: SessionKey,
+    /// The browser.
+    pub device: DeviceKey,
+}
+
+impl Op for RememberDevice {
+    type Reply = ();
+    type Refusal = Outdated;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Outdated>> {
+        let session = tables.row::<Session>(&self.session)?.ok_or(Stop::Refused(Outdated))?;
+        let user_key = schema::user(session.account, session.user);
+        let user = tables.row::<User>(&user_key)?.ok_or(Stop::Refused(Outdated))?;
+        let devices = user.devices.with(self.device, tables.now());
+        tables.put(&user_key, &User { devices, ..user });
         Ok(())
     }
 }

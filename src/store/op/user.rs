@@ -7,6 +7,7 @@ use super::session::end_sessions;
 use super::{NotThere, Op};
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::domain::account::Account;
+use crate::domain::device::Devices;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{Role, SecondFactor, User};
 use crate::store::error::{Stop, StoreError};
@@ -102,6 +103,8 @@ impl Op for UpdateUser {
             disabled: self.disabled.unwrap_or(old.disabled),
             password_hash: self.password_hash.clone().unwrap_or(old.password_hash),
             totp: self.totp.clone().unwrap_or(old.totp),
+            // A browser that knew the old password gets no attempts of its own at the new one.
+            devices: if self.password_hash.is_some() { Devices::default() } else { old.devices },
             ..old
         };
         if user.disabled || self.password_hash.is_some() {
@@ -164,6 +167,7 @@ mod tests {
             created_at: Timestamp::ZERO,
             last_sign_in_at: None,
             disabled: false,
+            devices: Devices::default(),
         }
     }
 

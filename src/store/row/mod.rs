@@ -21,6 +21,7 @@ pub mod pause;
 pub mod restored;
 pub mod suppression;
 pub mod tls_policy;
+pub mod user;
 pub mod warm_up;
 
 /// A value of one table.
@@ -64,10 +65,6 @@ impl Row for crate::domain::account::Account {
 
 impl Row for crate::domain::api_key::ApiKey {
     const TABLE: Table = Table::Keys;
-}
-
-impl Row for crate::domain::user::User {
-    const TABLE: Table = Table::Users;
 }
 
 impl Row for crate::domain::session::Session {

@@ -1,0 +1,117 @@
+//! Which attempts to sign in are counted together, and the counts. In memory alone: a restart starts empty.
+//!
+//! Strangers are counted by name and by client. A browser that its user has signed in with before is counted by itself,
+//! and so is a session: neither is locked out by what strangers do under the same name.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::device::DeviceKey;
+use crate::domain::network::Network;
+use crate::domain::session::SessionKey;
+use crate::machine::throttle::Throttled;
+use crate::machine::throttle_table::{ThrottleKey, ThrottleTable};
+
+/// Failures for one name, browser or session in the throttle's window.
+const FAILURES_OF_NAME: usize = 10;
+/// Failures from one client in the throttle's window.
+const FAILURES_OF_CLIENT: usize = 50;
+/// Names, clients, browsers and sessions remembered at most: some 10 MiB.
+const REMEMBERED_MAX: usize = 32_768;
+
+/// What attempts are counted by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bucket {
+    key: ThrottleKey,
+    limit: usize,
+}
+
+impl Bucket {
+    fn new(kind: &str, text: &str, limit: usize) -> Self {
+        Self { key: Sha256::digest(format!("{kind} {text}")).into(), limit }
+    }
+
+    /// A name that somebody gives, or the user of a code.
+    pub(super) fn name(name: &str) -> Self {
+        Self::new("name", name, FAILURES_OF_NAME)
+    }
+
+    /// A client, by its address as text: an IPv4 address or the /64 of an IPv6 address.
+    pub(super) fn client(address: &str) -> Self {
+        let network = address.parse::<IpAddr>().map(Network::of_client);
+        let client = network.map_or_else(|_| address.to_owned(), |network| network.to_string());
+        Self::new("client", &client, FAILURES_OF_CLIENT)
+    }
+
+    /// A browser that the user has signed in with before.
+    pub(super) fn browser(key: &DeviceKey) -> Self {
+        Self::new("browser", &hex::encode(key), FAILURES_OF_NAME)
+    }
+
+    /// Somebody who is signed in.
+    pub(super) fn session(key: &SessionKey) -> Self {
+        Self::new("session", &hex::encode(key), FAILURES_OF_NAME)
+    }
+}
+
+/// The counts.
+pub(super) struct Throttles(Mutex<ThrottleTable>);
+
+impl Default for Throttles {
+    fn default() -> Self {
+        Self(Mutex::new(ThrottleTable::new(REMEMBERED_MAX)))
+    }
+}
+
+impl Throttles {
+    /// Begins an attempt that counts in each of `buckets`, or in none where it is refused.
+    ///
+    /// # Errors
+    /// [`Throttled`] where one of them is full.
+    pub(super) fn begin(&self, buckets: &[Bucket], now: Duration) -> Result<(), Throttled> {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (place, bucket) in buckets.iter().enumerate() {
+            if let Err(throttled) = table.attempt(bucket.key, bucket.limit, now) {
+                buckets[..place].iter().for_each(|begun| table.take_back(&begun.key, now));
+                return Err(throttled);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes back the attempt that was begun at `begun`.
+    pub(super) fn take_back(&self, buckets: &[Bucket], begun: Duration) {
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buckets.iter().for_each(|bucket| table.take_back(&bucket.key, begun));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ipv6_client_is_counted_by_its_64() {
+        let key = |address| Bucket::client(address).key;
+        assert_eq!(key("2001:db8::1"), key("2001:db8::ffff:2"));
+        assert_ne!(key("2001:db8::1"), key("2001:db8:0:1::1"));
+        assert_ne!(key("192.0.2.1"), key("192.0.2.2"));
+        assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
+    }
+
+    #[test]
+    fn a_refused_attempt_counts_in_no_bucket() {
+        let throttles = Throttles::default();
+        let (ann, home) = (Bucket::name("ann"), Bucket::client("192.0.2.1"));
+        for _ in 0..FAILURES_OF_CLIENT {
+            throttles.begin(&[home], Duration::ZERO).unwrap();
+        }
+        for _ in 0..FAILURES_OF_NAME {
+            assert!(throttles.begin(&[ann, home], Duration::ZERO).is_err());
+        }
+        assert!(throttles.begin(&[ann, Bucket::client("192.0.2.2")], Duration::ZERO).is_ok());
+    }
+}

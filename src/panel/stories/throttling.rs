@@ -1,0 +1,154 @@
+//! The throttle of sign-ins: whom strangers can lock out, and whom they can't.
+
+use super::*;
+use crate::base::secret::Secret;
+use crate::base::totp;
+use crate::domain::user::NewPassword;
+use crate::engine::users::UserChange;
+use crate::net::clock::SystemClock;
+
+const DEVICE: &str = "postrider-device";
+
+impl World {
+    /// Closes the door to everybody who tries the owner's name and is not known.
+    async fn strangers_fail(&self) {
+        let mut stranger = self.browser();
+        for _ in 0..10 {
+            assert_eq!(stranger.sign_in(EMAIL, "wrong").await.status, 401);
+        }
+        assert_eq!(stranger.sign_in(EMAIL, &self.password).await.status, 429);
+    }
+
+    async fn owner_id(&self) -> crate::base::id::UserId {
+        let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
+        let users = self.engine.users(self.account, page).unwrap().rows;
+        users.into_iter().find(|user| user.email.as_given() == EMAIL).unwrap().id
+    }
+}
+
+#[tokio::test]
+async fn strangers_lock_out_no_browser_that_its_user_has_signed_in_with() {
+    let world = World::new().await;
+    let mut known = world.owner().await;
+    known.post("/logout", &[]).await;
+    let mut other = world.owner().await;
+    world.strangers_fail().await;
+    for from in 0..60 {
+        world.browser().sign_in(&format!("no{from} address"), "").await;
+    }
+    assert_eq!(world.browser().sign_in("val@example.test", "x").await.status, 429, "the client's door is closed too");
+    assert_eq!(known.sign_in(EMAIL, &world.password).await.status, 303);
+
+    // It is an entry of its own, and no way around the throttle.
+    for _ in 0..10 {
+        assert_eq!(known.sign_in(EMAIL, "wrong").await.status, 401);
+    }
+    assert_eq!(known.sign_in(EMAIL, &world.password).await.status, 429);
+    assert_eq!(other.sign_in(EMAIL, &world.password).await.status, 303);
+}
+
+#[tokio::test]
+async fn a_browser_is_known_by_a_cookie_of_its_own_user_and_for_400_days() {
+    let world = World::new().await;
+    let mut viewer = world.viewer().await;
+    let mut owner = world.owner().await;
+    let token = owner.cookies[DEVICE].clone();
+    assert_eq!(token.len(), 64);
+    owner.sign_in(EMAIL, &world.password).await;
+    assert_eq!(owner.cookies[DEVICE], token, "it is kept");
+    world.strangers_fail().await;
+    assert_eq!(viewer.sign_in(EMAIL, &world.password).await.status, 429, "another user's browser");
+    world.advance(400 * DAY);
+    world.strangers_fail().await;
+    assert_eq!(owner.sign_in(EMAIL, &world.password).await.status, 429);
+
+    let secure = World::at("https://panel.test/").await;
+    let reply = secure.browser().sign_in(EMAIL, &secure.password).await;
+    let cookies: Vec<_> = reply.headers.iter().filter(|(name, _)| name == "set-cookie").map(|(_, it)| it).collect();
+    let device = cookies.iter().find(|cookie| cookie.starts_with("__Host-postrider-device=")).unwrap();
+    assert!(device.ends_with("; Path=/; Max-Age=34560000; HttpOnly; SameSite=Lax; Secure"), "{device}");
+}
+
+#[tokio::test]
+async fn signing_out_everywhere_and_a_new_password_forget_every_other_browser() {
+    let world = World::new().await;
+    let (mut here, mut there) = (world.owner().await, world.owner().await);
+    let before = here.cookies[DEVICE].clone();
+    assert_eq!(here.post("/settings/sessions", &[]).await.status, 303);
+    assert_ne!(here.cookies[DEVICE], before);
+    world.strangers_fail().await;
+    assert_eq!(there.sign_in(EMAIL, &world.password).await.status, 429);
+    assert_eq!(here.sign_in(EMAIL, &world.password).await.status, 303);
+
+    world.advance(Duration::from_secs(900));
+    assert_eq!(there.sign_in(EMAIL, &world.password).await.status, 303);
+    let new = "correct horse battery staple";
+    let form = [("current_password", world.password.as_str()), ("new_password", new)];
+    assert_eq!(here.post("/settings/password", &form).await.location(), "/settings?done=password");
+    for _ in 0..10 {
+        assert_eq!(world.browser().sign_in(EMAIL, "wrong").await.status, 401);
+    }
+    assert_eq!(there.sign_in(EMAIL, new).await.status, 429);
+    assert_eq!(here.sign_in(EMAIL, new).await.status, 303);
+
+    // Set by the operator, it forgets this one too.
+    let password = NewPassword::chosen("another horse battery staple", &EMAIL.parse().unwrap()).unwrap();
+    let change = UserChange { password: Some(password), ..UserChange::default() };
+    world.engine.change_user(world.account, world.owner_id().await, change).await.unwrap();
+    assert_eq!(here.sign_in(EMAIL, "another horse battery staple").await.status, 429);
+}
+
+#[tokio::test]
+async fn strangers_keep_nobody_who_is_signed_in_from_showing_the_password() {
+    let world = World::new().await;
+    let mut owner = world.owner().await;
+    owner.cookies.remove(DEVICE);
+    world.strangers_fail().await;
+    let shown = owner.post("/login/confirm", &[("password", &world.password), ("next", "/keys")]).await;
+    assert_eq!((shown.status, shown.location()), (303, "/keys"));
+    for _ in 0..10 {
+        assert_eq!(owner.post("/login/confirm", &[("password", "wrong")]).await.status, 401);
+    }
+    assert_eq!(owner.post("/login/confirm", &[("password", &world.password)]).await.status, 429);
+}
+
+#[tokio::test]
+async fn whoever_has_the_password_alone_locks_no_known_browser_out_of_the_second_factor() {
+    let world = World::new().await;
+    let mut owner = world.owner().await;
+    let page = owner.get("/settings/totp").await;
+    let hidden = page.between("name=\"secret\" value=\"", "\"").to_owned();
+    let secret = Secret::new(hex::decode(&hidden).unwrap());
+    let step = totp::step_of(SystemClock::new().now());
+    let set = owner.post("/settings/totp", &[("secret", &hidden), ("code", &totp::code(&secret, step))]).await;
+    assert_eq!(set.location(), "/settings?done=totp");
+    let mut thief = world.browser();
+    thief.sign_in(EMAIL, &world.password).await;
+    assert!(!thief.cookies.contains_key(DEVICE), "half a login makes no browser known");
+    for _ in 0..10 {
+        thief.post("/login/code", &[("code", "000000")]).await;
+    }
+    let code = totp::code(&secret, step + 1);
+    assert_eq!(thief.post("/login/code", &[("code", &code)]).await.status, 429);
+    owner.sign_in(EMAIL, &world.password).await;
+    assert_eq!(owner.post("/login/code", &[("code", &code)]).await.status, 303);
+}
+
+#[tokio::test]
+async fn an_attempt_that_the_service_could_not_judge_counts_for_nothing() {
+    let world = World::new().await;
+    let mut known = world.owner().await;
+    let mut browser = world.browser();
+    let crowd = world.engine.crowd_at_the_login();
+    for _ in 0..60 {
+        let reply = browser.sign_in(EMAIL, "wrong").await;
+        assert_eq!((reply.status, reply.header("retry-after")), (503, "1"));
+    }
+    assert_eq!(
+        known.sign_in(EMAIL, &world.password).await.status,
+        303,
+        "a crowd of strangers keeps nobody out who is known"
+    );
+    drop(crowd);
+    assert_eq!(browser.sign_in(EMAIL, &world.password).await.status, 303);
+}

@@ -1,0 +1,67 @@
+//! The rows of the panel's users, and how those of earlier versions read.
+
+use serde::Deserialize;
+
+use super::Row;
+use crate::base::id::UserId;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::device::Devices;
+use crate::domain::user::{Role, SecondFactor, User};
+use crate::store::schema::Table;
+
+impl Row for User {
+    const TABLE: Table = Table::Users;
+    const VERSION: u8 = 2;
+
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes::<UserV1>(bytes).map(Self::from))
+    }
+}
+
+/// Version 1 knew no browsers.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(serde::Serialize))]
+struct UserV1 {
+    id: UserId,
+    email: Address,
+    role: Role,
+    password_hash: String,
+    totp: Option<SecondFactor>,
+    created_at: Timestamp,
+    last_sign_in_at: Option<Timestamp>,
+    disabled: bool,
+}
+
+impl From<UserV1> for User {
+    fn from(row: UserV1) -> Self {
+        let UserV1 { id, email, role, password_hash, totp, created_at, last_sign_in_at, disabled } = row;
+        let devices = Devices::default();
+        Self { id, email, role, password_hash, totp, created_at, last_sign_in_at, disabled, devices }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    #[test]
+    fn a_user_of_version_1_reads_as_one_without_browsers() {
+        let row = UserV1 {
+            id: UserId(Ulid([7; 16])),
+            email: "ann@example.com".parse().unwrap(),
+            role: Role::Viewer,
+            password_hash: "$argon2id$x".to_owned(),
+            totp: None,
+            created_at: Timestamp::from_millis(5),
+            last_sign_in_at: Some(Timestamp::from_millis(6)),
+            disabled: true,
+        };
+        let bytes = postcard::to_extend(&row, vec![1]).unwrap();
+        let user = User::decode(&bytes).unwrap();
+        assert_eq!(user, User::from(row));
+        assert_eq!(User::decode(&user.encode()).unwrap(), user);
+        assert!(User::decode(&[3]).is_err());
+    }
+}

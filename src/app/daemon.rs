@@ -54,7 +54,7 @@ use crate::net::transmit::Transmitter;
 use crate::panel;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::{OnJournalDamage, Surroundings};
+use crate::store::open::{OnJournalDamage, StartOptions, Surroundings};
 
 /// How long what is on the wire may take to end (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
@@ -99,7 +99,8 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Opens the store of `directory`, on `clock`'s time. `on_damage` says what to do where its journal is damaged.
+    /// Opens the store of `directory`, on `clock`'s time. `on_journal_damage` says what to do where its journal is
+    /// damaged.
     ///
     /// # Errors
     /// What is in the way, for the operator.
@@ -107,18 +108,17 @@ impl Ground {
         directory: &Path,
         lock: DirectoryLock,
         clock: Arc<dyn Clock>,
-        on_damage: OnJournalDamage,
+        on_journal_damage: OnJournalDamage,
     ) -> Result<Self, Trouble> {
         // Beside the store's opening, which waits for the disk.
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);
         let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
-        let opened = match on_damage {
-            OnJournalDamage::Refuse => Store::open(directory, surroundings),
-            OnJournalDamage::Accept => Store::open_accepting_journal_damage(directory, surroundings),
-        };
-        let store = opened.map_err(|error| opening::cannot_open(directory, &error))?;
+        let time = Arc::clone(&clock);
+        let options = StartOptions { on_journal_damage, monotonic: Arc::new(move || time.monotonic()) };
+        let store = Store::open_with(directory, surroundings, options)
+            .map_err(|error| opening::cannot_open(directory, &error))?;
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
     }
 

@@ -1,5 +1,6 @@
 //! Opening a data directory: its lock, its format, its threads.
 
+mod options;
 mod replaying;
 
 use std::path::Path;
@@ -35,6 +36,7 @@ use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 
+pub use options::StartOptions;
 pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
@@ -118,15 +120,16 @@ impl Store {
     /// # Errors
     /// [`OpenError`] says what is in the way.
     pub fn open(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
-        Self::open_within(directory, surroundings, LOCK_PATIENCE, OnJournalDamage::Refuse)
+        Self::open_with(directory, surroundings, StartOptions::default())
     }
 
-    /// Opens a store whose journal is damaged, with the records before the damage. The queued mail goes on hold.
+    /// Opens the store with other options.
     ///
     /// # Errors
-    /// [`OpenError::JournalWhole`] where the journal is not damaged; otherwise as [`Store::open`].
-    pub fn open_accepting_journal_damage(directory: &Path, surroundings: Surroundings) -> Result<Self, OpenError> {
-        Self::open_within(directory, surroundings, LOCK_PATIENCE, OnJournalDamage::Accept)
+    /// [`OpenError::JournalWhole`] where the damage of a journal is accepted that has none; otherwise as
+    /// [`Store::open`].
+    pub fn open_with(directory: &Path, surroundings: Surroundings, options: StartOptions) -> Result<Self, OpenError> {
+        Self::open_within(directory, surroundings, LOCK_PATIENCE, options)
     }
 
     /// Whether there is a store in `directory`.
@@ -153,9 +156,9 @@ impl Store {
         directory: &Path,
         surroundings: Surroundings,
         patience: Duration,
-        on_damage: OnJournalDamage,
+        options: StartOptions,
     ) -> Result<Self, OpenError> {
-        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, patience, on_damage)?;
+        let (store, workers) = Self::open_on(Arc::new(FileSystem), directory, surroundings, patience, options)?;
         store.start(workers)?;
         Ok(store)
     }
@@ -166,9 +169,10 @@ impl Store {
         directory: &Path,
         surroundings: Surroundings,
         patience: Duration,
-        on_damage: OnJournalDamage,
+        options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
         let Surroundings { now, entropy } = surroundings;
+        let StartOptions { on_journal_damage, monotonic } = options;
         make_directory(&*disk, directory)?;
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
@@ -181,7 +185,7 @@ impl Store {
         });
         // What a crash left to do may need room that others have taken since.
         reserve.before_commit();
-        replaying::replay(&database, &*disk, directory, on_damage, now(), &*entropy)?;
+        replaying::replay(&database, &*disk, directory, on_journal_damage, now(), &*entropy)?;
         migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy)?;
@@ -217,6 +221,7 @@ impl Store {
             meters: Arc::clone(&meters),
             key_changes: Arc::clone(&key_changes),
             now: Box::new(move || now()),
+            monotonic,
             entropy: Arc::clone(&entropy),
             last_id: last,
             waiting,

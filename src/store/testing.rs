@@ -17,7 +17,7 @@ use super::op::admission::{IdempotencyClaim, Refusal};
 use super::op::domain::CreateDomain;
 use super::op::endpoint::CreateEndpoint;
 use super::op::settle_transfer::{SettleTransfer, TransferEnd};
-use super::open::{OnJournalDamage, OpenError, Surroundings};
+use super::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
 use super::read::Read;
 use super::row::Row;
 use super::row::domain::DomainRow;
@@ -43,15 +43,15 @@ pub(crate) const START: Timestamp = Timestamp::from_millis(1_700_000_000_000 / 3
 pub(crate) struct TestStore {
     store: Option<Store>,
     now: Arc<AtomicU64>,
+    /// Milliseconds of monotonic time.
+    passed: Arc<AtomicU64>,
     seed: u64,
     directory: tempfile::TempDir,
 }
 
 impl TestStore {
     pub(crate) fn new() -> Self {
-        let now = Arc::new(AtomicU64::new(START.as_millis()));
-        let directory = tempfile::tempdir().unwrap();
-        let mut made = Self { store: None, now, seed: 0, directory };
+        let mut made = Self::closed_in(tempfile::tempdir().unwrap(), 0);
         made.open().unwrap();
         made
     }
@@ -66,7 +66,8 @@ impl TestStore {
         directory: tempfile::TempDir,
         on_damage: OnJournalDamage,
     ) -> Result<Self, OpenError> {
-        let mut made = Self::closed_in(directory);
+        // Another chance than that of the store that it came from.
+        let mut made = Self::closed_in(directory, 1000);
         made.open_with(on_damage)?;
         Ok(made)
     }
@@ -76,14 +77,14 @@ impl TestStore {
         directory: tempfile::TempDir,
         on_damage: OnJournalDamage,
     ) -> (tempfile::TempDir, OpenError) {
-        let mut made = Self::closed_in(directory);
+        let mut made = Self::closed_in(directory, 1000);
         let error = made.open_with(on_damage).expect_err("the store opens");
         (std::mem::replace(&mut made.directory, tempfile::tempdir().unwrap()), error)
     }
 
-    fn closed_in(directory: tempfile::TempDir) -> Self {
-        // Another chance than that of the store that it came from.
-        Self { store: None, now: Arc::new(AtomicU64::new(START.as_millis())), seed: 1000, directory }
+    fn closed_in(directory: tempfile::TempDir, seed: u64) -> Self {
+        let now = Arc::new(AtomicU64::new(START.as_millis()));
+        Self { store: None, now, passed: Arc::default(), seed, directory }
     }
 
     /// What the store is given; never the chance of an earlier opening.
@@ -100,9 +101,11 @@ impl TestStore {
         self.open_with(OnJournalDamage::Refuse)
     }
 
-    fn open_with(&mut self, on_damage: OnJournalDamage) -> Result<(), OpenError> {
-        let surroundings = self.surroundings();
-        self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO, on_damage)?);
+    fn open_with(&mut self, on_journal_damage: OnJournalDamage) -> Result<(), OpenError> {
+        let (surroundings, passed) = (self.surroundings(), Arc::clone(&self.passed));
+        let monotonic = Arc::new(move || Duration::from_millis(passed.load(Ordering::SeqCst)));
+        let options = StartOptions { on_journal_damage, monotonic };
+        self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO, options)?);
         Ok(())
     }
 
@@ -149,6 +152,7 @@ impl TestStore {
     }
 
     pub(crate) fn pass(&self, time: Duration) {
+        self.passed.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
         self.set_now(self.now() + time);
     }
 

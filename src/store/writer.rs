@@ -60,6 +60,8 @@ pub(super) struct Writer {
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
     pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
+    /// For the age of the journal, which the wall clock must not change.
+    pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
     pub(super) last_id: Ulid,
     pub(super) waiting: Waiting,
@@ -96,7 +98,7 @@ impl Writer {
             health.pass(Point::Idle);
             self.rest_if_due();
             let next = match self.rest_at() {
-                Some(due) => inbox.recv_timeout(due.since((self.now)())),
+                Some(due) => inbox.recv_timeout(due.saturating_sub((self.monotonic)())),
                 None => inbox.recv().map_err(RecvTimeoutError::from),
             };
             match next {
@@ -112,13 +114,13 @@ impl Writer {
     }
 
     /// When the journal is old enough for a checkpoint, where anything is in it.
-    fn rest_at(&self) -> Option<Timestamp> {
+    fn rest_at(&self) -> Option<Duration> {
         self.journal.due().filter(|_| self.health.failure().is_none())
     }
 
     /// Makes a checkpoint where one is due for the age of the journal.
     pub(super) fn rest_if_due(&mut self) {
-        if self.rest_at().is_some_and(|due| due <= (self.now)()) {
+        if self.rest_at().is_some_and(|due| due <= (self.monotonic)()) {
             self.rest();
         }
     }
@@ -209,7 +211,7 @@ impl Writer {
     fn keep(&mut self, changes: &Changes, bodies: &[Carried], effects: &Effects) -> Result<Durable, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
-        if !effects.clears_journal && self.journal.append(changes, bodies, free, (self.now)())? == Kept::Record {
+        if !effects.clears_journal && self.journal.append(changes, bodies, free, (self.monotonic)())? == Kept::Record {
             self.meters.syncs.count();
             return Ok(Durable::Recorded);
         }

@@ -35,12 +35,13 @@ use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use super::schema::{Table, meta};
 use crate::base::entropy::{self, Entropy};
-use crate::base::time::Timestamp;
 
 /// Its file in the data directory.
 pub(super) const FILE: &str = "journal";
-/// How much is written before a checkpoint: bounds what a start has to lay over the database again.
-const OCTETS_MAX: u64 = 16 << 20;
+/// How much is written before a checkpoint. Nobody is answered during a checkpoint, and it takes the longer the more
+/// pages changed: with 16 clients and 10 KB on a busy machine 31 ms after 400 messages, 42 after 1,270, 70 after 3,100.
+/// A message takes 3.4 KiB of the journal until it is delivered, so there are some 600 of them between two checkpoints.
+const OCTETS_MAX: u64 = 2 << 20;
 /// The same where the device has little room left: a checkpoint needs room for every page that changed since the last.
 const OCTETS_MAX_SHORT: u64 = 1 << 20;
 /// Below this much free room the device has little left.
@@ -59,8 +60,8 @@ pub(super) struct Journal {
     end: u64,
     /// The number of the next record in this epoch.
     number: u32,
-    /// When a checkpoint is due, where there is a record.
-    due: Option<Timestamp>,
+    /// When a checkpoint is due by monotonic time, where there is a record.
+    due: Option<Duration>,
     /// The segments of which only records have all bodies for certain.
     owed: Vec<Arc<Segment>>,
 }
@@ -103,7 +104,7 @@ impl Journal {
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], 0)
     }
 
-    /// Writes and syncs a record of `changes`, which carries `bodies`, at `now`, where `free` octets are left on the
+    /// Writes and syncs a record of `changes`, which carries `bodies`, at monotonic time `now`, where `free` octets are left on the
     /// device.
     ///
     /// # Errors
@@ -113,7 +114,7 @@ impl Journal {
         changes: &Changes,
         bodies: &[Carried],
         free: Option<u64>,
-        now: Timestamp,
+        now: Duration,
     ) -> Result<Kept, StoreError> {
         let mut record = vec![0; record::HEAD];
         redo::encode(changes, bodies, &mut record);
@@ -149,8 +150,8 @@ impl Journal {
         self.owed.len() as u64 + 2
     }
 
-    /// When a checkpoint is due for the age of the first record, where there is one.
-    pub(super) const fn due(&self) -> Option<Timestamp> {
+    /// When a checkpoint is due for the age of the first record, by monotonic time, where there is one.
+    pub(super) const fn due(&self) -> Option<Duration> {
         self.due
     }
 

@@ -17,7 +17,7 @@ use crate::store::row::message::MessageRow;
 use crate::store::row::restored::HoldCause;
 use crate::store::testing::{Sender, TestStore};
 
-const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+const NOW: Duration = Duration::from_secs(1_700);
 
 /// What the directory would hold after `kill -9`: the files as they stand, while the process still runs.
 fn killed(test: &TestStore) -> tempfile::TempDir {

@@ -4,19 +4,21 @@
 
 use std::path::Path;
 
-use redb::{Database, ReadableTable, WriteTransaction};
+use redb::{Database, ReadableDatabase as _, WriteTransaction};
 
-use super::OpenError;
+use super::{OpenError, last_id};
 use crate::base::entropy::Entropy;
-use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
+use crate::store::changes::Changes;
 use crate::store::content::Returning;
 use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::journal::{self, Damage, Replay};
+use crate::store::read::Read as _;
 use crate::store::row::Row;
 use crate::store::row::restored::Restored;
 use crate::store::schema::{Table, meta};
+use crate::store::snapshot::Snapshot;
 
 /// What a start does where the journal is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,12 +49,9 @@ pub(super) fn replay(
     if let Some(damage) = damage {
         let name = replay.keep_damaged(disk, directory, now)?;
         report(damage, &name);
-        let transaction = match replayed {
-            Some(transaction) => transaction,
-            None => database.begin_write().map_err(StoreError::from)?,
-        };
-        hold_queue(&transaction, now)?;
-        replayed = Some(transaction);
+        // Seen now, and durable with the hold.
+        replayed.map(journal::publish).transpose()?;
+        replayed = Some(hold_queue(database, now)?);
     }
     if let Some(transaction) = replayed {
         bodies.sync()?;
@@ -73,19 +72,15 @@ fn report(damage: &Damage, kept_as: &str) {
     );
 }
 
-/// Puts everything that is queued on hold.
-fn hold_queue(transaction: &WriteTransaction, now: Timestamp) -> Result<(), StoreError> {
-    let mut table = transaction.open_table(Table::Meta.definition())?;
-    let id = |key: &[u8]| -> Result<Ulid, StoreError> {
-        let bytes = table.get(key)?;
-        Ok(bytes.and_then(|bytes| bytes.value().try_into().ok()).map(Ulid).unwrap_or_default())
-    };
-    let (last_message, last_id) = (id(meta::LAST_MESSAGE_ID)?, id(meta::LAST_ID)?);
-    let earlier = match table.get(meta::RESTORED)? {
-        Some(row) => Some(Restored::decode(row.value())?),
-        None => None,
-    };
-    let hold = Restored::on_damaged_journal(earlier, last_message, last_id, now);
-    table.insert(meta::RESTORED, hold.encode().as_slice())?;
-    Ok(())
+/// A transaction that puts everything on hold that is queued.
+fn hold_queue(database: &Database, now: Timestamp) -> Result<WriteTransaction, StoreError> {
+    let found = Snapshot::new(database.begin_read()?);
+    let id = |key: &[u8]| last_id(&found, key);
+    let hold =
+        Restored::on_damaged_journal(found.row(meta::RESTORED)?, id(meta::LAST_MESSAGE_ID)?, id(meta::LAST_ID)?, now);
+    let mut changes = Changes::default();
+    changes.put(Table::Meta, meta::RESTORED.to_vec(), Some(hold.encode()));
+    let transaction = database.begin_write()?;
+    changes.write_to(&transaction)?;
+    Ok(transaction)
 }

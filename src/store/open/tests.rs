@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
 fn what_is_made_is_for_its_owner_alone() {
     let mut test = TestStore::new();
     let inner = test.directory().join("made/deep");
-    let store = Store::open_within(&inner, test.surroundings(), Duration::ZERO, OnJournalDamage::Refuse).unwrap();
+    let store = Store::open_within(&inner, test.surroundings(), Duration::ZERO, StartOptions::default()).unwrap();
     store.close();
     assert_eq!(mode(&inner), 0o700);
     for file in [FILE, "master.key", "content/keys"] {
@@ -27,7 +27,7 @@ fn what_is_made_is_for_its_owner_alone() {
 fn a_directory_that_is_open_is_locked_and_left_unharmed() {
     let mut test = TestStore::new();
     let surroundings = test.surroundings();
-    let second = Store::open_within(test.directory(), surroundings, Duration::ZERO, OnJournalDamage::Refuse);
+    let second = Store::open_within(test.directory(), surroundings, Duration::ZERO, StartOptions::default());
     assert!(matches!(second, Err(OpenError::Locked)));
     test.sender().accept("b@example.net");
     test.reopen();
@@ -40,7 +40,7 @@ fn the_lock_of_a_process_that_just_ended_is_waited_for() {
     let surroundings = test.surroundings();
     let directory = test.directory().to_owned();
     let waiting = thread::spawn(move || {
-        Store::open_within(&directory, surroundings, LOCK_PATIENCE, OnJournalDamage::Refuse).map(|_| ())
+        Store::open_within(&directory, surroundings, LOCK_PATIENCE, StartOptions::default()).map(|_| ())
     });
     test.close();
     assert!(waiting.join().unwrap().is_ok());

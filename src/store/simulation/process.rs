@@ -15,26 +15,35 @@ use crate::store::Store;
 use crate::store::disk::simulated::SimulatedDisk;
 use crate::store::gather::Announcement;
 use crate::store::job::Job;
-use crate::store::open::{OnJournalDamage, OpenError, Surroundings, Workers};
+use crate::store::open::{OpenError, StartOptions, Surroundings, Workers};
 
 /// Where the store stands on the disk.
 pub(super) const DIRECTORY: &str = "/var/lib/postrider";
 
-/// The time of a story; its clones are the same clock.
+/// The time of a run; its clones are the same clock.
 #[derive(Clone)]
-pub(super) struct Clock(Arc<AtomicU64>);
+pub(super) struct Clock {
+    now: Arc<AtomicU64>,
+    /// What passed of it: a wall clock that is set back takes nothing of that away.
+    passed: Arc<AtomicU64>,
+}
 
 impl Clock {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self(Arc::new(AtomicU64::new(now.as_millis())))
+        Self { now: Arc::new(AtomicU64::new(now.as_millis())), passed: Arc::default() }
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.load(Ordering::SeqCst))
+        Timestamp::from_millis(self.now.load(Ordering::SeqCst))
     }
 
     pub(super) fn set(&self, now: Timestamp) {
-        self.0.store(now.as_millis(), Ordering::SeqCst);
+        let before = self.now.swap(now.as_millis(), Ordering::SeqCst);
+        self.passed.fetch_add(now.as_millis().saturating_sub(before), Ordering::SeqCst);
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.passed.load(Ordering::SeqCst))
     }
 }
 
@@ -51,16 +60,12 @@ pub(super) struct Process {
 impl Process {
     /// Opens the store; `seed` is its chance.
     pub(super) fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Self, OpenError> {
-        let clock = clock.clone();
+        let (now, monotonic) = (clock.clone(), clock.clone());
         let surroundings =
-            Surroundings { now: Arc::new(move || clock.now()), entropy: Arc::new(SeededEntropy::new(seed)) };
-        let (store, workers) = Store::open_on(
-            Arc::new(disk.clone()),
-            Path::new(DIRECTORY),
-            surroundings,
-            Duration::ZERO,
-            OnJournalDamage::Refuse,
-        )?;
+            Surroundings { now: Arc::new(move || now.now()), entropy: Arc::new(SeededEntropy::new(seed)) };
+        let options = StartOptions { monotonic: Arc::new(move || monotonic.monotonic()), ..StartOptions::default() };
+        let (store, workers) =
+            Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         // Nothing, little, or nearly all goes by the journal.
         workers.appender.carry_at_most([0, 200, 16 * 1024][(seed % 3) as usize]);
         let company = (seed / 3).is_multiple_of(2).then(|| store.announce());

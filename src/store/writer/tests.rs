@@ -192,6 +192,25 @@ fn whoever_is_answered_before_the_database_has_it_waits_for_that() {
 }
 
 #[test]
+fn a_checkpoint_is_due_by_the_time_that_passed_whatever_the_wall_clock_says() {
+    let test = TestStore::new();
+    let checkpoints = || test.store().meters().checkpoint_duration.read().count;
+    // The writer looks whether a checkpoint is due before each batch, so the second answer comes after it.
+    let go_on = || {
+        test.done(write("one", End::Commit));
+        test.done(write("two", End::Commit));
+    };
+    go_on();
+    test.set_now(test.now() + Duration::from_secs(40 * 86_400));
+    go_on();
+    assert_eq!(checkpoints(), 0, "no time passed");
+    test.set_now(test.now() - Duration::from_secs(41 * 86_400));
+    test.pass(Duration::from_secs(6));
+    go_on();
+    assert_eq!(checkpoints(), 1);
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was() {
     let test = TestStore::new();
     let before = test.snapshot();

@@ -1,0 +1,22 @@
+//! How a store is opened, beside what it is given of the world.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::OnJournalDamage;
+
+/// The choices of a start.
+pub struct StartOptions {
+    /// What the start does where the journal is damaged.
+    pub on_journal_damage: OnJournalDamage,
+    /// Time since some fixed moment, which never goes back: for the age of the journal.
+    pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
+}
+
+impl Default for StartOptions {
+    /// A damaged journal is refused, and time is the process's own.
+    fn default() -> Self {
+        let began = Instant::now();
+        Self { on_journal_damage: OnJournalDamage::Refuse, monotonic: Arc::new(move || began.elapsed()) }
+    }
+}

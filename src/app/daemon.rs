@@ -337,10 +337,13 @@ fn settings(config: &Config, store: &Store) -> Settings {
         queue_lifetime: config.delivery.lifetime,
         tls_reports_from: config.delivery.tls_reports_from.clone(),
         requests_per_minute: config.limits.requests_per_minute,
+        account_requests_per_minute: config.limits.account_requests_per_minute,
+        stored_bytes_per_account: config.limits.stored_bytes_per_account,
         quota: config.quota,
         max_connections: config.delivery.max_connections,
         min_free_octets: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
+        lower_priority: super::runtime::lower_priority,
     }
 }
 

@@ -7,6 +7,10 @@ use tokio::runtime::{Builder, Runtime};
 use super::exit::Exit;
 use super::trouble::Trouble;
 
+/// The nice value of work that runs beside sending.
+#[cfg(target_os = "linux")]
+const LOWEST_PRIORITY: i32 = 19;
+
 /// Builds the runtime: a worker for each processor. Raises the limit of open files, and takes to small pages, first.
 ///
 /// # Errors
@@ -47,6 +51,14 @@ fn keep_pages_small() {
     }
 }
 
+/// Gives the calling thread the lowest priority, where the system keeps one for each thread.
+pub(super) fn lower_priority() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(None, LOWEST_PRIORITY) {
+        tracing::warn!(%error, "could not lower the priority of a thread; its work competes with sending");
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -63,6 +75,18 @@ mod tests {
         forbid_dumps();
         let behavior = rustix::process::dumpable_behavior().unwrap();
         assert_eq!(behavior, rustix::process::DumpableBehavior::NotDumpable);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_lowers_its_own_priority_alone() {
+        let priority = || rustix::process::getpriority_process(None).unwrap();
+        let before = priority();
+        let lowered = std::thread::spawn(move || {
+            lower_priority();
+            priority()
+        });
+        assert_eq!((lowered.join().unwrap(), priority()), (LOWEST_PRIORITY, before));
     }
 
     #[test]

@@ -37,6 +37,15 @@ pub const METADATA_VALUE_CHARACTERS: usize = 500;
 /// How far ahead `expires_at` must be at least (contract 3).
 pub const EXPIRES_AHEAD_SECONDS: u64 = 60;
 
+/// Active API keys of one account: neither revoked nor expired.
+pub const ACTIVE_KEYS_COUNT: usize = 100;
+/// Sending domains of one account.
+pub const DOMAINS_COUNT: usize = 100;
+/// Panel users of one account.
+pub const USERS_COUNT: usize = 50;
+/// Pending and held deliveries of one endpoint; only new events may exceed it.
+pub const OUTSTANDING_DELIVERIES_COUNT: u64 = 100_000;
+
 /// Octets of an assembled message (contract 3): 20 MiB.
 pub const MESSAGE_OCTETS: usize = 20 << 20;
 /// Octets of a line without its CRLF (RFC 5322 2.1.1).

@@ -47,6 +47,8 @@ pub enum NewKeyRefusal {
     Stream(Stream),
     /// There is no such account.
     NoSuchAccount,
+    /// The account has as many active keys as it may have.
+    TooMany,
 }
 
 impl Engine {
@@ -146,6 +148,7 @@ impl Engine {
         match self.commit_on(on, op).await {
             Ok(key) => Ok((key, secret)),
             Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount)) => Err(Stop::Refused(NewKeyRefusal::NoSuchAccount)),
+            Err(Stop::Refused(CreateKeyRefusal::TooMany)) => Err(Stop::Refused(NewKeyRefusal::TooMany)),
             Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
         }
     }

@@ -3,11 +3,12 @@
 
 use super::Engine;
 use super::listing::{self, Page, PageRequest, until};
-use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
+use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
 use crate::store::error::StoreError;
 use crate::store::op::event::ENDPOINTS_MAX;
+use crate::store::op::outstanding;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
@@ -109,8 +110,7 @@ impl Engine {
             if row.event != event {
                 break;
             }
-            let again = snapshot.get(Table::Redelivered, &schema::redelivered(account, row.endpoint, event))?;
-            let latest = again.and_then(|bytes| Some(DeliveryId(Ulid(bytes.try_into().ok()?)))).unwrap_or(first);
+            let latest = outstanding::latest(&snapshot, account, row.endpoint, event)?.unwrap_or(first);
             if let Some((record, mut attempts)) = self.delivery(account, latest)? {
                 found.push((record, attempts.pop().map(|(_, row)| row)));
             }

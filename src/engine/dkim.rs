@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Engine;
 use super::audit::Behalf;
-use crate::base::id::DomainId;
+use super::beside::NotDone;
+use crate::base::id::{AccountId, DomainId};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;
 use crate::store::error::{Stop, StoreError};
@@ -21,21 +22,22 @@ impl Engine {
         let on = on.into();
         let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
         check_stream(on.stream, row.stream)?;
-        let keys = self.new_keys(id, next_number(&row), DkimState::Pending).await?;
+        let keys = self.new_keys(on.account, id, next_number(&row), DkimState::Pending).await?;
         let op = RotateDkim { account: on.account, domain: id, keys, limit: on.stream };
         self.commit_on(on, op).await
     }
 
-    /// A key of each algorithm, with selectors of this number.
+    /// A key of each algorithm, with selectors of this number. An RSA key takes some 100 ms, so keys are generated on a
+    /// thread of low priority: neither an async worker nor a signature waits for them.
     pub(super) async fn new_keys(
         &self,
+        account: AccountId,
         id: DomainId,
         number: u32,
         state: DkimState,
-    ) -> Result<Vec<DkimKeyRow>, StoreError> {
+    ) -> Result<Vec<DkimKeyRow>, Stop<DomainRefusal>> {
         let (store, entropy, now) = (Arc::clone(&self.store), Arc::clone(&self.entropy), self.clock.now());
-        // An RSA key takes some 100 ms: neither an async worker nor a signing thread waits for it.
-        let made = tokio::task::spawn_blocking(move || {
+        let generate = move || {
             let keys = [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256].map(|algorithm| {
                 let key = dkim_key::generate(algorithm, &*entropy)?;
                 let selector = selector(id, algorithm, number);
@@ -45,11 +47,16 @@ impl Engine {
                 Ok(DkimKeyRow { selector, algorithm, state, created_at: now, retired_at, record, private_key })
             });
             keys.into_iter().collect::<Result<Vec<_>, dkim_key::GenerationFailed>>()
-        });
-        made.await.map_err(|_| StoreError::Panicked)?.map_err(|error| {
-            tracing::error!(%error, "a domain's keys");
-            StoreError::Panicked
-        })
+        };
+        match self.key_generation.run(account, generate).await {
+            Ok(Ok(keys)) => Ok(keys),
+            Ok(Err(error)) => {
+                tracing::error!(%error, domain = %id, "could not generate DKIM keys");
+                Err(Stop::Failed(StoreError::Panicked))
+            }
+            Err(NotDone::Crowded) => Err(Stop::Refused(DomainRefusal::Crowded)),
+            Err(NotDone::Failed) => Err(Stop::Failed(StoreError::Panicked)),
+        }
     }
 }
 

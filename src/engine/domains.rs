@@ -17,7 +17,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, dkim_name};
+use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, check_new, dkim_name};
 use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
 use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
@@ -73,7 +73,9 @@ impl Engine {
     ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
         let on = on.into();
         check_stream(on.stream, stream)?;
-        let (id, mut row) = self.new_domain(name, stream, DkimState::Pending).await?;
+        // Keys are expensive: none are generated for a domain that would be refused.
+        check_new(&self.store.snapshot()?, on.account, &name)?;
+        let (id, mut row) = self.new_domain(on.account, name, stream, DkimState::Pending).await?;
         row.next_check_at = Some(row.created_at + FIRST_CHECK);
         let op = CreateDomain { account: on.account, id, row };
         let row = self.commit_on(on, op).await?;
@@ -90,7 +92,7 @@ impl Engine {
         name: DomainName,
         stream: Stream,
     ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
-        let (id, mut row) = self.new_domain(name, stream, DkimState::Active).await?;
+        let (id, mut row) = self.new_domain(account, name, stream, DkimState::Active).await?;
         row.status = DomainStatus::Verified;
         row.verified_at = Some(row.created_at);
         let row = self.store.commit(CreateDomain { account, id, row }).await?;
@@ -99,13 +101,14 @@ impl Engine {
 
     async fn new_domain(
         &self,
+        account: AccountId,
         name: DomainName,
         stream: Stream,
         state: DkimState,
-    ) -> Result<(DomainId, DomainRow), StoreError> {
+    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
         let now = self.clock.now();
         let id: DomainId = self.store.reserve_id(now);
-        let dkim = self.new_keys(id, 1, state).await?;
+        let dkim = self.new_keys(account, id, 1, state).await?;
         let row = DomainRow {
             name,
             stream,

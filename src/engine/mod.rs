@@ -6,6 +6,7 @@
 pub mod accounts;
 pub mod audit;
 mod backlog;
+mod beside;
 pub mod crash;
 mod deliver;
 pub mod deliveries;
@@ -63,6 +64,7 @@ use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::store::Store;
+use beside::Beside;
 use follow::Streams;
 use hot_keys::HotKeys;
 use lease::Leases;
@@ -71,6 +73,7 @@ use passwords::Passwords;
 use ports::{Clock, Resolve};
 use queue::QueueView;
 use rates::Rates;
+use redeliver::Replays;
 use settings::Settings;
 use signing::SigningPool;
 use throttles::Throttles;
@@ -109,9 +112,12 @@ pub struct Engine {
     /// A permit for each backup that may be taken at once.
     backups: Arc<Semaphore>,
     signing: SigningPool,
+    /// Generates DKIM keys.
+    key_generation: Beside,
     passwords: Passwords,
     throttles: Throttles,
     hot_keys: HotKeys,
+    replays: Replays,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Submissions that wait for their answer.
@@ -133,6 +139,7 @@ impl Engine {
     ) -> Self {
         let meters = Arc::new(EngineMeters::default());
         let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
+        let key_generation = Beside::new("keygen", settings.lower_priority);
         Self {
             store,
             clock,
@@ -146,9 +153,11 @@ impl Engine {
             streams: Streams::default(),
             backups: Arc::new(Semaphore::new(1)),
             signing,
+            key_generation,
             passwords: Passwords::default(),
             throttles: Throttles::default(),
             hot_keys: HotKeys::default(),
+            replays: Replays::default(),
             in_progress: Mutex::default(),
             waiting_submissions: AtomicUsize::new(0),
             being_stamped: Arc::default(),

@@ -1,34 +1,52 @@
-//! The request rates of all keys, in memory: a restart starts empty (contract 3 "Request rate").
+//! The request rates of all keys and accounts, in memory: a restart starts empty (contract 3 "Request rate").
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::base::id::KeyId;
+use crate::base::id::{AccountId, KeyId};
 use crate::machine::rate::{Rate, RateLimited, RateView};
 
 /// When to look for idle keys: every so many requests.
 const SWEEP_EVERY: u32 = 4096;
 
-/// One sliding window for each key in use.
+/// One sliding window for each key in use, and one for each account.
 #[derive(Default)]
 pub struct Rates(Mutex<Windows>);
 
 #[derive(Default)]
 struct Windows {
     by_key: HashMap<KeyId, Rate>,
+    by_account: HashMap<AccountId, Rate>,
     until_sweep: u32,
 }
 
 impl Rates {
-    /// Counts one request of `key` at monotonic time `now`.
+    /// Counts one request of a key of `account` at monotonic time `now`. A refused request counts for neither. The view
+    /// is the key's own.
     ///
     /// # Errors
-    /// [`RateLimited`] where `limit` requests were admitted in the last 60 seconds.
-    pub fn admit(&self, key: KeyId, limit: u32, now: Duration) -> Result<RateView, RateLimited> {
+    /// [`RateLimited`] where the key or all keys of the account had as many requests as `limits` in the last 60 seconds.
+    pub fn admit(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        limits: RequestLimits,
+        now: Duration,
+    ) -> Result<RateView, RateLimited> {
         let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         windows.sweep(now);
-        windows.by_key.entry(key).or_default().admit(limit, now)
+        let Windows { by_key, by_account, .. } = &mut *windows;
+        let (of_key, of_account) = (by_key.entry(key).or_default(), by_account.entry(account).or_default());
+        let of_all = of_account.view(limits.account, now);
+        if of_all.remaining == 0 {
+            let view = of_key.view(limits.key, now);
+            let retry_after_secs = of_all.reset_secs.max(if view.remaining == 0 { view.reset_secs } else { 1 });
+            return Err(RateLimited { retry_after_secs, view });
+        }
+        let view = of_key.admit(limits.key, now)?;
+        of_account.admit(limits.account, now)?;
+        Ok(view)
     }
 
     /// The window of `key` as it stands.
@@ -38,12 +56,47 @@ impl Rates {
     }
 }
 
+/// Requests that any 60 seconds admit.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestLimits {
+    /// Of one key.
+    pub key: u32,
+    /// Of all keys of an account.
+    pub account: u32,
+}
+
 impl Windows {
     fn sweep(&mut self, now: Duration) {
         if self.until_sweep == 0 {
             self.by_key.retain(|_, rate| !rate.is_idle(now));
+            self.by_account.retain(|_, rate| !rate.is_idle(now));
             self.until_sweep = SWEEP_EVERY;
         }
         self.until_sweep -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    #[test]
+    fn many_keys_of_an_account_share_its_rate_and_leave_that_of_others_alone() {
+        let rates = Rates::default();
+        let [account, other] = [1, 2].map(|byte| AccountId(Ulid([byte; 16])));
+        let key = |byte| KeyId(Ulid([byte; 16]));
+        let limits = RequestLimits { key: 2, account: 3 };
+        let second = Duration::from_secs;
+        for (at, byte) in [(0, 1), (1, 1), (2, 2)] {
+            assert!(rates.admit(account, key(byte), limits, second(at)).is_ok());
+        }
+        let refused = rates.admit(account, key(3), limits, second(10)).unwrap_err();
+        assert_eq!((refused.retry_after_secs, refused.view.remaining), (50, 2), "the key itself has room");
+        assert!(rates.admit(other, key(9), limits, second(10)).is_ok());
+        assert!(rates.admit(account, key(3), limits, second(60)).is_ok());
+        let by_key = rates.admit(account, key(3), RequestLimits { key: 1, account: 9 }, second(60)).unwrap_err();
+        assert_eq!(by_key.retry_after_secs, 60);
+        assert!(rates.admit(account, key(4), limits, second(61)).is_ok(), "a refused request counts for nothing");
     }
 }

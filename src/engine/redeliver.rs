@@ -1,6 +1,7 @@
 //! Deliveries that the account asks for: a test, an event once more, or a replay of many (contract 5).
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::Engine;
 use super::audit::Behalf;
@@ -10,7 +11,7 @@ use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Change};
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::redeliver::{Redeliver, RedeliverRefusal, Replay, ReplayOf, TestEndpoint};
+use crate::store::op::redeliver::{Redeliver, RedeliverRefusal, Replay, ReplayOf, ReplaySlice, TestEndpoint};
 use crate::store::read::Read as _;
 use crate::store::schema::{Table, meta};
 
@@ -50,8 +51,8 @@ impl Engine {
         found.map(|(record, _)| record).ok_or(Stop::Refused(RedeliverRefusal::NotFound))
     }
 
-    /// Owes an endpoint its events since a moment once more; how many there were. It goes on to its end though the
-    /// caller go away.
+    /// Owes an endpoint its events since a moment again and returns their number. Events that the endpoint has an
+    /// outstanding delivery of are skipped. The replay runs to its end even if the caller goes away.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -64,10 +65,14 @@ impl Engine {
     ) -> Result<u64, Stop<RedeliverRefusal>> {
         let on = on.into();
         let account = on.account;
+        let turn = self.replays.begin(account, endpoint).ok_or(Stop::Refused(RedeliverRefusal::ReplayRunning))?;
         self.note(&on, Change::new(Action::EventsReplayed, endpoint, format!("since {since}"))).await?;
-        let since = Ulid::new(since, [0; 10]);
-        let replay = Replay { account, endpoint, of, since, from: since, until: self.next_id()? };
-        let replayed = tokio::spawn(run(Arc::clone(&self.store), replay));
+        let replay = Replay { account, endpoint, of, since: Ulid::new(since, [0; 10]), until: self.next_id()? };
+        let store = Arc::clone(&self.store);
+        let replayed = tokio::spawn(async move {
+            let _turn = turn;
+            run(store, replay).await
+        });
         replayed.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
 
@@ -79,13 +84,64 @@ impl Engine {
     }
 }
 
-/// Each slice is an operation of its own, so that a long replay holds up nobody.
-async fn run(store: Arc<Store>, mut replay: Replay) -> Result<u64, Stop<RedeliverRefusal>> {
-    let mut created = 0;
+/// The endpoints that have a replay running. A replay ends with its process, so this is kept in memory.
+#[derive(Default)]
+pub(super) struct Replays(Arc<Mutex<HashSet<Running>>>);
+
+type Running = (AccountId, EndpointId);
+
+/// A running replay, until it is dropped.
+struct Turn {
+    running: Arc<Mutex<HashSet<Running>>>,
+    own: Running,
+}
+
+impl Replays {
+    /// Begins a replay for an endpoint; none where one is running.
+    fn begin(&self, account: AccountId, endpoint: EndpointId) -> Option<Turn> {
+        let own = (account, endpoint);
+        let is_first = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(own);
+        is_first.then(|| Turn { running: Arc::clone(&self.0), own })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.own);
+    }
+}
+
+/// Searches and writes in turns. Each slice is an operation of its own, so that a long replay holds up nobody.
+async fn run(store: Arc<Store>, replay: Replay) -> Result<u64, Stop<RedeliverRefusal>> {
+    let (mut created, mut from) = (0, replay.since);
     loop {
-        let slice = store.commit(replay.clone()).await?;
-        created += slice.created;
-        let Some(next) = slice.next else { return Ok(created) };
-        replay.from = next;
+        let searched = Arc::clone(&store);
+        let search = move || replay.search(&searched.snapshot()?, from);
+        let found = tokio::task::spawn_blocking(search).await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))?;
+        if !found.rows.is_empty() {
+            let slice = store.commit(ReplaySlice { replay, rows: found.rows }).await?;
+            created += slice.created;
+            if slice.is_full {
+                return Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created }));
+            }
+        }
+        let Some(next) = found.next else { return Ok(created) };
+        from = next;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_endpoint_has_one_replay_at_a_time() {
+        let (replays, account) = (Replays::default(), AccountId::default());
+        let (one, other) = (EndpointId(Ulid([1; 16])), EndpointId(Ulid([2; 16])));
+        let turn = replays.begin(account, one);
+        assert!(turn.is_some() && replays.begin(account, one).is_none());
+        assert!(replays.begin(account, other).is_some());
+        drop(turn);
+        assert!(replays.begin(account, one).is_some());
     }
 }

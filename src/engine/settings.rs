@@ -28,6 +28,10 @@ pub struct Settings {
     pub tls_reports_from: Option<Address>,
     /// Requests a minute and key.
     pub requests_per_minute: u32,
+    /// Requests a minute of all keys of an account.
+    pub account_requests_per_minute: u32,
+    /// Bytes of stored message content of an account; 0 for no limit.
+    pub stored_bytes_per_account: u64,
     /// The quota of new accounts.
     pub quota: QuotaLimits,
     /// Connections to mail servers at once.
@@ -36,6 +40,8 @@ pub struct Settings {
     pub min_free_octets: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,
+    /// Lowers the priority of the thread that calls it.
+    pub lower_priority: fn(),
 }
 
 #[cfg(test)]
@@ -55,10 +61,13 @@ impl Settings {
             queue_lifetime: Duration::from_secs(48 * 3600),
             tls_reports_from: None,
             requests_per_minute: 600,
+            account_requests_per_minute: 3000,
+            stored_bytes_per_account: 0,
             quota: QuotaLimits::default(),
             max_connections: 8,
             min_free_octets: 0,
             signing_threads: 1,
+            lower_priority: || {},
         }
     }
 }

@@ -42,6 +42,8 @@ pub enum UserRefusal {
     NotFound,
     /// Somebody signs in with this address already.
     EmailTaken,
+    /// The account has as many users as it may have.
+    TooMany,
     /// Too many passwords are being hashed.
     Crowded,
 }
@@ -83,6 +85,7 @@ impl Engine {
             Ok(user) => Ok((user, password)),
             Err(Stop::Refused(CreateUserRefusal::NoSuchAccount)) => Err(Stop::Refused(UserRefusal::NotFound)),
             Err(Stop::Refused(CreateUserRefusal::EmailTaken)) => Err(Stop::Refused(UserRefusal::EmailTaken)),
+            Err(Stop::Refused(CreateUserRefusal::TooMany)) => Err(Stop::Refused(UserRefusal::TooMany)),
             Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
         }
     }

@@ -72,6 +72,8 @@ pub enum ApiError {
     RateLimited(u64),
     /// 429 `quota_exceeded`: the window (`hour` or `day`) and the seconds to wait.
     QuotaExceeded(&'static str, u64),
+    /// 429 `storage_quota_exceeded`.
+    StorageQuotaExceeded,
     /// 500 `internal`. Its detail goes to the log, under the request's id, and never to the caller.
     Internal,
     /// 503 `storage_full`.
@@ -146,7 +148,9 @@ impl ApiError {
             | Self::DomainUnknown(_)
             | Self::DomainUnverified(_)
             | Self::RecipientSuppressed(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::RateLimited(_) | Self::QuotaExceeded(..) => StatusCode::TOO_MANY_REQUESTS,
+            Self::RateLimited(_) | Self::QuotaExceeded(..) | Self::StorageQuotaExceeded => {
+                StatusCode::TOO_MANY_REQUESTS
+            }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
             Self::StorageFull | Self::StorageFailed | Self::Overloaded | Self::ShuttingDown => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -178,6 +182,7 @@ impl ApiError {
             Self::RecipientSuppressed(_) => "recipient_suppressed",
             Self::RateLimited(_) => "rate_limited",
             Self::QuotaExceeded(..) => "quota_exceeded",
+            Self::StorageQuotaExceeded => "storage_quota_exceeded",
             Self::Internal => "internal",
             Self::StorageFull => "storage_full",
             Self::StorageFailed => "storage_failed",
@@ -234,10 +239,11 @@ impl ApiError {
             Self::RecipientSuppressed(reason) => {
                 format!("Nothing was sent, because the recipient's address is suppressed ({reason}).").into()
             }
-            Self::RateLimited(seconds) => format!("Too many requests with this key; wait {seconds} s.").into(),
+            Self::RateLimited(seconds) => format!("Too many requests; wait {seconds} s.").into(),
             Self::QuotaExceeded(window, seconds) => {
                 format!("The account's quota for the {window} is used up; wait {seconds} s.").into()
             }
+            Self::StorageQuotaExceeded => "The account's storage is full; wait until content expires.".into(),
             Self::Internal => {
                 "Something went wrong on our side; try again, and quote the request's identifier if it stays.".into()
             }
@@ -275,6 +281,7 @@ impl ApiError {
             | Self::UnsupportedMediaType(_)
             | Self::RateLimited(_)
             | Self::QuotaExceeded(..)
+            | Self::StorageQuotaExceeded
             | Self::Internal
             | Self::StorageFull
             | Self::StorageFailed
@@ -287,6 +294,7 @@ impl ApiError {
     pub fn retry_after(&self) -> Option<u64> {
         match self {
             Self::RateLimited(seconds) | Self::QuotaExceeded(_, seconds) => Some((*seconds).max(1)),
+            Self::StorageQuotaExceeded => Some(3600),
             Self::IdempotencyInProgress | Self::Overloaded => Some(1),
             Self::ShuttingDown => Some(5),
             Self::StorageFailed => Some(10),

@@ -12,6 +12,7 @@ use crate::domain::account::Account;
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::engine::listing::PageRequest;
+use crate::engine::rates::RequestLimits;
 use crate::engine::{Caller, Engine};
 use crate::net::guard::Guard;
 
@@ -103,9 +104,10 @@ impl Gate for Api {
     fn admit(&self, caller: &Caller) -> Admission {
         let engine = &self.engine;
         let limit = engine.settings.requests_per_minute;
+        let limits = RequestLimits { key: limit, account: engine.settings.account_requests_per_minute };
         let now = engine.clock.monotonic();
         let Some(key) = &caller.key else { return Admission { left: limit.into(), reset_s: 0, refused: None } };
-        let (view, refused) = match engine.rates.admit(key.id, limit, now) {
+        let (view, refused) = match engine.rates.admit(caller.account, key.id, limits, now) {
             Ok(view) => (view, None),
             Err(limited) => (limited.view, Some(limited.retry_after_secs)),
         };

@@ -37,7 +37,7 @@ pub struct RateView {
 
 /// The window is full: 429 `rate_limited`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("more requests with this key than a minute admits")]
+#[error("request rate limit exceeded")]
 pub struct RateLimited {
     /// Whole seconds until a request will be admitted, at least 1.
     pub retry_after_secs: u64,

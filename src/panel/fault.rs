@@ -77,6 +77,7 @@ pub(super) fn words(error: &ApiError) -> Words {
         | ApiError::DomainUnverified(_)
         | ApiError::RecipientSuppressed(_)
         | ApiError::RateLimited(_)
+        | ApiError::StorageQuotaExceeded
         | ApiError::QuotaExceeded(..) => ("That did not work", error.message().into_owned().into()),
     };
     Words { status: error.status(), title, sentence }

@@ -37,6 +37,7 @@ pub mod tables;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod timer;
+mod totals;
 mod tripwire;
 pub mod waiting;
 mod writer;

@@ -30,7 +30,7 @@ use super::schema::{self, FORMAT, Table, meta};
 use super::snapshot::Snapshot;
 use super::waiting::Waiting;
 use super::writer::Writer;
-use super::{Doors, Store, master_key, migrate, reserve, restore};
+use super::{Doors, Store, master_key, migrate, reserve, restore, totals};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
@@ -352,6 +352,7 @@ fn prepare(
         None => Waiting::count(&found)?,
     };
     put(meta::WAITING, &waiting.encode());
+    totals::count_missing(&found, &mut changes)?;
     let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
     drop(found);
     let transaction = database.begin_write().map_err(StoreError::from)?;

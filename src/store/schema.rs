@@ -85,6 +85,14 @@ tables! {
     Redelivered = "redelivered";
     /// account, endpoint, due, delivery → nothing: what waits for a disabled endpoint.
     Parked = "parked";
+    /// account, endpoint → how many of its deliveries are pending or held.
+    Outstanding = "outstanding";
+    /// account → its API keys that are neither revoked nor expired.
+    ActiveKeys = "active_keys";
+    /// account → bytes of its messages' content in segments.
+    StoredContent = "stored_content";
+    /// bucket, account → bytes of the account's messages' content in segments of the bucket.
+    StoredContentByBucket = "stored_content_by_bucket";
     /// account, hash of the key → answer and body hash.
     Idempotency = "idempotency";
     /// expiry, account, hash of the key → nothing.
@@ -157,6 +165,8 @@ pub mod meta {
     pub const JOURNAL: &[u8] = b"journal";
     /// How many timers wait, sixteen bytes.
     pub const WAITING: &[u8] = b"waiting";
+    /// Which totals the store keeps, one byte: see [`crate::store::totals`].
+    pub const TOTALS: &[u8] = b"totals";
     /// The backup that the store was restored from.
     pub const RESTORED: &[u8] = b"restored";
 }
@@ -263,6 +273,14 @@ pub fn parked(account: AccountId, endpoint: EndpointId, due: Timestamp, delivery
     key[..32].copy_from_slice(&owned(account, endpoint.as_bytes()));
     key[32..40].copy_from_slice(&due.as_millis().to_be_bytes());
     key[40..].copy_from_slice(delivery.as_bytes());
+    key
+}
+
+/// Key of [`Table::StoredContentByBucket`].
+pub fn stored_content(bucket: Timestamp, account: AccountId) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..8].copy_from_slice(&bucket.as_millis().to_be_bytes());
+    key[8..].copy_from_slice(account.as_bytes());
     key
 }
 

@@ -123,6 +123,8 @@ impl TestStore {
 
     /// Writes bytes as they are, or removes what is there.
     pub(super) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
+        // What was answered may not be in the database yet; a snapshot waits for it.
+        drop(self.snapshot());
         let transaction = self.store().database.begin_write().unwrap();
         let mut changes = super::changes::Changes::default();
         changes.put(table, key.to_vec(), value.map(<[u8]>::to_vec));
@@ -245,7 +247,7 @@ impl Drop for TestStore {
 }
 
 /// A sending domain.
-pub(super) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> DomainRow {
+pub(crate) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> DomainRow {
     DomainRow {
         name: name.parse().unwrap(),
         stream,
@@ -328,7 +330,7 @@ impl<'a> Sender<'a> {
         let id = self.test.store().reserve_message_id(now);
         let message = message_row(self.domain, to, now);
         let answer = format!("{{\"id\":\"{id}\"}}").into_bytes();
-        Accept { account: self.account, key_stream: None, id, message, answer, idempotency: None }
+        Accept { account: self.account, key_stream: None, id, message, answer, idempotency: None, stored_bytes_max: 0 }
     }
 
     /// Accepts a message.

@@ -68,6 +68,10 @@ impl Networks {
 pub struct Limits {
     /// Requests of one key in any minute.
     pub requests_per_minute: u32,
+    /// Requests of all keys of an account in any minute.
+    pub account_requests_per_minute: u32,
+    /// Bytes of an account's stored message content; 0 for no limit.
+    pub stored_bytes_per_account: u64,
     /// Bytes of a request's body.
     pub body_bytes: usize,
     /// Bytes that must be free on the disk for messages to be accepted.
@@ -76,17 +80,34 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { requests_per_minute: 600, body_bytes: 25 << 20, min_free_bytes: 64 << 20 }
+        Self {
+            requests_per_minute: 600,
+            account_requests_per_minute: 600 * ACCOUNT_RATE_FACTOR,
+            stored_bytes_per_account: 0,
+            body_bytes: 25 << 20,
+            min_free_bytes: 64 << 20,
+        }
     }
 }
 
 /// The highest request rate that can be counted: none at all, for practical purposes.
 const RATE_MAX: i64 = u32::MAX as i64;
+/// The request rate of an account, in rates of one key, where it is not configured.
+const ACCOUNT_RATE_FACTOR: u32 = 5;
 
 impl Limits {
     pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let rate = |section: &mut Section<'_>, name, base| section.value(name, base, number(1..=RATE_MAX));
+        let requests_per_minute = rate(&mut section, "requests_per_minute", base.requests_per_minute);
+        let of_account = requests_per_minute.saturating_mul(ACCOUNT_RATE_FACTOR);
         let limits = Self {
-            requests_per_minute: section.value("requests_per_minute", base.requests_per_minute, number(1..=RATE_MAX)),
+            requests_per_minute,
+            account_requests_per_minute: rate(&mut section, "account_requests_per_minute", of_account),
+            stored_bytes_per_account: section.value(
+                "stored_bytes_per_account",
+                base.stored_bytes_per_account,
+                number(0..=i64::MAX),
+            ),
             body_bytes: section.value("body_bytes", base.body_bytes, number(1..=BODY_BYTES_MAX)),
             min_free_bytes: section.value("min_free_bytes", base.min_free_bytes, number(0..=i64::MAX)),
         };

@@ -57,7 +57,10 @@ fn the_example_has_every_key() {
         ("relay.warm_up", "per_day growth_percent since"),
         ("webhooks", "extra_roots"),
         ("network", "allow"),
-        ("limits", "requests_per_minute body_bytes min_free_bytes"),
+        (
+            "limits",
+            "requests_per_minute account_requests_per_minute body_bytes stored_bytes_per_account min_free_bytes",
+        ),
         ("quota", "per_hour per_day"),
         ("log", "format level"),
     ];
@@ -167,7 +170,14 @@ fn every_key_has_its_value() {
     assert_eq!((login.username.as_str(), login.password.path()), ("u", Path::new("/p")));
     assert_eq!(config.webhooks.extra_roots, Some("w.pem".into()));
     assert_eq!(config.network.allow, ["127.0.0.0/8".parse().unwrap()]);
-    assert_eq!(config.limits, Limits { requests_per_minute: 1, body_bytes: 2, min_free_bytes: 0 });
+    let limits = Limits {
+        requests_per_minute: 1,
+        account_requests_per_minute: 5,
+        stored_bytes_per_account: 0,
+        body_bytes: 2,
+        min_free_bytes: 0,
+    };
+    assert_eq!(config.limits, limits);
     assert_eq!(config.quota, QuotaLimits { per_hour: 3, per_day: 4 });
     assert_eq!(config.log, Log { format: LogFormat::Json, level: tracing::Level::DEBUG });
     assert_eq!(config.warnings(), [""; 0]);

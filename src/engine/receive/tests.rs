@@ -83,7 +83,7 @@ impl World {
             last_seen_at: None,
             next_check_at: None,
             checks: 0,
-            dkim: engine.new_keys(id, 1, DkimState::Active).await.unwrap(),
+            dkim: engine.new_keys(one, id, 1, DkimState::Active).await.unwrap(),
             return_path_seen: true,
             findings: Vec::new(),
         };

@@ -24,7 +24,7 @@ use crate::store::Store;
 use crate::store::content::{CompressedEnd, Place, SealedBody};
 use crate::store::error::StoreError;
 use crate::store::op::accept::{Accept, Accepted};
-use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question};
+use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, StorageRoom};
 use crate::store::read::Read;
 use crate::store::row::message::MessageRow;
 
@@ -60,6 +60,7 @@ impl Workbench<'_> {
         now: Timestamp,
     ) -> Result<Prepared, SubmitError> {
         let account = caller.account;
+        let stored_bytes_max = self.settings.stored_bytes_per_account;
         let key_stream = caller.key.as_ref().and_then(|key| key.stream);
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
@@ -78,6 +79,7 @@ impl Workbench<'_> {
             to: &submission.to,
             has_unsubscribe_url: submission.unsubscribe_url.is_some(),
             idempotency: idempotency.as_ref(),
+            storage: StorageRoom { max: stored_bytes_max, wanted: 1 },
         };
         let admitted = match admission::check(&snapshot, &question, now)? {
             Admission::Replay { answer, quota } => {
@@ -108,9 +110,21 @@ impl Workbench<'_> {
             Some(end) => content.seal_with(bucket, id, signed, end),
             None => content.seal(bucket, id, signed),
         };
+        self.check_storage(account, &body)?;
         let answer = answer(id, &message);
-        let accept = Accept { account, key_stream, id, message, answer, idempotency };
+        let accept = Accept { account, key_stream, id, message, answer, idempotency, stored_bytes_max };
         Ok(Prepared::Message(Box::new(Ready { body, accept })))
+    }
+
+    /// Checks again once the size is known. A body that is refused only after it was appended would take room on the
+    /// disk that nobody's limit counts.
+    fn check_storage(&self, account: AccountId, body: &SealedBody) -> Result<(), SubmitError> {
+        let max = self.settings.stored_bytes_per_account;
+        if max == 0 {
+            return Ok(());
+        }
+        let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
+        Ok(StorageRoom { max, wanted: body.stored_bytes() }.check(&snapshot, account)?)
     }
 
     /// The link of ours for a message that offers one, where its account has us host them.

@@ -8,6 +8,7 @@ use super::{id, stream};
 use crate::base::id::DomainId;
 use crate::domain::fields::Fields;
 use crate::domain::hostname::DomainName;
+use crate::domain::limits::DOMAINS_COUNT;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -115,6 +116,10 @@ pub(crate) fn refused(stop: Stop<DomainRefusal>) -> ApiError {
         Stop::Refused(DomainRefusal::Taken) => {
             ApiError::Conflict("Another account has verified this domain; it must be removed there first.".to_owned())
         }
+        Stop::Refused(DomainRefusal::TooMany) => {
+            ApiError::Conflict(format!("An account has at most {DOMAINS_COUNT} domains. Delete a domain first."))
+        }
+        Stop::Refused(DomainRefusal::Crowded) => ApiError::Overloaded,
         Stop::Failed(error) => error.into(),
     }
 }

@@ -9,6 +9,7 @@ use crate::base::id::{DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::fields::Fields;
+use crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT;
 use crate::domain::violation::Violations;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::Caller;
@@ -220,6 +221,13 @@ pub(crate) fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
         Stop::Refused(RedeliverRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(RedeliverRefusal::EndpointGone) => {
             ApiError::Conflict("The webhook endpoint of this delivery was deleted.".to_owned())
+        }
+        Stop::Refused(RedeliverRefusal::TooManyOutstanding { created }) => ApiError::Conflict(format!(
+            "The endpoint has {OUTSTANDING_DELIVERIES_COUNT} pending or held deliveries, the most it may have; \
+             {created} were created now. Try again when some of them have ended."
+        )),
+        Stop::Refused(RedeliverRefusal::ReplayRunning) => {
+            ApiError::Conflict("A replay for this endpoint is running. Try again when it has finished.".to_owned())
         }
         Stop::Failed(error) => error.into(),
     }

@@ -9,6 +9,7 @@ use crate::base::id::KeyId;
 use crate::base::time::Timestamp;
 use crate::domain::api_key::{ApiKey, Scopes};
 use crate::domain::fields::Fields;
+use crate::domain::limits::ACTIVE_KEYS_COUNT;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::accounts::{NewKey, NewKeyRefusal};
@@ -64,6 +65,9 @@ pub(crate) fn refused(stop: Stop<NewKeyRefusal>) -> ApiError {
         Stop::Refused(NewKeyRefusal::Scope(scope)) => ApiError::ScopeForbidden(scope),
         Stop::Refused(NewKeyRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
         Stop::Refused(NewKeyRefusal::NoSuchAccount) => ApiError::NotFound,
+        Stop::Refused(NewKeyRefusal::TooMany) => ApiError::Conflict(format!(
+            "An account has at most {ACTIVE_KEYS_COUNT} active API keys. Revoke a key first."
+        )),
         Stop::Failed(error) => error.into(),
     }
 }

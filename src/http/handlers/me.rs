@@ -7,8 +7,9 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
-use crate::http::view::account::MeView;
+use crate::http::view::account::{MeView, StorageView};
 use crate::machine::rate::RateView;
+use crate::store::op::stored_content;
 
 /// `GET /v1/me`.
 pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
@@ -23,7 +24,9 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
         Some(key) => engine.rates.view(key.id, limit, engine.clock.monotonic()),
         None => RateView { limit, remaining: limit, reset_secs: 0 },
     };
+    let used = stored_content::used(&engine.store.snapshot()?, account.id)?;
+    let storage = StorageView::new(used, engine.settings.stored_bytes_per_account);
     let now = engine.clock.now();
-    let view = MeView::new(&account, key, quota, rate, &reputation, now, &engine.settings, api.body_bytes);
+    let view = MeView::new(&account, key, quota, rate, storage, &reputation, now, &engine.settings, api.body_bytes);
     Ok(Answer::json(StatusCode::OK, &view))
 }

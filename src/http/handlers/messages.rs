@@ -175,6 +175,7 @@ fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
         Refusal::QuotaExhausted(exhausted) => {
             ApiError::QuotaExceeded(exhausted.window.as_str(), exhausted.retry_after_secs)
         }
+        Refusal::StorageExhausted => ApiError::StorageQuotaExceeded,
         // Its domain was changed under the message again and again: worth another try.
         Refusal::DomainChanged => ApiError::Overloaded,
     }

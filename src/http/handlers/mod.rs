@@ -16,7 +16,7 @@ pub(crate) mod settings;
 pub(crate) mod suppression_list;
 pub(crate) mod suppressions;
 pub(super) mod unsubscribe;
-pub(super) mod users;
+pub(crate) mod users;
 
 use std::str::FromStr;
 

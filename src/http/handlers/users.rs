@@ -6,6 +6,7 @@ use super::id;
 use super::listing::Listing;
 use crate::base::id::{AccountId, UserId};
 use crate::domain::fields::Fields;
+use crate::domain::limits::USERS_COUNT;
 use crate::domain::user::NewPassword;
 use crate::domain::violation::Violations;
 use crate::engine::audit::Behalf;
@@ -105,7 +106,13 @@ fn refused(stop: Stop<UserRefusal>) -> ApiError {
         Stop::Refused(UserRefusal::EmailTaken) => {
             Violations::of("email", "signs in to this service already; use another address").into()
         }
+        Stop::Refused(UserRefusal::TooMany) => too_many(),
         Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded,
         Stop::Failed(error) => error.into(),
     }
+}
+
+/// The account has as many users as it may have.
+pub(crate) fn too_many() -> ApiError {
+    ApiError::Conflict(format!("An account has at most {USERS_COUNT} panel users. Remove a user first."))
 }

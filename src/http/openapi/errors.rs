@@ -194,6 +194,7 @@ pub(in crate::http) fn error_code() -> Schema {
         ApiError::RecipientSuppressed(some()),
         ApiError::RateLimited(1),
         ApiError::QuotaExceeded("hour", 1),
+        ApiError::StorageQuotaExceeded,
         ApiError::Internal,
         ApiError::StorageFull,
         ApiError::StorageFailed,

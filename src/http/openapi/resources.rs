@@ -11,11 +11,14 @@ use super::shape::{Shape as _, Whole as _};
 use crate::base::id::{DomainId, KeyId};
 use crate::domain::api_key::Scope;
 use crate::domain::stream::Stream;
-use crate::domain::violation::Violations;
+use crate::engine::accounts::NewKeyRefusal;
 use crate::http::error::ApiError;
+use crate::http::handlers;
 use crate::http::view::account::{KeyView, MeView, SettingsView};
 use crate::http::view::domain::DomainView;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
+use crate::store::error::Stop;
+use crate::store::op::domain::DomainRefusal;
 use crate::store::row::suppression::SuppressionReason;
 
 const DOMAINS: &str = "Domains";
@@ -30,16 +33,19 @@ const KEY_ID: &str = "The key's identifier.";
 pub(super) fn domains(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(DOMAINS, summary).at("id", DomainId::schema(), DOMAIN_ID);
     let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());
-    let taken = "Another account has verified this domain; it must be removed there first.";
+    let no_domain = |refusal| handlers::domains::refused(Stop::Refused(refusal));
     Some(match name {
         "domains.create" => Operation::new(DOMAINS, "Add a sending domain")
-            .says("The answer tells which DNS records to publish. Sub-domains are not covered by their parent.")
+            .says(
+                "The answer tells which DNS records to publish. Sub-domains are not covered by their parent. An account \
+                 has at most 100 domains.",
+            )
             .takes(
                 request::new_domain(),
                 &[("transactional", json!({ "name": "example.com", "stream": "transactional" }))],
             )
             .gives(StatusCode::CREATED, "Added, not yet verified.", DomainView::schema())
-            .fails([Violations::of("name", "is a domain of this account already").into(), limited()]),
+            .fails([no_domain(DomainRefusal::Exists), no_domain(DomainRefusal::TooMany), limited()]),
         "domains.list" => Operation::new(DOMAINS, "List domains").gives_page("DomainPage", DomainView::schema()),
         "domains.show" => at("Look at a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
         "domains.update" => at("Change a domain")
@@ -50,7 +56,7 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
         "domains.verify" => at("Verify a domain")
             .says("Looks its records up now, past every cache.")
             .gives(StatusCode::OK, "The domain as it was found.", DomainView::schema())
-            .fails([ApiError::Conflict(taken.to_owned()), limited()]),
+            .fails([no_domain(DomainRefusal::Taken), limited()]),
         "domains.rotate" => at("Rotate a domain's DKIM keys")
             .says("New selectors are pending until they are seen in DNS; the old ones retire seven days later.")
             .gives(StatusCode::OK, "The domain with its new keys.", DomainView::schema())
@@ -102,12 +108,20 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
 /// The description of a route of keys.
 pub(super) fn keys(name: &str) -> Option<Operation> {
     let at = |summary| Operation::new(KEYS, summary).at("id", KeyId::schema(), KEY_ID);
+    let no_key = |refusal| handlers::keys::refused(Stop::Refused(refusal));
     Some(match name {
         "keys.create" => Operation::new(KEYS, "Make an API key")
-            .says("The answer shows the secret, this once. A key never makes one that may do more than itself.")
+            .says(
+                "The answer shows the secret, this once. A key never makes one that may do more than itself. An account \
+                 has at most 100 keys that are neither revoked nor expired.",
+            )
             .takes(request::new_key(), &[("sender", json!({ "name": "web shop", "scopes": ["send", "read"] }))])
             .gives(StatusCode::CREATED, "Made.", KeyView::whole())
-            .fails([ApiError::StreamForbidden(Stream::Marketing.to_string()), ApiError::ScopeForbidden(Scope::Send)]),
+            .fails([
+                no_key(NewKeyRefusal::Stream(Stream::Marketing)),
+                no_key(NewKeyRefusal::Scope(Scope::Send)),
+                no_key(NewKeyRefusal::TooMany),
+            ]),
         "keys.list" => Operation::new(KEYS, "List API keys").gives_page("ApiKeyPage", KeyView::schema()),
         "keys.show" => at("Look at an API key").gives(StatusCode::OK, "The key.", KeyView::schema()),
         "keys.update" => at("Rename an API key")

@@ -114,6 +114,7 @@ fn create() -> Operation {
             ApiError::DomainUnverified("example.com".to_owned()),
             ApiError::RecipientSuppressed("bounce".to_owned()),
             ApiError::QuotaExceeded("hour", 1200),
+            ApiError::StorageQuotaExceeded,
         ])
 }
 

@@ -12,8 +12,11 @@ use super::words::delivered_type;
 use crate::base::id::{DeliveryId, EndpointId};
 use crate::domain::event::EventRecord;
 use crate::http::error::ApiError;
+use crate::http::handlers::endpoints::not_redelivered;
 use crate::http::view::endpoint::{DeliveryView, EndpointView, ReplayView};
+use crate::store::error::Stop;
 use crate::store::op::event::ENDPOINTS_MAX;
+use crate::store::op::redeliver::RedeliverRefusal;
 
 const WEBHOOKS: &str = "Webhooks";
 const ID: &str = "The endpoint's identifier.";
@@ -22,7 +25,8 @@ const DELIVERY_ID: &str = "The delivery's identifier.";
 /// The description of a route of webhooks.
 pub(super) fn operation(name: &str) -> Option<Operation> {
     let too_many = format!("An account has at most {ENDPOINTS_MAX} webhook endpoints; change or delete one of them.");
-    let gone = || ApiError::Conflict("The webhook endpoint of this delivery was deleted.".to_owned());
+    let no_redelivery = |refusal| not_redelivered(Stop::Refused(refusal));
+    let at_limit = || no_redelivery(RedeliverRefusal::TooManyOutstanding { created: 0 });
     Some(match name {
         "webhooks.create" => Operation::new(WEBHOOKS, "Register a webhook endpoint")
             .says("At most ten an account. The answer shows the signing secret, this once.")
@@ -54,15 +58,21 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
         "webhooks.test" => Operation::new(WEBHOOKS, "Test a webhook endpoint")
             .says("Delivers an event of type `test`, which counts for nothing.")
             .at("id", EndpointId::schema(), ID)
-            .gives(StatusCode::CREATED, "The delivery.", DeliveryView::whole()),
+            .gives(StatusCode::CREATED, "The delivery.", DeliveryView::whole())
+            .fails([at_limit()]),
         "webhooks.replay" => Operation::new(WEBHOOKS, "Replay past events")
-            .says("Makes new deliveries of all events since then that the endpoint takes.")
+            .says(
+                "Creates new deliveries of all events since then that the endpoint takes. Events that have a pending or \
+                 held delivery there are skipped. An endpoint has one replay at a time, and a replay stops at 100,000 \
+                 pending and held deliveries.",
+            )
             .at("id", EndpointId::schema(), ID)
             .takes(
                 request::replay(),
                 &[("failed", json!({ "since": "2026-11-20T00:00:00+00:00", "only_failed": true }))],
             )
-            .gives(StatusCode::OK, "How many deliveries were made.", ReplayView::schema()),
+            .gives(StatusCode::OK, "How many deliveries were made.", ReplayView::schema())
+            .fails([at_limit(), no_redelivery(RedeliverRefusal::ReplayRunning)]),
         "webhooks.deliveries" => Operation::new(WEBHOOKS, "List an endpoint's deliveries")
             .at("id", EndpointId::schema(), ID)
             .gives_page("WebhookDeliveryPage", DeliveryView::schema()),
@@ -74,7 +84,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .says("Makes a new delivery of the same event; a failed one is never attempted again.")
             .at("id", DeliveryId::schema(), DELIVERY_ID)
             .gives(StatusCode::CREATED, "The new delivery.", DeliveryView::whole())
-            .fails([gone()]),
+            .fails([no_redelivery(RedeliverRefusal::EndpointGone), at_limit()]),
         _ => return None,
     })
 }

@@ -118,9 +118,24 @@ pub(in crate::http) struct MeView<'a> {
     key: Option<OwnKeyView<'a>>,
     quota: QuotaView,
     rate_limit: RateLimitView,
+    storage: StorageView,
     reputation: ReputationView,
     limits: LimitsView,
     version: &'static str,
+}
+
+/// The account's stored message content.
+#[derive(Serialize)]
+pub(in crate::http) struct StorageView {
+    used_bytes: u64,
+    limit_bytes: Option<u64>,
+}
+
+impl StorageView {
+    /// The view of `used_bytes` under a limit, of which 0 is none.
+    pub(in crate::http) fn new(used_bytes: u64, limit_bytes: u64) -> Self {
+        Self { used_bytes, limit_bytes: Some(limit_bytes).filter(|limit| *limit > 0) }
+    }
 }
 
 /// The key that asks; null for the operator.
@@ -164,6 +179,7 @@ impl<'a> MeView<'a> {
         key: Option<&'a ApiKey>,
         quota: QuotaView,
         rate: RateView,
+        storage: StorageView,
         reputation: &Reputation,
         now: Timestamp,
         settings: &Settings,
@@ -188,6 +204,7 @@ impl<'a> MeView<'a> {
                 remaining: rate.remaining,
                 reset: now.as_millis().div_ceil(1000) + rate.reset_secs,
             },
+            storage,
             reputation: ReputationView::new(reputation),
             limits: LimitsView {
                 request_bytes,
@@ -250,6 +267,7 @@ describe! {
         key: "The key that asks.",
         quota: "The account's quota, which all of its keys share.",
         rate_limit: "The key's request rate.",
+        storage: "The account's stored message content.",
         reputation: "How the account's bounces and complaints stand against what receivers bear.",
         limits: "What a client may want to know before it sends.",
         version: "The service's version." => |schema| schema.example(env!("CARGO_PKG_VERSION")),
@@ -273,6 +291,14 @@ describe! {
         limit: "Requests that 60 seconds admit." => |schema| schema.example(600),
         remaining: "Requests that are still admitted now." => |schema| schema.example(599),
         reset: "When one more is free, in seconds since the epoch." => |schema| schema.example(1_795_187_105),
+    }
+}
+
+describe! {
+    StorageView as "Storage", "The account's stored message content, until its retention ends."
+    {
+        used_bytes: "Bytes that it takes on disk, compressed." => |schema| schema.example(48_213_004),
+        limit_bytes: "Bytes that it may take; null where there is no limit." => |schema| schema.example(()),
     }
 }
 

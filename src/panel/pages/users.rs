@@ -11,6 +11,7 @@ use crate::engine::listing::PageRequest;
 use crate::engine::users::{UserChange, UserRefusal};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
+use crate::http::handlers::users::too_many;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
@@ -183,6 +184,7 @@ pub(in crate::panel) fn refused(stop: Stop<UserRefusal>) -> Fault {
     match stop {
         Stop::Refused(UserRefusal::NotFound) => ApiError::NotFound.into(),
         Stop::Refused(UserRefusal::EmailTaken) => ApiError::Conflict("The address is taken.".to_owned()).into(),
+        Stop::Refused(UserRefusal::TooMany) => too_many().into(),
         Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded.into(),
         Stop::Failed(error) => error.into(),
     }

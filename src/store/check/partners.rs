@@ -95,10 +95,18 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
                 there(Table::Timeline, &schema::timeline(account, message, event)),
             ]
         }
-        Table::Endpoints | Table::Quotas | Table::Reputations | Table::AuditLog | Table::Pauses => vec![owner()],
+        Table::Endpoints
+        | Table::ActiveKeys
+        | Table::StoredContent
+        | Table::Quotas
+        | Table::Reputations
+        | Table::AuditLog
+        | Table::Pauses => vec![owner()],
+        Table::StoredContentByBucket => vec![there(Table::Accounts, &key[8..])],
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],
         Table::Attempts => vec![there(Table::Deliveries, &key[..32])],
+        Table::Outstanding => vec![there(Table::Endpoints, key)],
         Table::Parked => vec![there(Table::Deliveries, &[&key[..16], &key[40..]].concat())],
         Table::Idempotency => {
             let binding = IdempotencyRow::decode(value)?.binding;

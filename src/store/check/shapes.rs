@@ -6,6 +6,7 @@ use crate::domain::session::Session;
 use crate::domain::user::User;
 use crate::machine::quota::Quota;
 use crate::machine::reputation::Reputation;
+use crate::store::op::outstanding;
 use crate::store::row::Row;
 use crate::store::row::audit::AuditRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
@@ -20,6 +21,7 @@ use crate::store::row::pause::PauseRow;
 use crate::store::row::restored::Restored;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
+use crate::store::row::totals::{ActiveKeysRow, OutstandingRow, StoredContentRow, StoredInBucketRow};
 use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::timer::Timer;
@@ -45,7 +47,11 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Deliveries => key.len() == 32 && reads::<DeliveryRow>(value)?,
         Table::DeliveriesByEndpoint => key.len() == 48,
         Table::Attempts => key.len() == 33 && reads::<AttemptRow>(value)?,
-        Table::Redelivered => key.len() == 48 && value.len() == 16,
+        Table::Redelivered => key.len() == 48 && outstanding::is_redelivered(value),
+        Table::Outstanding => key.len() == 32 && reads::<OutstandingRow>(value)?,
+        Table::StoredContent => key.len() == 16 && reads::<StoredContentRow>(value)?,
+        Table::StoredContentByBucket => key.len() == 24 && reads::<StoredInBucketRow>(value)?,
+        Table::ActiveKeys => key.len() == 16 && reads::<ActiveKeysRow>(value)?,
         Table::Parked => schema::parked_parts(key).is_some(),
         Table::Idempotency => key.len() == 48 && reads::<IdempotencyRow>(value)?,
         Table::IdempotencyByExpiry => key.len() == 56,

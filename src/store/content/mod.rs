@@ -68,6 +68,13 @@ pub struct SealedBody {
     body: Vec<u8>,
 }
 
+impl SealedBody {
+    /// The bytes that it takes in its segment.
+    pub fn stored_bytes(&self) -> u64 {
+        u64::try_from(self.bytes.len()).unwrap_or(u64::MAX)
+    }
+}
+
 /// The end of a body, compressed before its beginning was made.
 pub struct CompressedEnd {
     octets: usize,

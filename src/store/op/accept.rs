@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal};
+use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal, StorageRoom};
 use super::event::{self, Happening, Subject};
-use super::{Op, message_index, waiting};
+use super::{Op, message_index, stored_content, waiting};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -38,6 +38,8 @@ pub struct Accept {
     pub answer: Vec<u8>,
     /// The idempotency key.
     pub idempotency: Option<IdempotencyClaim>,
+    /// Bytes of content that the account may have stored; 0 for no limit.
+    pub stored_bytes_max: u64,
 }
 
 /// An accepted message.
@@ -64,6 +66,7 @@ impl Op for Accept {
             to: &self.message.to,
             has_unsubscribe_url: self.message.unsubscribe_url.is_some(),
             idempotency: self.idempotency.as_ref(),
+            storage: StorageRoom { max: self.stored_bytes_max, wanted: self.message.place.length.into() },
         };
         let admitted = match admission::check(tables, &question, now)? {
             Admission::Replay { answer, quota } => return Ok(Accepted { answer, quota, is_replay: true }),
@@ -74,6 +77,7 @@ impl Op for Accept {
         }
         tables.put(self.account.as_bytes(), &admitted.quota);
         self.write_message(tables)?;
+        stored_content::add(tables, self.account, self.message.place)?;
         message_index::see_to(tables, self.account, admitted.quota.day_used);
         self.bind_idempotency_key(tables, now);
         Ok(Accepted { answer: self.answer.clone(), quota: admitted.quota_view, is_replay: false })

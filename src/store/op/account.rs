@@ -1,5 +1,7 @@
 //! Accounts and their API keys.
 
+use std::ops::ControlFlow;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Never, NotThere, Op};
@@ -7,9 +9,12 @@ use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::ApiKey;
+use crate::domain::limits::ACTIVE_KEYS_COUNT;
 use crate::domain::return_path::AccountHint;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::Row as _;
+use crate::store::row::totals::{ActiveKey, ActiveKeysRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -103,6 +108,8 @@ pub struct CreateKey {
 pub enum CreateKeyRefusal {
     /// There is no such account.
     NoSuchAccount,
+    /// The account has [`ACTIVE_KEYS_COUNT`] active keys.
+    TooMany,
 }
 
 impl Op for CreateKey {
@@ -113,12 +120,35 @@ impl Op for CreateKey {
         if tables.row::<Account>(self.account.as_bytes())?.is_none() {
             return Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount));
         }
+        let mut active = active_keys(tables, self.account)?;
+        active.keys.retain(|key| key.is_live(tables.now()));
+        if active.keys.len() >= ACTIVE_KEYS_COUNT {
+            return Err(Stop::Refused(CreateKeyRefusal::TooMany));
+        }
         let id: KeyId = tables.next_id();
+        active.keys.push(ActiveKey { id, expires_at: self.key.expires_at });
+        tables.put(self.account.as_bytes(), &active);
         let key = ApiKey { id, created_at: tables.now(), ..self.key.clone() };
         tables.put(&schema::api_key(self.account, id), &key);
         tables.put_bytes(Table::KeysByHash, &key.hash, schema::api_key(self.account, id).to_vec());
         Ok(key)
     }
+}
+
+/// The account's keys that were not revoked. A store of an earlier version has no row of them, so its keys are read
+/// the first time.
+fn active_keys(tables: &Tables<'_>, account: AccountId) -> Result<ActiveKeysRow, StoreError> {
+    if let Some(row) = tables.row::<ActiveKeysRow>(account.as_bytes())? {
+        return Ok(row);
+    }
+    let mut keys = Vec::new();
+    let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+    tables.scan(Table::Keys, from, &to, Order::Ascending, &mut |_, bytes| {
+        let ApiKey { id, expires_at, revoked_at, .. } = ApiKey::decode(bytes)?;
+        keys.extend(revoked_at.is_none().then_some(ActiveKey { id, expires_at }));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(ActiveKeysRow { keys })
 }
 
 /// Notes that a key was used.
@@ -187,6 +217,10 @@ impl Op for RevokeKey {
         let Some(old) = tables.row::<ApiKey>(&row_key)? else { return Err(Stop::Refused(NotThere)) };
         let revoked_at = Some(old.revoked_at.unwrap_or(tables.now()));
         let key = ApiKey { revoked_at, ..old };
+        if let Some(mut active) = tables.row::<ActiveKeysRow>(self.account.as_bytes())? {
+            active.keys.retain(|key| key.id != self.key);
+            tables.put(self.account.as_bytes(), &active);
+        }
         tables.put(&row_key, &key);
         // Streams that the key holds open end with it.
         tables.tell(self.account);
@@ -203,4 +237,68 @@ pub fn key_by_hash(read: &impl Read, hash: &[u8; 32]) -> Result<Option<(AccountI
     let Some(key) = read.row::<ApiKey>(&row_key)? else { return Ok(None) };
     let account = row_key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
     Ok(account.map(|account| (account, key)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::api_key::Scopes;
+    use crate::store::testing::TestStore;
+
+    fn new_key(account: AccountId, number: usize, expires_at: Option<Timestamp>) -> CreateKey {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&number.to_be_bytes());
+        let key = ApiKey {
+            id: KeyId::default(),
+            name: "ci".to_owned(),
+            prefix: "pr_live_".to_owned(),
+            hash,
+            stream: None,
+            scopes: Scopes::ALL,
+            created_at: Timestamp::ZERO,
+            last_used_at: None,
+            expires_at,
+            revoked_at: None,
+        };
+        CreateKey { account, key }
+    }
+
+    #[test]
+    fn an_account_has_at_most_100_keys_that_are_neither_revoked_nor_expired() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let soon = test.now() + std::time::Duration::from_secs(60);
+        let is_full = |number| {
+            let answer = test.commit(new_key(account, number, None));
+            matches!(answer, Err(Stop::Refused(CreateKeyRefusal::TooMany)))
+        };
+        let first = test.done(new_key(account, 0, None)).id;
+        test.done(new_key(account, 1, Some(soon)));
+        (2..ACTIVE_KEYS_COUNT).for_each(|number| drop(test.done(new_key(account, number, None))));
+        assert!(is_full(100));
+        test.done(RevokeKey { account, key: first });
+        test.done(RevokeKey { account, key: first });
+        test.done(new_key(account, 101, None));
+        assert!(is_full(102));
+        test.set_now(soon);
+        test.done(new_key(account, 103, None));
+        assert!(is_full(104));
+        let other = test.account(QuotaLimits::default());
+        test.done(new_key(other, 105, None));
+    }
+
+    #[test]
+    fn keys_of_an_earlier_version_count() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        for number in 0..ACTIVE_KEYS_COUNT {
+            test.done(new_key(account, number, None));
+        }
+        let before = test.row::<ActiveKeysRow>(account.as_bytes());
+        test.put(Table::ActiveKeys, account.as_bytes(), None);
+        assert!(matches!(test.commit(new_key(account, 100, None)), Err(Stop::Refused(CreateKeyRefusal::TooMany))));
+        let key = before.keys[0].id;
+        test.done(RevokeKey { account, key });
+        test.done(new_key(account, 101, None));
+    }
 }

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::domain::domain_by_name;
-use super::suppression;
+use super::{stored_content, suppression};
 use crate::base::id::{AccountId, DomainId};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -44,6 +44,28 @@ pub struct Question<'a> {
     pub has_unsubscribe_url: bool,
     /// The idempotency key, where one came.
     pub idempotency: Option<&'a IdempotencyClaim>,
+    /// The content that it adds to the account's.
+    pub storage: StorageRoom,
+}
+
+/// What a message asks of the account's storage.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageRoom {
+    /// Bytes of content that the account may have stored; 0 for no limit.
+    pub max: u64,
+    /// Bytes of the message's content; 1 while they are not known.
+    pub wanted: u64,
+}
+
+impl StorageRoom {
+    /// Checks that the account has room for the message.
+    ///
+    /// # Errors
+    /// [`Refusal::StorageExhausted`], or the store's failure.
+    pub fn check(&self, read: &impl Read, account: AccountId) -> Result<(), Stop<Refusal>> {
+        let is_full = self.max > 0 && stored_content::used(read, account)?.saturating_add(self.wanted) > self.max;
+        if is_full { Err(Stop::Refused(Refusal::StorageExhausted)) } else { Ok(()) }
+    }
 }
 
 /// Why a submission is not accepted, in the order of the checks.
@@ -66,6 +88,8 @@ pub enum Refusal {
     RecipientSuppressed,
     /// An hour's or a day's quota is used up.
     QuotaExhausted(QuotaExhausted),
+    /// The account has stored as much content as it may.
+    StorageExhausted,
     /// The domain was changed between composing and committing: compose again.
     DomainChanged,
 }
@@ -120,6 +144,7 @@ pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Resul
     }
     let (quota, quota_view) =
         quota.admit(limits, now).map_err(|exhausted| Stop::Refused(Refusal::QuotaExhausted(exhausted)))?;
+    question.storage.check(read, question.account)?;
     Ok(Admission::Admitted(Box::new(Admitted { account, domain_id, domain, quota, quota_view })))
 }
 

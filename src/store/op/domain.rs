@@ -8,11 +8,13 @@ use super::{Never, Op, audit, dkim};
 use crate::base::id::{AccountId, DomainId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Actor, Change};
+use crate::domain::hostname::DomainName;
+use crate::domain::limits::DOMAINS_COUNT;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
 use crate::machine::verification;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::Read;
+use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::domain::{DomainRow, Finding};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -43,6 +45,10 @@ pub enum DomainRefusal {
     Taken,
     /// The key that asks is limited to this stream, and the domain is not of it.
     Stream(Stream),
+    /// The account has [`DOMAINS_COUNT`] domains.
+    TooMany,
+    /// Too many keys are being generated.
+    Crowded,
 }
 
 impl Op for CreateDomain {
@@ -52,9 +58,7 @@ impl Op for CreateDomain {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
         let name = self.row.name.as_str().as_bytes();
         let by_name = schema::named(self.account, name);
-        if tables.get(Table::DomainsByName, &by_name)?.is_some() {
-            return Err(Stop::Refused(DomainRefusal::Exists));
-        }
+        check_new(tables, self.account, &self.row.name)?;
         let row = DomainRow { created_at: tables.now(), ..self.row.clone() };
         let key = schema::domain(self.account, self.id);
         if row.status.may_send() {
@@ -70,6 +74,22 @@ impl Op for CreateDomain {
         }
         Ok(row)
     }
+}
+
+/// Checks that the account may register a domain of this name. Asked before keys are generated, and again inside the
+/// operation, where the answer counts.
+///
+/// # Errors
+/// The account has the domain already, or too many; the store's failure.
+pub fn check_new(read: &impl Read, account: AccountId, name: &DomainName) -> Result<(), Stop<DomainRefusal>> {
+    if read.get(Table::DomainsByName, &schema::named(account, name.as_str().as_bytes()))?.is_some() {
+        return Err(Stop::Refused(DomainRefusal::Exists));
+    }
+    let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+    if read.keys(Table::Domains, from, &to, Order::Ascending, DOMAINS_COUNT)?.len() >= DOMAINS_COUNT {
+        return Err(Stop::Refused(DomainRefusal::TooMany));
+    }
+    Ok(())
 }
 
 /// Records a look at a domain's records.
@@ -240,4 +260,26 @@ pub fn domain_by_name(
     let damaged = |_| StoreError::Row { table: Table::DomainsByName, fault: "no identifier".into() };
     let id = DomainId(Ulid(id.try_into().map_err(damaged)?));
     Ok(read.row::<DomainRow>(&schema::domain(account, id))?.map(|row| (id, row)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::account::QuotaLimits;
+    use crate::domain::stream::Stream;
+    use crate::store::testing::{TestStore, domain_row};
+
+    #[test]
+    fn an_account_has_at_most_100_domains() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        for number in 0..DOMAINS_COUNT {
+            test.domain(account, &format!("d{number}.example"), Stream::Transactional, DomainStatus::Pending);
+        }
+        let row = domain_row("one-more.example", Stream::Transactional, DomainStatus::Pending);
+        let one_more = CreateDomain { account, id: DomainId(Ulid([1; 16])), row };
+        assert!(matches!(test.commit(one_more), Err(Stop::Refused(DomainRefusal::TooMany))));
+        let other = test.account(QuotaLimits::default());
+        test.domain(other, "d1.example", Stream::Transactional, DomainStatus::Pending);
+    }
 }

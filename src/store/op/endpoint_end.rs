@@ -37,6 +37,7 @@ impl Op for DeleteEndpoint {
         let key = schema::endpoint(self.account, self.endpoint);
         let row = tables.row::<EndpointRow>(&key)?.ok_or(Stop::Refused(EndpointRefusal::NotFound))?;
         tables.remove(Table::Endpoints, &key);
+        tables.remove(Table::Outstanding, &key);
         tables.arm(Timer::new(tables.now(), TimerKind::EndpointEnd, self.account, self.endpoint.0));
         Ok(row)
     }

@@ -1,7 +1,7 @@
 //! Appending an event: its identifier and bytes are made here, once, inside the writer; every endpoint that
 //! takes it is owed a delivery from the same transaction on.
 
-use super::{message_index, outcomes};
+use super::{message_index, outcomes, outstanding};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, Complaint, EventRecord, EventType};
@@ -101,13 +101,22 @@ fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, even
             owed: Owed::Event { message: subject.id, kind },
             state: delivery::State::new(tables.now()),
         };
-        owe(tables, account, &delivery, endpoint.state.is_enabled());
+        owe(tables, account, &delivery, endpoint.state.is_enabled())?;
     }
     Ok(())
 }
 
 /// Writes a new delivery and sees to it that it comes due.
-pub fn owe(tables: &mut Tables<'_>, account: AccountId, row: &DeliveryRow, endpoint_enabled: bool) -> DeliveryId {
+///
+/// # Errors
+/// Those of the store.
+pub fn owe(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    row: &DeliveryRow,
+    endpoint_enabled: bool,
+) -> Result<DeliveryId, StoreError> {
+    outstanding::began(tables, account, row.endpoint)?;
     let id: DeliveryId = tables.next_id();
     tables.put(&schema::delivery(account, id), row);
     tables.put_bytes(Table::DeliveriesByEndpoint, &schema::delivery_of_endpoint(account, row.endpoint, id), Vec::new());
@@ -117,5 +126,5 @@ pub fn owe(tables: &mut Tables<'_>, account: AccountId, row: &DeliveryRow, endpo
     } else {
         tables.put_bytes(Table::Parked, &schema::parked(account, row.endpoint, now, id), Vec::new());
     }
-    id
+    Ok(id)
 }

@@ -3,22 +3,24 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Op;
 use super::event::owe;
+use super::{Op, outstanding};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::domain::event::TestRecord;
+use crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT;
 use crate::machine::delivery::{self, Stage};
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read};
-use crate::store::row::Row;
 use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::EventLogRow;
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
-/// How many rows one operation looks at, and therefore how many deliveries it makes at most.
+/// Deliveries that one operation of a replay creates at most.
 const SLICE: usize = 256;
+/// Rows that one search for events to replay reads at most.
+const SEARCHED_MAX: usize = 4096;
 
 /// Why nothing is delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +29,16 @@ pub enum RedeliverRefusal {
     NotFound,
     /// The delivery's endpoint was deleted.
     EndpointGone,
+    /// The endpoint has [`OUTSTANDING_DELIVERIES_COUNT`] outstanding deliveries.
+    TooManyOutstanding {
+        /// Deliveries that the replay created before it met the limit.
+        created: u64,
+    },
+    /// Another replay for the endpoint is running.
+    ReplayRunning,
 }
+
+const TOO_MANY: Stop<RedeliverRefusal> = Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 });
 
 /// Owes an endpoint an event of type `test`, which stands in no log.
 #[derive(Debug, Serialize, Deserialize)]
@@ -46,11 +57,14 @@ impl Op for TestEndpoint {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
             return Err(Stop::Refused(RedeliverRefusal::NotFound));
         };
+        if outstanding::count(tables, self.account, self.endpoint)? >= OUTSTANDING_DELIVERIES_COUNT {
+            return Err(TOO_MANY);
+        }
         let event: EventId = tables.next_id();
         let body = TestRecord::new(event, tables.now()).to_json();
         let state = delivery::State::new(tables.now());
         let row = DeliveryRow { endpoint: self.endpoint, event, owed: Owed::Test { body }, state };
-        Ok(owe(tables, self.account, &row, endpoint.state.is_enabled()))
+        Ok(owe(tables, self.account, &row, endpoint.state.is_enabled())?)
     }
 }
 
@@ -74,8 +88,11 @@ impl Op for Redeliver {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))? else {
             return Err(Stop::Refused(RedeliverRefusal::EndpointGone));
         };
+        if outstanding::count(tables, self.account, row.endpoint)? >= OUTSTANDING_DELIVERIES_COUNT {
+            return Err(TOO_MANY);
+        }
         let row = DeliveryRow { state: delivery::State::new(tables.now()), ..row };
-        Ok(owe_again(tables, self.account, &row, &endpoint))
+        Ok(owe_again(tables, self.account, &row, &endpoint)?)
     }
 }
 
@@ -88,8 +105,8 @@ pub enum ReplayOf {
     Failed,
 }
 
-/// Owes an endpoint a slice of past events once more.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A replay of past events to an endpoint.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Replay {
     /// The account.
     pub account: AccountId,
@@ -97,80 +114,141 @@ pub struct Replay {
     pub endpoint: EndpointId,
     /// Which events.
     pub of: ReplayOf,
-    /// No event before this one.
+    /// Earlier events are skipped.
     pub since: Ulid,
-    /// Where this slice begins; `since` at first.
-    pub from: Ulid,
-    /// Where the last slice ends: this row is not looked at. What the replay itself makes lies behind it.
+    /// The search ends before this row. Rows that the replay itself creates come after it.
     pub until: Ulid,
 }
 
-/// What a slice of a replay came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Replayed {
-    /// Deliveries made.
-    pub created: u64,
-    /// Where the next slice begins; none at the end.
+/// Events to replay, as a search found them.
+#[derive(Debug, Default)]
+pub struct ReplayFound {
+    /// Rows that name the events: of the event log, or failed deliveries.
+    pub rows: Vec<Ulid>,
+    /// The next search begins here; none at the end.
     pub next: Option<Ulid>,
 }
 
-impl Op for Replay {
-    type Reply = Replayed;
-    type Refusal = RedeliverRefusal;
-
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, Stop<RedeliverRefusal>> {
-        let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
-            return Err(Stop::Refused(RedeliverRefusal::NotFound));
-        };
+impl Replay {
+    /// Searches for events to replay, beginning at `from`. It reads a limited number of rows and changes nothing, so
+    /// that replaying what is owed already costs the writer nothing.
+    ///
+    /// # Errors
+    /// The endpoint does not exist; the store's failure.
+    pub fn search(&self, read: &impl Read, from: Ulid) -> Result<ReplayFound, Stop<RedeliverRefusal>> {
+        let endpoint = self.endpoint(read)?;
         let (table, prefix) = match self.of {
             ReplayOf::All => (Table::EventLog, self.account.as_bytes().to_vec()),
-            // An event's deliveries come after it, so none of a later event is missed.
+            // An event's deliveries come after it, so no delivery of a later event is missed.
             ReplayOf::Failed => (Table::DeliveriesByEndpoint, schema::endpoint(self.account, self.endpoint).to_vec()),
         };
-        let (from, to) = ([&prefix[..], &self.from.0].concat(), [&prefix[..], &self.until.0].concat());
-        let keys = tables.keys(table, &from, &to, Order::Ascending, SLICE)?;
-        let ids: Vec<_> = keys.iter().filter_map(|key| key.last_chunk().copied().map(Ulid)).collect();
-        let mut created = 0;
-        for id in &ids {
-            let again = match self.of {
-                ReplayOf::All => self.logged(tables, EventId(*id))?,
-                ReplayOf::Failed => self.failed(tables, DeliveryId(*id))?,
-            };
-            let Some((event, owed)) = again.filter(|(_, owed)| owed.is_taken_by(&endpoint)) else { continue };
-            let state = delivery::State::new(tables.now());
-            owe_again(tables, self.account, &DeliveryRow { endpoint: self.endpoint, event, owed, state }, &endpoint);
-            created += 1;
+        let (from, to) = ([&prefix[..], &from.0].concat(), [&prefix[..], &self.until.0].concat());
+        let keys = read.keys(table, &from, &to, Order::Ascending, SEARCHED_MAX)?;
+        let mut found = ReplayFound::default();
+        for id in keys.iter().filter_map(|key| key.last_chunk().copied().map(Ulid)) {
+            if self.again(read, &endpoint, id)?.is_some() {
+                found.rows.push(id);
+            }
+            if found.rows.len() == SLICE {
+                found.next = Some(id.next());
+                return Ok(found);
+            }
+            found.next = Some(id.next());
         }
-        let next = ids.last().filter(|_| keys.len() == SLICE).map(|last| last.next());
-        Ok(Replayed { created, next })
+        if keys.len() < SEARCHED_MAX {
+            found.next = None;
+        }
+        Ok(found)
     }
-}
 
-impl Replay {
-    fn logged(&self, tables: &Tables<'_>, event: EventId) -> Result<Option<(EventId, Owed)>, StoreError> {
-        let row = tables.get(Table::EventLog, &schema::event(self.account, event))?;
-        let row = row.map(|bytes| EventLogRow::decode(&bytes)).transpose()?;
+    fn endpoint(&self, read: &impl Read) -> Result<EndpointRow, Stop<RedeliverRefusal>> {
+        let row = read.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
+        row.ok_or(Stop::Refused(RedeliverRefusal::NotFound))
+    }
+
+    /// The event that a row names and what is delivered of it, where the replay includes it.
+    fn again(
+        &self,
+        read: &impl Read,
+        endpoint: &EndpointRow,
+        row: Ulid,
+    ) -> Result<Option<(EventId, Owed)>, StoreError> {
+        let again = match self.of {
+            ReplayOf::All => self.logged(read, EventId(row))?,
+            ReplayOf::Failed => self.failed(read, DeliveryId(row))?,
+        };
+        let Some((event, owed)) = again.filter(|(_, owed)| owed.is_taken_by(endpoint)) else { return Ok(None) };
+        let is_owed = outstanding::is_owed(read, self.account, self.endpoint, event)?;
+        Ok((!is_owed).then_some((event, owed)))
+    }
+
+    fn logged(&self, read: &impl Read, event: EventId) -> Result<Option<(EventId, Owed)>, StoreError> {
+        let row = read.row::<EventLogRow>(&schema::event(self.account, event))?;
         Ok(row.map(|EventLogRow { message, kind }| (event, Owed::Event { message, kind })))
     }
 
     /// The event of a delivery that failed and is the latest of its event to this endpoint.
-    fn failed(&self, tables: &Tables<'_>, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
-        let Some(row) = tables.row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
+    fn failed(&self, read: &impl Read, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
+        let Some(row) = read.row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
         if row.state.stage != Stage::Failed || row.event.0 < self.since {
             return Ok(None);
         }
-        let latest = tables.get(Table::Redelivered, &schema::redelivered(self.account, self.endpoint, row.event))?;
-        let is_latest = latest.is_none_or(|latest| latest.as_slice() == id.as_bytes());
+        let latest = outstanding::latest(read, self.account, self.endpoint, row.event)?;
+        let is_latest = latest.is_none_or(|latest| latest == id);
         Ok(is_latest.then_some((row.event, row.owed)))
     }
 }
 
-/// Writes a new delivery of an event that the endpoint was owed before, and that it is the latest of them.
-fn owe_again(tables: &mut Tables<'_>, account: AccountId, row: &DeliveryRow, endpoint: &EndpointRow) -> DeliveryId {
-    let id = owe(tables, account, row, endpoint.state.is_enabled());
-    let key = schema::redelivered(account, row.endpoint, row.event);
-    tables.put_bytes(Table::Redelivered, &key, id.as_bytes().to_vec());
-    id
+/// Owes an endpoint a slice of past events again. What a search found is checked again, since it may have changed.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ReplaySlice {
+    /// The replay.
+    pub replay: Replay,
+    /// The rows that a search found.
+    pub rows: Vec<Ulid>,
+}
+
+/// The result of a slice of a replay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Replayed {
+    /// Deliveries created.
+    pub created: u64,
+    /// Whether the slice ended early, because the endpoint has [`OUTSTANDING_DELIVERIES_COUNT`] of them.
+    pub is_full: bool,
+}
+
+impl Op for ReplaySlice {
+    type Reply = Replayed;
+    type Refusal = RedeliverRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, Stop<RedeliverRefusal>> {
+        let Replay { account, endpoint: id, .. } = self.replay;
+        let endpoint = self.replay.endpoint(tables)?;
+        let room = OUTSTANDING_DELIVERIES_COUNT.saturating_sub(outstanding::count(tables, account, id)?);
+        let mut created = 0;
+        for row in &self.rows {
+            let Some((event, owed)) = self.replay.again(tables, &endpoint, *row)? else { continue };
+            if created == room {
+                return Ok(Replayed { created, is_full: true });
+            }
+            let state = delivery::State::new(tables.now());
+            owe_again(tables, account, &DeliveryRow { endpoint: id, event, owed, state }, &endpoint)?;
+            created += 1;
+        }
+        Ok(Replayed { created, is_full: false })
+    }
+}
+
+/// Writes a new delivery of an event that the endpoint was owed before, as the latest of the event.
+fn owe_again(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    row: &DeliveryRow,
+    endpoint: &EndpointRow,
+) -> Result<DeliveryId, StoreError> {
+    let id = owe(tables, account, row, endpoint.state.is_enabled())?;
+    outstanding::redelivered(tables, account, id, row)?;
+    Ok(id)
 }
 
 #[cfg(test)]

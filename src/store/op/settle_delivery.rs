@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, audit};
+use super::{Never, Op, audit, outstanding};
 use crate::base::id::{AccountId, AttemptId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Actor, Change};
@@ -102,6 +102,9 @@ impl Op for SettleDelivery {
         let next = row.state.step(input, tables.now());
         row.state = next.state;
         tables.put(&key, &row);
+        if row.state.due(Timestamp::ZERO).is_none() {
+            outstanding::ended(tables, self.account, self.delivery, &row)?;
+        }
         for effect in next.effects {
             match effect {
                 delivery::Effect::Schedule(due) => tables.arm(self.timer(due)),

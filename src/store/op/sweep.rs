@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, audit, outcomes};
+use super::{Never, Op, audit, outcomes, stored_content};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -70,6 +70,10 @@ impl Op for ContentDestroyed {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.bucket, TimerKind::Content));
+        if !stored_content::give_back(tables, self.bucket, SLICE)? {
+            // The rest goes on by timer.
+            tables.arm(Timer::of_store(self.bucket, TimerKind::Content));
+        }
         // The journal may have carried some of its bodies.
         tables.clear_journal();
         Ok(())

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::sweep::oldest_kept;
-use super::{Never, Op};
+use super::{Never, Op, outstanding};
 use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::delivery::Input;
@@ -85,14 +85,13 @@ fn sweep(tables: &mut Tables<'_>, Seen { account, delivery }: Seen) -> Result<()
         tables.remove(Table::Parked, &schema::parked(account, row.endpoint, due, delivery));
         row.state = row.state.step(Input::Outlived, tables.now()).state;
         tables.put(&key, &row);
-        return Ok(());
+        return outstanding::ended(tables, account, delivery, &row);
     }
     for number in 1..=row.state.attempts {
         tables.remove(Table::Attempts, &schema::attempt(account, delivery, number));
     }
-    let redelivered = schema::redelivered(account, row.endpoint, row.event);
-    if tables.get(Table::Redelivered, &redelivered)?.is_some_and(|latest| latest == delivery.as_bytes()) {
-        tables.remove(Table::Redelivered, &redelivered);
+    if outstanding::latest(tables, account, row.endpoint, row.event)? == Some(delivery) {
+        tables.remove(Table::Redelivered, &schema::redelivered(account, row.endpoint, row.event));
     }
     tables.remove(Table::DeliveriesByEndpoint, &schema::delivery_of_endpoint(account, row.endpoint, delivery));
     tables.remove(Table::Deliveries, &key);

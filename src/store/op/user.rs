@@ -8,10 +8,11 @@ use super::{NotThere, Op};
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::domain::account::Account;
 use crate::domain::device::Devices;
+use crate::domain::limits::USERS_COUNT;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{Role, SecondFactor, User};
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::Read;
+use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
@@ -31,6 +32,8 @@ pub enum CreateUserRefusal {
     NoSuchAccount,
     /// Somebody signs in with this address already, in this account or another.
     EmailTaken,
+    /// The account has [`USERS_COUNT`] users.
+    TooMany,
 }
 
 impl Op for CreateUser {
@@ -44,6 +47,10 @@ impl Op for CreateUser {
         let match_key = self.user.email.match_key();
         if tables.get(Table::UsersByEmail, match_key.as_bytes())?.is_some() {
             return Err(Stop::Refused(CreateUserRefusal::EmailTaken));
+        }
+        let (from, to) = (self.account.as_bytes(), after_prefix(self.account.as_bytes()));
+        if tables.keys(Table::Users, from, &to, Order::Ascending, USERS_COUNT)?.len() >= USERS_COUNT {
+            return Err(Stop::Refused(CreateUserRefusal::TooMany));
         }
         let user = User { created_at: tables.now(), ..self.user.clone() };
         let key = schema::user(self.account, user.id);
@@ -184,6 +191,22 @@ mod tests {
         drop(snapshot);
         test.done(DeleteUser { account, user: ann.id });
         test.done(CreateUser { account: other, user: user("ann@example.com", 2) });
+    }
+
+    #[test]
+    fn an_account_has_at_most_50_users() {
+        let test = TestStore::new();
+        let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
+        let new = |account, number: usize| CreateUser {
+            account,
+            user: user(&format!("u{number}@example.com"), u8::try_from(number).unwrap()),
+        };
+        let first = test.done(new(account, 0)).id;
+        (1..USERS_COUNT).for_each(|number| drop(test.done(new(account, number))));
+        assert!(matches!(test.commit(new(account, 60)), Err(Stop::Refused(CreateUserRefusal::TooMany))));
+        test.done(new(other, 61));
+        test.done(DeleteUser { account, user: first });
+        test.done(new(account, 62));
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod pause;
 pub mod restored;
 pub mod suppression;
 pub mod tls_policy;
+pub mod totals;
 pub mod user;
 pub mod warm_up;
 

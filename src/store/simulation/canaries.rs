@@ -89,7 +89,15 @@ pub(super) fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: 
     let waiting = Waiting::new(async move {
         let accept = move |place| {
             message.place = place;
-            Accept { account, key_stream: None, id, message, answer: b"{}".to_vec(), idempotency: None }
+            Accept {
+                account,
+                key_stream: None,
+                id,
+                message,
+                answer: b"{}".to_vec(),
+                idempotency: None,
+                stored_bytes_max: 0,
+            }
         };
         store.commit_with_body(store.announce(), sealed, accept).await.is_ok()
     });

@@ -149,7 +149,7 @@ impl Story {
         let answered = async move {
             let accept = move |place| {
                 message.place = place;
-                Accept { account, key_stream: None, id, message, answer, idempotency }
+                Accept { account, key_stream: None, id, message, answer, idempotency, stored_bytes_max: 0 }
             };
             match store.commit_with_body(store.announce(), sealed, accept).await {
                 Ok(accepted) if accepted.is_replay => Outcome::Replayed,

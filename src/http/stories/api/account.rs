@@ -10,7 +10,7 @@ async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
     world.sent_to("a@example.net").await;
     let reply = world.get("/v1/me").await;
     let (whose, what) = (["id", "name", "time_zone", "content_retention_days"], ["key", "quota", "rate_limit"]);
-    let expected = [&whose[..], &what, &["reputation", "limits", "version"]].concat();
+    let expected = [&whose[..], &what, &["storage", "reputation", "limits", "version"]].concat();
     assert_eq!(members(&reply.body), expected);
     let body = reply.json();
     assert_eq!((&body["id"], &body["name"]), (&world.account.to_string().into(), &"Acme".into()));
@@ -165,4 +165,68 @@ async fn what_is_remembered_of_a_key_never_outlives_a_change_of_it() {
     let id = world.engine.authenticate(&other).unwrap().unwrap().key.unwrap().id;
     assert_eq!(world.delete(&format!("/v1/keys/{id}")).await.status, 204);
     world.client.get("/v1/me", &other).await.fails_with(401, "unauthenticated");
+}
+
+#[tokio::test]
+async fn the_hundred_and_first_active_key_is_a_conflict_that_names_the_limit() {
+    let mut world = World::new().await;
+    let key = || serde_json::json!({ "name": "ci", "scopes": ["read"] });
+    let mut made = Vec::new();
+    let refused = loop {
+        let reply = world.post("/v1/keys", key()).await;
+        if reply.status != 201 {
+            break reply;
+        }
+        made.push(reply.json()["id"].as_str().unwrap().to_owned());
+    };
+    refused.fails_with(409, "conflict");
+    assert!(refused.body.contains("at most 100 active API keys"), "{}", refused.body);
+    assert_eq!(world.delete(&format!("/v1/keys/{}", made[0])).await.status, 204);
+    assert_eq!(world.post("/v1/keys", key()).await.status, 201);
+    world.post("/v1/keys", key()).await.fails_with(409, "conflict");
+}
+
+#[tokio::test]
+async fn all_keys_of_an_account_share_one_rate() {
+    let settings = Settings { requests_per_minute: 3, account_requests_per_minute: 4, ..Settings::of_a_story() };
+    let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
+    let mut keys = vec![world.key.clone()];
+    keys.push(world.new_key(world.account, None, Scopes::ALL).await);
+    for key in [0, 0, 1, 1] {
+        assert_eq!(world.ask_as(&keys[key], "GET /v1/me", "", &Value::Null).await.status, 200);
+    }
+    let refused = world.ask_as(&keys[1], "GET /v1/me", "", &Value::Null).await;
+    assert_eq!((refused.status, refused.header("retry-after")), (429, "60"), "{}", refused.body);
+    assert!(refused.header("ratelimit").starts_with("\"key\";r=1;"), "the header tells of the key");
+    let (_, stranger) = world.stranger().await;
+    assert_eq!(world.ask_as(&stranger, "GET /v1/me", "", &Value::Null).await.status, 200);
+    world.advance(Duration::from_secs(60));
+    assert_eq!(world.ask_as(&keys[1], "GET /v1/me", "", &Value::Null).await.status, 200);
+}
+
+#[tokio::test]
+async fn an_account_stores_as_much_content_as_it_may() {
+    let settings = Settings { stored_bytes_per_account: 3000, ..Settings::of_a_story() };
+    let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
+    assert_eq!(
+        world.get("/v1/me").await.json()["storage"],
+        serde_json::json!({ "used_bytes": 0, "limit_bytes": 3000 })
+    );
+    let mut sent = 0;
+    let refused = loop {
+        let reply = world.send(letter("a@example.net")).await;
+        if reply.status != 202 {
+            break reply;
+        }
+        sent += 1;
+    };
+    refused.fails_with(429, "storage_quota_exceeded");
+    assert_eq!(refused.header("retry-after"), "3600");
+    let me = world.get("/v1/me").await.json();
+    let used = me["storage"]["used_bytes"].as_u64().unwrap();
+    assert!(sent > 0 && used <= 3000 && used + used / sent > 3000, "{used} bytes of {sent} messages");
+    assert_eq!(me["quota"]["hour"]["used"], sent, "a refused message costs no quota");
+    let on_disk = world.engine.store.content().size_octets();
+    world.send(letter("a@example.net")).await.fails_with(429, "storage_quota_exceeded");
+    assert_eq!(world.engine.store.content().size_octets(), on_disk, "and no room on the disk");
 }

@@ -139,6 +139,17 @@ impl World {
     }
 
     async fn serving(quota: QuotaLimits, requests_per_minute: u32, http: HttpLimits, streams: Streams) -> Self {
+        let settings = Settings {
+            requests_per_minute,
+            account_requests_per_minute: requests_per_minute.saturating_mul(5),
+            quota,
+            ..Settings::of_a_story()
+        };
+        Self::set(settings, http, streams).await
+    }
+
+    async fn set(settings: Settings, http: HttpLimits, streams: Streams) -> Self {
+        let requests_per_minute = settings.requests_per_minute;
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
@@ -146,7 +157,6 @@ impl World {
         let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let names = Arc::new(Names::default());
-        let settings = Settings { requests_per_minute, quota, ..Settings::of_a_story() };
         let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
         engine.streams = streams;
         let engine = Arc::new(engine);

@@ -3,8 +3,12 @@
 use super::*;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
+use crate::store::op::endpoint::UpdateEndpoint;
 use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
+use crate::store::row::totals::OutstandingRow;
+use crate::store::schema::meta;
 use crate::store::testing::{Sender, TestStore};
+use crate::store::timer::TimerKind;
 
 fn latest(test: &TestStore) -> DeliveryId {
     DeliveryId(Ulid(*test.keys(Table::Deliveries, &[]).pop().unwrap().last_chunk::<16>().unwrap()))
@@ -33,21 +37,33 @@ fn attempt(test: &TestStore, error: Option<&str>) -> DeliveryEnd {
     })
 }
 
-/// All slices of a replay; how many deliveries it made, and in how many operations.
+/// Runs a replay; returns how many deliveries it created, and in how many operations.
 fn replay(test: &TestStore, sender: &Sender<'_>, endpoint: EndpointId, of: ReplayOf, since: Timestamp) -> (u64, usize) {
     let since = Ulid::new(since, [0; 10]);
-    let until = latest(test).0.next();
-    let mut op = Replay { account: sender.account, endpoint, of, since, from: since, until };
-    let (mut created, mut slices) = (0, 0);
+    let replay = Replay { account: sender.account, endpoint, of, since, until: latest(test).0.next() };
+    let (mut created, mut slices, mut from) = (0, 0, since);
     loop {
-        let slice = test.done(op.clone());
-        created += slice.created;
-        slices += 1;
-        match slice.next {
-            Some(next) => op.from = next,
-            None => return (created, slices),
+        let Ok(found) = replay.search(&test.snapshot(), from) else { panic!("the search failed") };
+        if !found.rows.is_empty() {
+            let slice = test.done(ReplaySlice { replay, rows: found.rows });
+            assert!(!slice.is_full);
+            created += slice.created;
+            slices += 1;
         }
+        let Some(next) = found.next else { return (created, slices) };
+        from = next;
     }
+}
+
+/// Ends every outstanding delivery.
+fn end_all(test: &TestStore, sender: &Sender<'_>) {
+    for timer in test.timers(TimerKind::Delivery) {
+        settle(test, sender, DeliveryId(timer.id), DeliveryEnd::Abandoned);
+    }
+}
+
+fn outstanding(test: &TestStore, sender: &Sender<'_>, endpoint: EndpointId) -> u64 {
+    outstanding::count(&test.snapshot(), sender.account, endpoint).unwrap()
 }
 
 #[test]
@@ -96,11 +112,96 @@ fn a_replay_makes_all_events_since_then_in_slices_and_not_its_own() {
     for _ in 0..SLICE + 3 {
         sender.accept("b@example.net");
     }
+    end_all(&test, &sender);
     let count = SLICE as u64 + 3;
     assert_eq!(replay(&test, &sender, early, ReplayOf::All, since), (count, 2));
     let other = test.endpoint(sender.account, Some(&[EventType::Bounced]));
     assert_eq!(replay(&test, &sender, other, ReplayOf::All, since).0, 0);
+    end_all(&test, &sender);
     assert_eq!(replay(&test, &sender, early, ReplayOf::All, Timestamp::ZERO).0, count + 1);
+}
+
+#[test]
+fn a_replay_skips_events_that_the_endpoint_is_still_owed() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let endpoint = test.endpoint(sender.account, None);
+    let other = test.endpoint(sender.account, None);
+    let all = || replay(&test, &sender, endpoint, ReplayOf::All, Timestamp::ZERO);
+    sender.accept("b@example.net");
+    sender.accept("c@example.net");
+    assert_eq!(all(), (0, 0), "both are pending, and nothing is written");
+    let held = UpdateEndpoint {
+        account: sender.account,
+        endpoint,
+        url: None,
+        events: None,
+        description: None,
+        enabled: Some(false),
+    };
+    test.done(held);
+    assert_eq!(all(), (0, 0), "both are held");
+    end_all(&test, &sender);
+    assert_eq!((outstanding(&test, &sender, endpoint), outstanding(&test, &sender, other)), (0, 0));
+    assert_eq!((all().0, all().0), (2, 0), "once, however often it is asked for");
+    assert_eq!(outstanding(&test, &sender, endpoint), 2);
+    assert_eq!(replay(&test, &sender, other, ReplayOf::All, Timestamp::ZERO).0, 2, "each endpoint for itself");
+}
+
+#[test]
+fn an_event_is_owed_while_any_of_its_deliveries_is_outstanding() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let endpoint = test.endpoint(sender.account, None);
+    let event = || {
+        sender.accept("b@example.net");
+        latest(&test)
+    };
+    let first = event();
+    // Identifiers that follow the event's directly are those of first deliveries.
+    test.pass(std::time::Duration::from_secs(1));
+    let again = || test.done(Redeliver { account: sender.account, delivery: first });
+    let (second, third) = (again(), again());
+    let all = || replay(&test, &sender, endpoint, ReplayOf::All, Timestamp::ZERO).0;
+    for (ended, left) in [(first, 2), (third, 1)] {
+        settle(&test, &sender, ended, DeliveryEnd::Abandoned);
+        assert_eq!((all(), outstanding(&test, &sender, endpoint)), (0, left));
+    }
+    settle(&test, &sender, second, attempt(&test, None));
+    assert_eq!((outstanding(&test, &sender, endpoint), all()), (0, 1));
+    // Earlier versions did not count deliveries that were made again.
+    let (key, last) = (schema::redelivered(sender.account, endpoint, row(&test, &sender, first).event), latest(&test));
+    test.put(Table::Redelivered, &key, Some(last.as_bytes()));
+    assert_eq!(all(), 0);
+    settle(&test, &sender, last, DeliveryEnd::Abandoned);
+    assert_eq!(all(), 1);
+}
+
+#[test]
+fn an_endpoint_at_its_limit_takes_new_events_and_nothing_that_is_asked_for() {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    let (account, endpoint) = (sender.account, test.endpoint(sender.account, None));
+    sender.accept("b@example.net");
+    sender.accept("b@example.net");
+    let ended = latest(&test);
+    end_all(&test, &sender);
+    let one_less = OutstandingRow { deliveries: OUTSTANDING_DELIVERIES_COUNT - 1 };
+    test.write(&schema::endpoint(account, endpoint), &one_less);
+    let domain = sender.domain;
+    test.reopen();
+    let sender = Sender::of(&test, account, domain);
+    let since = Ulid::default();
+    let replay = Replay { account, endpoint, of: ReplayOf::All, since, until: latest(&test).0.next() };
+    let Ok(found) = replay.search(&test.snapshot(), since) else { panic!("the search failed") };
+    assert_eq!(test.done(ReplaySlice { replay, rows: found.rows }), Replayed { created: 1, is_full: true });
+    let is_too_many =
+        |answer| matches!(answer, Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 })));
+    assert!(is_too_many(test.commit(Redeliver { account, delivery: ended })));
+    assert!(is_too_many(test.commit(TestEndpoint { account, endpoint })));
+    let owed = test.count(Table::Deliveries, &[]);
+    sender.accept("b@example.net");
+    assert_eq!(test.count(Table::Deliveries, &[]), owed + 1, "new events are always owed");
 }
 
 #[test]
@@ -125,4 +226,23 @@ fn a_replay_of_what_failed_goes_by_the_latest_delivery_of_each_event() {
     assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before).0, 0, "it is on its way");
     settle(&test, &sender, replayed, DeliveryEnd::Abandoned);
     assert_eq!(replay(&test, &sender, endpoint, ReplayOf::Failed, before).0, 1, "once, not for each that failed");
+}
+
+#[test]
+fn a_store_that_was_not_counted_is_counted_when_it_opens() {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    let (account, endpoint) = (sender.account, test.endpoint(sender.account, None));
+    for _ in 0..3 {
+        sender.accept("b@example.net");
+    }
+    settle(&test, &sender, latest(&test), DeliveryEnd::Abandoned);
+    let key = schema::endpoint(account, endpoint);
+    test.put(Table::Outstanding, &key, None);
+    test.put(Table::Meta, meta::TOTALS, None);
+    test.reopen();
+    assert_eq!(outstanding::count(&test.snapshot(), account, endpoint).unwrap(), 2);
+    test.write(&key, &OutstandingRow { deliveries: 7 });
+    test.reopen();
+    assert_eq!(outstanding::count(&test.snapshot(), account, endpoint).unwrap(), 7, "counted once");
 }

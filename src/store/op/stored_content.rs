@@ -1,0 +1,111 @@
+//! The bytes of message content that each account has stored: those that its bodies take in segments, compressed and
+//! sealed. Counted by the operation that accepts a message, and given back as buckets end.
+
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+use crate::store::content::Place;
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read};
+use crate::store::row::Row as _;
+use crate::store::row::totals::{StoredContentRow, StoredInBucketRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+
+/// The bytes that an account has stored.
+///
+/// # Errors
+/// Those of the store.
+pub fn used(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
+    Ok(read.row::<StoredContentRow>(account.as_bytes())?.unwrap_or_default().bytes)
+}
+
+/// Counts a body of the account.
+pub(super) fn add(tables: &mut Tables<'_>, account: AccountId, place: Place) -> Result<(), StoreError> {
+    let of_bucket = schema::stored_content(place.bucket, account);
+    let in_bucket = tables.row::<StoredInBucketRow>(&of_bucket)?.unwrap_or_default().bytes;
+    let in_all = used(tables, account)?;
+    let more = u64::from(place.length);
+    if more > 0 {
+        tables.put(&of_bucket, &StoredInBucketRow { bytes: in_bucket.saturating_add(more) });
+        tables.put(account.as_bytes(), &StoredContentRow { bytes: in_all.saturating_add(more) });
+    }
+    Ok(())
+}
+
+/// Gives back the bytes of buckets that ended at `bucket` or earlier, of at most `limit` accounts and buckets. Returns
+/// whether that was all.
+pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize) -> Result<bool, StoreError> {
+    let end = Timestamp::from_millis(bucket.as_millis().saturating_add(1)).as_millis().to_be_bytes();
+    let keys = tables.keys(Table::StoredContentByBucket, &[], &end, Order::Ascending, limit)?;
+    for key in &keys {
+        let Some(account) = key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))) else { continue };
+        // A damaged count is given up: no bucket is kept for its sake.
+        let count = tables.get(Table::StoredContentByBucket, key)?;
+        let bytes = count.and_then(|count| StoredInBucketRow::decode(&count).ok()).unwrap_or_default().bytes;
+        tables.remove(Table::StoredContentByBucket, key);
+        match used(tables, account) {
+            Ok(used) if used > bytes => tables.put(account.as_bytes(), &StoredContentRow { bytes: used - bytes }),
+            Ok(_) => tables.remove(Table::StoredContent, account.as_bytes()),
+            Err(StoreError::Row { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(keys.len() < limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::op::sweep::ContentDestroyed;
+    use crate::store::schema::meta;
+    use crate::store::testing::{START, Sender, TestStore};
+    use crate::store::timer::TimerKind;
+    use std::time::Duration;
+
+    fn stored(test: &TestStore, sender: &Sender<'_>) -> u64 {
+        used(&test.snapshot(), sender.account).unwrap()
+    }
+
+    fn hours(hours: u64) -> Timestamp {
+        START + Duration::from_secs(3600 * hours)
+    }
+
+    #[test]
+    fn stored_bytes_grow_with_each_body_and_are_given_back_as_buckets_end() {
+        let test = TestStore::new();
+        let (sender, other) = (test.sender(), test.account(crate::domain::account::QuotaLimits::default()));
+        sender.accept_with_body("b@example.net", 2, &[7; 3000]);
+        let one = stored(&test, &sender);
+        assert!(one > 0 && one < 3000, "the bytes that the body takes, compressed: {one}");
+        sender.accept_with_body("b@example.net", 3, &[7; 3000]);
+        assert_eq!(stored(&test, &sender), 2 * one);
+        assert_eq!(used(&test.snapshot(), other).unwrap(), 0);
+        test.set_now(hours(2));
+        test.done(ContentDestroyed { bucket: hours(2) });
+        assert_eq!(stored(&test, &sender), one);
+        test.set_now(hours(3));
+        test.done(ContentDestroyed { bucket: hours(3) });
+        assert_eq!((stored(&test, &sender), test.count(Table::StoredContentByBucket, &[])), (0, 0));
+        assert!(test.timers(TimerKind::Content).is_empty());
+    }
+
+    #[test]
+    fn bodies_of_an_earlier_version_are_counted_when_the_store_opens() {
+        let mut test = TestStore::new();
+        let sender = test.sender();
+        let (account, domain) = (sender.account, sender.domain);
+        sender.accept_with_body("b@example.net", 2, &[7; 3000]);
+        sender.accept_with_body("b@example.net", 3, &[7; 3000]);
+        let before = stored(&test, &sender);
+        for table in [Table::StoredContent, Table::StoredContentByBucket] {
+            test.keys(table, &[]).iter().for_each(|key| test.put(table, key, None));
+        }
+        test.put(Table::Meta, meta::TOTALS, None);
+        test.reopen();
+        let sender = Sender::of(&test, account, domain);
+        assert_eq!(stored(&test, &sender), before);
+        test.set_now(hours(2));
+        test.done(ContentDestroyed { bucket: hours(2) });
+        assert_eq!(stored(&test, &sender), before / 2);
+    }
+}

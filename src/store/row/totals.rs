@@ -1,0 +1,68 @@
+//! Totals that the store keeps, so that a limit is decided without a scan.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::id::KeyId;
+use crate::base::time::Timestamp;
+use crate::store::schema::Table;
+
+/// The number of pending and held deliveries of an endpoint; its key names account and endpoint.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutstandingRow {
+    /// The number.
+    pub deliveries: u64,
+}
+
+impl Row for OutstandingRow {
+    const TABLE: Table = Table::Outstanding;
+}
+
+/// The active API keys of an account; its key names the account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveKeysRow {
+    /// The keys. Expired ones are dropped when the next key is created.
+    pub keys: Vec<ActiveKey>,
+}
+
+/// An API key that was not revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveKey {
+    /// The key.
+    pub id: KeyId,
+    /// Its expiry.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl ActiveKey {
+    /// Reports whether the key has not expired at `now`.
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|expires_at| now < expires_at)
+    }
+}
+
+impl Row for ActiveKeysRow {
+    const TABLE: Table = Table::ActiveKeys;
+}
+
+/// The bytes of an account's stored message content; its key names the account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredContentRow {
+    /// The bytes.
+    pub bytes: u64,
+}
+
+impl Row for StoredContentRow {
+    const TABLE: Table = Table::StoredContent;
+}
+
+/// The bytes of an account's message content in one bucket; its key names bucket and account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredInBucketRow {
+    /// The bytes.
+    pub bytes: u64,
+}
+
+impl Row for StoredInBucketRow {
+    const TABLE: Table = Table::StoredContentByBucket;
+}

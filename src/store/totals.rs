@@ -1,0 +1,81 @@
+//! Totals of a store that was written before they were kept: counted once, when the store is opened.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use super::changes::Changes;
+use super::error::StoreError;
+use super::read::{Order, Read, after_prefix};
+use super::row::Row;
+use super::row::delivery::DeliveryRow;
+use super::row::message::MessageRow;
+use super::row::totals::{OutstandingRow, StoredContentRow, StoredInBucketRow};
+use super::schema::{self, Table, meta};
+use super::timer::{Timer, TimerKind};
+use crate::base::id::{AccountId, Ulid};
+use crate::base::time::Timestamp;
+
+/// The totals that this version keeps. A store that has fewer is counted again.
+const KEPT: u8 = 1;
+
+type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
+
+/// Adds the totals that the store lacks to `changes`. Memory grows with the number of totals, not with the rows
+/// counted. A damaged row counts for nothing.
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn count_missing(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
+    if found.get(Table::Meta, meta::TOTALS)?.is_some_and(|kept| kept.first().is_some_and(|kept| *kept >= KEPT)) {
+        return Ok(());
+    }
+    count_outstanding(found, changes)?;
+    count_stored_content(found, changes)?;
+    changes.put(Table::Meta, meta::TOTALS.to_vec(), Some(vec![KEPT]));
+    Ok(())
+}
+
+fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
+    let mut counted = BTreeMap::<[u8; 32], u64>::new();
+    found.scan(Table::Deliveries, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+        let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
+        let row = DeliveryRow::decode(value).ok().filter(|row| row.state.due(Timestamp::ZERO).is_some());
+        if let Some((account, row)) = account.zip(row) {
+            *counted.entry(schema::endpoint(account, row.endpoint)).or_default() += 1;
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for (key, deliveries) in counted {
+        if found.get(Table::Endpoints, &key)?.is_some() {
+            changes.put(Table::Outstanding, key.to_vec(), Some(OutstandingRow { deliveries }.encode()));
+        }
+    }
+    Ok(())
+}
+
+/// Counts the content of every message whose bucket has a timer: the others have ended.
+fn count_stored_content(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
+    let (mut in_buckets, mut in_all) = (InBuckets::new(), BTreeMap::<AccountId, u64>::new());
+    found.scan(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+        let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
+        let row = MessageRow::decode(value).ok().filter(|row| row.place.length > 0);
+        if let Some((account, row)) = account.zip(row) {
+            *in_buckets.entry((row.place.bucket, account)).or_default() += u64::from(row.place.length);
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for ((bucket, account), bytes) in in_buckets {
+        let end = Timer::of_store(bucket, TimerKind::Content);
+        if found.get(Table::Timers, &end.encode())?.is_none() {
+            continue;
+        }
+        *in_all.entry(account).or_default() += bytes;
+        let key = schema::stored_content(bucket, account).to_vec();
+        changes.put(Table::StoredContentByBucket, key, Some(StoredInBucketRow { bytes }.encode()));
+    }
+    for (account, bytes) in in_all {
+        let key = account.as_bytes().to_vec();
+        changes.put(Table::StoredContent, key, Some(StoredContentRow { bytes }.encode()));
+    }
+    Ok(())
+}

@@ -46,6 +46,8 @@ pub struct BodyLimits {
     pub uncharged: Duration,
     /// How long a refused body is read on, so that its sender sees the answer and not a reset.
     pub discard: Duration,
+    /// How long its sender may pause meanwhile.
+    pub discard_pause: Duration,
 }
 
 impl Default for BodyLimits {
@@ -57,6 +59,7 @@ impl Default for BodyLimits {
             whole: Duration::from_secs(600),
             uncharged: Duration::from_secs(5),
             discard: Duration::from_secs(30),
+            discard_pause: Duration::from_secs(2),
         }
     }
 }
@@ -196,21 +199,22 @@ fn unreadable(fault: &hyper::Error) -> ApiError {
 /// sender, still writing, would never see the answer.
 pub async fn discard(mut body: Incoming, limits: &BodyLimits, connection: &Arc<Connection>) {
     if body.size_hint().exact().is_some_and(|length| length <= DISCARD_INLINE) {
-        let _read = timeout(DISCARD_INLINE_WAIT, drain(&mut body, UPLOAD_BYTES)).await;
+        let _read = timeout(DISCARD_INLINE_WAIT, drain(&mut body, UPLOAD_BYTES, DISCARD_INLINE_WAIT)).await;
         return;
     }
     // Bounded in time and bytes, and over with the connection whose body it is. The answer is out, so the connection
     // makes way for others.
-    let (lingering, patience, most) = (connection.linger(), limits.discard, limits.message_bytes.saturating_mul(2));
+    let (lingering, patience, pause) = (connection.linger(), limits.discard, limits.discard_pause);
+    let most = limits.message_bytes.saturating_mul(2);
     tokio::spawn(async move {
-        let _read = timeout(patience, drain(&mut body, most)).await;
+        let _read = timeout(patience, drain(&mut body, most, pause)).await;
         drop(lingering);
     });
 }
 
-async fn drain(body: &mut Incoming, most: usize) {
+async fn drain(body: &mut Incoming, most: usize, pause: Duration) {
     let mut left = most;
-    while let Some(Ok(frame)) = body.frame().await {
+    while let Ok(Some(Ok(frame))) = timeout(pause, body.frame()).await {
         let Some(rest) = left.checked_sub(frame.data_ref().map_or(0, Bytes::len)) else { return };
         left = rest;
     }

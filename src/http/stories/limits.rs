@@ -45,6 +45,21 @@ async fn a_refused_body_is_read_off_so_that_its_sender_sees_the_answer() {
 }
 
 #[tokio::test]
+async fn a_refused_body_whose_sender_pauses_is_not_waited_for() {
+    let body = BodyLimits { discard_pause: SHORT, ..BodyLimits::default() };
+    let limits = ServiceLimits { body, ..ServiceLimits::default() };
+    let (_server, address) = listening(HttpLimits::default(), limits).await;
+    for (key, status) in [("all", 413), ("bad", 401)] {
+        let mut client = Client::open(address).await;
+        let head = "POST /v1/messages HTTP/1.1\r\nHost: test\r\nContent-Length: 99000000\r\n";
+        client.write(format!("{head}Authorization: Bearer {key}\r\n\r\n{{")).await;
+        assert_eq!(client.read().await.status, status);
+        let closed = tokio::time::timeout(Duration::from_secs(5), client.is_closed()).await;
+        assert_eq!(closed, Ok(true), "{status}");
+    }
+}
+
+#[tokio::test]
 async fn a_body_in_many_pieces_is_put_together() {
     let (_server, mut client) = with(HttpLimits::default(), bodies_of(1_000_000)).await;
     let body = format!("{{\"text\":\"{}\"}}", "x".repeat(500_000));

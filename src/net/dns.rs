@@ -118,7 +118,7 @@ impl Resolver {
         entropy: Arc<dyn Entropy>,
     ) -> Result<Self, UnusableDns> {
         let asker = Asker::new(settings)?;
-        let cache = Cache::new(clock, cache::ENTRIES_MAX);
+        let cache = Cache::new(clock, cache::BYTES_MAX);
         Ok(Self(Arc::new(Shared { asker, cache, own, guard, entropy })))
     }
 }

@@ -34,8 +34,11 @@ const SITE_LIFETIME: Duration = Duration::from_secs(60);
 const STALE_LIFETIME: Duration = Duration::from_secs(600);
 /// How long a failure is believed: as long as it takes to tell it to whoever waited.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
-/// Domains remembered at most; beyond that what has outlived its time is forgotten.
-const DOMAINS_MAX: usize = 32_768;
+/// Memory for domains' sites: 8 MiB of the 32 MiB that all caches of names share. Beyond that, the domains that were
+/// used least recently are forgotten.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Memory of a domain beside its name and its site's.
+const ENTRY_BYTES: usize = 256;
 
 /// What is known about a domain's mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,6 +58,17 @@ enum Entry {
     Known(Known),
 }
 
+impl Entry {
+    /// The memory of its site's name.
+    fn bytes(&self) -> usize {
+        let site = match self {
+            Self::Known(known) => known.found.as_ref().ok(),
+            Self::Asked(asked) => asked.stale.as_ref().and_then(|stale| stale.found.as_ref().ok()),
+        };
+        site.map_or(0, |site| site.name().len())
+    }
+}
+
 /// A domain that is being looked up, or waits for it.
 struct Asked {
     /// Where it stands in the queue of a stream; nowhere once its look-up has begun.
@@ -68,6 +82,7 @@ struct Asked {
 struct Known {
     found: Result<Site, RouteFailure>,
     until: Duration,
+    used: Duration,
 }
 
 impl Known {
@@ -95,8 +110,10 @@ pub(super) struct Routes {
 #[derive(Default)]
 struct State {
     entries: HashMap<DomainName, Entry>,
-    /// At how many entries those that have outlived their time are looked for.
+    /// At how many bytes domains are forgotten.
     prune_at: usize,
+    /// The memory of all that was added since domains were last forgotten, and of what was left then.
+    bytes: usize,
     /// Domains that nobody looks up yet, by when they came.
     transactional: BTreeMap<u64, DomainName>,
     marketing: BTreeMap<u64, DomainName>,
@@ -184,8 +201,11 @@ impl State {
 
     /// What serves at `now` without waiting; what is no longer fresh is queued to be looked up again.
     fn known(&mut self, domain: &DomainName, stream: Stream, now: Duration) -> Option<Route> {
-        let route = match self.entries.get(domain)? {
-            Entry::Known(known) if known.is_fresh(now) => return Some(known.route()),
+        let route = match self.entries.get_mut(domain)? {
+            Entry::Known(known) if known.is_fresh(now) => {
+                known.used = now;
+                return Some(known.route());
+            }
             Entry::Known(known) => known.may_serve(now).then(|| known.route())?,
             Entry::Asked(asked) => {
                 return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(Known::route);
@@ -199,15 +219,31 @@ impl State {
         Some(route)
     }
 
-    /// Forgets what has outlived its time. Not before there are twice as many entries again as this leaves.
-    fn prune(&mut self, now: Duration) {
-        if self.entries.len() >= self.prune_at.max(DOMAINS_MAX) {
-            self.entries.retain(|_, entry| match entry {
-                Entry::Asked(_) => true,
-                Entry::Known(known) => known.is_fresh(now),
-            });
-            self.prune_at = self.entries.len() * 2;
+    /// Forgets the domains that were used least recently, down to half of the memory, once it is full.
+    fn prune(&mut self) {
+        if self.bytes < self.prune_at.max(BYTES_MAX) {
+            return;
         }
+        let size = |(domain, entry): (&DomainName, &Entry)| ENTRY_BYTES + domain.as_str().len() + entry.bytes();
+        let mut known: Vec<_> = self
+            .entries
+            .iter()
+            .filter_map(|(domain, entry)| match entry {
+                Entry::Known(known) => Some((known.used, domain.clone(), size((domain, entry)))),
+                Entry::Asked(_) => None,
+            })
+            .collect();
+        known.sort();
+        self.bytes = self.entries.iter().map(size).sum();
+        for (_, domain, bytes) in known {
+            if self.bytes <= BYTES_MAX / 2 {
+                break;
+            }
+            self.entries.remove(&domain);
+            self.bytes -= bytes;
+        }
+        // Domains that are being looked up stay, so there may be more left than that.
+        self.prune_at = self.bytes * 2;
     }
 
     /// The next domain to look up, its place taken.
@@ -237,7 +273,7 @@ impl Routes {
     pub(super) fn get(self: &Arc<Self>, domain: &DomainName, timer: Timer, stream: Stream) -> Route {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
-        state.prune(now);
+        state.prune();
         let known = state.known(domain, stream, now);
         let route = known.unwrap_or_else(|| state.wait(domain, timer, stream));
         drop(state);
@@ -308,8 +344,11 @@ impl Routes {
         let lifetime = if found.is_ok() { SITE_LIFETIME } else { FAILURE_LIFETIME };
         let until = self.engine.clock.monotonic() + lifetime;
         let is_unasked = found == Err(RouteFailure::Unasked);
+        let used = self.engine.clock.monotonic();
+        let entry = Entry::Known(Known { found, until, used });
         let mut state = self.state();
-        let before = state.entries.insert(domain.clone(), Entry::Known(Known { found, until }));
+        state.bytes += ENTRY_BYTES + domain.as_str().len() + entry.bytes();
+        let before = state.entries.insert(domain.clone(), entry);
         let Some(Entry::Asked(asked)) = before else { return };
         state.waiting -= asked.waiting.len();
         // Nothing was learnt: what was known goes on to serve.

@@ -52,6 +52,18 @@ impl From<Unknown> for LookupFailure {
     }
 }
 
+impl Told {
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + match &self.answer {
+                Answer::Found(facts) => facts.iter().map(Fact::bytes).sum(),
+                Answer::Unknown(Unknown::Failed(why)) => why.len(),
+                Answer::NoData | Answer::NoName | Answer::Unknown(Unknown::Unasked) => 0,
+            }
+    }
+}
+
 /// An answer, and whether DNSSEC vouches for it. One that failed is insecure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Told {

@@ -3,7 +3,7 @@
 //! Lifetimes follow the program's monotonic clock. The lock is never held over an await: whoever asks first takes a
 //! flight, the others wait for it to land; where the first is dropped in mid-air, the next of them asks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,26 +14,36 @@ use crate::engine::ports::Clock;
 use super::answer::{Answered, Told};
 use super::query::Question;
 
-/// How many answers are kept; beyond that the one that would end first goes.
-pub(super) const ENTRIES_MAX: usize = 64 * 1024;
+/// Memory for answers: 24 MiB of the 32 MiB that all caches of names share. Beyond that, the answer that was used least
+/// recently is dropped.
+pub(super) const BYTES_MAX: usize = 24 * 1024 * 1024;
+
+/// Memory of an answer beside its names and records: two tables' entries and their share of free space.
+const ENTRY_BYTES: usize = 256;
 
 /// The cache.
 pub(super) struct Cache {
     clock: Arc<dyn Clock>,
-    entries_max: usize,
+    bytes_max: usize,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
     entries: HashMap<Question, Entry>,
-    by_end: BTreeSet<(Duration, Question)>,
+    /// The questions by their last use.
+    by_use: BTreeMap<u64, Question>,
+    last_use: u64,
+    bytes: usize,
     flights: HashMap<Question, watch::Receiver<Option<Told>>>,
 }
 
 struct Entry {
     told: Told,
     end: Duration,
+    /// Its place in [`State::by_use`].
+    used: u64,
+    bytes: usize,
 }
 
 /// What the next step of one who asks is.
@@ -44,8 +54,8 @@ enum Turn<'a> {
 }
 
 impl Cache {
-    pub(super) fn new(clock: Arc<dyn Clock>, entries_max: usize) -> Self {
-        Self { clock, entries_max, state: Mutex::default() }
+    pub(super) fn new(clock: Arc<dyn Clock>, bytes_max: usize) -> Self {
+        Self { clock, bytes_max, state: Mutex::default() }
     }
 
     /// The answer to `question`: a kept one, that of a flight under way, or what `ask` gives.
@@ -70,8 +80,8 @@ impl Cache {
     fn turn(&self, question: &Question) -> Turn<'_> {
         let now = self.clock.monotonic();
         let mut state = self.state();
-        if let Some(entry) = state.entries.get(question).filter(|entry| now < entry.end) {
-            return Turn::Known(entry.told.clone());
+        if let Some(told) = state.known(question, now) {
+            return Turn::Known(told);
         }
         if let Some(landing) = state.flights.get(question) {
             return Turn::Wait(landing.clone());
@@ -88,17 +98,35 @@ impl Cache {
 }
 
 impl State {
-    fn keep(&mut self, question: Question, entry: Entry, entries_max: usize) {
-        self.by_end.insert((entry.end, question.clone()));
-        let end = entry.end;
-        if let Some(old) = self.entries.insert(question.clone(), entry)
-            && old.end != end
-        {
-            self.by_end.remove(&(old.end, question));
+    /// The answer that may be believed at `now`: it is the one used last.
+    fn known(&mut self, question: &Question, now: Duration) -> Option<Told> {
+        let entry = self.entries.get_mut(question).filter(|entry| now < entry.end)?;
+        self.last_use += 1;
+        if let Some(question) = self.by_use.remove(&entry.used) {
+            self.by_use.insert(self.last_use, question);
         }
-        while self.entries.len() > entries_max {
-            let Some((_, first_to_end)) = self.by_end.pop_first() else { break };
-            self.entries.remove(&first_to_end);
+        entry.used = self.last_use;
+        Some(entry.told.clone())
+    }
+
+    fn keep(&mut self, question: Question, told: Told, end: Duration, bytes_max: usize) {
+        self.remove(&question);
+        self.last_use += 1;
+        let bytes = question.bytes() + told.bytes() + ENTRY_BYTES;
+        self.bytes += bytes;
+        self.by_use.insert(self.last_use, question.clone());
+        self.entries.insert(question, Entry { told, end, used: self.last_use, bytes });
+        while self.bytes > bytes_max {
+            let Some((_, oldest)) = self.by_use.first_key_value() else { break };
+            let oldest = oldest.clone();
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, question: &Question) {
+        if let Some(entry) = self.entries.remove(question) {
+            self.by_use.remove(&entry.used);
+            self.bytes -= entry.bytes;
         }
     }
 }
@@ -114,8 +142,7 @@ impl Flight<'_> {
     fn land(self, answered: Answered) -> Told {
         let end = self.cache.clock.monotonic() + answered.ttl;
         if !answered.ttl.is_zero() {
-            let entry = Entry { told: answered.told.clone(), end };
-            self.cache.state().keep(self.question.clone(), entry, self.cache.entries_max);
+            self.cache.state().keep(self.question.clone(), answered.told.clone(), end, self.cache.bytes_max);
         }
         self.announce.send_replace(Some(answered.told.clone()));
         answered.told
@@ -147,30 +174,35 @@ mod tests {
     #[tokio::test]
     async fn an_answer_is_kept_until_its_ttl_is_over_on_the_programs_clock() {
         let clock = Arc::new(HandClock::default());
-        let cache = Cache::new(clock.clone(), 8);
+        let cache = Cache::new(clock.clone(), 8000);
         let question = Question::new("a.example", Kind::Txt);
         assert_eq!(cache.get(&question, async || answered("first", 60)).await, answer("first"));
         clock.advance(Duration::from_secs(59));
         assert_eq!(cache.get(&question, async || answered("second", 60)).await, answer("first"));
         clock.advance(Duration::from_secs(1));
         assert_eq!(cache.get(&question, async || answered("third", 60)).await, answer("third"));
-        assert_eq!(cache.state().by_end.len(), 1);
+        assert_eq!(cache.state().by_use.len(), 1);
     }
 
     #[tokio::test]
-    async fn the_cache_is_bounded_and_drops_what_would_end_first() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 2);
-        for (name, secs) in [("long", 300), ("short", 5), ("middle", 60)] {
-            cache.get(&Question::new(name, Kind::Txt), async || answered(name, secs)).await;
+    async fn the_cache_is_bounded_in_bytes_and_drops_what_was_used_least_recently() {
+        let cache = Cache::new(Arc::new(HandClock::default()), 3000);
+        let question = |name| Question::new(name, Kind::Txt);
+        for name in ["a", "b", "c"] {
+            cache.get(&question(name), async || answered(&name.repeat(500), 60)).await;
         }
+        cache.get(&question("a"), async || unreachable!("it is kept")).await;
+        cache.get(&question("d"), async || answered(&"d".repeat(500), 60)).await;
+        let kept = |name| cache.state().entries.contains_key(&question(name));
+        assert_eq!(["a", "b", "c", "d"].map(kept), [true, false, true, true]);
+        cache.get(&question("large"), async || answered(&"large".repeat(2000), 60)).await;
         let state = cache.state();
-        assert_eq!((state.entries.len(), state.by_end.len()), (2, 2));
-        assert!(!state.entries.contains_key(&Question::new("short", Kind::Txt)));
+        assert_eq!((state.entries.len(), state.by_use.len(), state.bytes), (0, 0, 0), "it is larger than all there is");
     }
 
     #[tokio::test]
     async fn many_who_wait_ask_once() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 8);
+        let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let asked = AtomicUsize::new(0);
         let ask = async || {
@@ -186,7 +218,7 @@ mod tests {
 
     #[tokio::test]
     async fn where_the_one_who_asks_is_dropped_the_next_asks() {
-        let cache = Cache::new(Arc::new(HandClock::default()), 8);
+        let cache = Cache::new(Arc::new(HandClock::default()), 8000);
         let question = Question::new("a.example", Kind::Txt);
         let mut first = Box::pin(cache.get(&question, std::future::pending::<Answered>));
         let mut second = Box::pin(cache.get(&question, async || answered("second", 60)));

@@ -34,6 +34,8 @@ const SLOW_MAX: usize = 1024;
 /// Tries of one question: as many as there are servers, but two of a single one, and no more than resolv.conf's three.
 const TRIES_MIN: usize = 2;
 const TRIES_MAX: usize = 3;
+/// Exchanges of a domain that are used.
+const EXCHANGES_MAX: usize = 20;
 /// TTLs are honoured, but one of 0 would ask again for every message of a burst (contract 8: at least 1 s).
 const TTL_MIN: Duration = Duration::from_secs(1);
 /// No record is believed for longer than a week (RFC 8767 4).
@@ -83,6 +85,11 @@ impl Question {
     pub(super) fn new(name: &str, kind: Kind) -> Self {
         Self { name: normal(name).into(), kind }
     }
+
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.name.len()
+    }
 }
 
 /// Lower case, no trailing dot; the root is the empty text.
@@ -122,6 +129,17 @@ impl Fact {
             RData::TLSA(tlsa) => Self::Tlsa(tlsa_record(tlsa)),
             _ => return None,
         })
+    }
+
+    /// The memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let text = match self {
+            Self::Address(_) => 0,
+            Self::Exchange { name, .. } => name.len(),
+            Self::Text(text) | Self::Alias(text) => text.len(),
+            Self::Tlsa(record) => record.data.len(),
+        };
+        size_of::<Self>() + text
     }
 
     /// The address, of an address record.
@@ -295,11 +313,25 @@ fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> Answered {
     {
         facts.push(Fact::Alias(normal(&first.name.to_ascii())));
     }
+    if kind == Kind::Mx {
+        keep_best(&mut facts);
+    }
     // Aliases on the way are among the answers: the shortest-lived link decides.
     let shortest = lookup.answers().iter().map(|record| believable(record.ttl)).min().unwrap_or_default();
     let ttl = shortest.clamp(TTL_MIN, TTL_MAX);
     let answer = if facts.is_empty() { Answer::NoData } else { Answer::Found(facts.into()) };
     Answered { told: Told { answer, trust }, ttl }
+}
+
+/// Keeps the best exchanges, always the same of those with one preference, so that a domain's site stays the same.
+fn keep_best(facts: &mut Vec<Fact>) {
+    let rank = |fact: &Fact| match fact {
+        Fact::Exchange { preference, name } => (*preference, name.clone()),
+        Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) | Fact::Tlsa(_) => (u16::MAX, String::new()),
+    };
+    facts.sort_by_cached_key(rank);
+    facts.dedup();
+    facts.truncate(EXCHANGES_MAX);
 }
 
 /// RFC 2181 8: a TTL with the highest bit set counts as 0.
@@ -334,4 +366,20 @@ fn nothing(code: ResponseCode, ttl: Option<u32>, trust: Trust) -> Option<Answere
 /// As RFC 2308 5 has it; validating resolvers leave it out.
 fn negative_ttl(none: &NoRecords) -> Option<u32> {
     none.negative_ttl.or_else(|| none.soa.as_ref().map(|soa| soa.ttl.min(soa.data.minimum)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_thousands_of_exchanges_the_same_best_twenty_are_kept() {
+        let exchange = |n: u16| Fact::Exchange { preference: n / 50, name: format!("mx{n}.example") };
+        let (mut up, mut down): (Vec<_>, Vec<_>) =
+            ((0..3000).map(exchange).collect(), (0..3000).rev().map(exchange).collect());
+        keep_best(&mut up);
+        keep_best(&mut down);
+        assert_eq!((up.len(), &up), (20, &down));
+        assert!(up.iter().all(|fact| matches!(fact, Fact::Exchange { preference: 0, .. })));
+    }
 }

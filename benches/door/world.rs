@@ -80,6 +80,7 @@ fn settings() -> Settings {
         requests_per_minute: 600,
         quota: QuotaLimits::default(),
         max_connections: 8,
+        body_kib: 256 * 1024,
         min_free_octets: 0,
         signing_threads: 1,
     }

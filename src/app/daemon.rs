@@ -30,7 +30,7 @@ use crate::domain::token_key::TokenKeys;
 use crate::engine::ports::{Clock, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
-use crate::engine::settings::Settings;
+use crate::engine::settings::{BODY_KIB, Settings};
 use crate::engine::{Engine, InHouse, Tables};
 use crate::http::api;
 use crate::http::body::BodyLimits;
@@ -341,6 +341,7 @@ fn settings(config: &Config, store: &Store) -> Settings {
         stored_bytes_per_account: config.limits.stored_bytes_per_account,
         quota: config.quota,
         max_connections: config.delivery.max_connections,
+        body_kib: BODY_KIB,
         min_free_octets: config.limits.min_free_bytes,
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
         lower_priority: super::runtime::lower_priority,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-/// Transfers on the wire, and deliveries waiting or on the wire, until their outcomes are committed, at most.
+/// Transfers on the wire until their outcomes are committed, at most. Likewise deliveries, waiting or on the wire.
 const MAX: usize = 16_384;
 
 /// A count of work in memory.

@@ -35,6 +35,7 @@ pub mod receive;
 pub mod redeliver;
 pub mod relay;
 pub mod reputation;
+mod room;
 pub mod settings;
 pub mod setup_link;
 pub mod sign_in;

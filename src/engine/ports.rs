@@ -140,9 +140,9 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether both are the same way to the same server, however it must be secured.
+    /// Whether both are the same way to the same server, however it must be secured and however long it may take.
     pub fn is_same_server(&self, other: &Self) -> bool {
-        *self == Self { tls: self.tls.clone(), ..other.clone() }
+        *self == Self { tls: self.tls.clone(), deadlines: self.deadlines, ..other.clone() }
     }
 }
 
@@ -183,10 +183,31 @@ pub trait Transmit: Send + Sync {
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>>;
 }
 
+/// A message's bytes, which take memory only once they are read.
+pub trait Body: Send {
+    /// How many there are.
+    fn size(&self) -> usize;
+    /// Reads them all, within two minutes. None where they can't be had: the session is closed then.
+    fn read(&mut self) -> BoxFuture<'_, Option<Bytes>>;
+}
+
+/// Bytes that are in memory.
+impl Body for Bytes {
+    fn size(&self) -> usize {
+        self.len()
+    }
+
+    fn read(&mut self) -> BoxFuture<'_, Option<Bytes>> {
+        let bytes = self.clone();
+        Box::pin(async move { Some(bytes) })
+    }
+}
+
 /// An open session with a mail server, for one message after another.
 pub trait Session: Send {
-    /// Transfers one message. Every phase has its deadline, so this ends.
-    fn send<'a>(&'a mut self, envelope: &'a Envelope, message: Bytes) -> BoxFuture<'a, Outcome>;
+    /// Transfers one message, whose bytes are read when the server is ready for them. Every phase has its deadline, so
+    /// this ends.
+    fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome>;
     /// How it is secured, or why it is not.
     fn tls(&self) -> Result<&TlsFacts, TlsFault>;
     /// Whether another message may be sent on it.

@@ -21,6 +21,7 @@ const BATCH: usize = 512;
 /// The pump and its workers.
 pub struct Pump {
     engine: Arc<Engine>,
+    /// Outcomes of mail that are yet to be recorded. Webhooks have a backlog of their own.
     backlog: Backlog,
     transfers: Arc<Transfers>,
     deliveries: Deliveries,
@@ -43,7 +44,7 @@ impl Pump {
         let view = Arc::downgrade(&transfers);
         engine.queue_view.get_or_init(|| view as std::sync::Weak<dyn QueueView>);
         let sweeper = Sweeper::new(Arc::clone(&engine), Arc::clone(&post));
-        let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone(), backlog.clone());
+        let deliveries = Deliveries::new(Arc::clone(&engine), post, sweeper.clone());
         Self { engine, backlog, transfers, deliveries, sweeper }
     }
 

@@ -7,6 +7,9 @@ use crate::domain::account::QuotaLimits;
 use crate::domain::address::Address;
 use crate::domain::token_key::TokenKeys;
 
+/// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are.
+pub const BODY_KIB: u32 = 256 * 1024;
+
 /// The engine's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -36,6 +39,8 @@ pub struct Settings {
     pub quota: QuotaLimits,
     /// Connections to mail servers at once.
     pub max_connections: usize,
+    /// Memory for the bodies of the messages that are being sent, in KiB.
+    pub body_kib: u32,
     /// Below this many free octets no message is accepted.
     pub min_free_octets: u64,
     /// Threads that compose and sign.
@@ -65,6 +70,7 @@ impl Settings {
             stored_bytes_per_account: 0,
             quota: QuotaLimits::default(),
             max_connections: 8,
+            body_kib: BODY_KIB,
             min_free_octets: 0,
             signing_threads: 1,
             lower_priority: || {},

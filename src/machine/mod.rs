@@ -5,8 +5,10 @@
 //! leaves it as it was. All pairs are printed to `tests/golden/machines.txt`, to be laid beside section 3 of the
 //! specification.
 
+pub mod budget;
 pub mod delivery;
 pub mod endpoint;
+pub mod fair_queue;
 #[cfg(test)]
 mod golden;
 pub mod idempotency;

@@ -3,14 +3,13 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::client::TlsStream;
 
 use crate::domain::event::TlsFacts;
-use crate::engine::ports::{BoxFuture, Session};
+use crate::engine::ports::{Body, BoxFuture, Session};
 use crate::smtp::client::{Client, Want};
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::tls_policy::TlsFault;
@@ -51,7 +50,7 @@ impl Driver {
             match self.client.want() {
                 Want::Write => self.write(stream).await,
                 Want::Read => self.read(stream).await,
-                Want::Handshake | Want::Ready | Want::Finished => return,
+                Want::Handshake | Want::Body | Want::Ready | Want::Finished => return,
             }
         }
     }
@@ -123,10 +122,17 @@ impl SmtpSession {
         }
     }
 
-    async fn transfer(&mut self, envelope: &Envelope, message: Bytes) -> Outcome {
+    async fn transfer(&mut self, envelope: &Envelope, body: &mut dyn Body) -> Outcome {
         let now = self.driver.now();
-        self.driver.client.begin(envelope, message, now);
+        self.driver.client.begin(envelope, body.size(), now);
         self.drive().await;
+        if self.driver.client.want() == Want::Body {
+            match body.read().await {
+                Some(message) => self.driver.client.give_body(message, self.driver.now()),
+                None => self.driver.client.body_missing(),
+            }
+            self.drive().await;
+        }
         self.driver.client.take_outcome().unwrap_or_else(|| Outcome {
             phase: Phase::Rset,
             ending: Ending::Closed("the session had ended".to_owned()),
@@ -148,8 +154,8 @@ impl SmtpSession {
 }
 
 impl Session for SmtpSession {
-    fn send<'a>(&'a mut self, envelope: &'a Envelope, message: Bytes) -> BoxFuture<'a, Outcome> {
-        Box::pin(self.transfer(envelope, message))
+    fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.transfer(envelope, body))
     }
 
     fn tls(&self) -> Result<&TlsFacts, TlsFault> {

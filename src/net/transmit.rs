@@ -81,7 +81,7 @@ impl Transmitter {
         driver.drive(&mut socket).await;
         let wire = match driver.client.want() {
             Want::Handshake => self.secure(&mut driver, socket, target, config).await,
-            Want::Ready | Want::Finished | Want::Read | Want::Write => Some(Wire::Clear(socket)),
+            Want::Ready | Want::Body | Want::Finished | Want::Read | Want::Write => Some(Wire::Clear(socket)),
         };
         opened(driver, wire, target)
     }

@@ -47,6 +47,8 @@ pub struct Client {
     tls: Option<TlsFacts>,
     out: Vec<u8>,
     due: Duration,
+    /// When greeting and EHLO must be answered.
+    opening_ends: Duration,
     /// How many messages were begun on this connection.
     messages: u32,
     transcript: Transcript,
@@ -56,7 +58,8 @@ pub struct Client {
 impl Client {
     /// A session over a connection just made; `now` is any monotonic time, the same for all calls.
     pub fn new(settings: Settings, now: Duration) -> Self {
-        let due = now + settings.deadlines.greeting;
+        let opening_ends = now + settings.deadlines.opening;
+        let due = opening_ends.min(now + settings.deadlines.greeting);
         Self {
             settings,
             state: State::Greeting,
@@ -65,6 +68,7 @@ impl Client {
             tls: None,
             out: Vec::with_capacity(512),
             due,
+            opening_ends,
             messages: 0,
             transcript: Transcript::default(),
             outcome: None,
@@ -81,6 +85,7 @@ impl Client {
         }
         match self.state {
             State::Greeting | State::Ehlo | State::Helo | State::StartTls | State::Auth(_) => Want::Read,
+            State::Transaction(ref transaction) if transaction.wants_content() => Want::Body,
             State::Transaction(_) | State::Quit => Want::Read,
             State::Handshake => Want::Handshake,
             State::Ready => Want::Ready,
@@ -119,8 +124,8 @@ impl Client {
         matches!(self.state, State::Ready) && has_room
     }
 
-    /// Begins a message, where one is wanted.
-    pub fn begin(&mut self, envelope: &Envelope, message: Bytes, now: Duration) {
+    /// Begins a message of `size` bytes, where one is wanted. Its bytes are asked for once the server is ready for them.
+    pub fn begin(&mut self, envelope: &Envelope, size: usize, now: Duration) {
         if self.messages > 0 {
             self.transcript = Transcript::default();
             self.transcript.happened("on a connection that was kept from the message before");
@@ -128,26 +133,41 @@ impl Client {
         if !matches!(self.state, State::Ready) {
             return self.end_in(Phase::Rset, Ending::Closed("the session had ended".to_owned()));
         }
-        if let Some((phase, ending)) = self.refusal_of_our_own(envelope, &message) {
+        if let Some((phase, ending)) = self.refusal_of_our_own(envelope, size) {
             self.outcome = Some(self.outcome_of(phase, ending));
             return;
         }
         let is_first = self.messages == 0;
         self.messages += 1;
-        let transaction = Transaction::begin(envelope, message, self.capabilities, is_first, &mut self.out);
+        let transaction = Transaction::begin(envelope, size, self.capabilities, is_first, &mut self.out);
         self.due = now + transaction.allowance(&self.settings.deadlines);
         self.state = State::Transaction(transaction);
     }
 
+    /// Sends the bytes of the message, where [`Want::Body`] asks for them.
+    pub fn give_body(&mut self, message: Bytes, now: Duration) {
+        if let State::Transaction(transaction) = &mut self.state
+            && transaction.wants_content()
+        {
+            transaction.send_content(message, now, &mut self.out);
+            self.due = now + transaction.allowance(&self.settings.deadlines);
+        }
+    }
+
+    /// The bytes of the message can't be had: the session ends without a dot, so that the server drops the message.
+    pub fn body_missing(&mut self) {
+        self.end(Ending::Closed("the message could not be read".to_owned()));
+    }
+
     /// What we find without asking: the message can't go to this server.
-    fn refusal_of_our_own(&self, envelope: &Envelope, message: &Bytes) -> Option<(Phase, Ending)> {
+    fn refusal_of_our_own(&self, envelope: &Envelope, size: usize) -> Option<(Phase, Ending)> {
         if !envelope.is_safe() {
             return Some((Phase::Mail, Ending::Unreadable("the envelope holds a control character".to_owned())));
         }
         if envelope.smtputf8 && !self.capabilities.smtputf8 {
             return Some((Phase::Mail, Ending::NeedsSmtpUtf8));
         }
-        let size = u64::try_from(message.len()).unwrap_or(u64::MAX);
+        let size = u64::try_from(size).unwrap_or(u64::MAX);
         let limit = self.capabilities.size_max.filter(|&limit| limit < size)?;
         Some((Phase::Mail, Ending::TooLarge { limit }))
     }

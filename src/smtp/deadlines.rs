@@ -11,6 +11,8 @@ pub struct Deadlines {
     pub greeting: Duration,
     /// EHLO or HELO until its answer is whole. Not in the RFC; as MAIL.
     pub ehlo: Duration,
+    /// Greeting and EHLO together.
+    pub opening: Duration,
     /// STARTTLS, its answer and the handshake together. Not in the RFC.
     pub starttls: Duration,
     /// MAIL FROM (RFC 5321 4.5.3.2.2: 5 min).
@@ -27,9 +29,11 @@ pub struct Deadlines {
     pub rset: Duration,
     /// QUIT; nothing depends on its answer.
     pub quit: Duration,
-    /// The least rate at which a server must take the message, in octets a second, so that one which takes a byte a
-    /// minute does not hold a connection for days; 500 is Postfix's.
-    pub octets_per_second_min: u32,
+    /// The time over which the rate of a message's body is measured.
+    pub body_window: Duration,
+    /// The least rate of a message's body over any `body_window`, in bytes a second. A server that takes a byte a minute
+    /// would hold a connection for days.
+    pub body_rate_min: u32,
 }
 
 impl Default for Deadlines {
@@ -38,6 +42,7 @@ impl Default for Deadlines {
             connect: Duration::from_secs(30),
             greeting: Duration::from_secs(300),
             ehlo: Duration::from_secs(300),
+            opening: Duration::from_secs(600),
             starttls: Duration::from_secs(60),
             mail: Duration::from_secs(300),
             rcpt: Duration::from_secs(300),
@@ -46,7 +51,17 @@ impl Default for Deadlines {
             dot: Duration::from_secs(600),
             rset: Duration::from_secs(20),
             quit: Duration::from_secs(2),
-            octets_per_second_min: 500,
+            body_window: Duration::from_secs(300),
+            body_rate_min: 1024,
         }
+    }
+}
+
+impl Deadlines {
+    /// The deadlines of a first attempt at a site that has never answered: it is silent after 15 s.
+    #[must_use]
+    pub fn of_first_attempt(self) -> Self {
+        let brief = Duration::from_secs(15);
+        Self { connect: self.connect.min(brief), opening: self.opening.min(brief), ..self }
     }
 }

@@ -1,11 +1,12 @@
 //! One message of a session: `[RSET] MAIL RCPT DATA`, the message, and what is answered to each.
 //!
 //! ```text
-//!  Rset → Mail → Rcpt → Data ──354──→ Body → Dot → finished
+//!  Rset → Mail → Rcpt → Data ──354──→ Content → Body → Dot → finished
 //!            │       │     └─354, but refused before──→ LoneDot → finished
 //!            └───────┴──refused──→ finished (with PIPELINING: once all three answers are in)
 //! ```
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,6 +25,8 @@ enum Awaits {
     Mail,
     Rcpt,
     Data,
+    /// The message's bytes, from the caller: the server is ready for them.
+    Content,
     Body,
     Dot,
     /// The answer to an empty message, sent because DATA got 354 although the recipient was refused (RFC 2920 3.1).
@@ -57,16 +60,17 @@ pub(super) struct Transaction {
     pace: Pace,
     refusal: Option<(Phase, Reply)>,
     message: DotStuffer,
-    /// When the first block was written.
-    body_began: Option<Duration>,
-    octets_out: u64,
+    /// Bytes of the body that were put out.
+    bytes_out: u64,
+    /// When the body had come to which byte, oldest first: only entries that can still be the start of a slow window.
+    progress: VecDeque<(Duration, u64)>,
 }
 
 impl Transaction {
     /// Begins a message: its first commands go to `out`.
     pub(super) fn begin(
         envelope: &Envelope,
-        message: Bytes,
+        size: usize,
         capabilities: Capabilities,
         is_first: bool,
         out: &mut Vec<u8>,
@@ -77,21 +81,21 @@ impl Transaction {
             out.extend_from_slice(b"RSET\r\n");
         }
         let pace = if capabilities.pipelining {
-            push_mail(envelope, message.len(), capabilities, out);
+            push_mail(envelope, size, capabilities, out);
             push_rcpt(envelope, out);
             out.extend_from_slice(b"DATA\r\n");
             Pace::Pipelined
         } else {
             let (mut mail, mut rcpt) = (Vec::new(), Vec::new());
-            push_mail(envelope, message.len(), capabilities, &mut mail);
+            push_mail(envelope, size, capabilities, &mut mail);
             push_rcpt(envelope, &mut rcpt);
             if is_first {
                 out.append(&mut mail);
             }
             Pace::OneByOne { mail, rcpt }
         };
-        let message = DotStuffer::new(message);
-        Self { awaits, pace, refusal: None, message, body_began: None, octets_out: 0 }
+        let message = DotStuffer::new(Bytes::new());
+        Self { awaits, pace, refusal: None, message, bytes_out: 0, progress: VecDeque::new() }
     }
 
     /// The phase for an outcome.
@@ -100,7 +104,7 @@ impl Transaction {
             Awaits::Rset => Phase::Rset,
             Awaits::Mail => Phase::Mail,
             Awaits::Rcpt => Phase::Rcpt,
-            Awaits::Data | Awaits::LoneDot => Phase::Data,
+            Awaits::Data | Awaits::Content | Awaits::LoneDot => Phase::Data,
             Awaits::Body => Phase::Body,
             Awaits::Dot => Phase::Dot,
         }
@@ -113,7 +117,7 @@ impl Transaction {
             Awaits::Mail => deadlines.mail,
             Awaits::Rcpt => deadlines.rcpt,
             // Nothing depends on a lone dot's answer, so it gets no ten minutes.
-            Awaits::Data | Awaits::LoneDot => deadlines.data,
+            Awaits::Data | Awaits::Content | Awaits::LoneDot => deadlines.data,
             Awaits::Body => deadlines.block,
             Awaits::Dot => deadlines.dot,
         }
@@ -134,16 +138,32 @@ impl Transaction {
             self.awaits = Awaits::Dot;
             return Some(now + deadlines.dot);
         }
-        let began = *self.body_began.get_or_insert(now);
+        self.progress.push_back((now, self.bytes_out));
+        let window_min = u64::from(deadlines.body_rate_min) * deadlines.body_window.as_secs();
+        while self.progress.front().is_some_and(|(_, at)| self.bytes_out - at >= window_min) {
+            self.progress.pop_front();
+        }
+        let slow = self.progress.front().map_or(now, |(since, _)| *since) + deadlines.body_window;
         self.put_block(out);
-        let slowest = self.octets_out / u64::from(deadlines.octets_per_second_min.max(1));
-        let whole = began + deadlines.block + Duration::from_secs(slowest);
-        Some(whole.min(now + deadlines.block))
+        Some(slow.min(now + deadlines.block))
     }
 
     fn put_block(&mut self, out: &mut Vec<u8>) {
         self.message.next_block(out);
-        self.octets_out += u64::try_from(out.len()).unwrap_or(u64::MAX);
+        self.bytes_out += u64::try_from(out.len()).unwrap_or(u64::MAX);
+    }
+
+    /// Whether the server is ready for the message's bytes.
+    pub(super) const fn wants_content(&self) -> bool {
+        matches!(self.awaits, Awaits::Content)
+    }
+
+    /// Sends the message's bytes, which the server is ready for since `now`.
+    pub(super) fn send_content(&mut self, message: Bytes, now: Duration, out: &mut Vec<u8>) {
+        self.message = DotStuffer::new(message);
+        self.awaits = Awaits::Body;
+        self.progress.push_back((now, 0));
+        self.put_block(out);
     }
 
     /// The answer to what is awaited; further commands go to `out`.
@@ -160,7 +180,7 @@ impl Transaction {
                 Next::Broken(unexpected(&reply))
             }
             Awaits::Mail | Awaits::Rcpt | Awaits::Data | Awaits::Dot => self.refused(reply),
-            Awaits::Body => Next::Broken(unexpected(&reply)),
+            Awaits::Content | Awaits::Body => Next::Broken(unexpected(&reply)),
         }
     }
 
@@ -171,7 +191,7 @@ impl Transaction {
                 Awaits::Mail => out.append(mail),
                 Awaits::Rcpt => out.append(rcpt),
                 Awaits::Data => out.extend_from_slice(b"DATA\r\n"),
-                Awaits::Rset | Awaits::Body | Awaits::Dot | Awaits::LoneDot => {}
+                Awaits::Rset | Awaits::Content | Awaits::Body | Awaits::Dot | Awaits::LoneDot => {}
             }
         }
         Next::GoOn
@@ -182,8 +202,7 @@ impl Transaction {
             self.awaits = Awaits::LoneDot;
             out.extend_from_slice(b".\r\n");
         } else {
-            self.awaits = Awaits::Body;
-            self.put_block(out);
+            self.awaits = Awaits::Content;
         }
         Next::GoOn
     }

@@ -98,7 +98,7 @@ fn judge_answer(reply: &Reply, phase: Phase, host: &str, rules: &Rules) -> Verdi
         return Verdict::Delivered;
     }
     let why = rules.explain_reply(reply, Some(host));
-    if reply.code == 421 {
+    if reply.code == 421 && phase >= Phase::Mail {
         return Verdict::Deferred(deferral(Scope::Site, why, false));
     }
     match phase {
@@ -179,7 +179,8 @@ mod tests {
             (Phase::Dot, "451 later", "deferred Message false"),
             (Phase::Rcpt, "421 closing", "deferred Site false"),
             (Phase::Dot, "421 closing", "deferred Site false"),
-            (Phase::Greeting, "421 busy", "deferred Site false"),
+            (Phase::Greeting, "421 busy", "next, else deferred Site false"),
+            (Phase::Auth, "421 busy", "next, else deferred Site false"),
             (Phase::Greeting, "554 no", "next, else deferred Site false"),
             (Phase::Greeting, "450 no", "next, else deferred Site false"),
             (Phase::Ehlo, "550 bad name", "next, else deferred Site false"),

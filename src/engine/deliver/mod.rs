@@ -35,6 +35,10 @@ use request::Attempting;
 
 /// How long stopping waits for what is on the wire: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
+/// An answer that takes longer is slow: its endpoint shares few places with others like it.
+const PROMPT: Duration = Duration::from_secs(2);
+/// Slow endpoints remembered at most.
+const SLOW_ENDPOINTS_MAX: usize = 65_536;
 type Key = (AccountId, EndpointId);
 
 /// A delivery whose timer has fired.
@@ -55,15 +59,18 @@ struct Shared {
     sweeper: Sweeper,
     backlog: Backlog,
     lanes: Mutex<HashMap<Key, Lane>>,
+    /// Endpoints whose last answer was slow.
+    slow: Mutex<HashSet<Key>>,
     permits: Permits,
     running: Mutex<JoinSet<()>>,
 }
 
 impl Deliveries {
-    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper, backlog: Backlog) -> Self {
+    pub(super) fn new(engine: Arc<Engine>, post: Arc<dyn Post>, sweeper: Sweeper) -> Self {
         let permits = Permits::new();
-        let (lanes, running) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, permits, running }) }
+        let (lanes, running, slow) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let backlog = Backlog::default();
+        Self { shared: Arc::new(Shared { engine, post, sweeper, backlog, lanes, slow, permits, running }) }
     }
 
     /// Puts the deliveries of `timers` into their endpoints' lanes, and starts what may start.
@@ -131,7 +138,7 @@ impl Shared {
         let job = Job { timer, row, _held: self.backlog.hold() };
         let mut lanes = self.lanes();
         let lane = lanes.entry(key).or_default();
-        if lane.is_full(memory) {
+        if lane.is_full(memory) || self.backlog.room() == 0 {
             let end = DeliveryEnd::Overflowed(lane.overflow());
             drop(lanes);
             self.settle(job, end, None);
@@ -156,7 +163,7 @@ impl Shared {
             match &endpoint {
                 Some(endpoint) if is_enabled => {
                     lane.in_flight += 1;
-                    self.spawn(key, job, Standing::of(endpoint));
+                    self.spawn(key, job, self.standing(key, endpoint));
                 }
                 Some(_) => self.settle(job, DeliveryEnd::Parked, None),
                 None => self.settle(job, DeliveryEnd::Abandoned, None),
@@ -169,6 +176,24 @@ impl Shared {
             lanes.remove(&key);
         }
         Ok(())
+    }
+
+    fn slow(&self) -> std::sync::MutexGuard<'_, HashSet<Key>> {
+        self.slow.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn standing(&self, key: Key, endpoint: &EndpointRow) -> Standing {
+        if self.slow().contains(&key) { Standing::Slow } else { Standing::of(endpoint) }
+    }
+
+    /// Remembers whether the endpoint's answer was slow.
+    fn note_pace(&self, key: Key, took: Duration) {
+        let mut slow = self.slow();
+        if took <= PROMPT {
+            slow.remove(&key);
+        } else if slow.len() < SLOW_ENDPOINTS_MAX {
+            slow.insert(key);
+        }
     }
 
     fn spawn(self: &Arc<Self>, key: Key, job: Job, standing: Standing) {
@@ -215,7 +240,7 @@ impl Shared {
             Some(Effect::Schedule(_)) => return Ok(Some(DeliveryEnd::Parked)),
             Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
-        let Some(_permit) = self.permits.take(standing).await else { return Ok(None) };
+        let Some(_permit) = self.permits.take(account, standing).await else { return Ok(None) };
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let at = self.engine.clock.now();
         let delivery = DeliveryId(job.timer.id);
@@ -225,6 +250,7 @@ impl Shared {
         self.engine.store.health().check()?;
         let outcome = self.post.post(request).await;
         self.engine.meters.posted(&outcome);
+        self.note_pace((account, endpoint), outcome.duration);
         Ok(Some(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome))))
     }
 

@@ -1,14 +1,22 @@
 //! How many requests are on the wire at once, and whose: memory and sockets are bounded, and endpoints that do not
-//! answer can't take all of it from those that do.
+//! answer, or answer slowly, can't take all of it from those that do. Accounts take turns.
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::Notify;
+
+use crate::base::id::AccountId;
+use crate::domain::stream::Stream;
+use crate::engine::room::{Room, Taken};
+use crate::machine::budget::Claim;
 use crate::store::row::endpoint::EndpointRow;
 
 /// Requests of all endpoints at once.
-const REQUESTS_MAX: usize = 512;
-/// Those among them to endpoints whose last attempt failed. The rest is for the others alone.
-const FAILING_MAX: usize = REQUESTS_MAX / 4 * 3;
+const REQUESTS_MAX: u32 = 512;
+/// Those among them to endpoints whose last attempt failed or was slow. The rest is for the others alone.
+const FAILING_MAX: u32 = REQUESTS_MAX / 4 * 3;
+/// Those among them to endpoints whose last answer was slow.
+const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 
 /// What the last attempts say of an endpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,6 +25,8 @@ pub(super) enum Standing {
     Sound,
     /// It failed.
     Failing,
+    /// Its answer was slow.
+    Slow,
 }
 
 impl Standing {
@@ -28,37 +38,61 @@ impl Standing {
     }
 }
 
-/// The permits, given out in the order in which they were asked for.
+/// The permits.
 pub(super) struct Permits {
-    all: Semaphore,
-    failing: Semaphore,
+    all: Room,
+    failing: Room,
+    slow: Room,
+    is_closed: AtomicBool,
+    closed: Notify,
 }
 
 /// Leave to make one request, while it is held.
-pub(super) struct Permit<'p> {
-    _own: SemaphorePermit<'p>,
-    _failing: Option<SemaphorePermit<'p>>,
+pub(super) struct Permit {
+    _own: Taken,
+    _class: [Option<Taken>; 2],
 }
 
 impl Permits {
-    pub(super) const fn new() -> Self {
-        Self { all: Semaphore::const_new(REQUESTS_MAX), failing: Semaphore::const_new(FAILING_MAX) }
+    pub(super) fn new() -> Self {
+        Self {
+            all: Room::new(REQUESTS_MAX),
+            failing: Room::new(FAILING_MAX),
+            slow: Room::new(SLOW_MAX),
+            is_closed: AtomicBool::new(false),
+            closed: Notify::new(),
+        }
     }
 
     /// Gives out no more permits, not even to those that wait for one.
     pub(super) fn close(&self) {
-        self.all.close();
-        self.failing.close();
+        self.is_closed.store(true, Ordering::Release);
+        self.closed.notify_waiters();
     }
 
     /// Waits for a permit; none once [`Permits::close`] was called.
-    pub(super) async fn take(&self, standing: Standing) -> Option<Permit<'_>> {
-        // Its own kind first: whoever waits for that must not stand in the others' way.
-        let failing = match standing {
-            Standing::Sound => None,
-            Standing::Failing => Some(self.failing.acquire().await.ok()?),
+    pub(super) async fn take(&self, account: AccountId, standing: Standing) -> Option<Permit> {
+        // Listens before it looks, so that no close in between goes unheard.
+        let closed = self.closed.notified();
+        if self.is_closed.load(Ordering::Acquire) {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            () = closed => None,
+            permit = self.turn(account, standing) => permit,
+        }
+    }
+
+    async fn turn(&self, account: AccountId, standing: Standing) -> Option<Permit> {
+        let claim = Claim { stream: Stream::Transactional, account, site: None, network: None, units: 1 };
+        // The own class first: whoever waits for that must not stand in the others' way.
+        let class = match standing {
+            Standing::Sound => [None, None],
+            Standing::Failing => [None, Some(self.failing.take(claim).await?)],
+            Standing::Slow => [Some(self.slow.take(claim).await?), Some(self.failing.take(claim).await?)],
         };
-        Some(Permit { _own: self.all.acquire().await.ok()?, _failing: failing })
+        Some(Permit { _own: self.all.take(claim).await?, _class: class })
     }
 }
 
@@ -69,9 +103,19 @@ mod tests {
     use std::task::{Context, Poll, Waker};
 
     use super::*;
+    use crate::base::id::Ulid;
+    use std::sync::atomic::AtomicU8;
 
-    fn now(permits: &Permits, standing: Standing) -> Option<Permit<'_>> {
-        match pin!(permits.take(standing)).poll(&mut Context::from_waker(Waker::noop())) {
+    fn account(number: u8) -> AccountId {
+        AccountId(Ulid([number; 16]))
+    }
+
+    /// A permit that is to be had at once, of an account of its own.
+    fn now(permits: &Permits, standing: Standing) -> Option<Permit> {
+        static LAST: AtomicU8 = AtomicU8::new(10);
+        match pin!(permits.take(account(LAST.fetch_add(1, Ordering::Relaxed)), standing))
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
             Poll::Ready(permit) => permit,
             Poll::Pending => None,
         }
@@ -81,9 +125,9 @@ mod tests {
     fn endpoints_that_do_not_answer_leave_a_quarter_to_those_that_do() {
         let permits = Permits::new();
         let hung: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Failing)).collect();
-        assert_eq!(hung.len(), FAILING_MAX);
+        assert_eq!(hung.len(), FAILING_MAX as usize);
         let sound: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
-        assert_eq!(sound.len(), REQUESTS_MAX - FAILING_MAX);
+        assert_eq!(sound.len(), (REQUESTS_MAX - FAILING_MAX) as usize);
         drop(hung);
         assert!(now(&permits, Standing::Failing).is_some());
     }
@@ -92,7 +136,7 @@ mod tests {
     fn closed_permits_are_given_to_nobody_not_even_to_those_that_wait() {
         let permits = Permits::new();
         let taken: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
-        let mut waits = pin!(permits.take(Standing::Sound));
+        let mut waits = pin!(permits.take(account(1), Standing::Sound));
         let mut context = Context::from_waker(Waker::noop());
         assert!(waits.as_mut().poll(&mut context).is_pending());
         permits.close();
@@ -105,6 +149,27 @@ mod tests {
     fn endpoints_that_answer_may_have_all_of_it() {
         let permits = Permits::new();
         let sound: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Sound)).collect();
-        assert_eq!(sound.len(), REQUESTS_MAX);
+        assert_eq!(sound.len(), REQUESTS_MAX as usize);
+    }
+
+    #[test]
+    fn slow_endpoints_share_a_quarter() {
+        let permits = Permits::new();
+        let slow: Vec<_> = std::iter::from_fn(|| now(&permits, Standing::Slow)).collect();
+        assert_eq!(slow.len(), SLOW_MAX as usize);
+        assert!(now(&permits, Standing::Sound).is_some() && now(&permits, Standing::Failing).is_some());
+    }
+
+    #[test]
+    fn one_account_can_not_take_all_permits() {
+        let permits = Permits::new();
+        let one = || match pin!(permits.take(account(1), Standing::Sound)).poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(permit) => permit,
+            Poll::Pending => None,
+        };
+        let taken: Vec<_> = std::iter::from_fn(one).collect();
+        assert_eq!(taken.len(), 448);
+        assert!(now(&permits, Standing::Sound).is_some());
     }
 }

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::Shared;
 use super::begin::NotBegun;
-use super::candidates::{Candidate, Question, sources_for};
-use super::ends::{deferred, no_server, nowhere, relay_fault, unasked};
-use super::held::{Held, Withheld};
+use super::body::StoredBody;
+use super::candidates::{Candidate, Question};
+use super::connecting::Opened;
+use super::ends::{deferred, no_server, nowhere, relay_fault};
+use super::held::Held;
 use super::lane::Lane;
 use super::pool::Kept;
-use super::room::Taken;
 use super::settle::Unsettled;
+use super::site::Site;
 use crate::base::id::MessageId;
 use crate::domain::event::{AttemptFacts, BounceSource};
-use crate::engine::ports::{Session, Target};
 use crate::smtp::category::Category;
 use crate::smtp::finding;
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
@@ -61,6 +61,10 @@ pub(super) enum Signal {
     Slowed,
     /// It turned us away, or could not be reached.
     PushedBack,
+    /// It closed the connection with 421.
+    TurnedAway,
+    /// It stopped answering in the midst of the message.
+    TimedOut,
     /// Nothing can be told.
     Silent,
 }
@@ -72,14 +76,8 @@ impl Attempt {
     }
 }
 
-/// Tries to hand `message` to the site of `lane`.
-pub(super) async fn attempt(
-    shared: &Arc<Shared>,
-    lane: &Lane,
-    unsettled: &mut Unsettled,
-    row: &MessageRow,
-    message: Vec<u8>,
-) -> Attempt {
+/// Tries to hand the message of `row` to the site of `lane`.
+pub(super) async fn attempt(shared: &Arc<Shared>, lane: &Lane, unsettled: &mut Unsettled, row: &MessageRow) -> Attempt {
     let began = Instant::now();
     let held = match shared.unless_stopping(Held::new(shared, &lane.site, row)).await {
         Ok(held) => held,
@@ -94,10 +92,10 @@ pub(super) async fn attempt(
         id: unsettled.ticket.id(),
         unsettled,
         envelope: envelope(row),
-        message: Bytes::from(message),
         facts: AttemptFacts { relay: Some(relay.name.to_string()), ..AttemptFacts::default() },
         transcript: Transcript::default(),
         unusable: None,
+        timed_out: false,
     };
     let (ended, signal) = match trial.run(began).await {
         Ok(verdict) => trial.end(verdict),
@@ -121,29 +119,21 @@ fn envelope(row: &MessageRow) -> Envelope {
     }
 }
 
-/// How opening a session went.
-enum Opened {
-    /// It is open. Its place among those of unproven sites is to be held until the message has its outcome.
-    Session(Box<Kept>, Option<Taken>),
-    /// The server, or the way to it, failed.
-    Failed(Outcome),
-    /// The server was not asked.
-    Decided(Verdict),
-}
-
-struct Trial<'a> {
-    shared: &'a Arc<Shared>,
-    lane: &'a Lane,
-    row: &'a MessageRow,
-    held: Held<'a>,
-    unsettled: &'a mut Unsettled,
-    id: MessageId,
+/// An attempt that is under way.
+pub(super) struct Trial<'a> {
+    pub(super) shared: &'a Arc<Shared>,
+    pub(super) lane: &'a Lane,
+    pub(super) row: &'a MessageRow,
+    pub(super) held: Held<'a>,
+    pub(super) unsettled: &'a mut Unsettled,
+    pub(super) id: MessageId,
     envelope: Envelope,
-    message: Bytes,
-    facts: AttemptFacts,
+    pub(super) facts: AttemptFacts,
     transcript: Transcript,
     /// Why no address of the relay could be used, as long as none could.
-    unusable: Option<String>,
+    pub(super) unusable: Option<String>,
+    /// Whether a server did not answer in time.
+    timed_out: bool,
 }
 
 /// Why no server's word decides.
@@ -213,25 +203,13 @@ impl Trial<'_> {
         }
     }
 
-    /// The kept connection, where it is enough for this message's domain and stream.
-    async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
-        let tls = kept.session.tls().ok().cloned();
-        let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
-        let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.row.stream)) else {
-            kept.leave();
-            return None;
-        };
-        kept.agreed = agreed;
-        Some(kept)
-    }
-
     async fn over_new_connection(&mut self, candidate: Candidate) -> Result<Verdict, NoTry> {
         let shared = self.shared;
         // Held until the message has its outcome.
-        let _unproven;
+        let _class;
         let kept = match shared.unless_stopping(self.open(candidate)).await?? {
-            Opened::Session(kept, unproven) => {
-                _unproven = unproven;
+            Opened::Session(kept, class) => {
+                _class = class;
                 *kept
             }
             Opened::Failed(outcome) => return self.judge(&outcome),
@@ -244,57 +222,6 @@ impl Trial<'_> {
         }
     }
 
-    /// Waits for places, and opens a session.
-    async fn open(&mut self, Candidate { mut target, host }: Candidate) -> Result<Opened, NoTry> {
-        let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
-        self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
-        self.unusable = None;
-        target.tls = match self.held.requirement(host.as_deref()).await {
-            Ok(required) => required,
-            Err(Withheld::LeftOut(verdict)) => return Ok(Opened::Decided(verdict)),
-            Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
-        };
-        self.facts.mx_ip = Some(target.address.ip().to_string());
-        let wait = self.lane.connection_wait(Instant::now());
-        if !wait.is_zero() {
-            tokio::time::sleep(wait).await;
-        }
-        let unproven = match self.lane.is_proven() {
-            true => None,
-            false => self.shared.unproven.take(self.row.stream, 1).await,
-        };
-        // Its place may be that of one kept for other servers of the site.
-        if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
-            self.lane.pool.oldest().into_iter().for_each(Kept::leave);
-        }
-        let place = self.shared.connections.take(self.row.stream, 1).await;
-        let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
-        let agreed = self.held.agreement(target.tls.clone());
-        let (target, connected) = self.connect(target).await;
-        self.held.count(&target, &connected);
-        let opened = Instant::now();
-        Ok(match connected {
-            Ok(session) => {
-                let kept = Kept { target, session, agreed, place, messages: 0, opened, idle_since: opened };
-                Opened::Session(Box::new(kept), unproven)
-            }
-            Err(outcome) => Opened::Failed(outcome),
-        })
-    }
-
-    /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
-    async fn connect(&self, mut target: Target) -> (Target, Result<Box<dyn Session>, Outcome>) {
-        let others = sources_for(&self.shared.relays.relay(self.lane.relay).sources, target.address.ip(), self.id);
-        let mut connected = self.shared.transmit.connect(&target).await;
-        for other in others.into_iter().skip(1) {
-            let Err(Outcome { ending: Ending::Unusable(why), .. }) = &connected else { break };
-            tracing::error!(why, "another address of the relay is taken in its place");
-            target.source = other;
-            connected = self.shared.transmit.connect(&target).await;
-        }
-        (target, connected)
-    }
-
     async fn send(&mut self, mut kept: Kept) -> Result<Verdict, NoTry> {
         self.facts.mx_host = Some(kept.target.host.to_string());
         self.facts.mx_ip = Some(kept.target.address.ip().to_string());
@@ -302,7 +229,13 @@ impl Trial<'_> {
             self.lane.pool.put(kept);
             return Err(why.into());
         }
-        let mut outcome = kept.session.send(&self.envelope, self.message.clone()).await;
+        let mut body = StoredBody::new(self.shared, self.row, self.id, self.claim(&kept.target));
+        let mut outcome = kept.session.send(&self.envelope, &mut body).await;
+        if let Some(failure) = body.failure.take() {
+            // The session has ended without a dot, for the server must not take a part.
+            kept.leave();
+            return Err(failure.into());
+        }
         if let Some(tls) = &mut outcome.tls {
             // The connection may have been opened under another domain's policy.
             tls.policy = kept.agreed.required.policy();
@@ -338,6 +271,10 @@ impl Trial<'_> {
         self.facts.smtp_code = reply.map(|reply| reply.code);
         self.facts.smtp_enhanced_code = reply.and_then(|reply| reply.enhanced()).map(|code| code.to_string());
         self.facts.smtp_response = reply.map(|reply| reply.text());
+        if outcome.ending == Ending::TimedOut && !matches!(self.lane.site, Site::InHouse(_)) {
+            self.timed_out = true;
+            self.lane.timed_out();
+        }
         if let Ending::Unusable(why) = &outcome.ending {
             self.unusable = Some(why.clone());
         }
@@ -386,7 +323,9 @@ impl Trial<'_> {
         let is_policy = self.facts.smtp_enhanced_code.as_ref().is_some_and(|code| code.starts_with("4.7."));
         let is_greylisted = deferral.why.category == Category::Greylisted.as_str();
         match deferral.scope {
+            Scope::Site if self.facts.smtp_code == Some(421) => Signal::TurnedAway,
             Scope::Site => Signal::PushedBack,
+            Scope::Message if self.timed_out => Signal::TimedOut,
             Scope::Message if is_policy && !is_greylisted => Signal::Slowed,
             Scope::Message => Signal::Answered,
         }

@@ -6,7 +6,7 @@ use super::settle::{Ready, Unsettled};
 use super::site::Site;
 use crate::store::error::StoreError;
 
-/// The reason why a message's MAIL is not written.
+/// The reason why a message is not sent.
 pub(super) enum NotBegun {
     /// The service is stopping.
     Stopping,
@@ -16,6 +16,12 @@ pub(super) enum NotBegun {
     Rows(Ready),
     /// The rows could not be read.
     Unreadable(StoreError),
+    /// The body could not be read.
+    Damaged(StoreError),
+    /// The body is over: its key is destroyed.
+    Gone,
+    /// The bodies of other messages took all memory.
+    NoMemory,
 }
 
 impl Shared {
@@ -34,6 +40,7 @@ impl Shared {
     /// The reason why its MAIL must not be written. The lease is given back then.
     pub(super) async fn begin(&self, unsettled: &mut Unsettled, site: &Site) -> Result<(), NotBegun> {
         let ticket = unsettled.ticket;
+        unsettled.held = Some(self.unless_stopping(self.backlog.take()).await?);
         let lease = self.unless_stopping(self.leases.take_soon(ticket.id())).await?.ok_or(NotBegun::Leased)?;
         match self.look(&ticket, Some(site)) {
             Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),

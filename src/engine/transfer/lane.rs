@@ -1,7 +1,6 @@
 //! A lane: the due messages of one relay for one site, in memory as timers alone, its window of workers, and whether it
 //! is held back. While it is, its timers rest: nothing is written for what never reached the wire.
 
-use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -10,10 +9,10 @@ use tokio::time::Instant;
 
 use super::pace::Pace;
 use super::pool::Pool;
-use super::queue::{Queue, Ticket};
+use super::queue::{Duty, Queue, Ticket};
 use super::relays::Number;
 use super::site::Site;
-use super::window::{Standing, Window};
+use super::window::{Standing, Trust, Window};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 use crate::smtp::shaping::{Action, Limits};
@@ -63,31 +62,31 @@ impl Lane {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a message, and says whether another worker is to be started for it. Where it says so, that worker is
-    /// counted already. A message whose time ends while the lane is held back comes back with that moment.
-    pub(super) fn push(&self, ticket: Ticket, now: Timestamp, near: &NearTimers) -> Result<bool, Ticket> {
+    /// Adds a message. The duty of another worker that is to be started for it, where one is: that worker is counted
+    /// already. A message whose time ends while the lane is held back comes back with that moment.
+    pub(super) fn push(&self, ticket: Ticket, now: Timestamp, near: &NearTimers) -> Result<Option<Duty>, Ticket> {
         let mut state = self.state();
         match state.window.standing() {
             Standing::Held(until) if ticket.give_up_at <= until => return Err(ticket),
             Standing::Held(_) => near.rest([ticket.timer]),
-            // Without a worker that probes, this one will be the probe.
-            Standing::Probing if state.workers > 0 => near.rest([ticket.timer]),
+            // Without a prober, this message will be the probe.
+            Standing::Probing if state.prober.is_some() => near.rest([ticket.timer]),
             Standing::Probing | Standing::Open => {}
         }
-        state.of(ticket.stream).push_back(ticket);
-        let wants_worker = state.hires(now);
-        let wake = !wants_worker && state.waiting > 0;
+        state.of(ticket.stream).push(ticket.account(), ticket);
+        let hired = state.hires(now);
+        let wake = hired.is_none() && state.waiting > 0;
         drop(state);
         if wake {
             self.pushed.notify_one();
         }
-        Ok(wants_worker)
+        Ok(hired)
     }
 
     /// What a worker is to do. Transactional mail never waits behind marketing mail.
-    pub(super) fn next(&self, now: Timestamp, instant: Instant, near: &NearTimers) -> Next {
+    pub(super) fn next(&self, duty: &mut Duty, now: Timestamp, instant: Instant, near: &NearTimers) -> Next {
         let mut state = self.state();
-        if state.is_closed || state.workers > state.window.connections(now) {
+        if !state.admits(duty, now) {
             return Next::Stop;
         }
         if state.takeable(now) == 0 {
@@ -125,11 +124,11 @@ impl Lane {
     }
 
     /// A worker ends. It says whether another must take its place, because a job came meanwhile.
-    pub(super) fn leave(&self, now: Timestamp) -> Leave {
+    pub(super) fn leave(&self, duty: Duty, now: Timestamp) -> Leave {
         let mut state = self.state();
-        state.workers -= 1;
-        if state.hires(now) {
-            return Leave::Stays;
+        state.dismiss(duty);
+        if let Some(duty) = state.hires(now) {
+            return Leave::Stays(duty);
         }
         let left_behind = state.waiting > 0 && state.takeable(now) > 0;
         let is_last = state.workers == 0;
@@ -141,8 +140,8 @@ impl Lane {
         if is_last { Leave::Last } else { Leave::Goes }
     }
 
-    /// Whether the window has room for a worker that nobody asked for yet; it is counted then.
-    pub(super) fn grow(&self, now: Timestamp) -> bool {
+    /// The duty of a worker that nobody asked for yet, where the window has room for one; it is counted then.
+    pub(super) fn grow(&self, now: Timestamp) -> Option<Duty> {
         self.state().hires(now)
     }
 
@@ -158,9 +157,14 @@ impl Lane {
         state.window.connections(now).saturating_sub(state.in_flight)
     }
 
-    /// Whether the site takes messages, as far as is known.
-    pub(super) fn is_proven(&self) -> bool {
-        self.state().window.is_proven()
+    /// How well the site is known.
+    pub(super) fn trust(&self) -> Trust {
+        self.state().window.trust()
+    }
+
+    /// An attempt timed out, in whatever phase.
+    pub(super) fn timed_out(&self) {
+        self.state().window.timed_out();
     }
 
     /// The site took a message.
@@ -187,11 +191,11 @@ impl Lane {
         }
     }
 
-    /// The site turned us away, or could not be reached. Messages whose time ends meanwhile come back.
+    /// Has `what` happen to the window, by which the site may be held back. Messages whose time ends meanwhile come back.
     #[must_use]
-    pub(super) fn pushed_back(&self, now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+    pub(super) fn fails(&self, near: &NearTimers, what: impl FnOnce(&mut Window) -> Option<Timestamp>) -> Vec<Ticket> {
         let mut state = self.state();
-        match state.window.pushed_back(now) {
+        match what(&mut state.window) {
             Some(until) => self.rest(&mut state, until, near),
             None => Vec::new(),
         }
@@ -213,12 +217,9 @@ impl Lane {
     }
 
     fn rest(&self, state: &mut Queue, until: Timestamp, near: &NearTimers) -> Vec<Ticket> {
-        let mut late: Vec<Ticket> = Vec::new();
-        let waiting: [&mut VecDeque<Ticket>; 2] = [&mut state.transactional, &mut state.marketing];
-        for queue in waiting {
-            late.extend(queue.iter().filter(|ticket| ticket.give_up_at <= until));
-            queue.retain(|ticket| ticket.give_up_at > until);
-        }
+        let is_late = |ticket: &Ticket| ticket.give_up_at <= until;
+        let mut late = state.transactional.extract(is_late);
+        late.append(&mut state.marketing.extract(is_late));
         near.rouse(late.iter().map(|ticket| ticket.timer));
         // Before anything can count as settled, so that time which is moved stops at it.
         near.set_alarm((until, self.number));
@@ -228,15 +229,19 @@ impl Lane {
         late
     }
 
-    /// An alarm of the lane rings: the message to probe the site with, whose worker is counted already.
-    pub(super) fn ring(&self, now: Timestamp, near: &NearTimers) -> Option<Ticket> {
+    /// An alarm of the lane rings: the message to probe the site with, and the duty of its worker, which is counted
+    /// already.
+    pub(super) fn ring(&self, now: Timestamp, near: &NearTimers) -> Option<(Ticket, Duty)> {
         let mut state = self.state();
         if state.is_closed || !state.window.rings(now) {
             return None;
         }
+        // Where there is no message, the next one that comes is the probe.
+        state.prober = None;
         let ticket = state.pop(near)?;
         state.workers += 1;
-        Some(ticket)
+        let duty = state.appoint_prober();
+        Some((ticket, duty))
     }
 
     /// Does what an answer asked for. Messages whose time ends while the lane is held back come back.
@@ -273,8 +278,8 @@ impl Lane {
     #[must_use]
     pub(super) fn clear(&self) -> Vec<Ticket> {
         let mut state = self.state();
-        let mut all: Vec<_> = state.transactional.drain(..).collect();
-        all.extend(state.marketing.drain(..));
+        let mut all = state.transactional.extract(|_| true);
+        all.append(&mut state.marketing.extract(|_| true));
         all
     }
 
@@ -304,8 +309,8 @@ impl Lane {
 /// What a worker that has ended does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
-    /// It goes on: there is work again.
-    Stays,
+    /// It goes on with this duty: there is work again.
+    Stays(Duty),
     /// It goes.
     Goes,
     /// It goes, and nobody is left.

@@ -6,7 +6,9 @@
 
 mod attempt;
 mod begin;
+mod body;
 mod candidates;
+mod connecting;
 mod ends;
 mod held;
 mod lane;
@@ -16,7 +18,6 @@ mod paused;
 mod pool;
 mod queue;
 mod relays;
-mod room;
 mod routes;
 mod settle;
 mod site;
@@ -39,6 +40,7 @@ use super::backlog::Backlog;
 use super::lease::Leases;
 use super::ports::{PolicyHosts, Transmit};
 use super::relay::{RelayWay, next_day};
+use super::room::Room;
 use super::tls_policy::TlsPolicies;
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
@@ -53,9 +55,8 @@ use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use lane::Lane;
 use paused::Paused;
-use queue::Ticket;
+use queue::{Duty, Ticket};
 use relays::{Number, Relays};
-use room::Room;
 use routes::{Route, Routes};
 use settle::Unsent;
 use site::Site;
@@ -63,8 +64,6 @@ use way::{InHouse, Ways};
 
 /// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
 const LANES_MAX: usize = 10_000;
-/// What the bodies on the wire may hold together: 256 MiB.
-const BODIES_KIB: u32 = 256 * 1024;
 /// Messages that wait in all lanes, as timers in memory: some 15 MB.
 const QUEUED_MAX: usize = 131_072;
 /// A lane this short takes a message though there are so many, for others fill the memory.
@@ -100,6 +99,8 @@ pub(super) struct Shared {
     /// The part of them for sites that have yet to take a message, or failed since: any number of servers that say
     /// nothing leave room to those that are known to answer.
     unproven: Room,
+    /// The few of those for sites that were silent.
+    silent: Room,
     /// Room for the bodies of what is on the wire, in KiB, so that slow servers hold bounded memory.
     bodies: Room,
     backlog: Backlog,
@@ -137,11 +138,11 @@ impl Shared {
     }
 
     /// Starts a worker that its lane has counted, with a message in hand or without.
-    fn start_worker(self: &Arc<Self>, lane: Arc<Lane>, first: Option<Ticket>) {
+    fn start_worker(self: &Arc<Self>, lane: Arc<Lane>, duty: Duty, first: Option<Ticket>) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
         while workers.try_join_next().is_some() {}
         // Boxed, for a worker may start another.
-        let work: super::ports::BoxFuture<'static, ()> = Box::pin(worker::run(Arc::clone(self), lane, first));
+        let work: super::ports::BoxFuture<'static, ()> = Box::pin(worker::run(Arc::clone(self), lane, duty, first));
         workers.spawn(work);
     }
 }
@@ -183,8 +184,9 @@ impl Transfers {
             tls,
             leases: engine.leases.clone(),
             connections: Room::new(connections),
-            unproven: Room::part_of(connections),
-            bodies: Room::new(BODIES_KIB),
+            unproven: Room::of_unproven(connections),
+            silent: Room::of_silent(connections),
+            bodies: Room::new(engine.settings.body_kib),
             backlog,
             paused: Paused::default(),
             queued: AtomicUsize::new(0),
@@ -289,8 +291,8 @@ impl Transfers {
         // Counted first, for a worker may take it at once.
         shared.queued.fetch_add(1, Ordering::AcqRel);
         match lane.push(ticket, now, shared.near()) {
-            Ok(true) => shared.start_worker(lane, None),
-            Ok(false) => {}
+            Ok(Some(duty)) => shared.start_worker(lane, duty, None),
+            Ok(None) => {}
             Err(late) => shared.put_off_until_their_end(vec![late]),
         }
     }
@@ -323,9 +325,9 @@ impl Transfers {
         }
         let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
         if let Some(lane) = lane
-            && let Some(probe) = lane.ring(self.shared.now(), self.shared.near())
+            && let Some((probe, duty)) = lane.ring(self.shared.now(), self.shared.near())
         {
-            self.shared.start_worker(lane, Some(probe));
+            self.shared.start_worker(lane, duty, Some(probe));
         }
         // Only now: until the probe is in hand, nothing may count as settled.
         self.shared.near().silence(&alarm);

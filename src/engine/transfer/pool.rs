@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::held::Agreement;
-use super::room::Taken;
 use crate::engine::ports::{Session, Target};
+use crate::engine::room::Taken;
 use crate::smtp::shaping::Limits;
 
 /// How long a connection is kept without a message.

@@ -1,16 +1,16 @@
-//! What waits in a lane: timers alone, transactional ones first, and how many workers may serve them at a moment. The
-//! lane holds it under its lock; nothing here waits.
+//! What waits in a lane: timers alone, transactional ones first and accounts in turn, and how many workers may serve them
+//! at a moment. The lane holds it under its lock; nothing here waits.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::pace::Pace;
-use super::window::Window;
+use super::window::{Standing, Window};
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
+use crate::machine::fair_queue::FairQueue;
 use crate::smtp::shaping::Limits;
 use crate::store::near::NearTimers;
 use crate::store::timer::Timer;
@@ -33,11 +33,23 @@ impl Ticket {
     }
 }
 
+/// What a worker is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Duty {
+    /// The lane's messages.
+    Serve,
+    /// The one connection that shows whether the site is back, by the prober's number.
+    Probe(u64),
+}
+
 /// What waits in a lane, and who serves it.
 pub(super) struct Queue {
-    pub(super) transactional: VecDeque<Ticket>,
-    pub(super) marketing: VecDeque<Ticket>,
+    pub(super) transactional: FairQueue<Ticket>,
+    pub(super) marketing: FairQueue<Ticket>,
     pub(super) workers: usize,
+    /// The worker that probes the site.
+    pub(super) prober: Option<u64>,
+    last_prober: u64,
     /// Workers with nothing to send.
     pub(super) waiting: usize,
     /// Messages that workers have in hand.
@@ -59,9 +71,11 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(limits: &Limits, is_shared: bool) -> Self {
         Self {
-            transactional: VecDeque::new(),
-            marketing: VecDeque::new(),
+            transactional: FairQueue::default(),
+            marketing: FairQueue::default(),
             workers: 0,
+            prober: None,
+            last_prober: 0,
             waiting: 0,
             in_flight: 0,
             marketing_in_flight: 0,
@@ -76,7 +90,7 @@ impl Queue {
         }
     }
 
-    pub(super) const fn of(&mut self, stream: Stream) -> &mut VecDeque<Ticket> {
+    pub(super) const fn of(&mut self, stream: Stream) -> &mut FairQueue<Ticket> {
         match stream {
             Stream::Transactional => &mut self.transactional,
             Stream::Marketing => &mut self.marketing,
@@ -84,11 +98,15 @@ impl Queue {
     }
 
     pub(super) fn timers(&self) -> impl Iterator<Item = Timer> {
-        self.transactional.iter().chain(&self.marketing).map(|ticket| ticket.timer)
+        self.transactional.iter().chain(self.marketing.iter()).map(|ticket| ticket.timer)
     }
 
     /// How many marketing messages may begin at `now`: where the streams share the lane, one place is not theirs.
     fn marketing_room(&self, now: Timestamp) -> usize {
+        // Messages that were under way before the site was held back take nothing from its probe.
+        if self.window.standing() == Standing::Probing {
+            return self.marketing.len();
+        }
         let connections = self.window.connections(now);
         let theirs = if self.is_shared { connections.saturating_sub(1).max(1) } else { connections };
         theirs.saturating_sub(self.marketing_in_flight).min(self.marketing.len())
@@ -101,7 +119,7 @@ impl Queue {
 
     /// The next message; the caller has seen that there is one.
     pub(super) fn pop(&mut self, near: &NearTimers) -> Option<Ticket> {
-        let ticket = self.transactional.pop_front().or_else(|| self.marketing.pop_front())?;
+        let ticket = self.transactional.pop().or_else(|| self.marketing.pop())?;
         if self.is_resting {
             near.rouse([ticket.timer]);
         }
@@ -124,10 +142,48 @@ impl Queue {
         self.messages.iter_mut().chain(slower).for_each(|pace| pace.count(instant));
     }
 
-    /// Counts another worker where there is work for one and room.
-    pub(super) fn hires(&mut self, now: Timestamp) -> bool {
-        let hires = !self.is_closed && self.workers < self.window.connections(now) && self.takeable(now) > self.waiting;
-        self.workers += usize::from(hires);
-        hires
+    /// Counts another worker where there is work for one and room. A site that is being probed has one prober, however
+    /// many workers still wait for its earlier answers.
+    pub(super) fn hires(&mut self, now: Timestamp) -> Option<Duty> {
+        let duty = match self.window.standing() {
+            _ if self.is_closed => None,
+            Standing::Probing if self.prober.is_none() && self.takeable(now) > 0 => Some(self.appoint_prober()),
+            Standing::Probing => None,
+            Standing::Open | Standing::Held(_) => {
+                let has_room = self.workers < self.window.connections(now) && self.takeable(now) > self.waiting;
+                has_room.then_some(Duty::Serve)
+            }
+        };
+        self.workers += usize::from(duty.is_some());
+        duty
+    }
+
+    /// Makes a worker the prober, in place of any other.
+    pub(super) const fn appoint_prober(&mut self) -> Duty {
+        self.last_prober += 1;
+        self.prober = Some(self.last_prober);
+        Duty::Probe(self.last_prober)
+    }
+
+    /// Whether a worker may take a message now. Where nobody probes a site that is to be probed, the worker does.
+    pub(super) fn admits(&mut self, duty: &mut Duty, now: Timestamp) -> bool {
+        match (self.window.standing(), *duty, self.prober) {
+            _ if self.is_closed => false,
+            (Standing::Probing, _, None) => {
+                *duty = self.appoint_prober();
+                true
+            }
+            (Standing::Probing, Duty::Probe(own), Some(prober)) => own == prober,
+            (Standing::Probing, Duty::Serve, Some(_)) => false,
+            (Standing::Open | Standing::Held(_), _, _) => self.workers <= self.window.connections(now),
+        }
+    }
+
+    /// A worker with this duty ends.
+    pub(super) fn dismiss(&mut self, duty: Duty) {
+        self.workers -= 1;
+        if self.prober.map(Duty::Probe) == Some(duty) {
+            self.prober = None;
+        }
     }
 }

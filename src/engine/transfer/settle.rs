@@ -21,6 +21,7 @@ use crate::engine::lease::Lease;
 use crate::engine::ports::RouteFailure;
 use crate::engine::waiting::Leased;
 use crate::smtp::finding;
+use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::outcomes;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
@@ -31,6 +32,9 @@ use crate::store::schema;
 
 /// When a message is looked at again that could not be read.
 const UNREADABLE: Duration = Duration::from_secs(60);
+
+/// The pause before an outcome is recorded again; tests do not wait for it.
+const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 60_000 });
 
 /// What a leased message's rows say.
 pub(super) enum Ready {
@@ -47,7 +51,8 @@ pub(super) enum Ready {
 /// A message in hand, whose outcome is yet to be recorded.
 pub(super) struct Unsettled {
     pub(super) ticket: Ticket,
-    pub(super) _held: Held,
+    /// Its part of the work in memory, from MAIL on.
+    pub(super) held: Option<Held>,
     pub(super) lease: Option<Lease>,
     /// What was said, where the attempt failed.
     pub(super) transcript: Option<String>,
@@ -89,7 +94,7 @@ impl Shared {
     /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
     pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
         let Some(lease) = self.leases.take(ticket.id()) else { return self.near().give_back(ticket.timer) };
-        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: Some(lease), transcript: None };
+        let unsettled = Unsettled { ticket, held: None, lease: Some(lease), transcript: None };
         match (self.look(&ticket, None), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
             (Ok(Ready::Send(_)), Unsent::Late) => unsettled.expired(self),
@@ -124,7 +129,7 @@ impl Shared {
 
     /// Has a message looked at again at `until`, without an attempt: a row says so.
     pub(super) fn put_off(self: &Arc<Self>, ticket: Ticket, until: Timestamp) {
-        let unsettled = Unsettled { ticket, _held: self.backlog.hold(), lease: None, transcript: None };
+        let unsettled = Unsettled { ticket, held: None, lease: None, transcript: None };
         unsettled.settle(self, TransferEnd::Postponed { until }, AttemptFacts::default());
     }
 
@@ -185,12 +190,13 @@ impl Unsettled {
         SettleTransfer { account, message, due, end, facts, provider, chance, transcript, others }
     }
 
-    /// Posts the outcome. Where it fails by itself it is posted once more with nothing but its end, so that a message
-    /// which was taken is not sent again for a damaged row beside it.
-    fn post(self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
+    /// Posts the outcome. Where that fails the outcome is posted again with nothing but its end, so that a message which
+    /// was taken is not sent again for a damaged row beside it.
+    fn post(mut self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
+        self.held.get_or_insert_with(|| shared.backlog.hold());
         let (facts, others) = (AttemptFacts::default(), Vec::new());
         let bare = SettleTransfer { end: op.end.clone(), facts, provider: None, transcript: None, others, ..op };
-        let store = Arc::clone(&shared.engine.store);
+        let (store, runtime) = (Arc::clone(&shared.engine.store), Handle::current());
         shared.engine.store.post(op, move |answer| match answer {
             Ok(_) => {
                 drop(self);
@@ -199,13 +205,28 @@ impl Unsettled {
             Err(Stop::Refused(never)) => match never {},
             Err(Stop::Failed(error)) => {
                 tracing::error!(%error, "an outcome could not be recorded whole");
-                let again = Arc::clone(&store);
-                store.post(bare, move |answer| {
-                    if let Err(Stop::Failed(error)) = answer {
-                        tracing::error!(%error, "an outcome could not be recorded; its attempt will be repeated");
-                        again.near().forget(&self.ticket.timer);
-                    }
-                    drop(self);
+                self.post_bare(store, runtime, bare);
+            }
+        });
+    }
+
+    /// Posts a bare outcome, every minute until it is recorded. The message stays leased, so it is not sent meanwhile.
+    fn post_bare(self, store: Arc<Store>, runtime: Handle, op: SettleTransfer) {
+        let (again, later) = (op.clone(), Arc::clone(&store));
+        store.post(op, move |answer| match answer {
+            Ok(_) => drop(self),
+            Err(Stop::Refused(never)) => match never {},
+            // A store that has failed records nothing any more: the attempt is repeated after the restart.
+            Err(Stop::Failed(error)) if later.health().failure().is_some() => {
+                tracing::error!(%error, "could not record an outcome; its attempt is repeated after the restart");
+                later.near().forget(&self.ticket.timer);
+            }
+            Err(Stop::Failed(error)) => {
+                tracing::error!(%error, "could not record an outcome; it is recorded again in a minute");
+                let next = runtime.clone();
+                runtime.spawn(async move {
+                    tokio::time::sleep(RECORD_AGAIN).await;
+                    self.post_bare(later, next, again);
                 });
             }
         });

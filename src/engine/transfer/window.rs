@@ -21,11 +21,48 @@ pub(super) struct Window {
     round: usize,
     /// Failures in a row.
     failures: usize,
-    /// Whether it has taken a message, and not failed since.
-    is_proven: bool,
+    trust: Trust,
+    recent: Recent,
     standing: Standing,
     /// What an answer asked for, and until when.
     fewer: Option<(usize, Timestamp)>,
+}
+
+/// How well a site is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trust {
+    /// It was never heard from.
+    New,
+    /// It has answered.
+    Answers,
+    /// It has taken a message, and not failed since.
+    Proven,
+    /// An attempt timed out there, and no answer has come since.
+    Silent,
+}
+
+/// The last attempts, each a success or a failure.
+#[derive(Debug, Clone, Copy, Default)]
+struct Recent {
+    /// The newest is the lowest bit; 1 is a failure.
+    failed: u32,
+    count: u32,
+}
+
+impl Recent {
+    const MOST: u32 = 20;
+
+    const fn note(&mut self, failed: bool) {
+        self.failed = (self.failed << 1 | failed as u32) & ((1 << Self::MOST) - 1);
+        if self.count < Self::MOST {
+            self.count += 1;
+        }
+    }
+
+    /// Whether most of them failed.
+    const fn is_mostly_failed(self) -> bool {
+        self.failed.count_ones() * 2 > self.count
+    }
 }
 
 /// Whether a site may be asked.
@@ -42,12 +79,13 @@ pub(super) enum Standing {
 impl Window {
     pub(super) fn new(most: usize) -> Self {
         let size = START.min(most);
-        Self { most, size, round: 0, failures: 0, is_proven: false, standing: Standing::Open, fewer: None }
+        let (trust, recent, standing) = (Trust::New, Recent::default(), Standing::Open);
+        Self { most, size, round: 0, failures: 0, trust, recent, standing, fewer: None }
     }
 
-    /// Whether it takes messages, as far as is known.
-    pub(super) const fn is_proven(&self) -> bool {
-        self.is_proven
+    /// How well it is known.
+    pub(super) const fn trust(&self) -> Trust {
+        self.trust
     }
 
     pub(super) const fn standing(&self) -> Standing {
@@ -68,17 +106,21 @@ impl Window {
 
     /// It took a message.
     pub(super) fn took(&mut self) {
-        self.is_proven = true;
         self.round += 1;
         if self.round >= self.size {
             self.round = 0;
             self.size = (self.size + 1).min(self.most);
         }
         self.answered();
+        self.trust = Trust::Proven;
     }
 
     /// It was there and spoke of the message, whatever it said.
     pub(super) fn answered(&mut self) {
+        self.recent.note(false);
+        if self.trust != Trust::Proven {
+            self.trust = Trust::Answers;
+        }
         match self.standing {
             Standing::Open => self.failures = 0,
             Standing::Probing => {
@@ -96,6 +138,30 @@ impl Window {
         self.halve();
     }
 
+    /// An attempt timed out, in whatever phase.
+    pub(super) fn timed_out(&mut self) {
+        self.trust = Trust::Silent;
+        self.halve();
+    }
+
+    /// An attempt that had begun its message timed out. The time until which the site is held back, if that was the
+    /// probe.
+    pub(super) fn hung(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.recent.note(true);
+        if self.standing == Standing::Probing { self.pushed_back(now) } else { None }
+    }
+
+    /// It closed a connection with 421. While its other connections succeed it has half as many; it is held back where
+    /// most of the last attempts failed, until the returned time.
+    pub(super) fn turned_away(&mut self, now: Timestamp) -> Option<Timestamp> {
+        self.recent.note(true);
+        if self.recent.is_mostly_failed() || self.standing == Standing::Probing {
+            return self.pushed_back(now);
+        }
+        self.halve();
+        None
+    }
+
     /// It turned us away or could not be reached: until when it is held back. Several connections may meet the same
     /// failure, which holds it back once.
     pub(super) fn pushed_back(&mut self, now: Timestamp) -> Option<Timestamp> {
@@ -107,7 +173,10 @@ impl Window {
         self.halve();
         let until = now + Duration::from_secs(HOLD_SECS[self.failures.min(HOLD_SECS.len() - 1)]);
         self.failures += 1;
-        self.is_proven = false;
+        if self.trust == Trust::Proven {
+            self.trust = Trust::Answers;
+        }
+        self.recent = Recent::default();
         self.standing = Standing::Held(until);
         Some(until)
     }
@@ -182,13 +251,47 @@ mod tests {
     #[test]
     fn it_is_proven_by_a_message_that_it_takes_until_it_fails() {
         let mut window = Window::new(10);
+        assert_eq!(window.trust(), Trust::New);
         window.answered();
-        assert!(!window.is_proven());
+        assert_eq!(window.trust(), Trust::Answers);
         window.took();
         window.slowed();
-        assert!(window.is_proven());
+        assert_eq!(window.trust(), Trust::Proven);
         window.pushed_back(NOW);
-        assert!(!window.is_proven());
+        assert_eq!(window.trust(), Trust::Answers);
+    }
+
+    #[test]
+    fn a_time_out_makes_it_silent_and_halves_its_window_until_it_answers() {
+        let mut window = grown(10, 100);
+        window.timed_out();
+        assert_eq!((window.hung(NOW), window.trust(), window.connections(NOW)), (None, Trust::Silent, 5));
+        window.pushed_back(NOW);
+        assert_eq!(window.trust(), Trust::Silent);
+        assert!(window.rings(after(50)));
+        window.timed_out();
+        assert_eq!(window.hung(after(50)), Some(after(150)), "the probe hung");
+        assert!(window.rings(after(150)));
+        window.answered();
+        assert_eq!(window.trust(), Trust::Answers);
+    }
+
+    #[test]
+    fn a_421_among_successes_halves_the_window_and_holds_back_nothing() {
+        let mut window = grown(10, 100);
+        for size in [5, 2, 1] {
+            assert_eq!((window.turned_away(NOW), window.connections(NOW)), (None, size));
+        }
+        (0..100).for_each(|_| window.took());
+        let mut in_a_row = 1;
+        while window.turned_away(NOW).is_none() {
+            in_a_row += 1;
+        }
+        assert_eq!(in_a_row, 11, "most of twenty");
+        let mut lone = Window::new(10);
+        assert_eq!(lone.turned_away(NOW), Some(after(50)), "the only attempt there was");
+        assert!(lone.rings(after(50)));
+        assert_eq!(lone.turned_away(after(50)), Some(after(150)));
     }
 
     #[test]

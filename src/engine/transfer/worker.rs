@@ -10,33 +10,37 @@ use super::attempt::{Attempt, Ended, Signal, attempt};
 use super::begin::NotBegun;
 use super::lane::{Lane, Leave, Next};
 use super::pool::IDLE;
-use super::queue::Ticket;
+use super::queue::{Duty, Ticket};
 use super::settle::{Ready, Unsettled};
 use super::site::Site;
+use super::window::Window;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
+use crate::domain::stream::Stream;
 use crate::engine::crash::caught;
 use crate::smtp::transcript::Transcript;
-use crate::store::content::Unreadable;
 use crate::store::error::StoreError;
 use crate::store::op::settle_transfer::TransferEnd;
 use crate::store::row::message::MessageRow;
 
 /// Serves `lane` until nothing is due, `first` the message in hand.
-pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, first: Option<Ticket>) {
+pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, duty: Duty, first: Option<Ticket>) {
+    let mut job = Job { shared: &shared, lane: &lane, duty, has_left: false };
     if let Some(ticket) = first {
         carry(&shared, &lane, ticket).await;
     }
     loop {
-        serve(&shared, &lane).await;
+        serve(&shared, &lane, &mut job.duty).await;
         // Each worker that goes takes a connection along, and the last one all.
-        match lane.leave(shared.now()) {
-            Leave::Stays => {}
+        match lane.leave(job.duty, shared.now()) {
+            Leave::Stays(duty) => job.duty = duty,
             Leave::Goes => {
+                job.has_left = true;
                 lane.pool.oldest().into_iter().for_each(|kept| kept.leave());
                 return;
             }
             Leave::Last => {
+                job.has_left = true;
                 while let Some(kept) = lane.pool.oldest() {
                     kept.leave();
                 }
@@ -46,9 +50,28 @@ pub(super) async fn run(shared: Arc<Shared>, lane: Arc<Lane>, first: Option<Tick
     }
 }
 
-async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>) {
+/// A worker's place in its lane, which it leaves even where it panics. Another worker takes over then.
+struct Job<'a> {
+    shared: &'a Arc<Shared>,
+    lane: &'a Arc<Lane>,
+    duty: Duty,
+    has_left: bool,
+}
+
+impl Drop for Job<'_> {
+    fn drop(&mut self) {
+        if !self.has_left
+            && let Leave::Stays(duty) = self.lane.leave(self.duty, self.shared.now())
+            && !self.shared.is_stopping()
+        {
+            self.shared.start_worker(Arc::clone(self.lane), duty, None);
+        }
+    }
+}
+
+async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>, duty: &mut Duty) {
     loop {
-        match lane.next(shared.now(), Instant::now(), shared.near()) {
+        match lane.next(duty, shared.now(), Instant::now(), shared.near()) {
             Next::Go(ticket) => carry(shared, lane, ticket).await,
             Next::Pace(wait) => {
                 tokio::select! {
@@ -74,52 +97,60 @@ async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>) {
 /// Brings one message to its outcome, and tells the lane what the site made of it.
 async fn carry(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
     shared.left_queue(1);
-    let stream = ticket.stream;
+    let in_hand = InHand { lane, stream: ticket.stream };
     transfer(shared, lane, ticket).await;
-    lane.done(stream);
-    while lane.grow(shared.now()) {
-        shared.start_worker(Arc::clone(lane), None);
+    drop(in_hand);
+    while let Some(duty) = lane.grow(shared.now()) {
+        shared.start_worker(Arc::clone(lane), duty, None);
+    }
+}
+
+/// Counts a message that a worker has in hand, whatever ends the work.
+struct InHand<'a> {
+    lane: &'a Lane,
+    stream: Stream,
+}
+
+impl Drop for InHand<'_> {
+    fn drop(&mut self) {
+        self.lane.done(self.stream);
     }
 }
 
 async fn transfer(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
-    let Ok(held) = shared.unless_stopping(shared.backlog.take()).await else { return };
-    let unsettled = Unsettled { ticket, _held: held, lease: None, transcript: None };
+    let unsettled = Unsettled { ticket, held: None, lease: None, transcript: None };
     let row = match caught(async { shared.look(&ticket, Some(&lane.site)) }).await.unwrap_or(Err(StoreError::Panicked))
     {
         Ok(Ready::Send(row)) => row,
         Ok(ready) => return not_begun(shared, lane, unsettled, NotBegun::Rows(ready)),
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    let room = shared.unless_stopping(shared.bodies.take(row.stream, row.size_octets / 1024 + 1)).await;
-    let Ok(Some(_room)) = room else { return };
-    let message = match shared.engine.store.content().take(row.place, ticket.id()) {
-        Ok(message) => message,
-        Err(Unreadable::Gone) => return unsettled.expired(shared),
-        Err(Unreadable::Failed(error)) => return unsettled.content_unreadable(shared, &error),
-    };
-    send(shared, lane, unsettled, *row, message).await;
+    send(shared, lane, unsettled, *row).await;
 }
 
-/// Ends the work on a message whose MAIL was not written.
+/// Ends the work on a message that is not sent.
 fn not_begun(shared: &Arc<Shared>, lane: &Lane, unsettled: Unsettled, why: NotBegun) {
     let ticket = unsettled.ticket;
     match why {
         // Its timer fires again after the restart.
         NotBegun::Stopping => {}
-        NotBegun::Leased => shared.near().give_back(ticket.timer),
+        NotBegun::Leased | NotBegun::NoMemory | NotBegun::Rows(Ready::Send(_)) => {
+            drop(unsettled);
+            shared.near().give_back(ticket.timer);
+        }
+        NotBegun::Gone => unsettled.expired(shared),
         NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
         NotBegun::Rows(Ready::Paused) => {
             drop(unsettled);
             shared.rest_paused(ticket, &lane.site);
         }
         NotBegun::Rows(Ready::Stale) => shared.near().forget(&ticket.timer),
-        NotBegun::Rows(Ready::Send(_)) => shared.near().give_back(ticket.timer),
         NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),
+        NotBegun::Damaged(error) => unsettled.content_unreadable(shared, &error),
     }
 }
 
-async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, row: MessageRow, message: Vec<u8>) {
+async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, row: MessageRow) {
     let (ticket, site) = (unsettled.ticket, lane.site.name());
     let share = match shared.relays.share(lane.relay, &site, shared.now(), &shared.engine.store) {
         Ok(Some(share)) => share,
@@ -130,7 +161,7 @@ async fn send(shared: &Arc<Shared>, lane: &Arc<Lane>, mut unsettled: Unsettled, 
         }
         Err(error) => return unsettled.unreadable(shared, error),
     };
-    let tried = caught(attempt(shared, lane, &mut unsettled, &row, message)).await;
+    let tried = caught(attempt(shared, lane, &mut unsettled, &row)).await;
     let Attempt { ended, facts, transcript, signal } = tried.unwrap_or_else(|crashed| {
         tracing::error!(message = %ticket.id(), %crashed, "an attempt crashed");
         let (facts, transcript) = (AttemptFacts::default(), Transcript::default());
@@ -169,7 +200,9 @@ fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
     let near = shared.near();
     // Mail that stays in the house is sent message by message, whatever the one before met: `dev` simulates failures.
     let signal = match (&lane.site, signal) {
-        (Site::InHouse(_), Signal::PushedBack | Signal::Slowed) => Signal::Answered,
+        (Site::InHouse(_), Signal::PushedBack | Signal::TurnedAway | Signal::TimedOut | Signal::Slowed) => {
+            Signal::Answered
+        }
         (_, signal) => signal,
     };
     match signal {
@@ -178,8 +211,16 @@ fn obey(shared: &Arc<Shared>, lane: &Lane, signal: Signal) {
         // Whoever probes goes on with the next message.
         Signal::Silent => {}
         Signal::Slowed => lane.slowed(near),
-        Signal::PushedBack => shared.put_off_until_their_end(lane.pushed_back(shared.now(), near)),
+        Signal::PushedBack => fails(shared, lane, Window::pushed_back),
+        Signal::TurnedAway => fails(shared, lane, Window::turned_away),
+        Signal::TimedOut => fails(shared, lane, Window::hung),
     }
+}
+
+/// Reports a failure to the lane's window, which may hold the lane back.
+fn fails(shared: &Arc<Shared>, lane: &Lane, how: fn(&mut Window, Timestamp) -> Option<Timestamp>) {
+    let now = shared.now();
+    shared.put_off_until_their_end(lane.fails(shared.near(), |window| how(window, now)));
 }
 
 /// Holds the lane back until its relay may be tried again.

@@ -96,9 +96,9 @@ impl Reporter {
         let reporter = Arc::clone(self);
         tokio::spawn(async move {
             let _turn = turn;
-            let report = Bytes::from(report);
+            let mut report = Bytes::from(report);
             for tries_left in (0..TRIES).rev() {
-                let outcome = reporter.mail(&envelope, report.clone()).await;
+                let outcome = reporter.mail(&envelope, &mut report).await;
                 if outcome.as_ref().is_some_and(is_taken) {
                     return;
                 }
@@ -108,7 +108,7 @@ impl Reporter {
         });
     }
 
-    async fn mail(&self, envelope: &Envelope, report: Bytes) -> Option<Outcome> {
+    async fn mail(&self, envelope: &Envelope, report: &mut Bytes) -> Option<Outcome> {
         let mut receiver = self.receiver.subscribe();
         let address = receiver.wait_for(Option::is_some).await.ok().and_then(|address| *address)?;
         let target = Target {

@@ -125,7 +125,7 @@ async fn messages_of_any_size_go_over_one_kept_connection() {
     let mut session = transmitter(None).connect(&target).await.unwrap();
     let large = "a line of the message\r\n..\r\n".repeat(20_000);
     for message in ["Subject: a\r\n\r\nb\r\n", &large] {
-        let outcome = session.send(&envelope(), Bytes::copy_from_slice(message.as_bytes())).await;
+        let outcome = session.send(&envelope(), &mut Bytes::copy_from_slice(message.as_bytes())).await;
         assert!(is_delivered(&outcome), "{outcome:?}");
         assert_eq!((outcome.peer, outcome.tls), (Some(target.address.ip()), None));
         assert!(session.is_reusable());
@@ -149,7 +149,7 @@ async fn authenticated_as(host: &str, roots: impl Fn(&str) -> Option<String>) ->
     });
     let transmitter = transmitter(roots(&pem).as_deref().map(str::as_bytes));
     let mut session = transmitter.connect(&target).await.unwrap();
-    let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+    let outcome = session.send(&envelope(), &mut Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
     assert!(is_delivered(&outcome), "{outcome:?}");
     session.quit().await;
     assert_eq!(server.await.unwrap().len(), 1);
@@ -184,7 +184,7 @@ async fn a_server_with_broken_tls_is_asked_in_clear_at_once_and_from_then_on() {
     let transmitter = transmitter(None);
     for _ in 0..2 {
         let mut session = transmitter.connect(&target).await.unwrap();
-        let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+        let outcome = session.send(&envelope(), &mut Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
         assert!(is_delivered(&outcome) && outcome.tls.is_none(), "{outcome:?}");
         session.quit().await;
     }
@@ -225,7 +225,7 @@ async fn a_kept_connection_that_the_server_closed_is_not_reused() {
     assert!(session.is_reusable());
     drop(stream);
     // Whether or not its end has been noticed by now: nothing that is sent on it counts as delivered.
-    let outcome = session.send(&envelope(), Bytes::from_static(b"a\r\n")).await;
+    let outcome = session.send(&envelope(), &mut Bytes::from_static(b"a\r\n")).await;
     assert!(matches!(outcome.ending, Ending::Closed(_)), "{outcome:?}");
     assert!(!session.is_reusable());
 }
@@ -246,7 +246,7 @@ async fn why_a_server_hung_up_in_mid_message_is_heard() {
     let transmitter = transmitter(None);
     let client = async {
         let mut session = transmitter.connect(&target).await.unwrap();
-        session.send(&envelope(), Bytes::from(vec![b'a'; 20_000_000])).await
+        session.send(&envelope(), &mut Bytes::from(vec![b'a'; 20_000_000])).await
     };
     let ((), outcome) = tokio::join!(server, client);
     // A reset may overtake the answer; it is never taken for a delivery.

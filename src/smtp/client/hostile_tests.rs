@@ -24,7 +24,8 @@ fn vanishing_after(cut: usize, vanish: fn(&mut Client)) -> Vec<Outcome> {
         match client.want() {
             Want::Write => client.written(now),
             Want::Handshake => client.secured(facts(), now),
-            Want::Ready if outcomes.len() < 2 => client.begin(&envelope(), Bytes::from_static(MESSAGE.as_bytes()), now),
+            Want::Ready if outcomes.len() < 2 => client.begin(&envelope(), MESSAGE.len(), now),
+            Want::Body => client.give_body(Bytes::from_static(MESSAGE.as_bytes()), now),
             Want::Finished => {
                 outcomes.push(client.take_outcome().unwrap());
                 if !client.is_reusable() {

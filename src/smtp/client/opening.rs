@@ -81,7 +81,9 @@ impl Client {
         for part in [verb, " ", &self.settings.ehlo, "\r\n"] {
             self.out.extend_from_slice(part.as_bytes());
         }
-        self.due = now + self.settings.deadlines.ehlo;
+        // A second EHLO, secured, has its own time.
+        let first = if self.tls.is_none() { self.opening_ends } else { Duration::MAX };
+        self.due = first.min(now + self.settings.deadlines.ehlo);
         self.state = state;
     }
 

@@ -47,6 +47,7 @@ pub(super) fn facts() -> TlsFacts {
 pub(super) struct Scene {
     pub(super) client: Client,
     pub(super) now: Duration,
+    pub(super) message: Bytes,
 }
 
 impl Scene {
@@ -55,7 +56,8 @@ impl Scene {
     }
 
     pub(super) fn with(settings: Settings) -> Self {
-        Self { client: Client::new(settings, Duration::ZERO), now: Duration::ZERO }
+        let message = Bytes::from_static(MESSAGE.as_bytes());
+        Self { client: Client::new(settings, Duration::ZERO), now: Duration::ZERO, message }
     }
 
     /// Past greeting and EHLO, with these capabilities.
@@ -69,6 +71,9 @@ impl Scene {
     pub(super) fn says(&mut self, text: impl AsRef<[u8]>) -> &mut Self {
         assert_eq!(self.client.want(), Want::Read, "before {:?}", String::from_utf8_lossy(text.as_ref()));
         self.client.received(text.as_ref(), self.now);
+        if self.client.want() == Want::Body {
+            self.client.give_body(self.message.clone(), self.now);
+        }
         self
     }
 
@@ -85,7 +90,7 @@ impl Scene {
 
     pub(super) fn begins_with(&mut self, envelope: &Envelope) -> &mut Self {
         assert_eq!(self.client.want(), Want::Ready);
-        self.client.begin(envelope, Bytes::from_static(MESSAGE.as_bytes()), self.now);
+        self.client.begin(envelope, self.message.len(), self.now);
         self
     }
 

@@ -62,6 +62,8 @@ pub enum Want {
     Read,
     /// A TLS handshake: [`super::Client::secured`] or [`super::Client::handshake_failed`].
     Handshake,
+    /// The message's bytes: [`super::Client::give_body`] or [`super::Client::body_missing`].
+    Body,
     /// A message, or the end: [`super::Client::begin`] or [`super::Client::quit`].
     Ready,
     /// The outcome to be taken.

@@ -238,18 +238,55 @@ fn each_phase_has_its_own_deadline() {
     assert_eq!(scene.client.due(), scene.now + deadlines.rset);
 }
 
-#[test]
-fn a_server_that_takes_the_message_too_slowly_runs_out_of_time() {
+/// How long a server is served that takes a block of the message each `pause`; None where it gets all of it.
+fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
     let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
-    scene.client.begin(&envelope(), Bytes::from(vec![b'a'; 1024 * 1024]), scene.now);
+    scene.message = Bytes::from(vec![b'a'; bytes]);
+    scene.begins();
     scene.client.written(scene.now);
     scene.says("250\r\n250\r\n354\r\n");
-    // Just within each block's deadline, again and again: 364 octets a second are too few.
-    let mut is_late = false;
-    while scene.client.want() == Want::Write && !is_late {
-        scene.passes(Duration::from_secs(179));
-        is_late = scene.now > scene.client.due();
+    while scene.client.want() == Want::Write {
+        scene.passes(pause);
+        if scene.now > scene.client.due() {
+            return Some(scene.client.due());
+        }
         scene.client.written(scene.now);
     }
-    assert!(is_late);
+    None
+}
+
+#[test]
+fn a_body_that_moves_less_than_1_kib_a_second_over_five_minutes_ends_its_attempt() {
+    // Blocks have 64 KiB.
+    assert_eq!(served_for(10_000_000, Duration::from_secs(60)), None);
+    assert_eq!(served_for(10_000_000, Duration::from_secs(70)), Some(Duration::from_secs(300)));
+    assert_eq!(served_for(10_000_000, Duration::from_secs(200)), Some(Duration::from_secs(180)));
+    assert_eq!(served_for(100_000, Duration::from_secs(140)), None, "two blocks are through by then");
+}
+
+#[test]
+fn the_body_is_asked_for_when_the_server_is_ready_for_it() {
+    let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
+    scene.begins();
+    scene.client.written(scene.now);
+    for reply in ["250\r\n", "250\r\n"] {
+        scene.client.received(reply.as_bytes(), scene.now);
+        assert_eq!(scene.client.want(), Want::Read);
+    }
+    scene.client.received(b"354\r\n", scene.now);
+    assert_eq!(scene.client.want(), Want::Body);
+    scene.client.body_missing();
+    let outcome = scene.outcome();
+    assert!(matches!(outcome.ending, Ending::Closed(_)) && outcome.phase == Phase::Data && !scene.client.is_reusable());
+}
+
+#[test]
+fn a_first_attempt_waits_fifteen_seconds_for_greeting_and_ehlo_together() {
+    let deadlines = Deadlines::default().of_first_attempt();
+    let mut scene = Scene::with(Settings { deadlines, ..settings() });
+    assert_eq!(scene.client.due(), Duration::from_secs(15));
+    scene.passes(Duration::from_secs(10)).says("220 mx.example ESMTP\r\n").hears("EHLO us.example\r\n");
+    assert_eq!(scene.client.due(), Duration::from_secs(15));
+    scene.says("250 mx\r\n").begins();
+    assert_eq!(scene.client.due(), Duration::from_secs(310));
 }

@@ -166,12 +166,9 @@ impl Content {
         }))
     }
 
-    /// The body of `message` at `place`, to be sent: from memory, where it was appended a moment ago.
-    ///
-    /// # Errors
-    /// As [`Content::read`].
-    pub fn take(&self, place: Place, message: MessageId) -> Result<Vec<u8>, Unreadable> {
-        self.fresh.take(message).map_or_else(|| self.read(place, message), Ok)
+    /// Takes the body of `message` out of the memory of bodies that were appended a moment ago.
+    pub fn fresh(&self, message: MessageId) -> Option<Vec<u8>> {
+        self.fresh.take(message)
     }
 
     /// The body of `message` at `place`, as it stands on the disk.

@@ -106,13 +106,12 @@ fn a_torn_tail_is_never_appended_to() {
 #[test]
 fn what_was_appended_a_moment_ago_is_sent_from_memory_and_not_after_its_end() {
     let test = TestStore::new();
-    let place = keep(&test, bucket(0), message(1), b"fresh");
-    let elsewhere = Place { offset: place.offset + 1, ..place };
-    assert_eq!(test.store().content().take(elsewhere, message(1)).unwrap(), b"fresh", "the disk is not asked");
-    assert_eq!(test.store().content().take(place, message(1)).unwrap(), b"fresh", "now it is");
-    let over = keep(&test, bucket(0), message(2), b"over");
+    keep(&test, bucket(0), message(1), b"fresh");
+    assert_eq!(test.store().content().fresh(message(1)).unwrap(), b"fresh");
+    assert_eq!(test.store().content().fresh(message(1)), None, "a body is taken once");
+    keep(&test, bucket(0), message(2), b"over");
     test.store().content().destroy(bucket(0)).unwrap();
-    assert!(matches!(test.store().content().take(over, message(2)), Err(Unreadable::Gone)));
+    assert_eq!(test.store().content().fresh(message(2)), None, "its bucket is over");
 }
 
 #[test]

@@ -60,7 +60,7 @@ pub enum TransferEnd {
 }
 
 /// Records how a transfer's timer was served.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SettleTransfer {
     /// The message's account.
     pub account: AccountId,

@@ -67,6 +67,8 @@ async fn a_message_whose_content_is_damaged_is_deferred_and_fails_after_an_hour(
     world.pass(0).await;
     assert_eq!(world.standing(id), ("deferred", 1));
     world.damage_bodies();
+    // The next attempt reads the disk.
+    drop(world.engine.store.content().fresh(id));
     world.net.behave("mx.dead.test", Behaviour::Takes);
     world.pass(300).await;
     assert_eq!(world.standing(id), ("deferred", 1), "that is no attempt");

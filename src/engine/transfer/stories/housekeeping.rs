@@ -1,15 +1,17 @@
 //! Stories of housekeeping beside the mail.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::Semaphore;
 
-use super::World;
+use super::{Behaviour, World};
 use crate::base::id::{AccountId, Ulid};
 use crate::store::error::Stop;
 use crate::store::op::{Never, Op};
 use crate::store::read::{Order, Read as _};
-use crate::store::schema::Table;
+use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
@@ -52,4 +54,35 @@ async fn housekeeping_that_fails_holds_up_no_other() {
     // What failed keeps its timer for a minute of the machine's own.
     tokio::time::timeout(Duration::from_secs(30), index_is_seen_to).await.expect("the index waits for what failed");
     assert!(world.waits(TimerKind::Idempotency), "it is tried again");
+}
+
+/// Replaces a message's transfer row by these bytes.
+#[derive(Serialize, Deserialize)]
+struct Overwrite(Vec<u8>, Vec<u8>);
+
+impl Op for Overwrite {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        tables.put_bytes(Table::Transfers, &self.0, self.1.clone());
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_outcome_that_could_not_be_recorded_is_recorded_later_and_the_message_is_sent_once() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
+    let id = world.send("u@a.test").await;
+    world.net.has_seen(1).await;
+    let key = schema::message(world.account, id).to_vec();
+    let whole = world.engine.store.snapshot().unwrap().get(Table::Transfers, &key).unwrap().unwrap();
+    world.engine.store.commit(Overwrite(key.clone(), b"no row".to_vec())).await.unwrap();
+    gate.add_permits(10);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.engine.store.commit(Overwrite(key, whole)).await.unwrap();
+    world.is_delivered(id).await;
+    assert_eq!(world.net.seen().len(), 1);
 }

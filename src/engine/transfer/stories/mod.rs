@@ -3,6 +3,7 @@
 
 mod failing;
 mod housekeeping;
+mod isolation;
 mod last_check;
 mod names;
 mod net;
@@ -11,6 +12,7 @@ mod rates;
 mod relays;
 mod sites;
 mod stopping;
+mod turned_away;
 mod world;
 
 use net::Behaviour;

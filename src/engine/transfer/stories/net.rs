@@ -5,14 +5,13 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use tokio::sync::{Semaphore, watch};
 
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
 use crate::engine::ports::{
-    BoxFuture, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Resolve, RouteFailure, Session,
-    Target, Transmit, Unfetched, WebhookRequest,
+    Body, BoxFuture, LookupFailure, MailHost, PolicyHosts, Post, PostError, PostOutcome, Resolve, RouteFailure,
+    Session, Target, Transmit, Unfetched, WebhookRequest,
 };
 use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::reply::ReplyParser;
@@ -65,6 +64,8 @@ pub(super) struct Net {
     pub(super) posted: watch::Sender<usize>,
     /// What holds webhook requests, where something does.
     pub(super) post_gate: Mutex<Option<Arc<Semaphore>>>,
+    /// How long each connection waited for greeting and EHLO at most.
+    pub(super) patience: Mutex<Vec<Duration>>,
     /// Connections that were opened, by host and source.
     pub(super) opened: Mutex<Vec<(String, Option<IpAddr>)>>,
 }
@@ -156,7 +157,7 @@ fn outcome(phase: Phase, ending: Ending) -> Outcome {
     Outcome { phase, ending, peer: None, tls: None, transcript: Transcript::default() }
 }
 
-fn answer(text: &str) -> Ending {
+pub(super) fn answer(text: &str) -> Ending {
     Ending::Answered(ReplyParser::new().feed(format!("{text}\n").as_bytes()).unwrap().1.unwrap())
 }
 
@@ -164,6 +165,7 @@ impl Transmit for ScriptedTransmit {
     fn connect<'a>(&'a self, target: &'a Target) -> BoxFuture<'a, Result<Box<dyn Session>, Outcome>> {
         Box::pin(async move {
             self.0.opened.lock().unwrap().push((target.host.to_string(), target.source));
+            self.0.patience.lock().unwrap().push(target.deadlines.opening);
             let behaviour = self.0.behaviour(target);
             if let Behaviour::Greets(gate) = &behaviour {
                 drop(gate.acquire().await.unwrap());
@@ -185,7 +187,7 @@ impl Transmit for ScriptedTransmit {
 }
 
 impl Session for ScriptedSession {
-    fn send<'a>(&'a mut self, envelope: &'a Envelope, _: Bytes) -> BoxFuture<'a, Outcome> {
+    fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let seen = Seen {
                 to: envelope.rcpt_to.clone(),
@@ -206,6 +208,12 @@ impl Session for ScriptedSession {
                     return outcome(Phase::Rcpt, answer(text));
                 }
                 Behaviour::Takes | Behaviour::Greets(_) | Behaviour::Refuses | Behaviour::Fails(..) => {}
+            }
+            if body.read().await.is_none() {
+                // A server that got no body has seen no message.
+                self.net.seen.send_modify(|all| drop(all.pop()));
+                self.is_reusable = false;
+                return outcome(Phase::Data, Ending::Closed("the message could not be read".to_owned()));
             }
             outcome(Phase::Dot, answer("250 2.0.0 taken"))
         })

@@ -29,8 +29,8 @@ use crate::store::open::Surroundings;
 /// When every story begins: an hour before a UTC midnight.
 pub(super) const START: Timestamp = Timestamp::from_millis(1_700_089_200_000);
 
-/// Places of the story's 64 that sites have which are new to us.
-const NEW_SITES_MAX: usize = 48;
+/// Places of the story's 64 that one account has for sites that are new to us.
+const NEW_SITES_MAX: usize = 42;
 
 /// An engine with its pump running.
 pub(super) struct World {
@@ -78,6 +78,7 @@ impl World {
             posted: watch::Sender::new(0),
             post_gate: Mutex::default(),
             opened: Mutex::default(),
+            patience: Mutex::default(),
         });
         let mut world = Self::on(directory, net, relays, tables);
         let quota = QuotaLimits { per_hour: 1_000_000, per_day: 1_000_000 };
@@ -98,6 +99,7 @@ impl World {
             hostname: "mail.sender.example".to_owned(),
             bounce_host: "bounces.sender.example".to_owned(),
             max_connections: 64,
+            body_kib: 8,
             signing_threads: 2,
             ..Settings::of_a_story()
         };
@@ -148,6 +150,21 @@ impl World {
         }
         let world = Self::on(self.directory, self.net, relays, self.tables);
         Self { account: self.account, ..world }
+    }
+
+    /// Makes another account the one that sends, from `us@other.test`.
+    pub(super) async fn become_another_account(&mut self) {
+        let quota = self.engine.settings.quota;
+        self.account = self.engine.create_account("Other".parse().unwrap(), None, quota).await.unwrap().id;
+        let name = "other.test".parse().unwrap();
+        self.engine.create_verified_domain(self.account, name, Stream::Transactional).await.unwrap();
+    }
+
+    /// Waits until the message is delivered, whatever else is under way.
+    pub(super) async fn is_delivered(&self, id: MessageId) {
+        while self.standing(id).0 != "delivered" {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// Accepts a transactional message.

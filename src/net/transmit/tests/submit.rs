@@ -23,7 +23,7 @@ async fn submitted(security: Security, offers: Offers, host: &str) -> Result<Tls
     let opened = transmitter.connect(&target).await;
     let sent = match opened {
         Ok(mut session) => {
-            let outcome = session.send(&envelope(), Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
+            let outcome = session.send(&envelope(), &mut Bytes::from_static(b"Subject: a\r\n\r\nb\r\n")).await;
             assert!(is_delivered(&outcome), "{outcome:?}");
             session.quit().await;
             Ok(outcome.tls.unwrap())

@@ -1,76 +1,65 @@
-//! Room that both streams share, of which marketing can never take all: connections, and what bodies hold in memory.
-//!
-//! Who waits for room waits in the queue of its stream, and no marketing message is served while a transactional one
-//! waits. A large one at the head of its queue lets nobody of its stream past, or its turn would never come.
+//! A fair semaphore over a [`Budget`]: connections, and memory for bodies. A worker waits here for its claim.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, oneshot};
 
-use crate::domain::stream::Stream;
+use crate::machine::budget::{Budget, Claim, ClaimId};
 
-/// Of so many parts one is kept: for transactional mail, and for sites that are known to answer.
-const RESERVED_PART: u32 = 4;
+/// Of so many parts one is kept for sites that are known to answer.
+const PROVEN_PART: u32 = 4;
+/// One of so many parts is for sites that were silent.
+const SILENT_PART: u32 = 16;
 
 /// Room in units.
 pub(super) struct Room(Arc<Shared>);
 
 struct Shared {
-    units: u32,
-    /// What marketing may take of it.
-    marketing_units: u32,
     state: Mutex<State>,
     /// Woken when somebody has to wait.
     wanted: Notify,
 }
 
 struct State {
-    free: u32,
-    marketing_free: u32,
-    transactional: VecDeque<Waiter>,
-    marketing: VecDeque<Waiter>,
-}
-
-struct Waiter {
-    units: u32,
-    tell: oneshot::Sender<Taken>,
+    budget: Budget,
+    waiters: HashMap<ClaimId, oneshot::Sender<Taken>>,
 }
 
 /// Room taken, until it is dropped.
 pub(super) struct Taken {
     room: Arc<Shared>,
-    units: u32,
-    /// The stream that it counts for.
-    stream: Stream,
+    claim: Claim,
 }
 
 impl Room {
     pub(super) fn new(units: u32) -> Self {
-        let units = units.max(1);
-        let marketing_units = (units - units / RESERVED_PART).min(units.saturating_sub(1)).max(1);
-        let state = State {
-            free: units,
-            marketing_free: marketing_units,
-            transactional: VecDeque::new(),
-            marketing: VecDeque::new(),
-        };
-        Self(Arc::new(Shared { units, marketing_units, state: Mutex::new(state), wanted: Notify::new() }))
+        let state = State { budget: Budget::new(units), waiters: HashMap::new() };
+        Self(Arc::new(Shared { state: Mutex::new(state), wanted: Notify::new() }))
     }
 
-    /// Of `units` of room, what is left when the part that is kept is taken from it; never nothing.
-    pub(super) fn part_of(units: u32) -> Self {
-        Self::new(units - units / RESERVED_PART)
+    /// Of `units` of room, the part for sites that are not known to answer.
+    pub(super) fn of_unproven(units: u32) -> Self {
+        Self::new(units - units / PROVEN_PART)
     }
 
-    /// Waits for `units` of room for a message of `stream`; more than there is counts as all. Nothing where the room is
-    /// closed, which it never is.
-    pub(super) async fn take(&self, stream: Stream, units: u32) -> Option<Taken> {
+    /// Of `units` of room, the part for sites that were silent.
+    pub(super) fn of_silent(units: u32) -> Self {
+        Self::new((units / SILENT_PART).max(2))
+    }
+
+    /// Waits for the turn of `claim`. None where the room is closed, which it never is.
+    pub(super) async fn take(&self, claim: Claim) -> Option<Taken> {
         let room = &self.0;
-        // Whoever stops waiting may have kept others from their turn. Dropped after what it waits by.
-        let _passes_on = PassesOn(room);
         let (tell, mut told) = oneshot::channel();
-        room.state().of(stream).push_back(Waiter { units: units.min(room.most(stream)), tell });
+        let id = {
+            let mut state = room.state();
+            let id = state.budget.request(claim);
+            state.waiters.insert(id, tell);
+            id
+        };
+        // A caller that stops waiting may have kept others from their turn.
+        let _withdraws = Withdraws { room, id, claim };
         room.serve();
         if let Ok(taken) = told.try_recv() {
             return Some(taken);
@@ -81,9 +70,7 @@ impl Room {
 
     /// Whether somebody waits for room.
     fn is_wanted(&self) -> bool {
-        let state = self.0.state();
-        let mut waiting = state.transactional.iter().chain(&state.marketing);
-        waiting.any(|waiter| !waiter.tell.is_closed())
+        self.0.state().budget.is_wanted()
     }
 
     /// Resolves as long as somebody waits for room: whoever holds some for convenience gives it back.
@@ -98,22 +85,15 @@ impl Room {
         }
     }
 
-    /// Has what was taken for one message serve one of `stream`; false where that would be more than marketing may
+    /// Has what was taken for one message serve the one of `claim`. False where that would be more than marketing may
     /// have.
-    pub(super) fn lend(&self, taken: &mut Taken, stream: Stream) -> bool {
-        if taken.stream == stream {
-            return true;
+    pub(super) fn lend(&self, taken: &mut Taken, claim: Claim) -> bool {
+        let is_lent = self.0.state().budget.lend(&taken.claim, &claim);
+        if is_lent {
+            taken.claim = Claim { units: taken.claim.units, ..claim };
+            self.0.serve();
         }
-        let mut state = self.0.state();
-        match stream {
-            Stream::Transactional => state.marketing_free += taken.units,
-            Stream::Marketing if state.marketing_free < taken.units => return false,
-            Stream::Marketing => state.marketing_free -= taken.units,
-        }
-        drop(state);
-        taken.stream = stream;
-        self.0.serve();
-        true
+        is_lent
     }
 }
 
@@ -122,78 +102,47 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    const fn most(&self, stream: Stream) -> u32 {
-        match stream {
-            Stream::Transactional => self.units,
-            Stream::Marketing => self.marketing_units,
-        }
-    }
-
     /// Gives room to those whose turn it is.
     fn serve(self: &Arc<Self>) {
-        let mut state = self.state();
         let mut served = Vec::new();
-        while let Some((stream, waiter)) = state.next() {
-            let taken = Taken { room: Arc::clone(self), units: waiter.units, stream };
-            served.push((waiter.tell, taken));
+        let mut state = self.state();
+        while let Some((id, claim)) = state.budget.grant() {
+            let taken = Taken { room: Arc::clone(self), claim };
+            served.push((state.waiters.remove(&id), taken));
         }
         // Told without the lock: what somebody who has gone was given comes back through it.
         drop(state);
         for (tell, taken) in served {
-            drop(tell.send(taken));
-        }
-    }
-}
-
-impl State {
-    const fn of(&mut self, stream: Stream) -> &mut VecDeque<Waiter> {
-        match stream {
-            Stream::Transactional => &mut self.transactional,
-            Stream::Marketing => &mut self.marketing,
-        }
-    }
-
-    /// The next who waits, its room counted, where there is room for it.
-    fn next(&mut self) -> Option<(Stream, Waiter)> {
-        // Whoever has gone from the head holds up nobody.
-        while self.transactional.pop_front_if(|waiter| waiter.tell.is_closed()).is_some() {}
-        while self.marketing.pop_front_if(|waiter| waiter.tell.is_closed()).is_some() {}
-        let stream = if self.transactional.is_empty() { Stream::Marketing } else { Stream::Transactional };
-        let room = match stream {
-            Stream::Transactional => self.free,
-            Stream::Marketing => self.free.min(self.marketing_free),
-        };
-        let waiter = self.of(stream).pop_front_if(|waiter| waiter.units <= room)?;
-        self.count(stream, waiter.units);
-        Some((stream, waiter))
-    }
-
-    const fn count(&mut self, stream: Stream, units: u32) {
-        self.free -= units;
-        if matches!(stream, Stream::Marketing) {
-            self.marketing_free -= units;
+            drop(tell.map(|tell| tell.send(taken)));
         }
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        let mut state = self.room.state();
-        state.free += self.units;
-        if self.stream == Stream::Marketing {
-            state.marketing_free += self.units;
-        }
-        drop(state);
+        self.room.state().budget.release(&self.claim);
         self.room.serve();
     }
 }
 
-/// Serves whoever comes next when it is dropped.
-struct PassesOn<'a>(&'a Arc<Shared>);
+/// Takes back a claim that still waits when it is dropped, and serves whoever comes next.
+struct Withdraws<'a> {
+    room: &'a Arc<Shared>,
+    id: ClaimId,
+    claim: Claim,
+}
 
-impl Drop for PassesOn<'_> {
+impl Drop for Withdraws<'_> {
     fn drop(&mut self) {
-        self.0.serve();
+        let mut state = self.room.state();
+        let waited = state.waiters.remove(&self.id).is_some();
+        if waited {
+            state.budget.withdraw(self.id, &self.claim);
+        }
+        drop(state);
+        if waited {
+            self.room.serve();
+        }
     }
 }
 
@@ -204,10 +153,17 @@ mod tests {
     use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
+    use crate::base::id::{AccountId, Ulid};
+    use crate::domain::stream::Stream;
+
+    fn claim(stream: Stream, units: u32) -> Claim {
+        Claim { stream, account: AccountId(Ulid::default()), site: None, network: None, units }
+    }
+
     /// What is there to be had at once.
     fn now(room: &Room, stream: Stream, units: u32) -> Option<Taken> {
         let mut context = Context::from_waker(Waker::noop());
-        match pin!(room.take(stream, units)).poll(&mut context) {
+        match pin!(room.take(claim(stream, units))).poll(&mut context) {
             Poll::Ready(taken) => taken,
             Poll::Pending => None,
         }
@@ -251,8 +207,13 @@ mod tests {
         let room = Room::new(2);
         let mut first = now(&room, Stream::Transactional, 1).unwrap();
         let mut second = now(&room, Stream::Transactional, 1).unwrap();
-        assert!(room.lend(&mut first, Stream::Marketing) && !room.lend(&mut second, Stream::Marketing));
-        assert!(room.lend(&mut first, Stream::Transactional) && room.lend(&mut second, Stream::Marketing));
+        assert!(
+            room.lend(&mut first, claim(Stream::Marketing, 1)) && !room.lend(&mut second, claim(Stream::Marketing, 1))
+        );
+        assert!(
+            room.lend(&mut first, claim(Stream::Transactional, 1))
+                && room.lend(&mut second, claim(Stream::Marketing, 1))
+        );
     }
 
     #[test]
@@ -261,9 +222,9 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         let mut taken: Vec<_> = std::iter::from_fn(|| now(&room, Stream::Transactional, 1)).collect();
         assert_eq!(taken.len(), 8);
-        let mut large = pin!(room.take(Stream::Marketing, 6));
-        let mut small = pin!(room.take(Stream::Marketing, 1));
-        let mut transactional = pin!(room.take(Stream::Transactional, 1));
+        let mut large = pin!(room.take(claim(Stream::Marketing, 6)));
+        let mut small = pin!(room.take(claim(Stream::Marketing, 1)));
+        let mut transactional = pin!(room.take(claim(Stream::Transactional, 1)));
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
         assert!(transactional.as_mut().poll(&mut context).is_pending());
         taken.pop();
@@ -281,8 +242,8 @@ mod tests {
         let room = Room::new(8);
         let mut context = Context::from_waker(Waker::noop());
         let taken = now(&room, Stream::Transactional, 4).unwrap();
-        let mut large = Box::pin(room.take(Stream::Transactional, 8));
-        let mut small = pin!(room.take(Stream::Transactional, 1));
+        let mut large = Box::pin(room.take(claim(Stream::Transactional, 8)));
+        let mut small = pin!(room.take(claim(Stream::Transactional, 1)));
         assert!(large.as_mut().poll(&mut context).is_pending() && small.as_mut().poll(&mut context).is_pending());
         drop(large);
         assert!(small.as_mut().poll(&mut context).is_ready());
@@ -298,7 +259,7 @@ mod tests {
             room.wanted().await;
             drop(taken);
         };
-        let (second, ()) = tokio::join!(room.take(Stream::Transactional, 1), giver);
+        let (second, ()) = tokio::join!(room.take(claim(Stream::Transactional, 1)), giver);
         assert!(second.is_some());
     }
 
@@ -307,8 +268,8 @@ mod tests {
         let room = Room::new(1);
         let taken = now(&room, Stream::Transactional, 1).unwrap();
         let mut context = Context::from_waker(Waker::noop());
-        let mut first = Box::pin(room.take(Stream::Transactional, 1));
-        let mut second = Box::pin(room.take(Stream::Marketing, 1));
+        let mut first = Box::pin(room.take(claim(Stream::Transactional, 1)));
+        let mut second = Box::pin(room.take(claim(Stream::Marketing, 1)));
         assert!(!room.is_wanted());
         assert!(first.as_mut().poll(&mut context).is_pending() && second.as_mut().poll(&mut context).is_pending());
         assert!(room.is_wanted());

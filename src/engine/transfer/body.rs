@@ -1,0 +1,68 @@
+//! The body of a message that is being sent. It takes memory only once its server has said 354, so servers that are
+//! silent before hold none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::Shared;
+use super::begin::NotBegun;
+use crate::base::id::MessageId;
+use crate::engine::ports::{Body, BoxFuture};
+use crate::engine::room::Taken;
+use crate::machine::budget::Claim;
+use crate::store::content::Unreadable;
+use crate::store::error::StoreError;
+use crate::store::row::message::MessageRow;
+
+/// The longest wait for memory. Servers wait for at least three minutes after their 354 (RFC 5321 4.5.3.2.5).
+const MEMORY_WAIT_MAX: Duration = Duration::from_secs(90);
+
+/// A body in the store.
+pub(super) struct StoredBody<'a> {
+    shared: &'a Arc<Shared>,
+    row: &'a MessageRow,
+    id: MessageId,
+    claim: Claim,
+    memory: Option<Taken>,
+    /// The reason why it could not be read.
+    pub(super) failure: Option<NotBegun>,
+}
+
+impl<'a> StoredBody<'a> {
+    /// The body of message `id`, for which memory is taken as `claim` says.
+    pub(super) fn new(shared: &'a Arc<Shared>, row: &'a MessageRow, id: MessageId, claim: Claim) -> Self {
+        let claim = Claim { units: row.size_octets / 1024 + 1, ..claim };
+        Self { shared, row, id, claim, memory: None, failure: None }
+    }
+
+    async fn load(&mut self) -> Result<Bytes, NotBegun> {
+        let memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)).await;
+        self.memory = Some(memory.ok().flatten().ok_or(NotBegun::NoMemory)?);
+        let store = &self.shared.engine.store;
+        if let Some(body) = store.content().fresh(self.id) {
+            return Ok(body.into());
+        }
+        // Reading, decrypting and decompressing would hold up everybody's connections.
+        let (store, place, id) = (Arc::clone(store), self.row.place, self.id);
+        let read = spawn_blocking(move || store.content().read(place, id)).await;
+        match read.unwrap_or(Err(Unreadable::Failed(StoreError::Panicked))) {
+            Ok(body) => Ok(body.into()),
+            Err(Unreadable::Gone) => Err(NotBegun::Gone),
+            Err(Unreadable::Failed(error)) => Err(NotBegun::Damaged(error)),
+        }
+    }
+}
+
+impl Body for StoredBody<'_> {
+    fn size(&self) -> usize {
+        usize::try_from(self.row.size_octets).unwrap_or(usize::MAX)
+    }
+
+    fn read(&mut self) -> BoxFuture<'_, Option<Bytes>> {
+        Box::pin(async move { self.load().await.map_err(|failure| self.failure = Some(failure)).ok() })
+    }
+}

@@ -1,0 +1,120 @@
+//! How an attempt comes to a connection: its places, and a session over a new connection or a kept one.
+
+use tokio::time::Instant;
+
+use super::attempt::{NoTry, Trial};
+use super::candidates::{Candidate, sources_for};
+use super::ends::{nowhere, unasked};
+use super::held::Withheld;
+use super::pool::Kept;
+use super::site::Site;
+use super::window::Trust;
+use crate::domain::event::AttemptFacts;
+use crate::engine::ports::{Session, Target};
+use crate::engine::room::Taken;
+use crate::machine::budget::{Claim, Network};
+use crate::smtp::outcome::{Ending, Outcome};
+use crate::smtp::verdict::Verdict;
+
+/// How opening a session went.
+pub(super) enum Opened {
+    /// It is open. Its places among those of sites that are not proven are to be held until the message has its outcome.
+    Session(Box<Kept>, [Option<Taken>; 2]),
+    /// The server, or the way to it, failed.
+    Failed(Outcome),
+    /// The server was not asked.
+    Decided(Verdict),
+}
+
+impl Trial<'_> {
+    /// The kept connection, where it is enough for this message's domain and stream.
+    pub(super) async fn renewed(&self, mut kept: Kept) -> Option<Kept> {
+        let tls = kept.session.tls().ok().cloned();
+        let renewed = self.held.renewed(&kept.target, tls, kept.agreed.clone()).await;
+        let Some(agreed) = renewed.filter(|_| self.shared.connections.lend(&mut kept.place, self.claim(&kept.target)))
+        else {
+            kept.leave();
+            return None;
+        };
+        kept.agreed = agreed;
+        Some(kept)
+    }
+
+    /// Waits for places, and opens a session.
+    pub(super) async fn open(&mut self, Candidate { mut target, host }: Candidate) -> Result<Opened, NoTry> {
+        let (relay, mx_host) = (self.facts.relay.take(), Some(target.host.to_string()));
+        self.facts = AttemptFacts { relay, mx_host, ..AttemptFacts::default() };
+        self.unusable = None;
+        target.tls = match self.held.requirement(host.as_deref()).await {
+            Ok(required) => required,
+            Err(Withheld::LeftOut(verdict)) => return Ok(Opened::Decided(verdict)),
+            Err(Withheld::Unasked) => return Err(NoTry::Ended(unasked(self.shared.now()))),
+        };
+        self.facts.mx_ip = Some(target.address.ip().to_string());
+        let wait = self.lane.connection_wait(Instant::now());
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
+        let claim = self.claim(&target);
+        let class = self.class(&mut target, claim).await;
+        // Its place may be that of one kept for other servers of the site.
+        if self.lane.spare(self.shared.now()) < self.lane.pool.len() {
+            self.lane.pool.oldest().into_iter().for_each(Kept::leave);
+        }
+        let place = self.shared.connections.take(claim).await;
+        let Some(place) = place else { return Ok(Opened::Decided(nowhere())) };
+        let agreed = self.held.agreement(target.tls.clone());
+        let (target, connected) = self.connect(target).await;
+        self.held.count(&target, &connected);
+        let opened = Instant::now();
+        Ok(match connected {
+            Ok(session) => {
+                let kept = Kept { target, session, agreed, place, messages: 0, opened, idle_since: opened };
+                Opened::Session(Box::new(kept), class)
+            }
+            Err(outcome) => Opened::Failed(outcome),
+        })
+    }
+
+    /// The message's claim to a connection to `target`.
+    pub(super) fn claim(&self, target: &Target) -> Claim {
+        let is_site = matches!(self.lane.site, Site::Provider(_) | Site::Servers(_));
+        let is_unheard = is_site && matches!(self.lane.trust(), Trust::New | Trust::Silent);
+        Claim {
+            stream: self.row.stream,
+            account: self.unsettled.ticket.account(),
+            site: is_site.then_some(self.lane.number),
+            network: is_unheard.then(|| Network::of(target.address.ip())),
+            units: 1,
+        }
+    }
+
+    /// Waits for places among those of sites that are not proven, where this one is not. A first attempt at a site is
+    /// brief; a site that was silent gets its full time, in one of few places.
+    async fn class(&self, target: &mut Target, claim: Claim) -> [Option<Taken>; 2] {
+        let shared = self.shared;
+        let silent = match self.lane.trust() {
+            Trust::Proven => return [None, None],
+            Trust::Silent if claim.site.is_some() => shared.silent.take(claim).await,
+            Trust::New if claim.site.is_some() => {
+                target.deadlines = target.deadlines.of_first_attempt();
+                None
+            }
+            Trust::New | Trust::Answers | Trust::Silent => None,
+        };
+        [silent, shared.unproven.take(claim).await]
+    }
+
+    /// Connects from the message's own address, or from another of the relay's where that one is not this machine's.
+    async fn connect(&self, mut target: Target) -> (Target, Result<Box<dyn Session>, Outcome>) {
+        let others = sources_for(&self.shared.relays.relay(self.lane.relay).sources, target.address.ip(), self.id);
+        let mut connected = self.shared.transmit.connect(&target).await;
+        for other in others.into_iter().skip(1) {
+            let Err(Outcome { ending: Ending::Unusable(why), .. }) = &connected else { break };
+            tracing::error!(why, "another address of the relay is taken in its place");
+            target.source = other;
+            connected = self.shared.transmit.connect(&target).await;
+        }
+        (target, connected)
+    }
+}

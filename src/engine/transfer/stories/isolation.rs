@@ -1,0 +1,83 @@
+//! One account's mail, and servers that are silent, hold up nobody else's mail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::smtp::outcome::{Ending, Phase};
+
+#[tokio::test]
+async fn however_many_connections_hang_for_one_account_another_is_served_at_once() {
+    let mut world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    // Sites that took mail before, so that they have the whole of the connections.
+    for n in 0..80 {
+        world.send(&format!("first@hangs{n}.test")).await;
+    }
+    world.pass(0).await;
+    // Kept connections are closed, and the next ones hang.
+    for n in 0..80 {
+        world.net.behave(&format!("mx.hangs{n}.test"), Behaviour::Holds(Arc::clone(&gate)));
+    }
+    tokio::time::sleep(Duration::from_millis(5100)).await;
+    for n in 0..80 {
+        world.send(&format!("second@hangs{n}.test")).await;
+    }
+    world.net.has_seen(80 + 56).await;
+    world.become_another_account().await;
+    let id = world.send_from("us@other.test", "u@new.test").await;
+    world.is_delivered(id).await;
+    let again = world.send_from("us@other.test", "u@new.test").await;
+    world.is_delivered(again).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+}
+
+#[tokio::test]
+async fn accounts_take_turns_at_a_site() {
+    let mut world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
+    for n in 0..40 {
+        world.send(&format!("first{n}@a.test")).await;
+    }
+    world.net.has_seen(2).await;
+    world.become_another_account().await;
+    world.send_from("us@other.test", "second@a.test").await;
+    // Due later, so that the other waits in its lane when this one has arrived.
+    world.send_from("us@other.test", "u@b.test").await;
+    world.net.has_seen(3).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+    let to: Vec<_> = world.net.seen().into_iter().map(|seen| seen.to).collect();
+    let turn = to.iter().position(|to| to == "second@a.test").unwrap();
+    assert!(turn <= 5, "{turn} of {}", to.len());
+}
+
+#[tokio::test]
+async fn a_first_attempt_is_brief_and_later_ones_have_their_time_in_few_places() {
+    let world = World::new().await;
+    let silent = Behaviour::Fails(Phase::Greeting, Ending::TimedOut);
+    for n in 0..10 {
+        world.net.behave(&format!("mx.silent{n}.test"), silent.clone());
+        world.send(&format!("u@silent{n}.test")).await;
+    }
+    world.pass(0).await;
+    assert_eq!(*world.net.patience.lock().unwrap(), [Duration::from_secs(15); 10]);
+    let gate = Arc::new(Semaphore::new(0));
+    for n in 0..10 {
+        world.net.behave(&format!("mx.silent{n}.test"), Behaviour::Greets(Arc::clone(&gate)));
+    }
+    world.clock.jump(Duration::from_secs(120));
+    let good = world.send("u@good.test").await;
+    world.is_delivered(good).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let patience = world.net.patience.lock().unwrap().clone();
+    let long = patience.iter().filter(|wait| **wait == Duration::from_secs(600)).count();
+    assert_eq!((long, patience.len()), (4, 15), "a sixteenth of the connections");
+    gate.add_permits(1000);
+    world.pass(0).await;
+    assert_eq!(world.net.seen().len(), 11);
+}

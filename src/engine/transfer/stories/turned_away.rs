@@ -1,0 +1,85 @@
+//! Sites that answer 421, and sites that are probed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::net::answer;
+use super::*;
+use crate::engine::Tables;
+use crate::smtp::outcome::Phase;
+use crate::smtp::rules::Rules;
+use crate::smtp::shaping::Shaping;
+
+/// A world in which each message has a connection of its own.
+async fn single() -> World {
+    let shaping = Arc::new(Shaping::with_overlay("[default]\nmessages_per_connection = 1").unwrap());
+    World::shaped(vec![mx("direct", &[])], Tables { rules: Arc::new(Rules::built_in().clone()), shaping }).await
+}
+
+#[tokio::test]
+async fn a_greeting_of_421_leads_to_the_next_server() {
+    let world = World::new().await;
+    world.net.serve("two.test", &["mx1.two.test", "mx2.two.test"]);
+    world.net.behave("mx1.two.test", Behaviour::Fails(Phase::Greeting, answer("421 too busy")));
+    let id = world.send("u@two.test").await;
+    world.pass(0).await;
+    assert_eq!((world.standing(id), world.net.seen()[0].host.as_str()), (("delivered", 1), "mx2.two.test"));
+}
+
+#[tokio::test]
+async fn a_421_from_every_server_at_the_first_attempt_holds_the_site_back() {
+    let world = World::new().await;
+    world.net.behave("mx.busy.test", Behaviour::Fails(Phase::Greeting, answer("421 too busy")));
+    world.send("u@busy.test").await;
+    world.pass(0).await;
+    assert!(world.queue("mx.busy.test").await.unwrap().held_until.is_some());
+}
+
+#[tokio::test]
+async fn one_421_among_successes_holds_back_only_its_own_message() {
+    let world = single().await;
+    for n in 0..20 {
+        world.send(&format!("u{n}@a.test")).await;
+    }
+    world.pass(0).await;
+    world.net.behave("mx.a.test", Behaviour::Says("421 4.3.2 closing"));
+    let turned_away = world.send("v@a.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(turned_away), ("deferred", 1));
+    world.net.behave("mx.a.test", Behaviour::Takes);
+    let next = world.send("w@a.test").await;
+    world.pass(0).await;
+    assert_eq!(world.standing(next), ("delivered", 1), "no time has passed");
+}
+
+#[tokio::test]
+async fn where_the_probe_is_cancelled_the_next_message_probes_the_site() {
+    let world = single().await;
+    for n in 0..20 {
+        world.send(&format!("u{n}@a.test")).await;
+    }
+    world.pass(0).await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.a.test", Behaviour::Holds(Arc::clone(&gate)));
+    for n in 0..3 {
+        world.send(&format!("hangs{n}@a.test")).await;
+    }
+    world.net.has_seen(23).await;
+    world.net.behave("mx.a.test", Behaviour::Refuses);
+    world.send("refused@a.test").await;
+    while world.queue("mx.a.test").await.unwrap().held_until.is_none() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let probe = world.send("probe@a.test").await;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    world.cancel(probe).await;
+    world.net.behave("mx.a.test", Behaviour::Takes);
+    world.clock.jump(Duration::from_secs(51));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let next = world.send("next@a.test").await;
+    world.is_delivered(next).await;
+    gate.add_permits(1000);
+    world.pass(0).await;
+}

@@ -1,0 +1,277 @@
+//! A budget that accounts and sites share: connections, or memory. Accounts take turns. Under contention an account has
+//! at most half of the budget, and a site or a network at most a sixteenth.
+//!
+//! Units are given back when their use ends, and some uses take minutes. So an eighth of the budget is kept for accounts
+//! that hold little: one account alone can't take everything, and another is served at once.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::Hash;
+use std::net::IpAddr;
+
+use crate::base::id::AccountId;
+use crate::domain::stream::Stream;
+
+/// Of so many parts one is kept for transactional mail.
+const TRANSACTIONAL_PART: u32 = 4;
+/// Of so many parts one is kept for accounts that hold little.
+const RESERVE_PART: u32 = 8;
+/// An account that holds less than one of so many parts holds little. A site has at most as much under contention.
+const SMALL_PART: u32 = 16;
+/// Budgets below have no part for accounts that hold little.
+const RESERVE_FROM: u32 = 16;
+/// Claims of one account that are looked at for one that fits.
+const LOOK_MAX: usize = 64;
+
+/// A network of servers: an IPv4 /24 or an IPv6 /48.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Network(u64);
+
+impl Network {
+    /// The network of `address`.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self(u64::from(address.to_bits() >> 8)),
+            // One bit beside the 48, so that no IPv6 network is an IPv4 one.
+            IpAddr::V6(address) => Self(1 << 48 | (address.to_bits() >> 80) as u64),
+        }
+    }
+}
+
+/// A claim to units of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim {
+    /// The stream of the message.
+    pub stream: Stream,
+    /// The account of the message.
+    pub account: AccountId,
+    /// The site that the message goes to. None where it counts for no site: a smarthost is the way to all of them.
+    pub site: Option<u64>,
+    /// The network of a server that has never answered.
+    pub network: Option<Network>,
+    /// The units.
+    pub units: u32,
+}
+
+/// Identifies a claim that waits.
+pub type ClaimId = u64;
+
+/// The budget.
+#[derive(Debug)]
+pub struct Budget {
+    units: u32,
+    marketing_units: u32,
+    free: u32,
+    marketing_free: u32,
+    accounts: HashMap<AccountId, u32>,
+    sites: HashMap<u64, u32>,
+    networks: HashMap<Network, u32>,
+    transactional: Waiting,
+    marketing: Waiting,
+    last_id: ClaimId,
+}
+
+/// The claims of one stream that wait.
+#[derive(Debug, Default)]
+struct Waiting {
+    claims: HashMap<AccountId, BTreeMap<ClaimId, Claim>>,
+    turns: VecDeque<AccountId>,
+}
+
+/// In this order claims are looked for.
+const SHARES: [Shares; 3] = [Shares::All, Shares::OfSites, Shares::None];
+
+/// The shares that bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shares {
+    /// Those of accounts, sites and networks.
+    All,
+    /// No account within its share can be served: those of sites and networks alone.
+    OfSites,
+    /// No claim within any share can be served.
+    None,
+}
+
+impl Budget {
+    /// A budget of `units`, at least one.
+    pub fn new(units: u32) -> Self {
+        let units = units.max(1);
+        let marketing_units = (units - units / TRANSACTIONAL_PART).min(units.saturating_sub(1)).max(1);
+        Self {
+            units,
+            marketing_units,
+            free: units,
+            marketing_free: marketing_units,
+            accounts: HashMap::new(),
+            sites: HashMap::new(),
+            networks: HashMap::new(),
+            transactional: Waiting::default(),
+            marketing: Waiting::default(),
+            last_id: 0,
+        }
+    }
+
+    /// Has a claim wait for its turn. A claim to more than there can be counts as one to all of it.
+    pub fn request(&mut self, claim: Claim) -> ClaimId {
+        self.last_id += 1;
+        let most = self.most(claim.stream).saturating_sub(self.reserve()).max(1);
+        let claim = Claim { units: claim.units.min(most), ..claim };
+        let id = self.last_id;
+        let waiting = self.of(claim.stream);
+        let claims = waiting.claims.entry(claim.account).or_default();
+        if claims.is_empty() {
+            waiting.turns.push_back(claim.account);
+        }
+        claims.insert(id, claim);
+        id
+    }
+
+    /// Takes back a claim that still waits.
+    pub fn withdraw(&mut self, id: ClaimId, claim: &Claim) {
+        self.of(claim.stream).remove(id, claim.account);
+    }
+
+    /// Whether a claim waits.
+    pub fn is_wanted(&self) -> bool {
+        !self.transactional.claims.is_empty() || !self.marketing.claims.is_empty()
+    }
+
+    /// Grants the next claim whose units are free. No marketing claim is granted while a transactional one waits for
+    /// units to be given back.
+    pub fn grant(&mut self) -> Option<(ClaimId, Claim)> {
+        let of = |stream| SHARES.into_iter().find_map(|shares| self.next(stream, shares));
+        let marketing = || if self.is_transactional_short() { None } else { of(Stream::Marketing) };
+        let (id, claim) = of(Stream::Transactional).or_else(marketing)?;
+        let waiting = self.of(claim.stream);
+        waiting.remove(id, claim.account);
+        waiting.end_turn(claim.account);
+        self.count(&claim);
+        Some((id, claim))
+    }
+
+    /// Gives back what `claim` was granted.
+    pub fn release(&mut self, claim: &Claim) {
+        self.free += claim.units;
+        if claim.stream == Stream::Marketing {
+            self.marketing_free += claim.units;
+        }
+        less(&mut self.accounts, claim.account, claim.units);
+        claim.site.into_iter().for_each(|site| less(&mut self.sites, site, claim.units));
+        claim.network.into_iter().for_each(|network| less(&mut self.networks, network, claim.units));
+    }
+
+    /// Has the units granted to `from` count for `to`, which asks for as many. False where marketing would have more
+    /// than its part: nothing has changed then.
+    pub fn lend(&mut self, from: &Claim, to: &Claim) -> bool {
+        let is_marketing_new = from.stream == Stream::Transactional && to.stream == Stream::Marketing;
+        if is_marketing_new && self.marketing_free < from.units {
+            return false;
+        }
+        self.release(from);
+        self.count(&Claim { units: from.units, ..*to });
+        true
+    }
+
+    fn count(&mut self, claim: &Claim) {
+        self.free -= claim.units;
+        if claim.stream == Stream::Marketing {
+            self.marketing_free -= claim.units;
+        }
+        *self.accounts.entry(claim.account).or_default() += claim.units;
+        claim.site.into_iter().for_each(|site| *self.sites.entry(site).or_default() += claim.units);
+        claim.network.into_iter().for_each(|network| *self.networks.entry(network).or_default() += claim.units);
+    }
+
+    /// Whether a transactional claim waits for units that are not free.
+    fn is_transactional_short(&self) -> bool {
+        let first = |claims: &BTreeMap<ClaimId, Claim>| claims.first_key_value().map_or(0, |(_, claim)| claim.units);
+        self.transactional.claims.values().any(|claims| first(claims) > self.free)
+    }
+
+    fn next(&self, stream: Stream, shares: Shares) -> Option<(ClaimId, Claim)> {
+        let waiting = if stream == Stream::Transactional { &self.transactional } else { &self.marketing };
+        waiting.turns.iter().find_map(|account| {
+            let claims = waiting.claims.get(account)?.iter().take(LOOK_MAX);
+            // A large claim lets no later one of its account pass, or its turn would never come.
+            let mut free = claims.take_while(|(_, claim)| self.is_free(claim) && self.has_account_share(claim, shares));
+            free.find(|(_, claim)| self.has_site_share(claim, shares)).map(|(id, claim)| (*id, *claim))
+        })
+    }
+
+    fn is_free(&self, claim: &Claim) -> bool {
+        let free = match claim.stream {
+            Stream::Transactional => self.free,
+            Stream::Marketing => self.free.min(self.marketing_free),
+        };
+        let is_small = held(&self.accounts, &claim.account) + claim.units <= self.small();
+        claim.units <= free && (is_small || self.free - claim.units >= self.reserve())
+    }
+
+    fn has_account_share(&self, claim: &Claim, shares: Shares) -> bool {
+        let held = held(&self.accounts, &claim.account);
+        shares != Shares::All || held == 0 || held + claim.units <= self.units.div_ceil(2)
+    }
+
+    fn has_site_share(&self, claim: &Claim, shares: Shares) -> bool {
+        let site_max = (self.units / SMALL_PART).max(2);
+        let fits = |held: u32| shares == Shares::None || held == 0 || held + claim.units <= site_max;
+        claim.site.is_none_or(|site| fits(held(&self.sites, &site)))
+            && claim.network.is_none_or(|network| fits(held(&self.networks, &network)))
+    }
+
+    const fn most(&self, stream: Stream) -> u32 {
+        match stream {
+            Stream::Transactional => self.units,
+            Stream::Marketing => self.marketing_units,
+        }
+    }
+
+    const fn reserve(&self) -> u32 {
+        if self.units < RESERVE_FROM { 0 } else { self.units / RESERVE_PART }
+    }
+
+    const fn small(&self) -> u32 {
+        self.units / SMALL_PART
+    }
+
+    const fn of(&mut self, stream: Stream) -> &mut Waiting {
+        match stream {
+            Stream::Transactional => &mut self.transactional,
+            Stream::Marketing => &mut self.marketing,
+        }
+    }
+}
+
+impl Waiting {
+    fn remove(&mut self, id: ClaimId, account: AccountId) {
+        let Some(claims) = self.claims.get_mut(&account) else { return };
+        claims.remove(&id);
+        if claims.is_empty() {
+            self.claims.remove(&account);
+            self.turns.retain(|other| *other != account);
+        }
+    }
+
+    /// Puts the account behind the others.
+    fn end_turn(&mut self, account: AccountId) {
+        if let Some(at) = self.turns.iter().position(|other| *other == account) {
+            self.turns.remove(at);
+            self.turns.push_back(account);
+        }
+    }
+}
+
+fn held<K: Hash + Eq>(by: &HashMap<K, u32>, key: &K) -> u32 {
+    by.get(key).copied().unwrap_or_default()
+}
+
+fn less<K: Hash + Eq>(by: &mut HashMap<K, u32>, key: K, units: u32) {
+    if let Some(held) = by.get_mut(&key) {
+        *held -= units;
+        if *held == 0 {
+            by.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use super::*;
+use crate::base::id::Ulid;
+use proptest::prelude::*;
+
+fn claim(account: u8, site: u64) -> Claim {
+    Claim {
+        stream: Stream::Transactional,
+        account: AccountId(Ulid([account; 16])),
+        site: Some(site),
+        network: None,
+        units: 1,
+    }
+}
+
+/// Grants all that can be granted, as (account, site).
+fn granted(budget: &mut Budget) -> Vec<Claim> {
+    std::iter::from_fn(|| budget.grant()).map(|(_, claim)| claim).collect()
+}
+
+fn of(claims: &[Claim], account: u8) -> usize {
+    claims.iter().filter(|one| one.account == claim(account, 0).account).count()
+}
+
+#[test]
+fn an_account_alone_leaves_an_eighth_to_accounts_that_hold_little() {
+    let mut budget = Budget::new(64);
+    (0..100).for_each(|site| _ = budget.request(claim(1, site)));
+    assert_eq!(granted(&mut budget).len(), 56);
+    (0..100).for_each(|site| _ = budget.request(claim(2, 1000 + site)));
+    let second = granted(&mut budget);
+    assert_eq!((of(&second, 2), second.len()), (4, 4));
+}
+
+#[test]
+fn under_contention_accounts_take_turns_and_none_has_more_than_half() {
+    let mut budget = Budget::new(64);
+    for site in 0..100 {
+        budget.request(claim(1, site));
+    }
+    for site in 0..100 {
+        budget.request(claim(2, 1000 + site));
+    }
+    let first = granted(&mut budget);
+    assert_eq!((of(&first, 1), of(&first, 2)), (28, 28));
+    // What is given back goes to both in turn, and neither comes to more than half.
+    first.iter().take(10).for_each(|claim| budget.release(claim));
+    let again = granted(&mut budget);
+    assert_eq!((of(&again, 1), of(&again, 2)), (5, 5));
+}
+
+#[test]
+fn under_contention_a_site_and_a_network_have_at_most_a_sixteenth() {
+    let mut budget = Budget::new(64);
+    (0..50).for_each(|_| _ = budget.request(claim(1, 7)));
+    (0..50).for_each(|site| _ = budget.request(claim(1, 100 + site)));
+    let first = granted(&mut budget);
+    assert_eq!((first.len(), first.iter().filter(|claim| claim.site == Some(7)).count()), (56, 6));
+
+    let mut budget = Budget::new(64);
+    let network = Some(Network::of("192.0.2.1".parse().unwrap()));
+    (0..50).for_each(|site| _ = budget.request(Claim { network, ..claim(1, site) }));
+    (0..50).for_each(|site| _ = budget.request(claim(2, 100 + site)));
+    let first = granted(&mut budget);
+    assert_eq!((of(&first, 2), first.len()), (50, 56));
+}
+
+#[test]
+fn a_large_claim_holds_up_its_own_account_alone() {
+    let mut budget = Budget::new(64);
+    budget.request(Claim { units: 40, ..claim(1, 1) });
+    budget.request(Claim { units: 40, ..claim(1, 2) });
+    budget.request(claim(1, 3));
+    budget.request(claim(2, 4));
+    let first = granted(&mut budget);
+    assert_eq!((of(&first, 1), of(&first, 2)), (1, 1));
+    budget.release(&first[0]);
+    assert_eq!(of(&granted(&mut budget), 1), 2);
+}
+
+#[test]
+fn networks_are_ipv4_24_and_ipv6_48() {
+    let same = |a: &str, b: &str| Network::of(a.parse().unwrap()) == Network::of(b.parse().unwrap());
+    assert!(same("192.0.2.1", "192.0.2.255") && same("::ffff:192.0.2.1", "192.0.2.7"));
+    assert!(!same("192.0.2.1", "192.0.3.1") && !same("2001:db8:1::1", "2001:db8:2::1"));
+    assert!(same("2001:db8:1::1", "2001:db8:1:ffff::1") && !same("::c000:2", "192.0.2.1"));
+}
+
+proptest! {
+    #[test]
+    fn units_add_up_and_whoever_fits_is_served(
+        steps in prop::collection::vec((0u8..4, 1u8..5, 0u64..6, 1u32..9, any::<bool>()), 1..120),
+    ) {
+        let mut budget = Budget::new(32);
+        let (mut taken, mut waiting) = (Vec::new(), HashMap::new());
+        for (step, account, site, units, is_marketing) in steps {
+            match step {
+                0 if !taken.is_empty() => budget.release(&taken.swap_remove(0)),
+                1 => {
+                    if let Some(id) = waiting.keys().min().copied() {
+                        budget.withdraw(id, &waiting.remove(&id).unwrap());
+                    }
+                }
+                _ => {
+                    let stream = if is_marketing { Stream::Marketing } else { Stream::Transactional };
+                    let claim = Claim { stream, units, ..claim(account, site) };
+                    waiting.insert(budget.request(claim), claim);
+                }
+            }
+            while let Some((id, claim)) = budget.grant() {
+                prop_assert!(waiting.remove(&id).is_some());
+                taken.push(claim);
+            }
+            let used: u32 = taken.iter().map(|claim| claim.units).sum();
+            prop_assert_eq!(budget.free, 32 - used);
+            prop_assert_eq!(budget.is_wanted(), !waiting.is_empty());
+        }
+        taken.iter().for_each(|claim| budget.release(claim));
+        let left: Vec<_> = std::iter::from_fn(|| { let (_, claim) = budget.grant()?; budget.release(&claim); Some(()) }).collect();
+        prop_assert_eq!(left.len(), waiting.len(), "nobody waits for ever");
+        prop_assert!(budget.accounts.is_empty() && budget.sites.is_empty() && budget.free == 32);
+    }
+}

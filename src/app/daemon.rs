@@ -116,7 +116,8 @@ impl Ground {
         let time = Arc::clone(&clock);
         let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
         let time = Arc::clone(&clock);
-        let options = StartOptions { on_journal_damage, monotonic: Arc::new(move || time.monotonic()) };
+        let monotonic = Arc::new(move || time.monotonic());
+        let options = StartOptions { on_journal_damage, monotonic, progress: Box::new(supervisor::migrating()) };
         let store = Store::open_with(directory, surroundings, options)
             .map_err(|error| opening::cannot_open(directory, &error))?;
         Ok(Self { store: Arc::new(store), clock, entropy, lock })

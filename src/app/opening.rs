@@ -27,7 +27,15 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
             Exit::Failed,
             what,
             error.to_string(),
-            "The store is as it was: see that the disk has room, or use the earlier version.",
+            "The store is as it was. Make room on the disk and start again, or use the earlier version.",
+        ),
+        OpenError::Damaged { .. } => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Messages, events and settings in its damaged parts are lost, and no other file holds them. Stop here and \
+             keep a copy of the directory. `postrider check` lists the damage; then restore the newest backup into an \
+             empty directory: what changed since that backup is lost too.",
         ),
         OpenError::HalfRestored => Trouble::new(
             Exit::Failed,

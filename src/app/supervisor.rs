@@ -1,13 +1,16 @@
 //! What the process tells its supervisor, where that is systemd (sd_notify(3)): that it is ready, that it lives, that
 //! it stops. Without one, nothing is told.
 
+use std::cell::Cell;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use sd_notify::NotifyState;
 use tokio::task::JoinHandle;
 
 use crate::store::Store;
 use crate::store::health::Progress;
+use crate::store::migrate::Migration;
 
 /// Says that connections are accepted.
 pub(super) fn ready() {
@@ -25,6 +28,24 @@ pub(super) fn reloading() {
 /// Says that the process is on its way out, and takes its time.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
+}
+
+/// How long systemd waits for the next sign of a migration.
+const MIGRATION_WAIT: Duration = Duration::from_secs(120);
+/// How often the log shows how far a migration is.
+const MIGRATION_LOG: Duration = Duration::from_secs(5);
+
+/// Reports a migration of the store: to systemd, which then extends the time that a start may take, and to the log.
+pub(super) fn migrating() -> impl Fn(Migration) {
+    let logged = Cell::new(Instant::now());
+    move |Migration { rows, of }| {
+        let wait = u32::try_from(MIGRATION_WAIT.as_micros()).unwrap_or(u32::MAX);
+        tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status("migrating the store")]);
+        if logged.get().elapsed() >= MIGRATION_LOG {
+            logged.set(Instant::now());
+            tracing::info!(percent = rows * 100 / of.max(1), "migrating the store");
+        }
+    }
 }
 
 /// Pings the supervisor's watchdog every half period, where the supervisor asked for that: as long as this runtime

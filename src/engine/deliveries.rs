@@ -9,7 +9,7 @@ use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
 use crate::store::error::StoreError;
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::op::outstanding;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
 use crate::store::schema::{self, Table};
@@ -103,14 +103,15 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         // What an event owes is written right behind it, so its deliveries' identifiers follow its own.
         let (from, to) = (schema::owned(account, &event.0.next().0), after_prefix(account.as_bytes()));
-        let keys = snapshot.keys(Table::Deliveries, &from, &to, Order::Ascending, ENDPOINTS_MAX)?;
+        let keys = snapshot.sound_keys(Table::Deliveries, &from, &to, Order::Ascending, ENDPOINTS_MAX)?;
         let mut found = Vec::new();
         for first in keys.iter().filter_map(|key| listing::last_id(key)).map(DeliveryId) {
-            let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, first))? else { continue };
+            let Some(row) = snapshot.sound_row::<DeliveryRow>(&schema::delivery(account, first))? else { continue };
             if row.event != event {
                 break;
             }
-            let latest = outstanding::latest(&snapshot, account, row.endpoint, event)?.unwrap_or(first);
+            let latest =
+                sound(outstanding::latest(&snapshot, account, row.endpoint, event))?.flatten().unwrap_or(first);
             if let Some((record, mut attempts)) = self.delivery(account, latest)? {
                 found.push((record, attempts.pop().map(|(_, row)| row)));
             }
@@ -136,7 +137,7 @@ impl Engine {
         let endpoint = EndpointStanding::of(&of);
         let (from, to) = listing::range(&prefix, page.before);
         let (mut rows, mut next, mut last, mut looked_at) = (Vec::new(), None, None, 0);
-        snapshot.scan(Table::DeliveriesByEndpoint, &from, &to, Order::Descending, &mut |key, _| {
+        snapshot.scan_sound(Table::DeliveriesByEndpoint, &from, &to, Order::Descending, &mut |key, _| {
             if rows.len() == page.limit || looked_at == LOOKED_AT_MAX {
                 next = last;
                 return Ok(until(true));
@@ -144,7 +145,7 @@ impl Engine {
             looked_at += 1;
             let Some(id) = listing::last_id(key) else { return Ok(until(false)) };
             last = Some(id);
-            if let Some(row) = snapshot.row::<DeliveryRow>(&schema::delivery(account, DeliveryId(id)))? {
+            if let Some(row) = snapshot.sound_row::<DeliveryRow>(&schema::delivery(account, DeliveryId(id)))? {
                 let record = DeliveryRecord { id: DeliveryId(id), row, endpoint };
                 rows.extend(Some(record).filter(|record| status.is_none_or(|status| record.status() == status)));
             }
@@ -174,6 +175,6 @@ impl Engine {
 }
 
 fn attempts_of(read: &impl Read, account: AccountId, id: DeliveryId) -> Result<NumberedAttempts, StoreError> {
-    let attempts = read.rows::<AttemptRow>(&schema::delivery(account, id), usize::from(ATTEMPTS_MAX))?;
+    let attempts = read.sound_rows::<AttemptRow>(&schema::delivery(account, id), usize::from(ATTEMPTS_MAX))?;
     Ok(attempts.into_iter().filter_map(|(key, row)| Some((*key.last()?, row))).collect())
 }

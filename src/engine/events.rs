@@ -8,7 +8,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::store::error::StoreError;
 use crate::store::op::sweep::oldest_kept;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::schema::{self, Table};
@@ -78,7 +78,7 @@ impl Engine {
         let prefix = schema::named(account, &[kind.code()]);
         let from = [prefix.as_slice(), &Ulid::new(since, [0; 10]).0].concat();
         let to = after_prefix(&prefix);
-        Ok(self.store.snapshot()?.keys(Table::EventLogByType, &from, &to, Order::Descending, most)?.len())
+        Ok(self.store.snapshot()?.sound_keys(Table::EventLogByType, &from, &to, Order::Descending, most)?.len())
     }
 }
 
@@ -123,9 +123,10 @@ impl<R: Read> Log<'_, R> {
         }
     }
 
-    /// The event's bytes.
+    /// The event's bytes; none where they are gone or damaged, for every caller shows a list.
     pub(super) fn bytes(&self, place: &Place) -> Result<Option<Vec<u8>>, StoreError> {
-        self.read.get(Table::Timeline, &schema::timeline(self.account, place.message, place.event))
+        sound(self.read.get(Table::Timeline, &schema::timeline(self.account, place.message, place.event)))
+            .map(Option::flatten)
     }
 
     /// The keys behind `prefix` of the part.
@@ -144,9 +145,9 @@ impl<R: Read> Log<'_, R> {
     ) -> Result<Vec<Place>, StoreError> {
         let (from, to) = self.range(prefix);
         let mut places = Vec::new();
-        self.read.scan(table, &from, &to, self.order, &mut |key, bytes| {
+        self.read.scan_sound(table, &from, &to, self.order, &mut |key, bytes| {
             if let Some(id) = last_id(key) {
-                places.extend(place(EventId(id), bytes)?);
+                places.extend(sound(place(EventId(id), bytes))?.flatten());
             }
             Ok(until(places.len() >= self.count))
         })?;

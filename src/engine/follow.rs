@@ -192,7 +192,7 @@ impl Engine {
     /// The last event of the account's log; the least identifier where the log is empty.
     fn newest_event(&self, account: AccountId) -> Result<Ulid, StoreError> {
         let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
-        let keys = self.store.snapshot()?.keys(Table::EventLog, from, &to, Order::Descending, 1)?;
+        let keys = self.store.snapshot()?.sound_keys(Table::EventLog, from, &to, Order::Descending, 1)?;
         Ok(keys.first().and_then(|key| last_id(key)).unwrap_or_default())
     }
 }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::base::id::Ulid;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 
 /// Which part of a list is asked for.
@@ -51,9 +51,9 @@ pub(super) fn rows<R: Row>(
 ) -> Result<Page<(Ulid, R)>, StoreError> {
     let (from, to) = range(prefix, request.before);
     let mut found = Vec::new();
-    read.scan(R::TABLE, &from, &to, Order::Descending, &mut |key, bytes| {
+    read.scan_sound(R::TABLE, &from, &to, Order::Descending, &mut |key, bytes| {
         if let Some(id) = last_id(key) {
-            found.push((id, (id, R::decode(bytes)?)));
+            found.extend(sound(R::decode(bytes))?.map(|row| (id, (id, row))));
         }
         Ok(until(found.len() > request.limit))
     })?;

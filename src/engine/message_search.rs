@@ -17,7 +17,7 @@ use crate::machine::transfer::Status;
 use crate::store::Store;
 use crate::store::error::StoreError;
 use crate::store::op::message_index::last_indexed;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_index::{IndexedBlock, Term};
@@ -207,16 +207,16 @@ impl Search<'_> {
         }
         // A block's key is that of its last message, so the block that `to` divides comes behind it.
         let behind = after_prefix(account.as_bytes());
-        let divided = self.snapshot.keys(Table::MessageIndex, to, &behind, Order::Ascending, 1)?.pop();
+        let divided = self.snapshot.sound_keys(Table::MessageIndex, to, &behind, Order::Ascending, 1)?.pop();
         let end = divided.map_or_else(|| to.clone(), |key| after(&key));
         let (snapshot, mut blocks) = (self.snapshot, 0);
-        snapshot.scan(Table::MessageIndex, from, &end, order, &mut |key, value| {
+        snapshot.scan_sound(Table::MessageIndex, from, &end, order, &mut |key, value| {
             if blocks == BLOCKS_MAX {
                 self.next = self.reached;
                 return Ok(until(true));
             }
             blocks += 1;
-            let block = IndexedBlock::decode(value)?;
+            let Some(block) = sound(IndexedBlock::decode(value))? else { return Ok(until(false)) };
             if terms.iter().all(|term| block.may_have(*term)) {
                 let first = schema::message(account, block.first).to_vec();
                 self.look(&first.max(from.clone()), &after(key).min(to.clone()), order)?;
@@ -236,7 +236,7 @@ impl Search<'_> {
         if self.next.is_some() {
             return Ok(());
         }
-        self.snapshot.scan(Table::Messages, from, to, order, &mut |key, bytes| {
+        self.snapshot.scan_sound(Table::Messages, from, to, order, &mut |key, bytes| {
             // There is a message beyond what this page may hold or look at, so another page follows.
             if self.rows.len() == self.limit || self.looked_at == MESSAGES_MAX {
                 self.next = self.reached;
@@ -245,9 +245,11 @@ impl Search<'_> {
             self.looked_at += 1;
             let Some(id) = last_id(key) else { return Ok(until(false)) };
             self.reached = Some(id);
-            let row = MessageRow::decode(bytes)?;
-            if self.filter.takes(&row) {
-                let record = MessageRecord::new(MessageId(id), row, transfer(self.snapshot, key)?);
+            let Some(row) = sound(MessageRow::decode(bytes))? else { return Ok(until(false)) };
+            if self.filter.takes(&row)
+                && let Some(transfer) = sound(transfer(self.snapshot, key))?
+            {
+                let record = MessageRecord::new(MessageId(id), row, transfer);
                 if self.filter.takes_end(&record.transfer) && !self.filter.excludes(&record) {
                     self.rows.push(record);
                 }

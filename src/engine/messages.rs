@@ -108,7 +108,7 @@ impl Engine {
             Ok(until(false))
         };
         let to = after_prefix(&prefix);
-        self.store.snapshot()?.scan(Table::Timeline, &prefix, &to, Order::Ascending, each)?;
+        self.store.snapshot()?.scan_sound(Table::Timeline, &prefix, &to, Order::Ascending, each)?;
         Ok(events)
     }
 
@@ -120,7 +120,7 @@ impl Engine {
     pub fn transcripts(&self, account: AccountId, id: MessageId) -> Result<HashMap<EventId, String>, StoreError> {
         let (prefix, mut said) = (schema::message(account, id), HashMap::new());
         let to = after_prefix(&prefix);
-        self.store.snapshot()?.scan(Table::Transcripts, &prefix, &to, Order::Ascending, &mut |key, bytes| {
+        self.store.snapshot()?.scan_sound(Table::Transcripts, &prefix, &to, Order::Ascending, &mut |key, bytes| {
             said.extend(last_id(key).map(|id| (EventId(id), String::from_utf8_lossy(bytes).into_owned())));
             Ok(until(false))
         })?;
@@ -182,6 +182,5 @@ impl Engine {
 
 /// How far the message at `key` is. It is written with the message, so it is there.
 pub(super) fn transfer(read: &impl Read, key: &[u8]) -> Result<TransferRow, StoreError> {
-    let fault = || StoreError::Row { table: Table::Transfers, fault: "a message has none".to_owned() };
-    read.row(key)?.ok_or_else(fault)
+    read.row(key)?.ok_or_else(|| StoreError::missing(Table::Transfers))
 }

@@ -40,7 +40,7 @@ pub enum TryRefusal {
 
 /// What an account has paused, with the moment since when.
 pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(SiteName, Timestamp)>, StoreError> {
-    let rows = snapshot.rows::<PauseRow>(account.as_bytes(), PAUSES_MAX)?;
+    let rows = snapshot.sound_rows::<PauseRow>(account.as_bytes(), PAUSES_MAX)?;
     let read = |(key, row): (Vec<u8>, PauseRow)| {
         let name = std::str::from_utf8(key.get(16..)?).ok()?.parse().ok()?;
         Some((name, row.since))

@@ -120,7 +120,7 @@ impl Pump {
             };
             match handed {
                 // One damaged row must not stop everything else; its timer waits for a repaired store.
-                Err(error @ StoreError::Row { .. }) => {
+                Err(error) if error.is_of_row() => {
                     tracing::error!(%error, "a due row can't be read");
                     self.engine.store.near().forget(&timer);
                 }

@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::suppression::{Added, IMPORTED_MAX, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
 use crate::store::op::{Never, NotThere};
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 use crate::store::schema::{self, Table};
@@ -150,8 +150,10 @@ impl Engine {
     ) -> Result<T, StoreError> {
         self.off_thread(move |store| {
             let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
-            store.snapshot()?.scan(Table::Suppressions, from, &to, Order::Ascending, &mut |_, bytes| {
-                each(&mut into, &SuppressionRow::decode(bytes)?);
+            store.snapshot()?.scan_sound(Table::Suppressions, from, &to, Order::Ascending, &mut |_, bytes| {
+                if let Some(row) = sound(SuppressionRow::decode(bytes))? {
+                    each(&mut into, &row);
+                }
                 Ok(ControlFlow::Continue(()))
             })?;
             Ok(into)
@@ -190,7 +192,7 @@ fn search(
     }
     let (from, to) = range(account.as_bytes(), page.before);
     let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None::<Ulid>, 0);
-    read.scan(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {
+    read.scan_sound(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {
         // There is a row beyond what this page may hold or look at, so another page follows.
         if rows.len() == page.limit || scanned == SCAN_MAX {
             next = last;
@@ -198,7 +200,7 @@ fn search(
         }
         scanned += 1;
         last = last_id(key);
-        let row: Option<SuppressionRow> = read.row(&schema::named(account, match_key))?;
+        let row: Option<SuppressionRow> = read.sound_row(&schema::named(account, match_key))?;
         rows.extend(row.filter(|row| filter.takes(row)));
         Ok(until(false))
     })?;

@@ -142,7 +142,7 @@ impl VirtualClock {
 /// The first moment after `now`, up to `goal`, at which a timer is due or an alarm rings.
 fn next_due(store: &Store, now: Timestamp, goal: Timestamp) -> Result<Option<Timestamp>, StoreError> {
     let (from, to) = (Timer::first_after(now), Timer::first_after(goal));
-    let keys = store.snapshot()?.keys(Table::Timers, &from, &to, Order::Ascending, 1)?;
+    let keys = store.snapshot()?.sound_keys(Table::Timers, &from, &to, Order::Ascending, 1)?;
     let timer = keys.first().and_then(|key| Timer::decode(key)).map(|timer| timer.due);
     let alarm = store.near().next_alarm(now).filter(|at| *at <= goal);
     Ok(timer.into_iter().chain(alarm).min())

@@ -99,10 +99,12 @@ impl From<StoreError> for ApiError {
         match error {
             StoreError::Full => Self::StorageFull,
             // Listeners close before the store does, so a closed store is one that failed before.
-            StoreError::Database(_) | StoreError::Unsynced(_) | StoreError::Content(_) | StoreError::Closed => {
-                Self::StorageFailed
-            }
-            StoreError::Row { .. } | StoreError::Panicked => Self::Internal,
+            StoreError::Database(_)
+            | StoreError::Corrupted(_)
+            | StoreError::Unsynced(_)
+            | StoreError::Content(_)
+            | StoreError::Closed => Self::StorageFailed,
+            StoreError::Row { .. } | StoreError::Damaged { .. } | StoreError::Panicked => Self::Internal,
         }
     }
 }

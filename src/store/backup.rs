@@ -14,9 +14,12 @@ use std::io::{self, Write};
 use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, TableHandle};
 
 use super::archive::{Head, Totals, Writer};
+use super::checksum;
 use super::content::{Content, Unreadable};
+use super::damage::row_name;
 use super::error::StoreError;
 use super::open::OpenError;
+use super::read::Read;
 use super::row::Row;
 use super::row::message::MessageRow;
 use super::schema::{FORMAT, Table, meta};
@@ -25,6 +28,8 @@ use crate::base::time::Timestamp;
 
 /// Octets of content that are read and passed on at once.
 const PIECE: u64 = 256 * 1024;
+/// Rows between two reports of progress.
+const PROGRESS_ROWS: u64 = 10_000;
 
 /// What a backup is to hold beside the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,11 +106,16 @@ impl Store {
         let transaction = snapshot.transaction();
         let mut writer = begin(transaction, now, extent, FORMAT, out)?;
         if extent.master_key {
-            let proof = meta_bytes(transaction, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
+            let proof = snapshot.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
             let key = master_key::raw_of_store(self.directory(), &proof);
             writer.master_key(&*key.map_err(|error| BackupError::MasterKey(Box::new(error)))?)?;
         }
-        let named = copy_rows(transaction, &mut writer)?;
+        let mut named = Named::new();
+        copy_rows(transaction, &mut writer, &mut |table, key, stored| {
+            if table == Table::Messages.name() {
+                note(&mut named, key, stored);
+            }
+        })?;
         Ok((writer, named))
     }
 }
@@ -117,11 +127,23 @@ pub(super) fn rows_of(
     now: Timestamp,
     store_format: u32,
     out: impl Write,
+    progress: &mut dyn FnMut(u64),
 ) -> Result<(), BackupError> {
     let mut writer = begin(transaction, now, Extent { content: false, master_key: false }, store_format, out)?;
-    copy_rows(transaction, &mut writer)?;
+    let mut rows = 0;
+    copy_rows(transaction, &mut writer, &mut |_, _, _| {
+        rows += 1;
+        if rows % PROGRESS_ROWS == 0 {
+            progress(rows);
+        }
+    })?;
     writer.end()?;
     Ok(())
+}
+
+/// How many rows `transaction` shows.
+pub(super) fn count_rows(transaction: &ReadTransaction) -> Result<u64, StoreError> {
+    tables(transaction)?.iter().try_fold(0, |rows, name| Ok(rows + open(transaction, name)?.len()?))
 }
 
 /// Begins a backup of the store of format `store_format` that `transaction` shows.
@@ -132,39 +154,43 @@ fn begin<W: Write>(
     store_format: u32,
     out: W,
 ) -> Result<Writer<W>, BackupError> {
-    let mut rows = 0;
-    for name in tables(transaction)? {
-        rows += open(transaction, &name)?.len().map_err(StoreError::from)?;
-    }
     let head = Head {
         store_format,
         taken_at,
         program: env!("CARGO_PKG_VERSION").to_owned(),
         has_content: extent.content,
         has_master_key: extent.master_key,
-        rows,
+        rows: count_rows(transaction)?,
     };
     Ok(Writer::begin(out, &head)?)
 }
 
-/// Copies every row of every table, whatever the format of the store, and gathers which segments the messages name.
-fn copy_rows<W: Write>(transaction: &ReadTransaction, writer: &mut Writer<W>) -> Result<Named, BackupError> {
-    let mut named = Named::new();
+/// Copies every row of every table as it is stored, whatever the format of the store, with its checksum where it has
+/// one. `each` is called with the table, the key and what is stored.
+fn copy_rows<W: Write>(
+    transaction: &ReadTransaction,
+    writer: &mut Writer<W>,
+    each: &mut dyn FnMut(&str, &[u8], &[u8]),
+) -> Result<(), BackupError> {
     for name in tables(transaction)? {
         let table = open(transaction, &name)?;
         for row in table.iter().map_err(StoreError::from)? {
             let (key, value) = row.map_err(StoreError::from)?;
             writer.row(&name, key.value(), value.value())?;
-            if name == Table::Messages.name() {
-                note(&mut named, value.value());
-            }
+            each(&name, key.value(), value.value());
         }
     }
-    Ok(named)
+    Ok(())
 }
 
-fn note(named: &mut Named, row: &[u8]) {
-    match MessageRow::decode(row) {
+fn note(named: &mut Named, key: &[u8], stored: &[u8]) {
+    let value = checksum::open(Table::Messages.name(), key, stored);
+    let fault = || StoreError::Damaged {
+        table: Table::Messages,
+        row: row_name(Table::Messages, key),
+        fault: "its checksum does not fit".to_owned(),
+    };
+    match value.ok_or_else(fault).and_then(MessageRow::decode) {
         Ok(MessageRow { place, .. }) => {
             let end = named.entry((place.bucket, place.segment)).or_default();
             *end = (*end).max(place.offset + u64::from(place.length));
@@ -204,8 +230,4 @@ fn open(transaction: &ReadTransaction, name: &str) -> Result<Opened, StoreError>
 
 fn tables(transaction: &ReadTransaction) -> Result<Vec<String>, StoreError> {
     Ok(transaction.list_tables()?.map(|table| table.name().to_owned()).collect())
-}
-
-fn meta_bytes(transaction: &ReadTransaction, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    Ok(open(transaction, Table::Meta.name())?.get(key)?.map(|bytes| bytes.value().to_vec()))
 }

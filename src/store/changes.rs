@@ -10,8 +10,9 @@ use std::ops::ControlFlow;
 
 use redb::WriteTransaction;
 
+use super::checksum;
 use super::error::StoreError;
-use super::read::{Each, Order, Read};
+use super::read::{Each, OnDamage, Order, Read};
 use super::schema::Table;
 
 /// Rows by key; none where one is to be removed.
@@ -64,16 +65,17 @@ impl Changes {
         table: Table,
         (from, to): (&[u8], &[u8]),
         order: Order,
+        on_damage: OnDamage,
         each: &mut Each<'_>,
     ) -> Result<(), StoreError> {
         if from >= to {
             return Ok(());
         }
-        let Some(rows) = self.of(table) else { return below.scan(table, from, to, order, each) };
+        let Some(rows) = self.of(table) else { return below.scan_with(table, (from, to), order, on_damage, each) };
         let range = rows.range::<[u8], _>((Included(from), Excluded(to)));
         let mut changed = Turn(InOrder { range, order }.peekable());
         let mut flow = ControlFlow::Continue(());
-        below.scan(table, from, to, order, &mut |key, value| {
+        below.scan_with(table, (from, to), order, on_damage, &mut |key, value| {
             flow = changed.pass(each, |changed| order.is_before(changed, key))?;
             if flow.is_continue() {
                 flow = match changed.0.next_if(|(changed, _)| *changed == key) {
@@ -93,17 +95,21 @@ impl Changes {
         self.0.into_iter().flat_map(|(table, rows)| rows.into_iter().map(move |(key, value)| (table, key, value)))
     }
 
-    /// Writes them into `transaction`.
+    /// Writes them into `transaction`, each value with its checksum.
     ///
     /// # Errors
     /// Those of the database.
     pub(super) fn write_to(&self, transaction: &WriteTransaction) -> Result<(), StoreError> {
+        let mut stored = Vec::new();
         for (table, rows) in &self.0 {
-            let mut table = transaction.open_table(table.definition())?;
+            let mut opened = transaction.open_table(table.definition())?;
             for (key, value) in rows {
                 match value {
-                    Some(value) => drop(table.insert(key.as_slice(), value.as_slice())?),
-                    None => drop(table.remove(key.as_slice())?),
+                    Some(value) => {
+                        checksum::store(table.name(), key, value, &mut stored);
+                        drop(opened.insert(key.as_slice(), stored.as_slice())?);
+                    }
+                    None => drop(opened.remove(key.as_slice())?),
                 }
             }
         }

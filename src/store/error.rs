@@ -9,11 +9,24 @@ pub enum StoreError {
     /// be started again.
     #[error("the database failed: {0}")]
     Database(String),
+    /// The database's file is damaged where everything depends on it. Fatal: a restart does not help.
+    #[error("the database is damaged: {0}")]
+    Corrupted(String),
     /// A row does not decode.
     #[error("a row of table {} is damaged or of a later version: {fault}", .table.name())]
     Row {
         /// The table.
         table: Table,
+        /// What is wrong.
+        fault: String,
+    },
+    /// A row can't be trusted: its checksum does not fit, or its page can't be read. Other rows may be whole.
+    #[error("row {row} of table {} is damaged: {fault}", .table.name())]
+    Damaged {
+        /// The table.
+        table: Table,
+        /// The identifiers in its key.
+        row: String,
         /// What is wrong.
         fault: String,
     },
@@ -34,11 +47,35 @@ pub enum StoreError {
     Closed,
 }
 
+impl StoreError {
+    /// Whether one row is at fault, and the store itself works: only what needs that row fails.
+    pub const fn is_of_row(&self) -> bool {
+        match self {
+            Self::Row { .. } | Self::Damaged { .. } => true,
+            Self::Database(_)
+            | Self::Corrupted(_)
+            | Self::Unsynced(_)
+            | Self::Content(_)
+            | Self::Full
+            | Self::Panicked
+            | Self::Closed => false,
+        }
+    }
+
+    /// A row that another row promises does not exist.
+    pub fn missing(table: Table) -> Self {
+        Self::Row { table, fault: "it does not exist, though another row refers to it".to_owned() }
+    }
+}
+
 macro_rules! from_redb {
     ($($error:ident),*) => {$(
         impl From<redb::$error> for StoreError {
             fn from(error: redb::$error) -> Self {
-                Self::Database(error.to_string())
+                match redb::Error::from(error) {
+                    redb::Error::Corrupted(fault) => Self::Corrupted(fault),
+                    error => Self::Database(error.to_string()),
+                }
             }
         }
     )*};

@@ -5,17 +5,18 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend};
 
 use super::content::{InJournal, SealedContent};
+use super::damage::{OpenDatabase, guarded};
 use super::disk::FileSystem;
 use super::error::StoreError;
 use super::journal::{Damage, Replay};
 use super::master_key;
+use super::migrate;
 use super::open::{CACHE_OCTETS, FILE, OpenError};
 use super::read::Read;
 use super::schema::{self, FORMAT, Table, meta};
@@ -28,7 +29,9 @@ const PAGES_MAX: usize = 131_072;
 
 /// An opened store.
 pub(super) struct Inspection {
-    database: Database,
+    database: OpenDatabase,
+    /// Whether every page had its checksum and was accounted for before anything was mended, or why that is not known.
+    pub(super) soundness: Result<bool, String>,
     /// The bodies, as far as the master key is there.
     pub(super) content: Option<SealedContent>,
     /// What is wrong with the master key, where something is.
@@ -80,18 +83,21 @@ impl Inspection {
             return Err(InspectError::NoStore);
         }
         // Opened for reading it takes the lock or finds it taken. What has to be mended first it refuses, unlocked.
-        let locked = catch_unwind(|| matches!(ReadOnlyDatabase::open(&path), Err(DatabaseError::DatabaseAlreadyOpen)));
+        let locked = guarded(|| matches!(ReadOnlyDatabase::open(&path), Err(DatabaseError::DatabaseAlreadyOpen)));
         if locked.unwrap_or(false) {
             return Err(InspectError::Locked);
         }
         let overlay = Overlay::over(File::open(&path)?)?;
-        // On a file that is damaged enough redb gives up by a panic.
-        let opened =
-            catch_unwind(AssertUnwindSafe(|| Builder::new().set_cache_size(CACHE_OCTETS).create_with_backend(overlay)));
-        let database = match opened {
-            Ok(opened) => opened.map_err(|error| InspectError::Unreadable(error.to_string()))?,
-            Err(_) => return Err(InspectError::Unreadable("its file is damaged".to_owned())),
-        };
+        guarded(|| Self::open_over(overlay, directory)).unwrap_or_else(|fault| Err(InspectError::Unreadable(fault)))
+    }
+
+    /// Opens what a start would open, and does what it would do.
+    fn open_over(overlay: Overlay, directory: &Path) -> Result<Self, InspectError> {
+        let opened = Builder::new().set_cache_size(CACHE_OCTETS).create_with_backend(overlay);
+        let mut database = OpenDatabase::new(opened.map_err(|error| InspectError::Unreadable(error.to_string()))?);
+        // Before anything is written: a page that is written again has a checksum that fits, whatever it holds.
+        let soundness = guarded(|| database.check_integrity().map_err(|error| error.to_string())).flatten();
+        check_format(&database)?;
         let mut in_journal = InJournal::default();
         let keep = |key: &[u8], sealed: &[u8]| {
             in_journal.keep(key, sealed);
@@ -103,19 +109,9 @@ impl Inspection {
             transaction.commit().map_err(StoreError::from)?;
         }
         make_tables(&database)?;
-        let mut inspection = Self { database, content: None, key_fault: None, journal_damage };
-        inspection.check_format()?;
+        let mut inspection = Self { database, soundness, content: None, key_fault: None, journal_damage };
         inspection.open_content(directory, in_journal)?;
         Ok(inspection)
-    }
-
-    fn check_format(&self) -> Result<(), InspectError> {
-        let stored = self.snapshot()?.get(Table::Meta, meta::FORMAT)?;
-        match stored.and_then(|bytes| bytes.try_into().ok()).map_or(FORMAT, u32::from_be_bytes) {
-            found if found > FORMAT => Err(InspectError::Newer { found }),
-            found if found < FORMAT => Err(InspectError::Older { found }),
-            _ => Ok(()),
-        }
     }
 
     fn open_content(&mut self, directory: &Path, in_journal: InJournal) -> Result<(), InspectError> {
@@ -132,16 +128,16 @@ impl Inspection {
 
     /// What there is to see.
     pub(super) fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        Ok(Snapshot::new(self.database.begin_read().map_err(StoreError::from)?))
+        Ok(Snapshot::new(self.database.begin_read().map_err(StoreError::from)?, Arc::default()))
     }
+}
 
-    /// Whether every checksum of the database fits and its pages are accounted for.
-    pub(super) fn is_database_sound(&mut self) -> Result<bool, String> {
-        let checked = catch_unwind(AssertUnwindSafe(|| self.database.check_integrity()));
-        match checked {
-            Ok(sound) => sound.map_err(|error| error.to_string()),
-            Err(_) => Err("its file is damaged".to_owned()),
-        }
+/// Whether this program checks a store of its format.
+fn check_format(database: &Database) -> Result<(), InspectError> {
+    match migrate::format_of(database)?.unwrap_or(FORMAT) {
+        found if found > FORMAT => Err(InspectError::Newer { found }),
+        found if found < FORMAT => Err(InspectError::Older { found }),
+        _ => Ok(()),
     }
 }
 

@@ -84,7 +84,7 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
             Ok(_) => End::Applied,
             Err(Stop::Refused(_)) => End::Dropped,
             // A row that does not decode is the fault of the operations that need it, not the end of the process.
-            Err(Stop::Failed(error @ StoreError::Row { .. })) => {
+            Err(Stop::Failed(error)) if error.is_of_row() => {
                 tracing::error!(%error, "an operation of the store was dropped whole");
                 End::Dropped
             }

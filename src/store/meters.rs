@@ -2,9 +2,11 @@
 //!
 //! The writer and the appender count after the sync, so that nothing is counted which was not kept.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use super::damage::Damage;
 use super::waiting::Waiting;
 use crate::base::id::MessageId;
 use crate::base::meter::{COMPANIES, Counter, Histogram};
@@ -26,6 +28,8 @@ pub struct StoreMeters {
     pub append_duration: Histogram,
     /// How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.
     pub syncs: Counter,
+    /// The damaged rows that were met.
+    pub damage: Arc<Damage>,
     events: [[Counter; Stream::ALL.len()]; EventType::ALL.len()],
     bounces: [[Counter; Stream::ALL.len()]; BounceKind::ALL.len()],
     transfers: AtomicU64,
@@ -50,6 +54,7 @@ impl Default for StoreMeters {
             append_bodies: Histogram::new(COMPANIES),
             append_duration: Histogram::of_durations(),
             syncs: Counter::default(),
+            damage: Arc::default(),
             events: Default::default(),
             bounces: Default::default(),
             transfers: AtomicU64::new(0),

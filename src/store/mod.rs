@@ -7,7 +7,9 @@ pub mod backup;
 pub mod bells;
 mod changes;
 pub mod check;
+mod checksum;
 pub mod content;
+pub mod damage;
 mod disk;
 pub mod error;
 mod gather;
@@ -18,7 +20,7 @@ mod journal;
 pub mod key_changes;
 pub mod master_key;
 pub mod meters;
-mod migrate;
+pub mod migrate;
 pub mod near;
 pub mod op;
 pub mod open;
@@ -47,10 +49,11 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use redb::{Database, ReadableDatabase};
+use redb::ReadableDatabase;
 
 use bells::Bells;
 use content::{Append, Appender, Content, Place, Placed, PlacedJob, SealedBody};
+use damage::OpenDatabase;
 use disk::Disk;
 use error::{Stop, StoreError};
 use gather::{Announced, Announcement};
@@ -74,7 +77,7 @@ use crate::base::time::Timestamp;
 pub struct Store {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
-    database: Arc<Database>,
+    database: Arc<OpenDatabase>,
     content: Arc<Content>,
     near: Arc<NearTimers>,
     bells: Arc<Bells>,
@@ -123,7 +126,8 @@ impl Store {
     /// Those of the database.
     pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.showing.wait().map_err(|error| self.health.fail(&error))?;
-        self.database.begin_read().map(Snapshot::new).map_err(|error| self.health.fail(&error.into()))
+        let transaction = self.database.begin_read().map_err(|error| self.health.fail(&error.into()))?;
+        Ok(Snapshot::new(transaction, Arc::clone(&self.meters.damage)))
     }
 
     /// Octets that are free on the device, for whoever refuses work before there are none.

@@ -157,7 +157,7 @@ impl NearTimers {
         // snapshot holds too is the same timer.
         let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
         let read = snapshot().and_then(|snapshot| {
-            snapshot.keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)
+            snapshot.sound_keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)
         });
         let mut state = self.state();
         let State { ahead, in_hand, .. } = &mut *state;

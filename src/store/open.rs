@@ -1,20 +1,22 @@
 //! Opening a data directory: its lock, its format, its threads.
 
+mod database;
 mod options;
 mod replaying;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use redb::{Database, DatabaseError, ReadableDatabase as _};
+use redb::{Database, ReadableDatabase as _};
 
 use super::bells::Bells;
 use super::changes::Changes;
 use super::content::{Append, Appender, Content};
-use super::disk::{Disk, FileSystem, Opening};
+use super::damage::guarded;
+use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
@@ -41,8 +43,6 @@ pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
-/// What it is called while it is made.
-const HALF_MADE: &str = "postrider.redb.new";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Enough for the hot pages of a small service, little enough for a small machine.
@@ -75,6 +75,14 @@ pub enum OpenError {
     /// What is sealed in the store was sealed with another master key.
     #[error("the master key is not the one that this store was made with")]
     WrongMasterKey,
+    /// A file of the store is damaged so that the service can't run on it.
+    #[error("{} is damaged: {fault}", .file.display())]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        fault: String,
+    },
     /// A backup was being restored into the directory, and was not to its end.
     #[error("a backup was being restored into the data directory, and not to its end")]
     HalfRestored,
@@ -141,7 +149,7 @@ impl Store {
     pub fn remove_unfinished(directory: &Path) -> Vec<std::io::Error> {
         let removed = [
             FileSystem.remove_file(&directory.join(FILE)),
-            FileSystem.remove_file(&directory.join(HALF_MADE)),
+            FileSystem.remove_file(&directory.join(database::HALF_MADE)),
             FileSystem.remove_directory(&directory.join("content")),
             FileSystem.remove_file(&directory.join(master_key::FILE)),
             FileSystem.remove_file(&directory.join(reserve::FILE)),
@@ -163,7 +171,7 @@ impl Store {
         Ok(store)
     }
 
-    /// The same on any disk, with nobody at work yet.
+    /// The same on any disk, with nobody at work yet. Damage that makes redb give up is reported as damage of its file.
     pub(super) fn open_on(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -171,13 +179,28 @@ impl Store {
         patience: Duration,
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
+        let damaged = |fault| OpenError::Damaged { file: directory.join(FILE), fault };
+        match guarded(|| Self::open_files(disk, directory, surroundings, patience, options)) {
+            Ok(Err(OpenError::Failed(StoreError::Corrupted(fault)))) | Err(fault) => Err(damaged(fault)),
+            Ok(Err(OpenError::Failed(error))) if error.is_of_row() => Err(damaged(error.to_string())),
+            Ok(opened) => opened,
+        }
+    }
+
+    fn open_files(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        surroundings: Surroundings,
+        patience: Duration,
+        options: StartOptions,
+    ) -> Result<(Self, Workers), OpenError> {
         let Surroundings { now, entropy } = surroundings;
-        let StartOptions { on_journal_damage, monotonic } = options;
-        make_directory(&*disk, directory)?;
+        let StartOptions { on_journal_damage, monotonic, progress } = options;
+        database::make_directory(&*disk, directory)?;
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
         }
-        let database = Arc::new(open_database(&*disk, &directory.join(FILE), patience)?);
+        let mut database = database::open(&*disk, &directory.join(FILE), patience)?;
         migrate::refuse_newer(&database, FORMAT)?;
         let mut reserve = Reserve::open(&*disk, directory, {
             let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
@@ -186,7 +209,12 @@ impl Store {
         // What a crash left to do may need room that others have taken since.
         reserve.before_commit();
         replaying::replay(&database, &*disk, directory, on_journal_damage, now(), &*entropy)?;
-        migrate::bring_forward(&database, directory, now(), FORMAT, migrate::STEPS)?;
+        let environment = migrate::Environment { disk: &*disk, directory, now: now(), progress: &*progress };
+        if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
+            drop(database);
+            database = database::open(&*disk, &directory.join(FILE), patience)?;
+        }
+        let database = Arc::new(database);
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy)?;
         let master = Arc::new(master);
@@ -276,47 +304,6 @@ impl Store {
     }
 }
 
-fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
-    let io = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
-    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
-    let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
-    disk.create_directory(directory).map_err(io)?;
-    // Its name, too, is as durable as what will be promised on it.
-    missing.iter().filter_map(|made| made.parent()).try_for_each(|above| {
-        disk.sync_directory(if above.as_os_str().is_empty() { Path::new(".") } else { above }).map_err(io)
-    })
-}
-
-fn open_database(disk: &dyn Disk, path: &Path, patience: Duration) -> Result<Database, OpenError> {
-    if !disk.exists(path) {
-        make_database(disk, path)?;
-    }
-    let patience = Instant::now() + patience;
-    loop {
-        match disk.open_database(path, Database::builder().set_cache_size(CACHE_OCTETS)) {
-            Ok(database) => return Ok(database),
-            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
-                thread::sleep(Duration::from_millis(50));
-            }
-            Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked),
-            Err(error) => return Err(StoreError::from(error).into()),
-        }
-    }
-}
-
-/// Makes an empty database, under another name first: half a database would stand in the way of every later start.
-fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
-    let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
-    let half_made = path.with_file_name(HALF_MADE);
-    // Of an earlier try nothing is kept.
-    drop(disk.open(&half_made, Opening::Fresh).map_err(io)?);
-    drop(disk.open_database(&half_made, &Database::builder()).map_err(StoreError::from)?);
-    disk.rename(&half_made, path).map_err(io)
-}
-
 /// What opening learns from the tables.
 struct Prepared {
     last: Ulid,
@@ -337,7 +324,7 @@ fn prepare(
     let transaction = database.begin_write().map_err(StoreError::from)?;
     schema::make_tables(&transaction)?;
     journal::publish(transaction)?;
-    let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?);
+    let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default());
     let mut changes = Changes::default();
     let mut put = |key: &[u8], value: &[u8]| changes.put(Table::Meta, key.to_vec(), Some(value.to_vec()));
     put(meta::FORMAT, &FORMAT.to_be_bytes());

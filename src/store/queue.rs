@@ -34,7 +34,7 @@ impl Store {
         let until = Timer::first_after(now);
         let standing = self.standstill()?;
         let is_free = |timer: &Timer| !standing.is_some_and(|restored| restored.holds(timer));
-        self.snapshot()?.scan(Table::Timers, &[], &until, Order::Ascending, &mut |key, _| {
+        self.snapshot()?.scan_sound(Table::Timers, &[], &until, Order::Ascending, &mut |key, _| {
             seen += 1;
             match Timer::decode(key).filter(is_free).map(|timer| (timer.kind, timer.due)) {
                 Some((TimerKind::Transfer, at)) => {

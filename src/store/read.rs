@@ -25,6 +25,15 @@ impl Order {
     }
 }
 
+/// How a scan goes on at a damaged row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnDamage {
+    /// It fails: for decisions, which must not take the row as absent.
+    Fail,
+    /// It leaves the row out, which is logged and counted: for lists, and for background work that must go on.
+    Skip,
+}
+
 /// What a scan calls with each key and value; it goes on until that breaks or fails.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
@@ -36,11 +45,41 @@ pub trait Read {
     /// Those of the database.
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Calls `each` with the rows whose keys are in `from..to`, until it breaks.
+    /// Calls `each` with the rows whose keys are in the half-open `range`, until it breaks.
+    ///
+    /// # Errors
+    /// Those of the database, those of `each`, and a damaged row where `on_damage` says so.
+    fn scan_with(
+        &self,
+        table: Table,
+        range: (&[u8], &[u8]),
+        order: Order,
+        on_damage: OnDamage,
+        each: &mut Each<'_>,
+    ) -> Result<(), StoreError>;
+
+    /// Calls `each` with the rows whose keys are in `from..to`, until it breaks. Fails at a damaged row.
+    ///
+    /// # Errors
+    /// Those of the database, those of `each`, and a damaged row.
+    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
+        self.scan_with(table, (from, to), order, OnDamage::Fail, each)
+    }
+
+    /// Calls `each` with the sound rows whose keys are in `from..to`, until it breaks. Leaves out damaged rows.
     ///
     /// # Errors
     /// Those of the database, and those of `each`.
-    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError>;
+    fn scan_sound(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+        each: &mut Each<'_>,
+    ) -> Result<(), StoreError> {
+        self.scan_with(table, (from, to), order, OnDamage::Skip, each)
+    }
 
     /// The row at `key`.
     ///
@@ -51,6 +90,34 @@ pub trait Read {
         Self: Sized,
     {
         self.get(R::TABLE, key)?.map(|bytes| R::decode(&bytes)).transpose()
+    }
+
+    /// The row at `key`, for a list that leaves out what is damaged.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn sound_row<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError>
+    where
+        Self: Sized,
+    {
+        sound(self.row(key)).map(Option::flatten)
+    }
+
+    /// Up to `limit` sound rows whose keys begin with `prefix`, in ascending order, with their keys. Leaves out damaged
+    /// rows.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn sound_rows<R: Row>(&self, prefix: &[u8], limit: usize) -> Result<Vec<(Vec<u8>, R)>, StoreError>
+    where
+        Self: Sized,
+    {
+        let mut rows = Vec::new();
+        self.scan_sound(R::TABLE, prefix, &after_prefix(prefix), Order::Ascending, &mut |key, bytes| {
+            rows.extend(sound(R::decode(bytes))?.map(|row| (key.to_vec(), row)));
+            Ok(if rows.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(rows)
     }
 
     /// Up to `limit` rows whose keys begin with `prefix`, in ascending order, with their keys.
@@ -69,10 +136,10 @@ pub trait Read {
         Ok(rows)
     }
 
-    /// Up to `limit` keys in `from..to`, in `order`.
+    /// Up to `limit` keys in `from..to`, in `order`. Fails at a damaged row.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Those of the database, and a damaged row.
     fn keys(
         &self,
         table: Table,
@@ -81,15 +148,62 @@ pub trait Read {
         order: Order,
         limit: usize,
     ) -> Result<Vec<Vec<u8>>, StoreError> {
+        self.keys_with(table, (from, to), order, OnDamage::Fail, limit)
+    }
+
+    /// Up to `limit` keys of sound rows in `from..to`, in `order`. Leaves out damaged rows.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn sound_keys(
+        &self,
+        table: Table,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
+        self.keys_with(table, (from, to), order, OnDamage::Skip, limit)
+    }
+
+    /// Up to `limit` keys in the half-open `range`, in `order`.
+    ///
+    /// # Errors
+    /// Those of the database, and a damaged row where `on_damage` says so.
+    fn keys_with(
+        &self,
+        table: Table,
+        range: (&[u8], &[u8]),
+        order: Order,
+        on_damage: OnDamage,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, StoreError> {
         let mut keys = Vec::new();
         if limit == 0 {
             return Ok(keys);
         }
-        self.scan(table, from, to, order, &mut |key, _| {
+        self.scan_with(table, range, order, on_damage, &mut |key, _| {
             keys.push(key.to_vec());
             Ok(if keys.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
         })?;
         Ok(keys)
+    }
+}
+
+/// What was read, or none where one row is at fault: for lists, which leave it out.
+///
+/// # Errors
+/// Those of the database.
+pub fn sound<T>(read: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        // Damage was logged where it was met.
+        Err(StoreError::Damaged { .. }) => Ok(None),
+        Err(error) if error.is_of_row() => {
+            tracing::error!(%error, "a row can't be read; it is left out");
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -13,10 +13,12 @@ use std::path::{Path, PathBuf};
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
 use super::archive::{Fault, Head, Part, Reader, Totals};
+use super::checksum;
 use super::content::segment;
 use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
 use super::master_key::{self, Raw};
+use super::migrate;
 use super::open::{CACHE_OCTETS, FILE};
 use super::row::Row;
 use super::row::restored::{HoldCause, Restored};
@@ -143,7 +145,7 @@ fn build(
     if head.store_format > FORMAT {
         return Err(RestoreError::NewerStore { found: head.store_format });
     }
-    let mut building = Building::begin(directory, given)?;
+    let mut building = Building::begin(directory, given, head.store_format)?;
     while let Some(part) = reader.next_part()? {
         building.take(part, beside)?;
         progress(&head, reader.totals());
@@ -162,6 +164,8 @@ struct Building {
     /// The segment that is being written.
     segment: Option<((Timestamp, u32), File, u64)>,
     given: Option<Raw>,
+    /// The format of the rows in the backup.
+    format: u32,
     facts: BTreeMap<Vec<u8>, Vec<u8>>,
     standing: Standing,
     is_finished: bool,
@@ -179,7 +183,7 @@ impl Drop for Building {
 }
 
 impl Building {
-    fn begin(directory: &Path, given: Option<Raw>) -> Result<Self, RestoreError> {
+    fn begin(directory: &Path, given: Option<Raw>, format: u32) -> Result<Self, RestoreError> {
         let aside = directory.join(ASIDE);
         make_directory(&aside)?;
         let database = aside.join(FILE);
@@ -190,6 +194,7 @@ impl Building {
             inserting: None,
             segment: None,
             given,
+            format,
             facts: BTreeMap::new(),
             standing: Standing::default(),
             is_finished: false,
@@ -203,7 +208,10 @@ impl Building {
 
     fn take(&mut self, part: Part, beside: &[&str]) -> Result<(), RestoreError> {
         match part {
-            Part::Rows { table, rows } => self.insert(&table, &rows),
+            Part::Rows { table, rows } => {
+                let rows = self.brought_forward(&table, rows);
+                self.insert(&table, &rows)
+            }
             Part::MasterKey(key) => {
                 self.given.get_or_insert(key);
                 Ok(())
@@ -216,6 +224,21 @@ impl Building {
         }
     }
 
+    /// The rows in the present format.
+    fn brought_forward(&self, table: &str, rows: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let formats = (self.format, FORMAT);
+        rows.into_iter()
+            .filter_map(|(key, value)| {
+                if table == Table::Meta.name() && key == meta::FORMAT {
+                    return Some((key, FORMAT.to_be_bytes().to_vec()));
+                }
+                let value = migrate::forward(migrate::STEPS, formats, (table, &key, value))?;
+                Some((key, value))
+            })
+            .collect()
+    }
+
+    /// Writes rows as they are to be stored.
     fn insert(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
         self.note(table, rows)?;
         let (transaction, parts) = match self.inserting.take() {
@@ -247,7 +270,11 @@ impl Building {
     /// Keeps what has to be known of the rows; a wrong master key is known before all of them are written.
     fn note(&mut self, table: &str, rows: &[(Vec<u8>, Vec<u8>)]) -> Result<(), RestoreError> {
         if table == Table::Meta.name() {
-            self.facts.extend(rows.iter().cloned());
+            for (key, stored) in rows {
+                // A damaged fact counts as missing here: without the proof of its key no store is restored.
+                let value = checksum::open(table, key, stored);
+                self.facts.extend(value.map(|value| (key.clone(), value.to_vec())));
+            }
             self.given.as_ref().map_or(Ok(()), |key| self.prove(key))?;
         }
         if table == Table::Timers.name() {
@@ -298,7 +325,8 @@ impl Building {
             stands_still: true,
             cause: HoldCause::Restored,
         };
-        self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), restored.encode())])?;
+        let stored = checksum::stored(Table::Meta.name(), meta::RESTORED, &restored.encode());
+        self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), stored)])?;
         if let Some((transaction, _)) = self.inserting.take() {
             transaction.commit().map_err(StoreError::from)?;
         }

@@ -20,7 +20,7 @@ use super::error::StoreError;
 use super::row::tls_policy::PolicyType;
 
 /// The format of the whole store. A store of a newer format is refused.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 type Definition = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -167,6 +167,8 @@ pub mod meta {
     pub const WAITING: &[u8] = b"waiting";
     /// Which totals the store keeps, one byte: see [`crate::store::totals`].
     pub const TOTALS: &[u8] = b"totals";
+    /// How far a migration has come; only in the copy that it makes.
+    pub const MIGRATION: &[u8] = b"migration";
     /// The backup that the store was restored from.
     pub const RESTORED: &[u8] = b"restored";
 }

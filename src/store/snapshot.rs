@@ -1,11 +1,15 @@
 //! A consistent view of everything committed. Cheap to open; never held over an await, or it pins freed pages.
 
 use std::cell::OnceCell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
 
-use redb::{ReadOnlyTable, ReadTransaction};
+use redb::{ReadOnlyTable, ReadTransaction, StorageError, TableError};
 
+use super::checksum;
+use super::damage::{Damage, guarded};
 use super::error::StoreError;
-use super::read::{Each, Order, Read};
+use super::read::{Each, OnDamage, Order, Read};
 use super::schema::Table;
 
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
@@ -14,11 +18,16 @@ type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 pub struct Snapshot {
     transaction: ReadTransaction,
     tables: [OnceCell<Opened>; Table::ALL.len()],
+    damage: Arc<Damage>,
 }
 
+/// Called with each key and what is stored there, checksum included.
+pub(super) type EachStored<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
+
 impl Snapshot {
-    pub(super) fn new(transaction: ReadTransaction) -> Self {
-        Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()) }
+    /// The view of `transaction`, of a database whose values have checksums. `damage` counts the damage that is met.
+    pub(super) fn new(transaction: ReadTransaction, damage: Arc<Damage>) -> Self {
+        Self { transaction, tables: std::array::from_fn(|_| OnceCell::new()), damage }
     }
 
     /// The view itself, for whoever copies all of it.
@@ -31,31 +40,93 @@ impl Snapshot {
         if let Some(opened) = cell.get() {
             return Ok(opened);
         }
-        let opened = self.transaction.open_table(table.definition())?;
+        let opened = match guarded(|| self.transaction.open_table(table.definition())) {
+            Ok(Ok(opened)) => opened,
+            Ok(Err(TableError::Storage(StorageError::Corrupted(fault)))) | Err(fault) => {
+                return Err(self.damage.pages(table, &[], fault));
+            }
+            Ok(Err(error)) => return Err(error.into()),
+        };
         Ok(cell.get_or_init(|| opened))
+    }
+
+    /// What redb answered about `key`, where its pages can be read.
+    fn read<T>(
+        &self,
+        table: Table,
+        key: &[u8],
+        answer: Result<Result<T, StorageError>, String>,
+    ) -> Result<T, StoreError> {
+        match answer {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(StorageError::Corrupted(fault))) | Err(fault) => Err(self.damage.pages(table, key, fault)),
+            Ok(Err(error)) => Err(error.into()),
+        }
+    }
+
+    /// Calls `each` with all that is stored in a range of keys, whether its checksum fits or not.
+    ///
+    /// # Errors
+    /// Those of the database, those of `each`, and pages that can't be read, after which nothing follows.
+    pub(super) fn scan_stored(
+        &self,
+        table: Table,
+        (from, to): (&[u8], &[u8]),
+        order: Order,
+        each: &mut EachStored<'_>,
+    ) -> Result<(), StoreError> {
+        if from >= to {
+            return Ok(());
+        }
+        let opened = self.table(table)?;
+        let mut range = self.read(table, from, guarded(|| opened.range::<&[u8]>(from..to)))?;
+        loop {
+            let next = guarded(|| {
+                let next = match order {
+                    Order::Ascending => range.next(),
+                    Order::Descending => range.next_back(),
+                };
+                let entry = next.transpose()?;
+                // A damaged page may show itself only here.
+                let _octets = entry.as_ref().map(|(key, value)| key.value().len() + value.value().len());
+                Ok(entry)
+            });
+            let Some((key, stored)) = self.read(table, from, next)? else { return Ok(()) };
+            if each(key.value(), stored.value())?.is_break() {
+                return Ok(());
+            }
+        }
     }
 }
 
 impl Read for Snapshot {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        Ok(self.table(table)?.get(key)?.map(|guard| guard.value().to_vec()))
+        let opened = self.table(table)?;
+        let stored = guarded(|| Ok(opened.get(key)?.map(|stored| stored.value().to_vec())));
+        let Some(mut stored) = self.read(table, key, stored)? else { return Ok(None) };
+        let length = checksum::open(table.name(), key, &stored).map(<[u8]>::len);
+        stored.truncate(length.ok_or_else(|| self.damage.row(table, key))?);
+        Ok(Some(stored))
     }
 
-    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
-        if from >= to {
-            return Ok(());
-        }
-        let mut range = self.table(table)?.range::<&[u8]>(from..to)?;
-        loop {
-            let next = match order {
-                Order::Ascending => range.next(),
-                Order::Descending => range.next_back(),
-            };
-            let Some(entry) = next else { return Ok(()) };
-            let (key, value) = entry?;
-            if each(key.value(), value.value())?.is_break() {
-                return Ok(());
+    fn scan_with(
+        &self,
+        table: Table,
+        range: (&[u8], &[u8]),
+        order: Order,
+        on_damage: OnDamage,
+        each: &mut Each<'_>,
+    ) -> Result<(), StoreError> {
+        self.scan_stored(table, range, order, &mut |key, stored| match (
+            checksum::open(table.name(), key, stored),
+            on_damage,
+        ) {
+            (Some(value), _) => each(key, value),
+            (None, OnDamage::Fail) => Err(self.damage.row(table, key)),
+            (None, OnDamage::Skip) => {
+                self.damage.row(table, key);
+                Ok(ControlFlow::Continue(()))
             }
-        }
+        })
     }
 }

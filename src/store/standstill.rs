@@ -37,7 +37,7 @@ impl Store {
     /// Those of the database.
     pub fn standing(&self, restored: &Restored) -> Result<Standing, StoreError> {
         let mut standing = Standing::default();
-        self.snapshot()?.scan(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
+        self.snapshot()?.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
             if let Some(timer) = Timer::decode(key).filter(|timer| restored.holds(timer)) {
                 standing.messages += u64::from(timer.kind == TimerKind::Transfer);
                 standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);

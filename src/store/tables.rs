@@ -8,7 +8,7 @@ use super::content::Carried;
 use super::error::StoreError;
 use super::key_changes;
 use super::meters::Noted;
-use super::read::{Each, Order, Read};
+use super::read::{Each, OnDamage, Order, Read};
 use super::row::Row;
 use super::schema::Table;
 use super::snapshot::Snapshot;
@@ -64,8 +64,15 @@ impl Read for Batch {
         }
     }
 
-    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
-        self.changes.scan_over(&self.committed, table, (from, to), order, each)
+    fn scan_with(
+        &self,
+        table: Table,
+        range: (&[u8], &[u8]),
+        order: Order,
+        on_damage: OnDamage,
+        each: &mut Each<'_>,
+    ) -> Result<(), StoreError> {
+        self.changes.scan_over(&self.committed, table, range, order, on_damage, each)
     }
 }
 
@@ -188,8 +195,15 @@ impl Read for Tables<'_> {
         }
     }
 
-    fn scan(&self, table: Table, from: &[u8], to: &[u8], order: Order, each: &mut Each<'_>) -> Result<(), StoreError> {
-        self.changes.scan_over(self.batch, table, (from, to), order, each)
+    fn scan_with(
+        &self,
+        table: Table,
+        range: (&[u8], &[u8]),
+        order: Order,
+        on_damage: OnDamage,
+        each: &mut Each<'_>,
+    ) -> Result<(), StoreError> {
+        self.changes.scan_over(self.batch, table, range, order, on_damage, each)
     }
 }
 

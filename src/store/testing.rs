@@ -104,7 +104,7 @@ impl TestStore {
     fn open_with(&mut self, on_journal_damage: OnJournalDamage) -> Result<(), OpenError> {
         let (surroundings, passed) = (self.surroundings(), Arc::clone(&self.passed));
         let monotonic = Arc::new(move || Duration::from_millis(passed.load(Ordering::SeqCst)));
-        let options = StartOptions { on_journal_damage, monotonic };
+        let options = StartOptions { on_journal_damage, monotonic, ..StartOptions::default() };
         self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO, options)?);
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes) -> Result<
 
 fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
     let mut counted = BTreeMap::<[u8; 32], u64>::new();
-    found.scan(Table::Deliveries, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+    found.scan_sound(Table::Deliveries, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
         let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
         let row = DeliveryRow::decode(value).ok().filter(|row| row.state.due(Timestamp::ZERO).is_some());
         if let Some((account, row)) = account.zip(row) {
@@ -56,7 +56,7 @@ fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), Sto
 /// Counts the content of every message whose bucket has a timer: the others have ended.
 fn count_stored_content(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
     let (mut in_buckets, mut in_all) = (InBuckets::new(), BTreeMap::<AccountId, u64>::new());
-    found.scan(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+    found.scan_sound(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
         let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
         let row = MessageRow::decode(value).ok().filter(|row| row.place.length > 0);
         if let Some((account, row)) = account.zip(row) {

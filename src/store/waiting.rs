@@ -58,7 +58,7 @@ impl Waiting {
     /// Counts the timers of `tables`, for a store that has no count yet.
     pub(super) fn count(tables: &impl Read) -> Result<Self, StoreError> {
         let mut found = WaitingChange::default();
-        tables.scan(Table::Timers, &[], &[u8::MAX; 9], Order::Ascending, &mut |key, _| {
+        tables.scan_sound(Table::Timers, &[], &[u8::MAX; 9], Order::Ascending, &mut |key, _| {
             found.note(key, false, true);
             Ok(ControlFlow::Continue(()))
         })?;

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use redb::{Database, ReadableDatabase as _, WriteTransaction};
+use redb::{ReadableDatabase as _, WriteTransaction};
 
 use super::bells::Bells;
 use super::changes::Changes;
 use super::content::Carried;
+use super::damage::OpenDatabase;
 use super::error::StoreError;
 use super::gather::Gathering;
 use super::health::Health;
@@ -52,7 +53,7 @@ type Next = Option<Job>;
 
 /// The writing thread's state.
 pub(super) struct Writer {
-    pub(super) database: Arc<Database>,
+    pub(super) database: Arc<OpenDatabase>,
     pub(super) near: Arc<NearTimers>,
     pub(super) bells: Arc<Bells>,
     pub(super) showing: Arc<Showing>,
@@ -161,7 +162,8 @@ impl Writer {
     /// Leaves in `jobs` those that are not answered yet.
     fn commit(&mut self, jobs: &mut Vec<Job>, company: impl FnMut(&[Job]) -> Next) -> Result<Effects, StoreError> {
         self.health.pass(Point::Commit);
-        let mut batch = Batch::new(Snapshot::new(self.database.begin_read()?));
+        let committed = Snapshot::new(self.database.begin_read()?, Arc::clone(&self.meters.damage));
+        let mut batch = Batch::new(committed);
         let mut effects = self.apply_all(&mut batch, jobs, company)?;
         let Batch { committed, mut changes, bodies, waiting, changed_keys } = batch;
         // It would keep a checkpoint from giving pages back.

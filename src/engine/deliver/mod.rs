@@ -84,7 +84,7 @@ impl Deliveries {
                 }
                 Ok(None) => self.shared.engine.store.near().forget(&timer),
                 // One damaged row must not stop everything else; its timer waits for a repaired store.
-                Err(error @ StoreError::Row { .. }) => {
+                Err(error) if error.is_of_row() => {
                     tracing::error!(%error, "a due delivery can't be read");
                     self.shared.engine.store.near().forget(&timer);
                 }

@@ -39,10 +39,10 @@ impl QueueView for Transfers {
         let mut from = Vec::new();
         loop {
             let snapshot = self.shared.engine.store.snapshot()?;
-            let keys = snapshot.keys(Table::Timers, &from, &after_prefix(&[]), Order::Ascending, PAGE)?;
+            let keys = snapshot.sound_keys(Table::Timers, &from, &after_prefix(&[]), Order::Ascending, PAGE)?;
             for timer in keys.iter().filter_map(|key| Timer::decode(key)).filter(is_transfer) {
                 let key = schema::message(timer.account, MessageId(timer.id));
-                if let Some(row) = snapshot.row::<MessageRow>(&key)? {
+                if let Some(row) = snapshot.sound_row::<MessageRow>(&key)? {
                     let (relay, site) = self.way_of(&row, MessageId(timer.id), &mut names);
                     let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
                     entry.waiting += 1;
@@ -65,12 +65,13 @@ impl QueueView for Transfers {
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError> {
         let snapshot = self.shared.engine.store.snapshot()?;
         let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
-        let keys = snapshot.keys(Table::Waiting, from, &to, Order::Ascending, most + 1)?;
+        let keys = snapshot.sound_keys(Table::Waiting, from, &to, Order::Ascending, most + 1)?;
         let mut found: BTreeMap<Key, Part> = BTreeMap::new();
         let mut names = HashMap::new();
         for id in keys.iter().take(most).filter_map(|key| last_id(key)).map(MessageId) {
             let key = schema::message(account, id);
-            let (Some(row), Some(transfer)) = (snapshot.row::<MessageRow>(&key)?, snapshot.row(&key)?) else {
+            let (Some(row), Some(transfer)) = (snapshot.sound_row::<MessageRow>(&key)?, snapshot.sound_row(&key)?)
+            else {
                 continue;
             };
             let (relay, site) = self.way_of(&row, id, &mut names);
@@ -125,10 +126,11 @@ impl QueueView for Transfers {
         let (mut from, to) = (account.as_bytes().to_vec(), after_prefix(account.as_bytes()));
         for _ in 0..PAGES_MAX {
             let snapshot = self.shared.engine.store.snapshot()?;
-            let keys = snapshot.keys(Table::Waiting, &from, &to, Order::Ascending, PAGE)?;
+            let keys = snapshot.sound_keys(Table::Waiting, &from, &to, Order::Ascending, PAGE)?;
             for id in keys.iter().filter_map(|key| last_id(key)).map(MessageId) {
                 let key = schema::message(account, id);
-                let (Some(row), Some(transfer)) = (snapshot.row(&key)?, snapshot.row::<TransferRow>(&key)?) else {
+                let (Some(row), Some(transfer)) = (snapshot.sound_row(&key)?, snapshot.sound_row::<TransferRow>(&key)?)
+                else {
                     continue;
                 };
                 let is_there =

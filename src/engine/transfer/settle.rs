@@ -250,7 +250,7 @@ impl Unsettled {
     pub(super) fn unreadable(mut self, shared: &Shared, error: StoreError) {
         let message = self.ticket.id();
         match error {
-            StoreError::Row { .. } | StoreError::Panicked => {
+            StoreError::Row { .. } | StoreError::Damaged { .. } | StoreError::Panicked => {
                 tracing::error!(message_id = %message, %error, "a message could not be read");
                 self.settle(shared, TransferEnd::Crashed, AttemptFacts::default());
             }

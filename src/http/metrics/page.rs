@@ -194,6 +194,11 @@ fn of_store(text: &mut Exposition, store: &Store) -> Result<(), StoreError> {
         "How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.",
         [(vec![], meters.syncs.read())],
     );
+    text.counters(
+        "postrider_store_damaged_rows",
+        "How often a damaged row of the database was met. Anything above 0 calls for `postrider check` and a backup.",
+        [(vec![], meters.damage.met.read())],
+    );
     let octets = store.size_octets();
     text.gauges(
         "postrider_store_size_bytes",

@@ -19,11 +19,13 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::archive::Fault;
+use super::checksum;
 use super::content::{Place, SealedContent, Unreadable};
+use super::damage::guarded;
 use super::error::StoreError;
 pub use super::inspect::InspectError;
 use super::inspect::Inspection;
-use super::read::{Each, Order, Read, after_prefix};
+use super::read::{Order, Read, after_prefix};
 use super::row::Row;
 use super::row::restored::Restored;
 use super::schema::{FORMAT, Table, meta};
@@ -148,13 +150,10 @@ pub fn check(
         }
         Err(error) => return Err(error),
     };
-    match inspection.is_database_sound() {
+    match &inspection.soundness {
         Ok(true) => {}
-        Ok(false) => report.fail(Rule::Database, || "pages are not accounted for".to_owned()),
-        Err(fault) => {
-            report.fail(Rule::Database, || fault);
-            return Ok(report);
-        }
+        Ok(false) => report.fail(Rule::Database, || "pages are damaged or not accounted for".to_owned()),
+        Err(fault) => report.fail(Rule::Database, || fault.clone()),
     }
     if let Some(damage) = inspection.journal_damage {
         report.fail(Rule::Journal, || damage.to_string());
@@ -168,11 +167,12 @@ pub fn check(
         report.fail(Rule::Content, || fault.clone());
     }
     let bodies = content.map(|content| |place, message| content.read(place, message));
-    let looked = inspection.snapshot().and_then(|snapshot| {
+    let looked = guarded(|| {
+        let snapshot = inspection.snapshot()?;
         look(snapshot, bodies.as_ref().map(|bodies| bodies as &Bodies<'_>), now, &mut report, progress)
     });
-    if let Err(error) = looked {
-        report.fail(Rule::Database, || error.to_string());
+    if let Err(fault) = looked.map_err(|fault| fault.to_string()).and_then(|looked| looked.map_err(|e| e.to_string())) {
+        report.fail(Rule::Database, || fault);
     }
     Ok(report)
 }
@@ -202,17 +202,33 @@ struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// The row at `key`, where it is there and can be read; where it can't, that is told once, with its table.
+    /// The row at `key`, where it is there and can be read; where it can't, that is reported once, with its table.
     fn find<R: Row>(&self, key: &[u8]) -> Result<Option<R>, StoreError> {
-        Ok(self.snapshot.get(R::TABLE, key)?.and_then(|bytes| R::decode(&bytes).ok()))
+        Ok(self.get(R::TABLE, key)?.and_then(|bytes| R::decode(&bytes).ok()))
+    }
+
+    /// The value at `key`; a damaged one is reported with its table, and is empty here.
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.snapshot.get(table, key) {
+            Err(StoreError::Damaged { .. }) => Ok(Some(Vec::new())),
+            found => found,
+        }
     }
 
     fn has(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
-        Ok(self.snapshot.get(table, key)?.is_some())
+        Ok(self.get(table, key)?.is_some())
     }
 
-    fn all(&self, table: Table, each: &mut Each<'_>) -> Result<(), StoreError> {
-        self.snapshot.scan(table, &[], &after_prefix(&[]), Order::Ascending, each)
+    /// Calls `each` with every key of a table, and its value where its checksum fits.
+    fn all(
+        &self,
+        table: Table,
+        each: &mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let everything: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
+        self.snapshot.scan_stored(table, everything, Order::Ascending, &mut |key, stored| {
+            each(key, checksum::open(table.name(), key, stored))
+        })
     }
 }
 
@@ -223,10 +239,10 @@ fn look(
     report: &mut Report,
     progress: &mut dyn FnMut(u64),
 ) -> Result<(), StoreError> {
-    let last = snapshot.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
-    let restored = snapshot.get(Table::Meta, meta::RESTORED)?.and_then(|bytes| Restored::decode(&bytes).ok());
-    let now = now.max(last.unwrap_or_default().timestamp());
-    let sight = Sight { snapshot, bodies, restored, now };
+    let mut sight = Sight { snapshot, bodies, restored: None, now };
+    sight.restored = sight.find(meta::RESTORED)?;
+    let last = sight.get(Table::Meta, meta::LAST_ID)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid);
+    sight.now = now.max(last.unwrap_or_default().timestamp());
     let mut seen = 0;
     for table in Table::ALL {
         let mut rows = 0;
@@ -235,10 +251,15 @@ fn look(
             if seen % STEP == 0 {
                 progress(seen);
             }
-            if let Err(fault) = shapes::judge(*table, key, value) {
-                report.fail(Rule::Row, || format!("table {}, row {}: {fault}", table.name(), shown(key)));
-                return Ok(ControlFlow::Continue(()));
-            }
+            let judged = value.ok_or_else(|| "its checksum does not fit".to_owned());
+            let judged = judged.and_then(|value| shapes::judge(*table, key, value).map(|()| value));
+            let value = match judged {
+                Ok(value) => value,
+                Err(fault) => {
+                    report.fail(Rule::Row, || format!("table {}, row {}: {fault}", table.name(), shown(key)));
+                    return Ok(ControlFlow::Continue(()));
+                }
+            };
             partners::judge(&sight, *table, key, value, report)?;
             queue::judge(&sight, *table, key, value, report)?;
             bodies::judge(&sight, *table, key, value, report)?;

@@ -8,7 +8,6 @@ use crate::domain::return_path::AccountHint;
 use crate::domain::session::Session;
 use crate::domain::user::User;
 use crate::store::error::StoreError;
-use crate::store::read::Read;
 use crate::store::row::Row;
 use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::domain::DomainRow;
@@ -30,7 +29,7 @@ pub(super) fn judge(
     report: &mut Report,
 ) -> Result<(), StoreError> {
     for (other, other_key, expected) in partners(sight, table, key, value)? {
-        let found = sight.snapshot.get(other, &other_key)?;
+        let found = sight.get(other, &other_key)?;
         let fits = found.as_ref().is_some_and(|found| expected.as_ref().is_none_or(|expected| expected == found));
         if !fits {
             let fault = if found.is_none() { "is missing" } else { "stands for another" };

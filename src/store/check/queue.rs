@@ -86,17 +86,23 @@ fn timeline(
     let prefix = schema::message(account, message);
     let (mut first, mut kinds) = (None, BTreeSet::new());
     let mut strange = None;
-    sight.snapshot.scan(Table::Timeline, &prefix, &after_prefix(&prefix), Order::Ascending, &mut |key, bytes| {
-        // What can't be read is told with its table.
-        let Ok(told) = serde_json::from_slice::<Told>(bytes) else { return Ok(ControlFlow::Continue(())) };
-        let event = EventId(Ulid(key[32..].try_into().unwrap_or_default()));
-        if told.id != event.to_string() || told.message_id != message.to_string() {
-            strange.get_or_insert(event);
-        }
-        first.get_or_insert_with(|| told.kind.clone());
-        kinds.insert(told.kind);
-        Ok(ControlFlow::Continue(()))
-    })?;
+    sight.snapshot.scan_sound(
+        Table::Timeline,
+        &prefix,
+        &after_prefix(&prefix),
+        Order::Ascending,
+        &mut |key, bytes| {
+            // What can't be read is told with its table.
+            let Ok(told) = serde_json::from_slice::<Told>(bytes) else { return Ok(ControlFlow::Continue(())) };
+            let event = EventId(Ulid(key[32..].try_into().unwrap_or_default()));
+            if told.id != event.to_string() || told.message_id != message.to_string() {
+                strange.get_or_insert(event);
+            }
+            first.get_or_insert_with(|| told.kind.clone());
+            kinds.insert(told.kind);
+            Ok(ControlFlow::Continue(()))
+        },
+    )?;
     let mut fail = |what: String| report.fail(Rule::Timeline, || format!("message {message}: {what}"));
     if let Some(event) = strange {
         fail(format!("the event {event} stands in another's place"));

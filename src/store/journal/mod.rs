@@ -29,10 +29,12 @@ pub(super) use replay::Replay;
 pub use scan::Damage;
 
 use super::changes::Changes;
+use super::checksum::Values;
 use super::content::Carried;
 use super::content::segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
+use super::migrate;
 use super::schema::{Table, meta};
 use crate::base::entropy::{self, Entropy};
 
@@ -174,7 +176,11 @@ impl Journal {
 /// Commits `transaction` as a checkpoint, and answers the epoch that begins with it.
 pub(super) fn checkpoint(mut transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<Epoch, StoreError> {
     let epoch: Epoch = entropy::bytes(entropy);
-    transaction.open_table(Table::Meta.definition())?.insert(meta::JOURNAL, epoch.as_slice())?;
+    {
+        let mut facts = transaction.open_table(Table::Meta.definition())?;
+        let values = Values::of_format(migrate::format_in(&facts)?);
+        facts.insert(meta::JOURNAL, values.stored(Table::Meta.name(), meta::JOURNAL, &epoch).as_slice())?;
+    }
     set(&mut transaction, Durability::Immediate)?;
     // Keeps which pages are free beside the rows, so that a start after a crash need not look through all of them.
     transaction.set_quick_repair(true);

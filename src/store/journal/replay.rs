@@ -13,14 +13,18 @@ use super::redo::{self, BODIES};
 use super::scan::{Damage, Scan, scan};
 use super::{Epoch, FILE, failed};
 use crate::base::time::Timestamp;
+use crate::store::checksum::Values;
 use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
+use crate::store::migrate;
 use crate::store::schema::{Table, meta};
 
 /// The journal of a store that is being opened.
 pub(in crate::store) struct Replay {
     bytes: Vec<u8>,
     found: Scan,
+    /// Whether the values of the database have checksums. Those of the records never have.
+    values: Values,
 }
 
 impl Replay {
@@ -29,14 +33,16 @@ impl Replay {
     /// # Errors
     /// Those of the database and of the file system.
     pub(in crate::store) fn read(database: &Database, disk: &dyn Disk, directory: &Path) -> Result<Self, StoreError> {
-        let Some(epoch) = epoch_of(database)? else { return Ok(Self { bytes: Vec::new(), found: Scan::default() }) };
+        let Some((epoch, values)) = epoch_of(database)? else {
+            return Ok(Self { bytes: Vec::new(), found: Scan::default(), values: Values::Checked });
+        };
         let bytes = match disk.read(&directory.join(FILE)) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
             Err(error) => return Err(failed("read", &error)),
         };
         let found = scan(&bytes, &epoch);
-        Ok(Self { bytes, found })
+        Ok(Self { bytes, found, values })
     }
 
     /// The damage in it, where there is any: then only the records before it are replayed.
@@ -72,10 +78,10 @@ impl Replay {
                     body(key, value.unwrap_or_default())?;
                     continue;
                 }
-                let mut table = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
+                let mut opened = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
                 match value {
-                    Some(value) => drop(table.insert(key, value)?),
-                    None => drop(table.remove(key)?),
+                    Some(value) => drop(opened.insert(key, self.values.stored(table, key, value).as_slice())?),
+                    None => drop(opened.remove(key)?),
                 }
             }
         }
@@ -104,10 +110,21 @@ impl Replay {
     }
 }
 
-fn epoch_of(database: &Database) -> Result<Option<Epoch>, StoreError> {
-    match database.begin_read()?.open_table(Table::Meta.definition()) {
-        Ok(table) => Ok(table.get(meta::JOURNAL)?.and_then(|bytes| bytes.value().try_into().ok())),
-        Err(TableError::TableDoesNotExist(_)) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+/// The epoch whose records the database lacks, and whether its values have checksums. A damaged epoch is an error:
+/// without it no record would count, and all of them would be lost in silence.
+fn epoch_of(database: &Database) -> Result<Option<(Epoch, Values)>, StoreError> {
+    let facts = match database.begin_read()?.open_table(Table::Meta.definition()) {
+        Ok(facts) => facts,
+        Err(TableError::TableDoesNotExist(_)) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let values = Values::of_format(migrate::format_in(&facts)?);
+    let Some(stored) = facts.get(meta::JOURNAL)? else { return Ok(None) };
+    let epoch = values.open(Table::Meta.name(), meta::JOURNAL, stored.value());
+    let epoch = epoch.and_then(|epoch| epoch.try_into().ok()).ok_or_else(|| StoreError::Damaged {
+        table: Table::Meta,
+        row: "journal".to_owned(),
+        fault: "which records of the journal count is not known".to_owned(),
+    })?;
+    Ok(Some((epoch, values)))
 }

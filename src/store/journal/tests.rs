@@ -348,7 +348,10 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     let directory = tempfile::tempdir().unwrap();
     let database = Database::create(directory.path().join("database")).unwrap();
     let entropy = SeededEntropy::new(1);
-    let epoch = checkpoint(database.begin_write().unwrap(), &entropy).unwrap();
+    let transaction = database.begin_write().unwrap();
+    let format = crate::store::schema::FORMAT.to_be_bytes();
+    transaction.open_table(Table::Meta.definition()).unwrap().insert(meta::FORMAT, format.as_slice()).unwrap();
+    let epoch = checkpoint(transaction, &entropy).unwrap();
     let mut journal = Journal::open(&FileSystem, directory.path(), epoch).unwrap();
     let append = |journal: &mut Journal, key: &[u8]| {
         journal.append(&one_row(key, b"value".to_vec()), &[], None, NOW).unwrap();

@@ -18,7 +18,7 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::domain::DomainRow;
 use crate::store::row::idempotency::IdempotencyRow;
-use crate::store::schema;
+use crate::store::schema::{self, Table};
 
 /// An idempotency key with the body that it comes with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -128,9 +128,8 @@ pub struct Admitted {
 /// # Errors
 /// The first refusal in the contract's order, or the store's failure.
 pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Result<Admission, Stop<Refusal>> {
-    let account: Account = read
-        .row(question.account.as_bytes())?
-        .ok_or_else(|| StoreError::Database("an API key's account does not exist".into()))?;
+    let account: Account =
+        read.row(question.account.as_bytes())?.ok_or_else(|| StoreError::missing(Table::Accounts))?;
     let quota = read.row::<Quota>(question.account.as_bytes())?.unwrap_or_default();
     let limits = account.quota;
     if let Some(claim) = question.idempotency

@@ -84,7 +84,7 @@ pub(super) fn write(tables: &mut Tables<'_>, account: AccountId, actor: &Actor, 
 pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let end = Ulid::new(tables.now() - KEPT, [0; 10]);
     let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
-    let keys = tables.keys(Table::AuditLog, &from, &to, Order::Ascending, limit)?;
+    let keys = tables.sound_keys(Table::AuditLog, &from, &to, Order::Ascending, limit)?;
     keys.iter().for_each(|key| tables.remove(Table::AuditLog, key));
     Ok(keys.len())
 }

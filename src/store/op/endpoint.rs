@@ -40,7 +40,7 @@ impl Op for CreateEndpoint {
     type Refusal = EndpointRefusal;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<EndpointRow, Stop<EndpointRefusal>> {
-        let there = tables.rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)?;
+        let there = tables.sound_rows::<EndpointRow>(self.account.as_bytes(), ENDPOINTS_MAX)?;
         if there.len() >= ENDPOINTS_MAX {
             return Err(Stop::Refused(EndpointRefusal::TooMany));
         }

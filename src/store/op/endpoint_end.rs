@@ -62,7 +62,7 @@ impl Op for EndDeliveries {
         tables.disarm(Timer::new(self.due, TimerKind::EndpointEnd, self.account, self.endpoint.0));
         let prefix = schema::endpoint(self.account, self.endpoint);
         let end = after_prefix(&prefix);
-        let keys = tables.keys(Table::DeliveriesByEndpoint, &prefix, &end, Order::Ascending, SLICE)?;
+        let keys = tables.sound_keys(Table::DeliveriesByEndpoint, &prefix, &end, Order::Ascending, SLICE)?;
         for key in &keys {
             // Nobody can list the endpoint's deliveries any more, and the next slice begins where this one ends.
             tables.remove(Table::DeliveriesByEndpoint, key);
@@ -80,7 +80,7 @@ impl Op for EndDeliveries {
 impl EndDeliveries {
     fn end(&self, tables: &mut Tables<'_>, id: DeliveryId) -> Result<(), StoreError> {
         let key = schema::delivery(self.account, id);
-        let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(()) };
+        let Some(mut row) = tables.sound_row::<DeliveryRow>(&key)? else { return Ok(()) };
         tables.remove(Table::Redelivered, &schema::redelivered(self.account, self.endpoint, row.event));
         let Some(due) = row.state.due(Timestamp::ZERO) else { return Ok(()) };
         tables.disarm(Timer::new(due, TimerKind::Delivery, self.account, id.0));

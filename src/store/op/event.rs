@@ -90,7 +90,8 @@ pub fn record(
 
 fn fan_out(tables: &mut Tables<'_>, subject: &Subject<'_>, kind: EventType, event: EventId) -> Result<(), StoreError> {
     let account = subject.account;
-    for (key, endpoint) in tables.rows::<EndpointRow>(account.as_bytes(), ENDPOINTS_MAX)? {
+    // A damaged endpoint must not keep an outcome from being recorded. It is owed nothing until it is whole again.
+    for (key, endpoint) in tables.sound_rows::<EndpointRow>(account.as_bytes(), ENDPOINTS_MAX)? {
         if !endpoint.takes(kind) {
             continue;
         }

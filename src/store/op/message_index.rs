@@ -61,7 +61,7 @@ pub(super) fn note_status(
 fn note(tables: &mut Tables<'_>, account: AccountId, id: MessageId, terms: &[Term]) -> Result<(), StoreError> {
     let (from, to) = (schema::message(account, id), after_prefix(account.as_bytes()));
     let mut changed = None;
-    tables.scan(Table::MessageIndex, &from, &to, Order::Ascending, &mut |key, value| {
+    tables.scan_sound(Table::MessageIndex, &from, &to, Order::Ascending, &mut |key, value| {
         // A damaged row of the index is no reason to refuse what it would only tell of.
         let block = IndexedBlock::decode(value).ok();
         changed = block.and_then(|block| block.with(id, terms)).map(|value| (key.to_vec(), value));
@@ -79,7 +79,7 @@ fn note(tables: &mut Tables<'_>, account: AccountId, id: MessageId, terms: &[Ter
 /// Those of the store.
 pub fn last_indexed(read: &impl Read, account: AccountId) -> Result<Option<MessageId>, StoreError> {
     let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
-    let keys = read.keys(Table::MessageIndex, from, &to, Order::Descending, 1)?;
+    let keys = read.sound_keys(Table::MessageIndex, from, &to, Order::Descending, 1)?;
     Ok(keys.first().and_then(|key| key.last_chunk()).map(|id| MessageId(Ulid(*id))))
 }
 
@@ -100,7 +100,7 @@ impl Op for IndexMessages {
         let from = last_indexed(tables, account)?.map_or_else(MessageId::default, |last| MessageId(last.0.next()));
         let (from, to) = (schema::message(account, from), after_prefix(account.as_bytes()));
         let (mut block, mut blocks, mut seen) = (Block::default(), Vec::new(), 0);
-        tables.scan(Table::Messages, &from, &to, Order::Ascending, &mut |key, bytes| {
+        tables.scan_sound(Table::Messages, &from, &to, Order::Ascending, &mut |key, bytes| {
             let Some(id) = key.last_chunk::<16>() else { return Ok(ControlFlow::Continue(())) };
             // A damaged row is found by nothing; its block goes on.
             let terms = MessageRow::decode(bytes).map(|row| terms(&row)).unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::domain::stream::Stream;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 use crate::store::row::message::TransferRow;
 use crate::store::row::outcomes::OutcomeCounts;
@@ -95,14 +95,14 @@ fn place(
         return Ok((rest, counts));
     }
     let prefix = schema::outcomes_of_hour(account, hour);
-    let rows = tables.keys(Table::Outcomes, &prefix, &after_prefix(&prefix), Order::Ascending, ROWS_MAX)?;
+    let rows = tables.sound_keys(Table::Outcomes, &prefix, &after_prefix(&prefix), Order::Ascending, ROWS_MAX)?;
     Ok((if rows.len() < ROWS_MAX { key } else { rest }, OutcomeCounts::default()))
 }
 
 /// What a row counts. A damaged one begins anew: no outcome is left unrecorded for the sake of its count.
 fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, StoreError> {
     match tables.row(key) {
-        Err(StoreError::Row { .. }) => Ok(Some(OutcomeCounts::default())),
+        Err(error) if error.is_of_row() => Ok(Some(OutcomeCounts::default())),
         counts => counts,
     }
 }
@@ -133,9 +133,11 @@ pub fn scan(
     each: &mut dyn FnMut(&HourlyOutcomes<'_>),
 ) -> Result<(), StoreError> {
     let (from, to) = (schema::outcomes_of_hour(account, from), schema::outcomes_of_hour(account, to));
-    read.scan(Table::Outcomes, &from, &to, Order::Ascending, &mut |key, bytes| {
+    read.scan_sound(Table::Outcomes, &from, &to, Order::Ascending, &mut |key, bytes| {
         if let Some((hour, stream, domain, provider)) = schema::outcomes_parts(key) {
-            each(&HourlyOutcomes { hour, stream, domain, provider, counts: OutcomeCounts::decode(bytes)? });
+            if let Some(counts) = sound(OutcomeCounts::decode(bytes))? {
+                each(&HourlyOutcomes { hour, stream, domain, provider, counts });
+            }
         }
         Ok(ControlFlow::Continue(()))
     })
@@ -145,7 +147,7 @@ pub fn scan(
 pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let from = schema::outcomes_of_hour(account, 0);
     let to = schema::outcomes_of_hour(account, hour_of(tables.now() - KEPT));
-    let keys = tables.keys(Table::Outcomes, &from, &to, Order::Ascending, limit)?;
+    let keys = tables.sound_keys(Table::Outcomes, &from, &to, Order::Ascending, limit)?;
     keys.iter().for_each(|key| tables.remove(Table::Outcomes, key));
     Ok(keys.len())
 }

@@ -49,7 +49,7 @@ impl Op for PauseSite {
         if tables.row::<PauseRow>(&key)?.is_some() {
             return Ok(());
         }
-        if tables.rows::<PauseRow>(self.account.as_bytes(), PAUSES_MAX)?.len() == PAUSES_MAX {
+        if tables.sound_rows::<PauseRow>(self.account.as_bytes(), PAUSES_MAX)?.len() == PAUSES_MAX {
             return Err(Stop::Refused(TooManyPauses));
         }
         let since = tables.now();

@@ -143,7 +143,7 @@ impl Replay {
             ReplayOf::Failed => (Table::DeliveriesByEndpoint, schema::endpoint(self.account, self.endpoint).to_vec()),
         };
         let (from, to) = ([&prefix[..], &from.0].concat(), [&prefix[..], &self.until.0].concat());
-        let keys = read.keys(table, &from, &to, Order::Ascending, SEARCHED_MAX)?;
+        let keys = read.sound_keys(table, &from, &to, Order::Ascending, SEARCHED_MAX)?;
         let mut found = ReplayFound::default();
         for id in keys.iter().filter_map(|key| key.last_chunk().copied().map(Ulid)) {
             if self.again(read, &endpoint, id)?.is_some() {
@@ -183,13 +183,13 @@ impl Replay {
     }
 
     fn logged(&self, read: &impl Read, event: EventId) -> Result<Option<(EventId, Owed)>, StoreError> {
-        let row = read.row::<EventLogRow>(&schema::event(self.account, event))?;
+        let row = read.sound_row::<EventLogRow>(&schema::event(self.account, event))?;
         Ok(row.map(|EventLogRow { message, kind }| (event, Owed::Event { message, kind })))
     }
 
     /// The event of a delivery that failed and is the latest of its event to this endpoint.
     fn failed(&self, read: &impl Read, id: DeliveryId) -> Result<Option<(EventId, Owed)>, StoreError> {
-        let Some(row) = read.row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
+        let Some(row) = read.sound_row::<DeliveryRow>(&schema::delivery(self.account, id))? else { return Ok(None) };
         if row.state.stage != Stage::Failed || row.event.0 < self.since {
             return Ok(None);
         }

@@ -243,12 +243,12 @@ pub fn unpark(tables: &mut Tables<'_>, account: AccountId, endpoint: EndpointId)
     let end = crate::store::read::after_prefix(&prefix);
     let now = tables.now();
     let order = crate::store::read::Order::Ascending;
-    let keys = tables.keys(Table::Parked, &prefix, &end, order, UNPARK_SLICE)?;
+    let keys = tables.sound_keys(Table::Parked, &prefix, &end, order, UNPARK_SLICE)?;
     for key in &keys {
         tables.remove(Table::Parked, key);
         let Some((due, delivery)) = schema::parked_parts(key) else { continue };
         let row_key = schema::delivery(account, delivery);
-        let Some(mut row) = tables.row::<DeliveryRow>(&row_key)? else { continue };
+        let Some(mut row) = tables.sound_row::<DeliveryRow>(&row_key)? else { continue };
         // Due at the later of now and its scheduled time (contract 5).
         let due = due.max(now);
         row.state.stage = delivery::Stage::Pending { due };

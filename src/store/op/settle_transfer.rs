@@ -14,7 +14,7 @@ use crate::machine::retry;
 use crate::machine::transfer::{self, Effect, Input};
 use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::Read;
+use crate::store::read::{Read, sound};
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
 use crate::store::schema::{self, Table};
@@ -225,7 +225,9 @@ impl SettleTransfer {
         row: &MessageRow,
         transfer: TransferRow,
     ) -> Result<(), StoreError> {
-        if transfer.due.is_none() || !suppression::is_suppressed(tables, self.account, &row.to)? {
+        // The outcome counts, whatever a damaged suppression would have said: the next attempt looks again.
+        let is_suppressed = || sound(suppression::is_suppressed(tables, self.account, &row.to));
+        if transfer.due.is_none() || is_suppressed()? != Some(true) {
             return Ok(());
         }
         let subject = Subject { account: self.account, id: self.message, row };

@@ -60,7 +60,8 @@ pub struct Added {
 pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Result<Added, StoreError> {
     let match_key = new.address.match_key();
     let key = schema::named(account, match_key.as_bytes());
-    if let Some(row) = tables.row::<SuppressionRow>(&key)? {
+    // A damaged one is replaced: the address stays suppressed, and its row is whole again.
+    if let Some(row) = tables.sound_row::<SuppressionRow>(&key)? {
         return Ok(Added { row, is_new: false });
     }
     let row = SuppressionRow {

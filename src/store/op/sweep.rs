@@ -10,7 +10,7 @@ use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::{Order, Read};
+use crate::store::read::{Order, Read, sound};
 use crate::store::row::Row;
 use crate::store::row::event::EventLogRow;
 use crate::store::schema::{self, Table};
@@ -40,12 +40,12 @@ impl Op for SweepIdempotency {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::Idempotency));
         let end = Timer::first_after(tables.now());
-        let keys = tables.keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
+        let keys = tables.sound_keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
         for key in &keys {
             tables.remove(Table::IdempotencyByExpiry, key);
             let bound = &key[8..];
             // The key may have been bound anew since.
-            let row = tables.row::<crate::store::row::idempotency::IdempotencyRow>(bound)?;
+            let row = tables.sound_row::<crate::store::row::idempotency::IdempotencyRow>(bound)?;
             if row.is_some_and(|row| row.binding.expires_at <= tables.now()) {
                 tables.remove(Table::Idempotency, bound);
             }
@@ -97,7 +97,7 @@ impl Op for SweepEvents {
         tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
         let end = oldest_kept(tables.now());
         let mut left = SLICE;
-        for (account, _) in tables.rows::<Account>(&[], ACCOUNTS_MAX)? {
+        for (account, _) in tables.sound_rows::<Account>(&[], ACCOUNTS_MAX)? {
             let Ok(account) = <[u8; 16]>::try_from(account).map(|bytes| AccountId(Ulid(bytes))) else { continue };
             left -= self.sweep_account(tables, account, end, left)?;
             left -= outcomes::sweep(tables, account, left)?;
@@ -121,12 +121,12 @@ impl SweepEvents {
         limit: usize,
     ) -> Result<usize, StoreError> {
         let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
-        let keys = tables.keys(Table::EventLog, &from, &to, Order::Ascending, limit)?;
+        let keys = tables.sound_keys(Table::EventLog, &from, &to, Order::Ascending, limit)?;
         for key in &keys {
             if let Some(bytes) = tables.get(Table::EventLog, key)?
                 && let Some(event) = key.last_chunk::<16>()
+                && let Some(row) = sound(EventLogRow::decode(&bytes))?
             {
-                let row = EventLogRow::decode(&bytes)?;
                 let event = crate::base::id::EventId(Ulid(*event));
                 tables.remove(Table::EventLogByType, &schema::event_of_type(account, row.kind, event));
                 tables.remove(Table::Transcripts, &schema::timeline(account, row.message, event));

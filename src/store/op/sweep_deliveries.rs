@@ -70,7 +70,7 @@ impl Op for SweepDeliveries {
 }
 
 fn next_delivery(tables: &Tables<'_>, from: &[u8]) -> Result<Option<Seen>, StoreError> {
-    let keys = tables.keys(Table::Deliveries, from, &after_prefix(&[]), Order::Ascending, 1)?;
+    let keys = tables.sound_keys(Table::Deliveries, from, &after_prefix(&[]), Order::Ascending, 1)?;
     Ok(keys.first().and_then(|key| {
         let (account, delivery) = key.split_first_chunk::<16>()?;
         Some(Seen { account: AccountId(Ulid(*account)), delivery: DeliveryId(Ulid(delivery.try_into().ok()?)) })
@@ -79,7 +79,7 @@ fn next_delivery(tables: &Tables<'_>, from: &[u8]) -> Result<Option<Seen>, Store
 
 fn sweep(tables: &mut Tables<'_>, Seen { account, delivery }: Seen) -> Result<(), StoreError> {
     let key = schema::delivery(account, delivery);
-    let Some(mut row) = tables.row::<DeliveryRow>(&key)? else { return Ok(()) };
+    let Some(mut row) = tables.sound_row::<DeliveryRow>(&key)? else { return Ok(()) };
     if let Some(due) = row.state.due(Timestamp::ZERO) {
         tables.disarm(Timer::new(due, TimerKind::Delivery, account, delivery.0));
         tables.remove(Table::Parked, &schema::parked(account, row.endpoint, due, delivery));

@@ -129,7 +129,7 @@ impl Op for SweepTlsReports {
         let end = schema::tls_report_day(day_of(tables.now() - KEPT));
         let mut left = SLICE;
         for table in [Table::TlsReports, Table::TlsReportDays] {
-            let keys = tables.keys(table, &[], &end, Order::Ascending, left)?;
+            let keys = tables.sound_keys(table, &[], &end, Order::Ascending, left)?;
             left -= keys.len();
             keys.iter().for_each(|key| tables.remove(table, key));
         }

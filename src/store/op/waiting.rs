@@ -56,7 +56,7 @@ pub fn to_address(
         Some(message) => [schema::waiting(account, &match_key, message).as_slice(), &[0]].concat(),
         None => prefix.clone(),
     };
-    let keys = read.keys(Table::Waiting, &from, &after_prefix(&prefix), Order::Ascending, limit)?;
+    let keys = read.sound_keys(Table::Waiting, &from, &after_prefix(&prefix), Order::Ascending, limit)?;
     Ok(keys.iter().filter_map(|key| key.last_chunk::<16>()).map(|id| MessageId(Ulid(*id))).collect())
 }
 
@@ -65,7 +65,8 @@ pub fn to_address(
 pub(super) fn suppress(tables: &mut Tables<'_>, account: AccountId, messages: &[MessageId]) -> Result<(), StoreError> {
     for id in messages {
         let key = schema::message(account, *id);
-        let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?) else {
+        let rows = (tables.sound_row::<MessageRow>(&key)?, tables.sound_row::<TransferRow>(&key)?);
+        let (Some(row), Some(transfer)) = rows else {
             continue;
         };
         withdraw(tables, &Subject { account, id: *id, row: &row }, transfer, Input::RecipientSuppressed(Wire::Idle))?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::OnJournalDamage;
+use crate::store::migrate::Migration;
 
 /// The choices of a start.
 pub struct StartOptions {
@@ -11,12 +12,18 @@ pub struct StartOptions {
     pub on_journal_damage: OnJournalDamage,
     /// Time since some fixed moment, which never goes back: for the age of the journal.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
+    /// Called while a migration works, so that a supervisor can be asked for more time.
+    pub progress: Box<dyn Fn(Migration)>,
 }
 
 impl Default for StartOptions {
     /// A damaged journal is refused, and time is the process's own.
     fn default() -> Self {
         let began = Instant::now();
-        Self { on_journal_damage: OnJournalDamage::Refuse, monotonic: Arc::new(move || began.elapsed()) }
+        Self {
+            on_journal_damage: OnJournalDamage::Refuse,
+            monotonic: Arc::new(move || began.elapsed()),
+            progress: Box::new(|_| {}),
+        }
     }
 }

@@ -4,21 +4,22 @@
 
 use std::path::Path;
 
-use redb::{Database, ReadableDatabase as _, WriteTransaction};
+use redb::{Database, ReadableTable as _, WriteTransaction};
 
-use super::{OpenError, last_id};
+use super::OpenError;
 use crate::base::entropy::Entropy;
+use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
-use crate::store::changes::Changes;
+use crate::store::checksum::Values;
 use crate::store::content::Returning;
+use crate::store::damage::Damage;
 use crate::store::disk::Disk;
 use crate::store::error::StoreError;
-use crate::store::journal::{self, Damage, Replay};
-use crate::store::read::Read as _;
+use crate::store::journal::{self, Replay};
+use crate::store::migrate;
 use crate::store::row::Row;
 use crate::store::row::restored::Restored;
 use crate::store::schema::{Table, meta};
-use crate::store::snapshot::Snapshot;
 
 /// What a start does where the journal is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +61,8 @@ pub(super) fn replay(
     Ok(())
 }
 
-fn report(damage: &Damage, kept_as: &str) {
-    let Damage { whole, offset, left_out } = *damage;
+fn report(damage: &journal::Damage, kept_as: &str) {
+    let journal::Damage { whole, offset, left_out } = *damage;
     tracing::error!(
         replayed = whole,
         left_out,
@@ -72,15 +73,23 @@ fn report(damage: &Damage, kept_as: &str) {
     );
 }
 
-/// A transaction that puts everything on hold that is queued.
+/// A transaction that puts everything on hold that is queued. The store may still be of an earlier format.
 fn hold_queue(database: &Database, now: Timestamp) -> Result<WriteTransaction, StoreError> {
-    let found = Snapshot::new(database.begin_read()?);
-    let id = |key: &[u8]| last_id(&found, key);
-    let hold =
-        Restored::on_damaged_journal(found.row(meta::RESTORED)?, id(meta::LAST_MESSAGE_ID)?, id(meta::LAST_ID)?, now);
-    let mut changes = Changes::default();
-    changes.put(Table::Meta, meta::RESTORED.to_vec(), Some(hold.encode()));
     let transaction = database.begin_write()?;
-    changes.write_to(&transaction)?;
+    let mut table = transaction.open_table(Table::Meta.definition())?;
+    let values = Values::of_format(migrate::format_in(&table)?);
+    let fact = |key: &[u8]| -> Result<Option<Vec<u8>>, StoreError> {
+        let Some(stored) = table.get(key)? else { return Ok(None) };
+        let damaged = || Damage::default().row(Table::Meta, key);
+        values.open(Table::Meta.name(), key, stored.value()).map(|value| Some(value.to_vec())).ok_or_else(damaged)
+    };
+    let id = |key: &[u8]| -> Result<Ulid, StoreError> {
+        Ok(fact(key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
+    };
+    let (last_message, last_id) = (id(meta::LAST_MESSAGE_ID)?, id(meta::LAST_ID)?);
+    let earlier = fact(meta::RESTORED)?.map(|row| Restored::decode(&row)).transpose()?;
+    let hold = Restored::on_damaged_journal(earlier, last_message, last_id, now);
+    table.insert(meta::RESTORED, values.stored(Table::Meta.name(), meta::RESTORED, &hold.encode()).as_slice())?;
+    drop(table);
     Ok(transaction)
 }

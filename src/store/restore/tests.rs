@@ -165,7 +165,7 @@ fn a_backup_that_is_not_whole_leaves_nothing() {
 fn a_directory_that_is_half_restored_does_not_open() {
     let mut test = TestStore::new();
     let directory = tempfile::tempdir().unwrap();
-    let building = Building::begin(directory.path(), None).unwrap();
+    let building = Building::begin(directory.path(), None, FORMAT).unwrap();
     let opened = Store::open(directory.path(), test.surroundings());
     assert!(matches!(opened, Err(OpenError::HalfRestored)));
     assert!(!is_empty(directory.path()).unwrap());

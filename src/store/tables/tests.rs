@@ -29,7 +29,7 @@ fn batch_over(stored: &[Change]) -> Batch {
     }
     changes.write_to(&transaction).unwrap();
     transaction.commit().unwrap();
-    let mut batch = Batch::new(Snapshot::new(database.begin_read().unwrap()));
+    let mut batch = Batch::new(Snapshot::new(database.begin_read().unwrap(), std::sync::Arc::default()));
     let mut changes = Changes::default();
     for (key, value) in later {
         changes.put(TABLE, key.clone(), value.clone());

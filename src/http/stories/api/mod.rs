@@ -3,6 +3,7 @@
 
 mod account;
 mod auditing;
+mod damaged;
 mod described;
 mod domains;
 mod idempotency;

@@ -1,0 +1,198 @@
+//! Damage of the database: rows whose checksum does not fit, and pages that redb can't read. redb gives up on some
+//! damaged pages by a panic, which [`guarded`] turns into a value. Whatever meets damage logs it once and counts it,
+//! so that nobody above has to.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::ops::{Deref, DerefMut};
+use std::panic::{self, AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, Once, PoisonError};
+
+use redb::Database;
+
+use super::error::StoreError;
+use super::schema::Table;
+use crate::base::id::{AccountId, Ulid};
+use crate::base::meter::Counter;
+
+/// Damaged rows that are remembered, so that each is logged once. A store with more of them logs the rest every time.
+const REMEMBERED: usize = 1000;
+
+/// The damage that a process has met.
+#[derive(Debug, Default)]
+pub struct Damage {
+    /// How often a damaged row or page was met.
+    pub met: Counter,
+    logged: Mutex<HashSet<(Table, String)>>,
+}
+
+impl Damage {
+    /// The row at `key` has a checksum that does not fit.
+    pub(super) fn row(&self, table: Table, key: &[u8]) -> StoreError {
+        self.note(table, row_name(table, key), "its checksum does not fit".to_owned())
+    }
+
+    /// The row at `key`, or the pages that lead to it, can't be read.
+    pub(super) fn pages(&self, table: Table, key: &[u8], fault: String) -> StoreError {
+        self.note(table, row_name(table, key), fault)
+    }
+
+    fn note(&self, table: Table, row: String, fault: String) -> StoreError {
+        self.met.count();
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() == REMEMBERED || logged.insert((table, row.clone())) {
+            tracing::error!(table = table.name(), row, fault, "a row of the database is damaged; it is not used");
+        }
+        StoreError::Damaged { table, row, fault }
+    }
+}
+
+/// How a row is named in logs and errors: the account and the identifiers in its key. Addresses, site names and hashes
+/// of secrets do not appear: they are replaced by a checksum, which tells rows apart.
+pub(super) fn row_name(table: Table, key: &[u8]) -> String {
+    if table == Table::Meta {
+        return String::from_utf8_lossy(key).into_owned();
+    }
+    let ids = match table {
+        Table::KeysByHash
+        | Table::DomainOwners
+        | Table::UsersByEmail
+        | Table::Sessions
+        | Table::WarmUps
+        | Table::StsPolicies
+        | Table::TlsReports
+        | Table::TlsReportDays
+        | Table::IdempotencyByExpiry
+        | Table::Timers => 0,
+        Table::Waiting
+        | Table::Suppressions
+        | Table::DomainsByName
+        | Table::Pauses
+        | Table::Idempotency
+        | Table::Outcomes
+        | Table::AccountsByHint => 1,
+        Table::SessionsByUser | Table::Parked | Table::EventLogByType | Table::Attempts => 2,
+        _ => key.len() / 16,
+    };
+    let mut name = Vec::new();
+    let mut rest = key;
+    for index in 0..ids {
+        let Some((id, after)) = rest.split_first_chunk::<16>() else { break };
+        name.push(if index == 0 { AccountId(Ulid(*id)).to_string() } else { Ulid(*id).to_string() });
+        rest = after;
+    }
+    if !rest.is_empty() {
+        name.push(format!("#{:08x}", crc32fast::hash(rest)));
+    }
+    name.join("/")
+}
+
+/// Runs `read`, which calls redb. A panic becomes an error with its message, and prints nothing.
+///
+/// # Errors
+/// What the panic said.
+pub(super) fn guarded<T>(read: impl FnOnce() -> T) -> Result<T, String> {
+    hush_panics();
+    let before = IS_GUARDED.replace(true);
+    // Only what redb shares between threads outlives the panic, and redb answers for that: a lock whose holder
+    // panicked fails everybody after it.
+    let done = catch_unwind(AssertUnwindSafe(read));
+    IS_GUARDED.set(before);
+    done.map_err(|payload| {
+        let said = payload.downcast_ref::<&str>().map(|said| (*said).to_owned());
+        let said = said.or_else(|| payload.downcast_ref::<String>().cloned());
+        said.unwrap_or_else(|| "the database gave up".to_owned())
+    })
+}
+
+/// An open database. Closing it writes, so damage may make redb panic there too: nothing depends on what it would have
+/// written, and the panic ends here.
+pub(super) struct OpenDatabase(Option<Database>);
+
+impl OpenDatabase {
+    pub(super) const fn new(database: Database) -> Self {
+        Self(Some(database))
+    }
+}
+
+impl Deref for OpenDatabase {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        self.0.as_ref().unwrap_or_else(|| unreachable!("it is taken only when it is dropped"))
+    }
+}
+
+impl DerefMut for OpenDatabase {
+    fn deref_mut(&mut self) -> &mut Database {
+        self.0.as_mut().unwrap_or_else(|| unreachable!("it is taken only when it is dropped"))
+    }
+}
+
+impl Drop for OpenDatabase {
+    fn drop(&mut self) {
+        let database = self.0.take();
+        if let Err(fault) = guarded(|| drop(database)) {
+            tracing::error!(fault, "the database could not be closed cleanly; the next start repairs it");
+        }
+    }
+}
+
+thread_local! {
+    /// Whether this thread is inside of [`guarded`].
+    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Keeps panics that [`guarded`] catches off the standard error; all others are printed as before.
+fn hush_panics() {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |panicked| {
+            if !IS_GUARDED.try_with(Cell::get).unwrap_or(false) {
+                before(panicked);
+            }
+        }));
+    });
+}
+
+#[cfg(test)]
+mod flips;
+#[cfg(test)]
+mod rows;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error_and_ends_nothing() {
+        assert_eq!(guarded(|| 7), Ok(7));
+        assert_eq!(guarded(|| panic!("a page is odd")), Err::<(), _>("a page is odd".to_owned()));
+        assert_eq!(guarded(|| panic!("page {}", 7)), Err::<(), _>("page 7".to_owned()));
+        assert!(!IS_GUARDED.get());
+    }
+
+    #[test]
+    fn a_rows_name_has_its_identifiers_and_no_address() {
+        let account = AccountId(Ulid([1; 16]));
+        let key = [account.as_bytes().as_slice(), b"somebody@example.net"].concat();
+        let name = row_name(Table::Suppressions, &key);
+        assert!(name.starts_with(&format!("{account}/#")) && !name.contains("somebody"), "{name}");
+        let name = row_name(Table::Waiting, &[&key[..], &[0; 17]].concat());
+        assert!(!name.contains("somebody") && !name.contains("736f6d"), "{name}");
+        let message = [[1; 16], [2; 16]].concat();
+        assert_eq!(row_name(Table::Messages, &message), format!("{account}/{}", Ulid([2; 16])));
+        assert_eq!(row_name(Table::Meta, b"last_id"), "last_id");
+    }
+
+    #[test]
+    fn a_damaged_row_is_counted_each_time() {
+        let damage = Damage::default();
+        for _ in 0..3 {
+            let error = damage.row(Table::Messages, &[1; 32]);
+            assert!(matches!(error, StoreError::Damaged { table: Table::Messages, .. }));
+        }
+        assert_eq!(damage.met.read(), 3);
+    }
+}

@@ -1,0 +1,93 @@
+//! Bits flipped all over the database's file: nothing panics, and a check never says of a store that it holds when a
+//! start fails on it or a row of it can't be read.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use crate::base::entropy::{Entropy, SeededEntropy};
+use crate::store::check::{KeyPlace, check};
+use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::open::OnJournalDamage;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::schema::Table;
+use crate::store::testing::{START, TestStore};
+
+/// Flips for each store. `POSTRIDER_FLIPS` asks for more.
+const FLIPS: usize = 60;
+const FILES: [&str; 3] = ["postrider.redb", "journal", "master.key"];
+/// Bytes of a page.
+const PAGE: usize = 4096;
+
+/// The files of a store with rows in many tables: of one that was closed, and of one that was killed.
+fn stores() -> [Vec<Option<Vec<u8>>>; 2] {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    test.endpoint(sender.account, None);
+    for n in 0..40 {
+        let message = sender.accept(&format!("a{n}@example.net"));
+        if n % 3 == 0 {
+            sender.settle(message, TransferEnd::Delivered);
+        }
+    }
+    let files = |test: &TestStore| FILES.map(|file| fs::read(test.directory().join(file)).ok()).to_vec();
+    let killed = files(&test);
+    test.close();
+    [files(&test), killed]
+}
+
+/// Writes the files with one bit flipped, in a page of the database that holds something.
+fn flip(files: &[Option<Vec<u8>>], directory: &Path, entropy: &SeededEntropy) -> usize {
+    for (name, bytes) in FILES.iter().zip(files) {
+        if let Some(bytes) = bytes {
+            fs::write(directory.join(name), bytes).unwrap();
+        }
+    }
+    let mut database = files[0].clone().unwrap();
+    let in_use: Vec<_> = database
+        .chunks(PAGE)
+        .enumerate()
+        .filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+        .map(|(n, _)| n)
+        .collect();
+    let mut drawn = [0; 12];
+    entropy.fill(&mut drawn);
+    let [page, byte, bit] = [0, 4, 8].map(|at| u32::from_le_bytes(drawn[at..at + 4].try_into().unwrap()) as usize);
+    let at = in_use[page % in_use.len()] * PAGE + byte % PAGE;
+    database[at] ^= 1 << (bit % 8);
+    fs::write(directory.join(FILES[0]), database).unwrap();
+    at
+}
+
+/// Opens the store, reads all that is in it, and closes it; whether all of that worked.
+fn serves(directory: tempfile::TempDir) -> bool {
+    let Ok(mut test) = TestStore::try_in_directory(directory, OnJournalDamage::Refuse) else { return false };
+    let snapshot = test.snapshot();
+    let mut is_whole = true;
+    for table in Table::ALL {
+        let each = &mut |_: &[u8], _: &[u8]| Ok(ControlFlow::Continue(()));
+        is_whole &= snapshot.scan(*table, &[], &after_prefix(&[]), Order::Ascending, each).is_ok();
+    }
+    drop(snapshot);
+    test.close();
+    is_whole
+}
+
+#[test]
+fn no_flipped_bit_makes_anything_panic_or_a_check_say_that_a_broken_store_holds() {
+    let flips = std::env::var("POSTRIDER_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(FLIPS);
+    let (mut broken, mut found) = (0, 0);
+    for (number, files) in stores().iter().enumerate() {
+        let entropy = SeededEntropy::new(number as u64);
+        for _ in 0..flips {
+            let directory = tempfile::tempdir().unwrap();
+            let at = flip(files, directory.path(), &entropy);
+            let report = check(directory.path(), START, KeyPlace::Apart, &mut |_| {});
+            let holds = report.as_ref().is_ok_and(|report| report.failed == 0);
+            let serves = serves(directory);
+            assert!(serves || !holds, "store {number}, byte {at}: a check says that it holds, and it does not serve");
+            (broken, found) = (broken + usize::from(!serves), found + usize::from(!holds));
+        }
+    }
+    assert!(broken > 0 && found >= broken, "{broken} broken, {found} found");
+}

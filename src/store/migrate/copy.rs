@@ -1,0 +1,203 @@
+//! The copy of a database that a migration makes: a file beside it, which becomes the database when it is complete.
+//! Each transaction holds a bounded number of rows, and says in the same commit how far the copy came and of which
+//! state of the original it is: a start after a kill goes on from there, unless the original has changed since.
+
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use redb::{Database, Durability, ReadTransaction, ReadableDatabase, TableDefinition, TableHandle, WriteTransaction};
+use serde::{Deserialize, Serialize};
+
+use super::{Environment, Migration};
+use crate::store::checksum;
+use crate::store::damage::guarded;
+use crate::store::disk::Disk;
+use crate::store::error::StoreError;
+use crate::store::open::CACHE_OCTETS;
+use crate::store::schema::{self, Table, meta};
+
+/// The copy's file in the data directory.
+pub(super) const FILE: &str = "postrider.redb.migrating";
+/// Rows in one transaction at most, and bytes after which it ends.
+const ROWS_MAX: u64 = 5_000;
+const BYTES_MAX: usize = 4 << 20;
+
+type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
+
+/// How far a copy is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Progress {
+    /// The state of the original that is copied: its last checkpoint's epoch.
+    source: Vec<u8>,
+    /// The table and key of the last row that was copied.
+    last: Option<(String, Vec<u8>)>,
+    rows: u64,
+}
+
+/// A copy in the making.
+pub(super) struct Copying {
+    original: ReadTransaction,
+    copy: Database,
+    progress: Progress,
+}
+
+/// Where the copy is made.
+pub(super) fn path(directory: &Path) -> PathBuf {
+    directory.join(FILE)
+}
+
+/// Removes a copy that is of no use.
+pub(super) fn discard(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    match disk.remove_file(&path(directory)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::Database(format!("could not remove {}: {error}", path(directory).display())))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+impl Copying {
+    /// The copy that an earlier process began of `database` as it is now. A copy of another state is removed.
+    pub(super) fn resume(database: &Database, environment: &Environment<'_>) -> Result<Option<Self>, StoreError> {
+        let Environment { disk, directory, .. } = *environment;
+        let (original, source) = original(database)?;
+        if disk.exists(&path(directory))
+            && let Ok(Ok(Some((copy, progress)))) = guarded(|| open(disk, directory))
+            && progress.source == source
+        {
+            tracing::info!(rows = progress.rows, "an interrupted migration goes on");
+            return Ok(Some(Self { original, copy, progress }));
+        }
+        discard(disk, directory)?;
+        Ok(None)
+    }
+
+    /// A new copy of `database`, with no row in it.
+    pub(super) fn begin(database: &Database, environment: &Environment<'_>) -> Result<Self, StoreError> {
+        let Environment { disk, directory, .. } = *environment;
+        let (original, source) = original(database)?;
+        let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_OCTETS))?;
+        Ok(Self { original, copy, progress: Progress { source, last: None, rows: 0 } })
+    }
+
+    /// Copies the rows that are left, each with the value that `change` gives it, and completes the copy as a store of
+    /// format `current`.
+    pub(super) fn run(
+        mut self,
+        environment: &Environment<'_>,
+        total: u64,
+        current: u32,
+        change: impl Fn((&str, &[u8], Vec<u8>)) -> Option<Vec<u8>>,
+    ) -> Result<(), StoreError> {
+        for name in tables_of(&self.original)? {
+            let begun = self.progress.last.as_ref().map(|(table, key)| (table.clone(), key.clone()));
+            let mut from = match begun {
+                Some((table, _)) if name < table => continue,
+                Some((table, key)) if name == table => Bound::Excluded(key),
+                Some(_) | None => Bound::Unbounded,
+            };
+            while let Some(last) = self.copy_some(&name, from, &change)? {
+                (environment.progress)(Migration { rows: total + self.progress.rows, of: 2 * total });
+                from = Bound::Excluded(last);
+            }
+        }
+        let transaction = begin_write(&self.copy)?;
+        schema::make_tables(&transaction)?;
+        {
+            let mut facts = transaction.open_table(Table::Meta.definition())?;
+            facts.remove(meta::MIGRATION)?;
+            facts.insert(meta::FORMAT, current.to_be_bytes().as_slice())?;
+        }
+        Ok(transaction.commit()?)
+    }
+
+    /// Copies rows of a table in one transaction, and returns the key of the last; none where no more are left.
+    fn copy_some(
+        &mut self,
+        name: &str,
+        from: Bound<Vec<u8>>,
+        change: &impl Fn((&str, &[u8], Vec<u8>)) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        let original = self.original.open_table(Definition::new(name))?;
+        let transaction = begin_write(&self.copy)?;
+        let (mut last, mut rows, mut bytes) = (None, 0, 0);
+        {
+            let mut copied = transaction.open_table(Definition::new(name))?;
+            let from = from.as_ref().map(Vec::as_slice);
+            for row in original.range::<&[u8]>((from, Bound::Unbounded))? {
+                let (key, value) = row?;
+                let (key, value) = (key.value(), value.value().to_vec());
+                (rows, bytes) = (rows + 1, bytes + key.len() + value.len());
+                last = Some(key.to_vec());
+                if !is_written_last(name, key)
+                    && let Some(value) = change((name, key, value))
+                {
+                    copied.insert(key, value.as_slice())?;
+                }
+                if rows == ROWS_MAX || bytes >= BYTES_MAX {
+                    break;
+                }
+            }
+        }
+        let Some(last) = last else {
+            transaction.abort()?;
+            return Ok(None);
+        };
+        self.progress.rows += rows;
+        self.progress.last = Some((name.to_owned(), last.clone()));
+        transaction.open_table(Table::Meta.definition())?.insert(meta::MIGRATION, self.progress.encode().as_slice())?;
+        transaction.commit()?;
+        Ok(Some(last))
+    }
+}
+
+/// The rows of `database` as they are now, and which state that is.
+fn original(database: &Database) -> Result<(ReadTransaction, Vec<u8>), StoreError> {
+    let original = database.begin_read()?;
+    let source = original.open_table(Table::Meta.definition())?.get(meta::JOURNAL)?;
+    let source = source.map(|epoch| epoch.value().to_vec()).unwrap_or_default();
+    Ok((original, source))
+}
+
+/// A copy is no store before it is complete.
+fn is_written_last(table: &str, key: &[u8]) -> bool {
+    table == Table::Meta.name() && key == meta::FORMAT
+}
+
+impl Progress {
+    fn encode(&self) -> Vec<u8> {
+        let bytes = postcard::to_stdvec(self).unwrap_or_else(|_| unreachable!("postcard writes strings and bytes"));
+        checksum::stored(Table::Meta.name(), meta::MIGRATION, &bytes)
+    }
+
+    fn decode(stored: &[u8]) -> Option<Self> {
+        postcard::from_bytes(checksum::open(Table::Meta.name(), meta::MIGRATION, stored)?).ok()
+    }
+}
+
+/// The copy that was begun, with its progress; none where it has none that can be read.
+fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<(Database, Progress)>, StoreError> {
+    let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_OCTETS))?;
+    let stored = match copy.begin_read()?.open_table(Table::Meta.definition()) {
+        Ok(facts) => facts.get(meta::MIGRATION)?.map(|stored| stored.value().to_vec()),
+        Err(redb::TableError::TableDoesNotExist(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    Ok(stored.and_then(|stored| Progress::decode(&stored)).map(|progress| (copy, progress)))
+}
+
+fn begin_write(copy: &Database) -> Result<WriteTransaction, StoreError> {
+    let mut transaction = copy.begin_write()?;
+    transaction.set_durability(Durability::Immediate).map_err(|error| StoreError::Database(error.to_string()))?;
+    // After a kill the copy opens without looking through all of it.
+    transaction.set_quick_repair(true);
+    Ok(transaction)
+}
+
+/// The names of the tables, in ascending order.
+fn tables_of(original: &ReadTransaction) -> Result<Vec<String>, StoreError> {
+    let mut names: Vec<_> = original.list_tables()?.map(|table| table.name().to_owned()).collect();
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,73 @@
+//! The database's file and its directory when a store is opened.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use redb::{Database, DatabaseError, StorageError};
+
+use super::{CACHE_OCTETS, OpenError};
+use crate::store::damage::OpenDatabase;
+use crate::store::disk::{Disk, Opening};
+use crate::store::error::StoreError;
+
+/// What the database is called while it is made.
+pub(super) const HALF_MADE: &str = "postrider.redb.new";
+
+/// Makes the data directory where it is missing, durably.
+pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), OpenError> {
+    let io = |error| OpenError::Io { what: format!("creating {}", directory.display()), error };
+    let is_missing = |path: &&Path| !path.as_os_str().is_empty() && !disk.exists(path);
+    let missing: Vec<_> = directory.ancestors().take_while(is_missing).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    disk.create_directory(directory).map_err(io)?;
+    // Its name, too, is as durable as what will be promised on it.
+    missing.iter().filter_map(|made| made.parent()).try_for_each(|above| {
+        disk.sync_directory(if above.as_os_str().is_empty() { Path::new(".") } else { above }).map_err(io)
+    })
+}
+
+/// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
+pub(super) fn open(disk: &dyn Disk, path: &Path, patience: Duration) -> Result<OpenDatabase, OpenError> {
+    if !disk.exists(path) {
+        make_database(disk, path)?;
+    }
+    let patience = Instant::now() + patience;
+    loop {
+        match disk.open_database(path, Database::builder().set_cache_size(CACHE_OCTETS)) {
+            Ok(database) => return Ok(OpenDatabase::new(database)),
+            Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
+                thread::sleep(Duration::from_millis(50));
+            }
+            Err(DatabaseError::DatabaseAlreadyOpen) => return Err(OpenError::Locked),
+            Err(error) if is_damage(&error) => {
+                return Err(OpenError::Damaged { file: path.to_owned(), fault: error.to_string() });
+            }
+            Err(error) => return Err(StoreError::from(error).into()),
+        }
+    }
+}
+
+/// Whether an error of opening means that the file does not hold what was written to it.
+fn is_damage(error: &DatabaseError) -> bool {
+    match error {
+        DatabaseError::Storage(StorageError::Corrupted(_)) | DatabaseError::UpgradeRequired(_) => true,
+        DatabaseError::Storage(StorageError::Io(error)) => {
+            matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof)
+        }
+        _ => false,
+    }
+}
+
+/// Makes an empty database, under another name first: half a database would stand in the way of every later start.
+fn make_database(disk: &dyn Disk, path: &Path) -> Result<(), OpenError> {
+    let io = |error| OpenError::Io { what: format!("creating {}", path.display()), error };
+    let half_made = path.with_file_name(HALF_MADE);
+    // Of an earlier try nothing is kept.
+    drop(disk.open(&half_made, Opening::Fresh).map_err(io)?);
+    drop(disk.open_database(&half_made, &Database::builder()).map_err(StoreError::from)?);
+    disk.rename(&half_made, path).map_err(io)
+}

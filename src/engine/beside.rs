@@ -27,7 +27,7 @@ pub(super) struct Beside {
 
 /// Why a job has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NotDone {
+pub enum NotDone {
     /// The queue is full, or the account's share of it.
     Crowded,
     /// The job panicked, or the thread could not be started.

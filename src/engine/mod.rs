@@ -6,7 +6,7 @@
 pub mod accounts;
 pub mod audit;
 mod backlog;
-mod beside;
+pub mod beside;
 pub mod crash;
 mod deliver;
 pub mod deliveries;
@@ -115,6 +115,8 @@ pub struct Engine {
     signing: SigningPool,
     /// Generates DKIM keys.
     key_generation: Beside,
+    /// Reads lists to import.
+    list_work: Beside,
     passwords: Passwords,
     throttles: Throttles,
     hot_keys: HotKeys,
@@ -140,6 +142,7 @@ impl Engine {
     ) -> Self {
         let meters = Arc::new(EngineMeters::default());
         let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
+        let list_work = Beside::new("lists", settings.lower_priority);
         let key_generation = Beside::new("keygen", settings.lower_priority);
         Self {
             store,
@@ -155,6 +158,7 @@ impl Engine {
             backups: Arc::new(Semaphore::new(1)),
             signing,
             key_generation,
+            list_work,
             passwords: Passwords::default(),
             throttles: Throttles::default(),
             hot_keys: HotKeys::default(),

@@ -1,11 +1,15 @@
 //! The account's suppressions: adding, lifting, looking, and whole lists in and out (contract 6).
 
 use std::collections::HashSet;
+use std::hash::{BuildHasher as _, RandomState};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::Engine;
 use super::audit::Behalf;
+use super::beside::NotDone;
 use super::listing::{Page, PageRequest, last_id, range, until};
 use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
@@ -13,7 +17,7 @@ use crate::domain::address::Address;
 use crate::domain::audit::{Action, Change};
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::suppression::{Added, IMPORTED_MAX, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
+use crate::store::op::suppression::{Added, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
 use crate::store::op::{Never, NotThere};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
@@ -22,6 +26,8 @@ use crate::store::schema::{self, Table};
 
 /// Rows that one page of a filtered list looks at; then it ends, full or not, with a cursor to go on from.
 const SCAN_MAX: usize = 20_000;
+/// The longest pause between two batches of an import.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Which suppressions are asked for. Absent members ask for nothing; the others hold together.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +51,16 @@ pub struct Imported {
     pub imported: usize,
     /// Addresses that were, or that the list names again.
     pub skipped: usize,
+}
+
+/// A list to import that has no faults, read batch by batch.
+pub trait SuppressionBatches: Send + Sync + 'static {
+    /// Suppressions in the list.
+    fn count(&self) -> usize;
+    /// Batches of [`crate::store::op::suppression::IMPORTED_MAX`] suppressions, the last one of fewer.
+    fn batches(&self) -> usize;
+    /// Reads a batch.
+    fn batch(&self, number: usize) -> Vec<Suppression>;
 }
 
 impl Engine {
@@ -96,46 +112,82 @@ impl Engine {
         self.off_thread(move |store| search(&store.snapshot()?, account, &filter, page)).await
     }
 
-    /// Suppresses a whole list, in slices. Whoever gives up in between finds a part of it done, and doing it again
-    /// does the rest.
+    /// Suppresses a whole list, batch by batch. It runs to its end even if the caller goes away. While submissions wait,
+    /// it pauses after each batch for as long as the batch took.
     ///
     /// # Errors
     /// Those of the store.
     pub async fn import_suppressions(
-        &self,
+        self: &Arc<Self>,
         on: impl Into<Behalf>,
-        list: Vec<Suppression>,
+        list: Arc<dyn SuppressionBatches>,
     ) -> Result<Imported, StoreError> {
-        let on = on.into();
-        let (account, count, mut imported) = (on.account, list.len(), 0);
+        let (on, count) = (on.into(), list.count());
         self.note(&on, Change::new(Action::SuppressionsImported, "", format!("a list of {count}"))).await?;
-        for slice in list.chunks(IMPORTED_MAX) {
-            let addresses: Vec<_> = slice.iter().map(|suppression| suppression.address.clone()).collect();
-            let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;
-            let op = ImportSuppressions { account, suppressions: slice.to_vec(), waiting };
-            imported += self.commit_leased(op, leases).await.map_err(failure)?;
-            self.end_waiting(account, &addresses).await?;
-        }
-        Ok(Imported { imported, skipped: count - imported })
+        let (engine, account) = (Arc::clone(self), on.account);
+        let imported = tokio::spawn(async move {
+            let mut imported = 0;
+            for number in 0..list.batches() {
+                let read = Arc::clone(&list);
+                // A batch is little work, and an import that has begun is never refused for want of a turn.
+                let batch = engine.off_thread(move |_| Ok(read.batch(number))).await?;
+                imported += engine.import_batch(account, batch).await?;
+            }
+            Ok(Imported { imported, skipped: count - imported })
+        });
+        imported.await.unwrap_or(Err(StoreError::Panicked))
     }
 
-    /// What importing the list would do now.
+    async fn import_batch(&self, account: AccountId, batch: Vec<Suppression>) -> Result<usize, StoreError> {
+        let began = tokio::time::Instant::now();
+        let addresses: Vec<_> = batch.iter().map(|suppression| suppression.address.clone()).collect();
+        let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;
+        let op = ImportSuppressions { account, suppressions: batch, waiting };
+        let imported = self.commit_leased(op, leases).await.map_err(failure)?;
+        self.end_waiting(account, &addresses).await?;
+        if self.waiting_submissions.load(Ordering::Acquire) > 0 {
+            tokio::time::sleep(began.elapsed().min(PAUSE_MAX)).await;
+        }
+        Ok(imported)
+    }
+
+    /// Returns what importing the list would do now.
     ///
     /// # Errors
-    /// Those of the store.
-    pub async fn preview_import(&self, account: AccountId, list: Vec<Suppression>) -> Result<Imported, StoreError> {
-        self.off_thread(move |store| {
-            let snapshot = store.snapshot()?;
-            let (count, mut new) = (list.len(), HashSet::new());
-            for suppression in list {
-                let key = schema::named(account, suppression.address.match_key().as_bytes());
-                if snapshot.get(Table::Suppressions, &key)?.is_none() {
-                    new.insert(key);
+    /// [`NotDone`] where the thread for lists has too much to do; those of the store.
+    pub async fn preview_import(
+        &self,
+        account: AccountId,
+        list: Arc<dyn SuppressionBatches>,
+    ) -> Result<Result<Imported, StoreError>, NotDone> {
+        let store = Arc::clone(&self.store);
+        let preview = move || {
+            // Hashes take an eighth of the addresses; two that are alike are one in 10 million million lists.
+            let (random, mut new) = (RandomState::new(), HashSet::<u64>::new());
+            for number in 0..list.batches() {
+                let snapshot = store.snapshot()?;
+                for suppression in list.batch(number) {
+                    let key = schema::named(account, suppression.address.match_key().as_bytes());
+                    if snapshot.get(Table::Suppressions, &key)?.is_none() {
+                        new.insert(random.hash_one(&key));
+                    }
                 }
             }
-            Ok(Imported { imported: new.len(), skipped: count - new.len() })
-        })
-        .await
+            Ok(Imported { imported: new.len(), skipped: list.count() - new.len() })
+        };
+        self.beside(account, preview).await
+    }
+
+    /// Does work on the low-priority thread for lists.
+    ///
+    /// # Errors
+    /// [`NotDone`] where the thread has too much to do, or the work panicked.
+    pub async fn beside<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, NotDone> {
+        self.list_work.run(account, work).await
     }
 
     /// Gathers all of the account's suppressions, in the order of their addresses, into `into`.

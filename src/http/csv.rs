@@ -26,6 +26,16 @@ impl<'a> Records<'a> {
         Self { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 }
     }
 
+    /// The records of the rest of a text, which begins with a record.
+    pub const fn of_rest(rest: &'a str) -> Self {
+        Self { rest, line: 1 }
+    }
+
+    /// The text that was not read yet.
+    pub const fn rest(&self) -> &'a str {
+        self.rest
+    }
+
     /// Takes the field up to the next separator, and says whether the record goes on after it.
     fn field(&mut self) -> Result<(String, bool), InvalidCsv> {
         let field = match self.rest.strip_prefix('"') {

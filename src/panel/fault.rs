@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 
+use crate::engine::beside::NotDone;
 use crate::http::error::ApiError;
 use crate::store::error::StoreError;
 
@@ -31,6 +32,12 @@ impl From<ApiError> for Fault {
 impl From<StoreError> for Fault {
     fn from(error: StoreError) -> Self {
         Self::Api(error.into())
+    }
+}
+
+impl From<NotDone> for Fault {
+    fn from(not_done: NotDone) -> Self {
+        Self::Api(not_done.into())
     }
 }
 

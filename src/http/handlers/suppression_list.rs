@@ -2,6 +2,7 @@
 //!
 //! Both forms become JSON objects, so that one check holds for both, and every fault of every line is told.
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::suppressions::note;
@@ -9,11 +10,12 @@ use crate::base::time::Timestamp;
 use crate::domain::fields::Fields;
 use crate::domain::nearest::nearest;
 use crate::domain::violation::Violations;
+use crate::engine::suppressions::SuppressionBatches;
 use crate::http::csv::{Records, write_record};
 use crate::http::error::ApiError;
 use crate::http::json;
 pub(crate) use crate::http::view::suppression::FaultyLine;
-use crate::store::op::suppression::Suppression;
+use crate::store::op::suppression::{IMPORTED_MAX, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
 /// The members of a line, and the columns of CSV in the export's order.
@@ -39,53 +41,120 @@ pub(crate) enum FaultyList {
     Lines(Violations, Vec<FaultyLine>),
 }
 
+/// A list without faults. It is kept as it was sent, with the places where its batches begin, and read again batch by
+/// batch: as objects, a million lines would take ten times their size.
+#[derive(Debug)]
+pub(crate) struct CheckedList {
+    body: Bytes,
+    form: Form,
+    now: Timestamp,
+    /// The columns that the first line of CSV names.
+    columns: Vec<&'static str>,
+    /// Where each batch begins, in bytes.
+    batches: Vec<usize>,
+    count: usize,
+}
+
+impl SuppressionBatches for CheckedList {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    fn batch(&self, number: usize) -> Vec<Suppression> {
+        let text = std::str::from_utf8(&self.body).unwrap_or_default();
+        let rest = self.batches.get(number).and_then(|at| text.get(*at..)).unwrap_or_default();
+        let mut reading = Reading::new(self.now, Keep::Batch(Vec::with_capacity(IMPORTED_MAX)));
+        match self.form {
+            Form::Csv => reading.records(text, Records::of_rest(rest), &self.columns),
+            Form::JsonLines => reading.json_lines(text, rest),
+        }
+        match reading.keep {
+            Keep::Batch(list) => list,
+            Keep::Places(_) => Vec::new(),
+        }
+    }
+}
+
+/// What is kept of the lines without faults.
+enum Keep {
+    /// Where every batch begins.
+    Places(Vec<usize>),
+    /// The suppressions of one batch.
+    Batch(Vec<Suppression>),
+}
+
 /// What the lines come to.
 struct Reading {
     now: Timestamp,
-    list: Vec<Suppression>,
+    count: usize,
+    keep: Keep,
     faulty: Vec<FaultyLine>,
     violations: Violations,
 }
 
-/// The suppressions that `body` lists, in its order; all of its faults where it has any.
-pub(super) fn read(body: &[u8], form: Form, now: Timestamp) -> Result<Vec<Suppression>, FaultyList> {
-    let text = std::str::from_utf8(body).map_err(|fault| {
+/// Checks the whole list in `body`; returns all of its faults where it has any.
+pub(super) fn check(body: Bytes, form: Form, now: Timestamp) -> Result<CheckedList, FaultyList> {
+    let text = std::str::from_utf8(&body).map_err(|fault| {
         let sentence = format!("must be UTF-8: see byte {}", fault.valid_up_to() + 1);
         FaultyList::Unreadable(Violations::of("body", sentence).into())
     })?;
-    let mut reading = Reading { now, list: Vec::new(), faulty: Vec::new(), violations: Violations::new() };
-    match form {
+    let mut reading = Reading::new(now, Keep::Places(Vec::new()));
+    let columns = match form {
         Form::Csv => reading.csv(text),
-        Form::JsonLines => reading.json_lines(text),
-    }
-    if reading.is_over() {
+        Form::JsonLines => {
+            reading.json_lines(text, text.strip_prefix('\u{feff}').unwrap_or(text));
+            Vec::new()
+        }
+    };
+    if reading.faulty.len() == FAULTY_LINES_MAX {
         reading.violations.hint(format!("The list was not read on after {FAULTY_LINES_MAX} faulty lines."));
     }
-    if reading.faulty.is_empty() {
-        Ok(reading.list)
-    } else {
-        Err(FaultyList::Lines(reading.violations, reading.faulty))
+    match reading.keep {
+        Keep::Places(batches) if reading.faulty.is_empty() => {
+            let count = reading.count;
+            Ok(CheckedList { body, form, now, columns, batches, count })
+        }
+        Keep::Places(_) | Keep::Batch(_) => Err(FaultyList::Lines(reading.violations, reading.faulty)),
     }
 }
 
 impl Reading {
-    fn is_over(&self) -> bool {
-        self.faulty.len() == FAULTY_LINES_MAX
+    fn new(now: Timestamp, keep: Keep) -> Self {
+        Self { now, count: 0, keep, faulty: Vec::new(), violations: Violations::new() }
     }
 
-    fn csv(&mut self, text: &str) {
+    fn is_over(&self) -> bool {
+        let is_full = matches!(&self.keep, Keep::Batch(list) if list.len() == IMPORTED_MAX);
+        is_full || self.faulty.len() == FAULTY_LINES_MAX
+    }
+
+    /// Reads a whole text, and returns the columns that it names.
+    fn csv(&mut self, text: &str) -> Vec<&'static str> {
         let mut records = Records::of(text);
         let Some((line, head)) = records.next() else {
-            return self.fault(1, format!("must name the columns: {}", COLUMNS.join(",")));
+            self.fault(1, format!("must name the columns: {}", COLUMNS.join(",")));
+            return Vec::new();
         };
-        let columns = match head {
-            Ok(names) => match columns(&names) {
-                Ok(columns) => columns,
-                Err(sentence) => return self.fault(line, sentence),
-            },
-            Err(fault) => return self.fault(line, fault.to_string()),
-        };
-        for (line, record) in records {
+        match head.map_err(|fault| fault.to_string()).and_then(|names| columns(&names)) {
+            Ok(columns) => {
+                self.records(text, records, &columns);
+                columns
+            }
+            Err(sentence) => {
+                self.fault(line, sentence);
+                Vec::new()
+            }
+        }
+    }
+
+    fn records(&mut self, text: &str, mut records: Records<'_>, columns: &[&'static str]) {
+        while !self.is_over() {
+            let at = text.len() - records.rest().len();
+            let Some((line, record)) = records.next() else { return };
             match record {
                 Err(fault) => self.fault(line, fault.to_string()),
                 Ok(cells) if cells.len() != columns.len() => {
@@ -96,31 +165,42 @@ impl Reading {
                 Ok(cells) => {
                     let members = columns.iter().zip(cells).filter(|(_, cell)| !cell.is_empty());
                     let object = members.map(|(name, cell)| ((*name).to_owned(), Value::String(cell))).collect();
-                    self.object(line, object);
+                    self.object(line, at, object);
                 }
-            }
-            if self.is_over() {
-                return;
             }
         }
     }
 
-    fn json_lines(&mut self, text: &str) {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-        for (line, written) in (1..).zip(text.lines()) {
+    /// Reads the lines of `rest`, the end of `text`.
+    fn json_lines(&mut self, text: &str, rest: &str) {
+        let mut at = text.len() - rest.len();
+        for (line, written) in (1..).zip(rest.split_inclusive('\n')) {
+            if self.is_over() {
+                return;
+            }
+            let begins = at;
+            at += written.len();
+            let written = written.trim_end_matches('\n').trim_end_matches('\r');
             if written.trim().is_empty() {
                 continue;
             }
             match json::parse_object(written.as_bytes()) {
-                Ok(object) => self.object(line, object),
+                Ok(object) => self.object(line, begins, object),
                 Err(_) => {
                     self.fault(line, "must be one JSON object, such as {\"email\":\"name@example.com\"}".to_owned())
                 }
             }
-            if self.is_over() {
-                return;
-            }
         }
+    }
+
+    /// A line without a fault, which begins at byte `at`.
+    fn keep(&mut self, at: usize, suppression: Suppression) {
+        match &mut self.keep {
+            Keep::Places(places) if self.count.is_multiple_of(IMPORTED_MAX) => places.push(at),
+            Keep::Places(_) => {}
+            Keep::Batch(list) => list.push(suppression),
+        }
+        self.count += 1;
     }
 
     /// A line that can't be read at all.
@@ -130,14 +210,14 @@ impl Reading {
     }
 
     /// A line that can be read.
-    fn object(&mut self, line: usize, object: Map<String, Value>) {
+    fn object(&mut self, line: usize, at: usize, object: Map<String, Value>) {
         let mut violations = Violations::new();
         let path = format!("lines.{line}");
         let mut fields = Fields::nested(object, &path, &mut violations);
         let suppression = lift(&mut fields, self.now);
         fields.finish();
         match suppression.filter(|_| violations.is_empty()) {
-            Some(suppression) => self.list.push(suppression),
+            Some(suppression) => self.keep(at, suppression),
             None => {
                 self.faulty.push(FaultyLine { line, message: sentence(&violations, &path) });
                 self.violations.absorb(violations);
@@ -205,7 +285,7 @@ mod tests {
     #[test]
     fn a_wrong_list_is_not_read_to_its_end() {
         let list = format!("email\n{}", "nobody\n".repeat(FAULTY_LINES_MAX + 1));
-        let Err(FaultyList::Lines(violations, lines)) = read(list.as_bytes(), Form::Csv, Timestamp::ZERO) else {
+        let Err(FaultyList::Lines(violations, lines)) = check(list.into(), Form::Csv, Timestamp::ZERO) else {
             panic!("taken");
         };
         assert_eq!((lines.len(), lines[0].line), (FAULTY_LINES_MAX, 2));
@@ -213,8 +293,25 @@ mod tests {
     }
 
     #[test]
+    fn a_checked_list_is_read_again_batch_by_batch_in_either_form() {
+        let count = 2 * IMPORTED_MAX + 1;
+        let csv: String = (0..count).map(|n| format!("\r\n\"a, \"\"{n}\"\"\",a{n}@example.net\r\n")).collect();
+        let lines: String = (0..count).map(|n| format!("\n{{\"email\":\"a{n}@example.net\"}}\n")).collect();
+        for (body, form) in
+            [(format!("\u{feff}note,email\n{csv}"), Form::Csv), (format!("\u{feff}{lines}"), Form::JsonLines)]
+        {
+            let Ok(list) = check(body.into(), form, Timestamp::ZERO) else { panic!("it has no faults") };
+            assert_eq!((list.count(), list.batches()), (count, 3));
+            let read: Vec<_> = (0..list.batches()).flat_map(|number| list.batch(number)).collect();
+            let expected = (0..count).map(|n| format!("a{n}@example.net"));
+            assert!(read.iter().map(|suppression| suppression.address.as_given().to_owned()).eq(expected));
+            assert!(list.batch(3).is_empty());
+        }
+    }
+
+    #[test]
     fn what_is_no_utf_8_is_refused_as_a_whole() {
-        let refused = read(b"email\n\xff", Form::Csv, Timestamp::ZERO);
+        let refused = check(Bytes::from_static(b"email\n\xff"), Form::Csv, Timestamp::ZERO);
         assert!(matches!(refused, Err(FaultyList::Unreadable(ApiError::Invalid(_)))));
     }
 }

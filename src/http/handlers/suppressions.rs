@@ -1,17 +1,20 @@
 //! Suppressions (contract 6).
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use serde_json::{Map, Value};
 
 use super::listing::Listing;
-use super::suppression_list::{self, FaultyList, Form};
+use super::suppression_list::{self, CheckedList, FaultyList, Form};
 use super::{label, not_there};
 use crate::base::id::AccountId;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
+use crate::engine::beside::NotDone;
 use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
 use crate::http::answer::Answer;
@@ -101,7 +104,7 @@ pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Ans
 pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let is_dry = is_dry_run(&call)?;
     let account = call.caller.account;
-    let list = match list_of(api, call.body().clone(), form(&call)).await? {
+    let list = match list_of(api, account, call.body().clone(), form(&call)).await? {
         Ok(list) => list,
         Err(FaultyList::Unreadable(error)) => return Err(error),
         Err(FaultyList::Lines(violations, lines)) => {
@@ -112,23 +115,23 @@ pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Ans
         }
     };
     let done = if is_dry {
-        api.engine.preview_import(account, list).await?
+        api.engine.preview_import(account, Arc::new(list)).await??
     } else {
-        api.engine.import_suppressions(&call.caller, list).await?
+        api.engine.import_suppressions(&call.caller, Arc::new(list)).await?
     };
     Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
 }
 
-/// The suppressions that a whole list names, or all of its faults; read off the async threads. The panel's import is
-/// checked by it too.
+/// Checks a whole list off the async threads; returns all of its faults where it has any. The panel's import is checked
+/// by it too.
 pub(crate) async fn list_of(
     api: &Api,
+    account: AccountId,
     body: Bytes,
     form: Form,
-) -> Result<Result<Vec<Suppression>, FaultyList>, ApiError> {
+) -> Result<Result<CheckedList, FaultyList>, ApiError> {
     let now = api.engine.clock.now();
-    let read = move || suppression_list::read(&body, form, now);
-    tokio::task::spawn_blocking(read).await.map_err(|_| ApiError::Internal)
+    Ok(api.engine.beside(account, move || suppression_list::check(body, form, now)).await?)
 }
 
 fn is_dry_run(call: &Call<Caller>) -> Result<bool, ApiError> {
@@ -163,4 +166,13 @@ pub(crate) async fn exported(api: &Api, account: AccountId) -> Result<Answer, Ap
     let text = api.engine.gather_suppressions(account, suppression_list::head(), suppression_list::write).await?;
     let answer = Answer::bytes(StatusCode::OK, "text/csv; charset=utf-8", Bytes::from(text));
     Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"suppressions.csv\""))
+}
+
+impl From<NotDone> for ApiError {
+    fn from(not_done: NotDone) -> Self {
+        match not_done {
+            NotDone::Crowded => Self::Overloaded,
+            NotDone::Failed => Self::Internal,
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Whole lists of suppressions in and out. A list is taken whole or not at all, and may be checked first.
 
+use std::sync::Arc;
+
 use askama::Template;
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -80,7 +82,7 @@ pub(in crate::panel) async fn import(visit: Visit<'_>) -> Result<Answer, Fault> 
     let upload = Upload::of(&visit.call);
     let list = upload.octets("file").or_else(|| upload.octets("list")).unwrap_or_default();
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
-    let suppressions = match list_of(visit.api, list.clone(), form_of(&list)).await? {
+    let suppressions = match list_of(visit.api, visit.account_id(), list.clone(), form_of(&list)).await? {
         Ok(suppressions) => suppressions,
         Err(FaultyList::Unreadable(ApiError::Invalid(violations))) => {
             let sentences: Vec<_> = violations.by_field().values().flatten().cloned().collect();
@@ -94,10 +96,11 @@ pub(in crate::panel) async fn import(visit: Visit<'_>) -> Result<Answer, Fault> 
         }
     };
     if upload.text("act") != "import" {
-        let would = visit.api.engine.preview_import(visit.account_id(), suppressions).await?;
+        let would = visit.api.engine.preview_import(visit.account_id(), Arc::new(suppressions)).await??;
         return written(&visit, StatusCode::OK, &list, Outcome::Checked(would));
     }
-    let Imported { imported, skipped } = visit.api.engine.import_suppressions(visit.on(), suppressions).await?;
+    let Imported { imported, skipped } =
+        visit.api.engine.import_suppressions(visit.on(), Arc::new(suppressions)).await?;
     let (imported, skipped) = (imported.to_string(), skipped.to_string());
     Ok(html::redirect(&address(PATH, &[("imported", imported.as_str()), ("skipped", skipped.as_str())])))
 }

@@ -16,7 +16,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
 /// Addresses that one operation imports at most: what others wait for in the same transaction stays short.
-pub const IMPORTED_MAX: usize = 500;
+pub const IMPORTED_MAX: usize = 200;
 
 /// An address that is to be suppressed, and why.
 #[derive(Clone, Debug, Serialize, Deserialize)]

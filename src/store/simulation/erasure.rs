@@ -9,12 +9,16 @@ use super::process::{Clock, DIRECTORY, Process};
 use super::start::make;
 use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::time::Timestamp;
+use crate::store::disk::Disk;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
 
 /// Bodies of each bucket; together they fit into one record.
 const BODIES: usize = 4;
 /// A process of this seed carries bodies in its journal, and has them wait for the appender's turn.
 const CARRYING: u64 = 2;
+/// Length of a key's slot, and where the sealed key is in it.
+const SLOT: usize = 128;
+const SEALED_KEY: std::ops::Range<usize> = 20..80;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A running process whose journal carries the bodies of two buckets.
@@ -22,7 +26,7 @@ struct Carrying {
     disk: SimulatedDisk,
     clock: Clock,
     process: Process,
-    /// Every eight bytes of the first bucket's bodies, sealed and open.
+    /// Every eight bytes of the first bucket's bodies, sealed and open, and of their key.
     pieces: Pieces,
     journal: PathBuf,
 }
@@ -52,6 +56,9 @@ impl Carrying {
         accepting.iter_mut().for_each(|waiting| assert_eq!(waiting.poll(), Some(true)));
         let of_first = |path: &Path| path.starts_with(format!("content/{:013}", first.as_millis()));
         content_of(&disk).iter().filter(|(path, _)| of_first(path)).for_each(|(_, bytes)| pieces.add(bytes));
+        let keys = disk.read(&Path::new(DIRECTORY).join("content/keys")).unwrap();
+        let is_of_first = |slot: &&[u8]| slot[8..16] == first.as_millis().to_be_bytes();
+        keys.chunks_exact(SLOT).filter(is_of_first).for_each(|slot| pieces.add(&slot[SEALED_KEY]));
         clock.set(first);
         let journal = Path::new(DIRECTORY).join("journal");
         assert!(pieces.found_on(&disk).contains(&journal), "the journal carries the bodies");

@@ -6,6 +6,7 @@
 
 mod canaries;
 mod erasure;
+mod faults;
 mod first_start;
 mod history;
 mod law;

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::machine::transfer::Status;
 use crate::store::disk::simulated::chance::Chance;
-use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::simulated::{Honesty, Loss, SimulatedDisk};
 use crate::store::op::sweep::ContentDestroyed;
 use crate::store::read::Read;
 use crate::store::row::message::TransferRow;
@@ -28,8 +27,6 @@ use crate::store::tripwire::Point;
 const STARTS_MAX: u64 = 4;
 /// Rounds of settling after which nothing may be left.
 const ROUNDS_MAX: usize = 12;
-/// In one run of so many the disk damages bodies: some of those that were accepted may be lost, and none is served.
-const DAMAGED: u64 = 8;
 
 /// An operation that was submitted and not answered.
 pub(super) struct Ticket {
@@ -53,11 +50,11 @@ pub(super) struct Story {
     pub(super) findings: Vec<Finding>,
     /// What happened, for whoever looks into a finding.
     log: Vec<String>,
-    seed: u64,
+    pub(super) seed: u64,
     starts: u64,
-    faults_left: u64,
+    pub(super) faults_left: u64,
     /// Where the process that starts next is to panic.
-    panic: Option<(Point, u64)>,
+    pub(super) panic: Option<(Point, u64)>,
 }
 
 /// What a story came to.
@@ -120,7 +117,7 @@ impl Story {
         self.findings.push(Finding { law, what });
     }
 
-    fn say(&mut self, what: impl FnOnce(&Self) -> String) {
+    pub(super) fn say(&mut self, what: impl FnOnce(&Self) -> String) {
         let line = format!("{:>4}: {}", self.disk.operations(), what(self));
         self.log.push(line);
     }
@@ -151,28 +148,14 @@ impl Story {
                 self.say(|_| "the writer rests".to_owned());
                 self.process().rest();
             }
-            11 if self.seed % DAMAGED == 0 => self.rot(),
+            11 if self.is_damaging() => self.rot(),
             _ => {}
         }
         self.expect_end_after_failed_sync();
         self.recover_if_over();
     }
 
-    /// A bit of a body, or of several, is not what was written.
-    fn rot(&mut self) {
-        let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "segment");
-        let path = self.disk.rot(is_segment);
-        self.say(|_| format!("a bit is flipped in {path:?}"));
-    }
-
-    /// After a failed sync nobody knows what is on the disk: the process must end.
-    fn expect_end_after_failed_sync(&mut self) {
-        if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
-            self.find(Law::FailedSync, "a sync failed, and the process goes on".to_owned());
-        }
-    }
-
-    fn process(&mut self) -> &mut Process {
+    pub(super) fn process(&mut self) -> &mut Process {
         self.process.as_mut().expect("a process runs")
     }
 
@@ -228,14 +211,18 @@ impl Story {
             // Durable, and not to be seen before the next start.
             self.history.is_in_doubt = true;
             self.history.is_promised = true;
-            if self.process().store.snapshot().is_ok_and(|snapshot| !self.history.is_shown(&snapshot)) {
+            let (disk, store) = (self.disk.clone(), self.process().store.clone());
+            let is_shown = || store.snapshot().map_or(true, |snapshot| self.history.is_shown(&snapshot));
+            if !disk.undisturbed(is_shown) {
                 self.find(Law::DurableAccept, "what was answered is looked past".to_owned());
             }
         } else if is_answered && !self.disk.is_off() {
-            let snapshot = self.process().store.snapshot();
-            if let Ok(snapshot) = snapshot {
-                self.history.look(&snapshot);
-            }
+            let (disk, store) = (self.disk.clone(), self.process().store.clone());
+            disk.undisturbed(|| {
+                if let Ok(snapshot) = store.snapshot() {
+                    self.history.look(&snapshot);
+                }
+            });
         }
     }
 
@@ -286,11 +273,17 @@ impl Story {
             self.disk.turn_off(loss);
         }
         self.say(|story| format!("the process ends, the machine is off: {}, {loss:?}", story.disk.is_off()));
-        self.disk.restart();
+        let is_orderly = loss.is_none() && !self.disk.is_off() && self.chance.coin();
         for ticket in std::mem::take(&mut self.tickets) {
             // It never came to a commit: one that fails is answered.
             self.failed(&ticket.intent, Known::No);
         }
+        if is_orderly {
+            self.say(|_| "it closes its store".to_owned());
+            self.process().rest();
+            self.process = None;
+        }
+        self.disk.restart();
         self.process = None;
         self.start();
     }
@@ -317,55 +310,20 @@ impl Story {
                 }
                 Err(error) => return self.find(Law::Opens, error.to_string()),
             }
-            // Judging only reads, which a planned fault does not disturb.
             let Some(process) = &self.process else { return };
-            let (store, now) = (process.store.clone(), self.clock.now());
-            if self.history.rows.is_empty() {
-                self.history.look(&store.snapshot().unwrap());
-            }
-            self.history.is_damaged = self.disk.is_damaged();
-            self.findings.append(&mut judge(&self.history, &store, now));
-            self.history.resolve(&store.snapshot().unwrap());
+            let (disk, store, now) = (self.disk.clone(), process.store.clone(), self.clock.now());
+            self.history.is_damaged = disk.is_damaged();
+            let mut found = disk.undisturbed(|| {
+                if self.history.rows.is_empty() {
+                    self.history.look(&store.snapshot().unwrap());
+                }
+                let found = judge(&self.history, &store, now);
+                self.history.resolve(&store.snapshot().unwrap());
+                found
+            });
+            self.findings.append(&mut found);
             return;
         }
-    }
-
-    /// Plans the next fault, if there is one left; most are for the work, some for the start itself.
-    fn plan(&mut self, attempt: u64) -> bool {
-        if self.faults_left == 0 {
-            return false;
-        }
-        self.faults_left -= 1;
-        let reach = if attempt > 0 || self.chance.below(4) == 0 { 12 } else { 90 };
-        let after = self.chance.below(reach);
-        let fault = match self.chance.below(16) {
-            0..4 => Fault::Off(Loss::Everything),
-            4..7 => Fault::Off(Loss::Some),
-            7 => Fault::Off(Loss::Nothing),
-            8..11 => Fault::Error,
-            11 => Fault::FullAtSync,
-            12 => Fault::Full(self.chance.below(20)),
-            13 if self.seed.is_multiple_of(DAMAGED) => Fault::Misdirected,
-            13 | 14 => {
-                let point = Point::ALL[self.chance.index(Point::ALL.len())];
-                self.panic = Some((point, self.chance.below(4)));
-                self.say(|story| format!("a panic at {:?}", story.panic));
-                return false;
-            }
-            _ => {
-                self.disk.plan_read_error(after);
-                self.say(|_| format!("after {after} more reads: an error"));
-                return true;
-            }
-        };
-        self.disk.plan(after, fault);
-        self.say(|_| format!("after {after} more: {fault:?}"));
-        true
-    }
-
-    /// Whether a planned fault came.
-    fn was_disturbed(&self) -> bool {
-        self.disk.is_off() || self.disk.planned() == 0
     }
 
     /// Faults stop: everything comes to its end, and stays when the machine goes off once more.

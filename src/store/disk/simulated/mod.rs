@@ -75,6 +75,14 @@ impl SimulatedDisk {
         state.read_errors.insert(at);
     }
 
+    /// Does `look` while nothing that was planned comes: what looks at a store may have its cache write pages.
+    pub(in crate::store) fn undisturbed<T>(&self, look: impl FnOnce() -> T) -> T {
+        self.state().is_quiet = true;
+        let seen = look();
+        self.state().is_quiet = false;
+        seen
+    }
+
     /// Forgets which reads were to fail.
     pub(in crate::store) fn forgive_reads(&self) {
         self.state().read_errors.clear();

@@ -1,0 +1,70 @@
+//! The faults of a run: which come when, by its seed, and what must follow from them at once.
+
+use std::path::Path;
+
+use super::law::Law;
+use super::story::Story;
+use crate::store::disk::simulated::{Fault, Loss};
+use crate::store::tripwire::Point;
+
+/// In one run of so many the disk damages bodies: some of those that were accepted may be lost, and none is served.
+const DAMAGED: u64 = 8;
+
+impl Story {
+    /// Whether the disk of this run damages bodies.
+    pub(super) const fn is_damaging(&self) -> bool {
+        self.seed.is_multiple_of(DAMAGED)
+    }
+
+    /// A bit of a body, or of several, is not what was written.
+    pub(super) fn rot(&mut self) {
+        let is_segment = |path: &Path| path.extension().is_some_and(|extension| extension == "segment");
+        let path = self.disk.rot(is_segment);
+        self.say(|_| format!("a bit is flipped in {path:?}"));
+    }
+
+    /// After a failed sync nobody knows what is on the disk: the process must end.
+    pub(super) fn expect_end_after_failed_sync(&mut self) {
+        if self.disk.failed_syncs() > 0 && !self.disk.is_off() && !self.process().has_failed() {
+            self.find(Law::FailedSync, "a sync failed, and the process goes on".to_owned());
+        }
+    }
+
+    /// Plans the next fault, if there is one left; most are for the work, some for the start itself.
+    pub(super) fn plan(&mut self, attempt: u64) -> bool {
+        if self.faults_left == 0 {
+            return false;
+        }
+        self.faults_left -= 1;
+        let reach = if attempt > 0 || self.chance.below(4) == 0 { 12 } else { 90 };
+        let after = self.chance.below(reach);
+        let fault = match self.chance.below(16) {
+            0..4 => Fault::Off(Loss::Everything),
+            4..7 => Fault::Off(Loss::Some),
+            7 => Fault::Off(Loss::Nothing),
+            8..11 => Fault::Error,
+            11 => Fault::FullAtSync,
+            12 => Fault::Full(self.chance.below(20)),
+            13 if self.is_damaging() => Fault::Misdirected,
+            13 | 14 => {
+                let point = Point::ALL[self.chance.index(Point::ALL.len())];
+                self.panic = Some((point, self.chance.below(4)));
+                self.say(|story| format!("a panic at {:?}", story.panic));
+                return false;
+            }
+            _ => {
+                self.disk.plan_read_error(after);
+                self.say(|_| format!("after {after} more reads: an error"));
+                return true;
+            }
+        };
+        self.disk.plan(after, fault);
+        self.say(|_| format!("after {after} more: {fault:?}"));
+        true
+    }
+
+    /// Whether a planned fault came.
+    pub(super) fn was_disturbed(&self) -> bool {
+        self.disk.is_off() || self.disk.planned() == 0
+    }
+}

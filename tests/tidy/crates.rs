@@ -50,6 +50,7 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("redb", Only(&["store"]), "the database"),
     ("postcard", Only(&["base", "domain", "store"]), "rows and cursors as bytes"),
     ("zstd", Only(&["store"]), "bodies take a third of their room"),
+    ("crc32fast", Only(&["store"]), "checksums of rows"),
     ("rustix", Only(&["store", "net", "app"]), "free space, process identity, peer credentials"),
     // Mail and names.
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),

@@ -120,7 +120,8 @@ def feedback(kind: str, returned: bytes, *more: tuple[str, str]) -> bytes:
 
 @pytest.mark.parametrize("kind", ["abuse", "fraud", "opt-out"])
 def test_a_complaint_that_returns_the_whole_message_is_believed(service, sink, bounce_port, kind):
-    message_id, _, content = delivered(service, sink)
+    message_id, path, content = delivered(service, sink)
+    content = f"Return-Path: <{path}>\r\n".encode() + content
     report = feedback(kind, content, ("Reported-Domain", "sender.test"), ("Incidents", "1"))
     with smtplib.SMTP(LOOPBACK, bounce_port, "fbl.provider.test", timeout=30) as session:
         session.sendmail("fbl@provider.test", ["fbl@bounces.sender.test"], report)

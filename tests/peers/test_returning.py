@@ -148,10 +148,14 @@ def test_a_forged_report_changes_nothing(service, postfix, bounce_port):
     assert service.api.get("/v1/suppressions")["data"] == []
 
 
-def test_a_complaint_that_returns_our_headers_is_believed(service, postfix, bounce_port):
+def test_a_complaint_that_returns_our_headers_is_believed_with_its_return_path(service, postfix, bounce_port):
     message_id, mail = delivered(service, postfix)
-    headers = b"".join(line + b"\n" for line in mail.split(b"\n\n", 1)[0].split(b"\n") if b"Return-Path" not in line)
+    headers = mail.split(b"\n\n", 1)[0] + b"\n"
+    shown = b"".join(line + b"\n" for line in headers.splitlines() if b"Return-Path" not in line)
     session = probe(bounce_port)
+    # Whoever was shown the message has its Feedback-ID: that alone, unsigned, proves nothing.
+    session.sendmail("fbl@provider.test", ["fbl@bounces.sender.test"], arf(shown))
+    assert service.api.message(message_id)["status"] == "delivered"
     session.sendmail("fbl@provider.test", ["fbl@bounces.sender.test"], arf(headers))
     session.quit()
     record = service.api.message(message_id)

@@ -25,8 +25,8 @@ pub(super) fn build() -> Result<Runtime, Trouble> {
         .map_err(|error| Trouble::new(Exit::Failed, "cannot start", error.to_string(), "Raise the limit on threads."))
 }
 
-/// Lets no other process of the same user read this one's memory, which holds the master key, and lets no crash write it
-/// to a file. `dev` has nothing to hide, and is left to debuggers.
+/// Lets no other process of the same user read this one's memory, which holds the master key, and lets no crash write
+/// it to a file. `dev` has nothing to hide, and is left to debuggers.
 pub(super) fn forbid_dumps() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {

@@ -1,7 +1,8 @@
 //! The link by which somebody chooses their own password: good for a day, and for one choice.
 //!
-//! It names the line of the audit log that says who made it. Nothing else is stored for it. It is signed together with the hash of the password that it replaces, so that whatever
-//! sets another password ends it too. It opens nothing else, and is as secret as the password itself.
+//! It names the line of the audit log that says who made it. Nothing else is stored for it. It is signed together with
+//! the hash of the password that it replaces, so that whatever sets another password ends it too. It opens nothing
+//! else, and is as secret as the password itself.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,8 @@
 //! Verification of DKIM signatures (RFC 6376, RFC 8463) on mail from strangers.
 //!
 //! [`aligned_signatures`] reads the signatures that align with the From domain and checks their body hashes. The caller
-//! fetches the key records of [`UnverifiedSignature::key_name`] and passes them to [`UnverifiedSignature::is_verified_by`].
+//! fetches the key records of [`UnverifiedSignature::key_name`] and passes them to
+//! [`UnverifiedSignature::is_verified_by`].
 //! Everything a stranger can enlarge has a bound: signatures, key records and key sizes. A signature with `l=` does not
 //! count, because anybody can append to the body that it covers.
 

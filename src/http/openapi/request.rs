@@ -18,8 +18,8 @@ use crate::http::handlers::LABEL_CHARACTERS;
 /// No C0, DEL or C1.
 const NO_CONTROL: &str = r"^[^\u0000-\u001f\u007f-\u009f]*$";
 const HEADERS_SAY: &str = "Custom headers, at most 16 KiB in all; names differ when case is ignored. Refused by name: \
-    From, To, Cc, Bcc, Resent-Bcc, Sender, Subject, Date, Message-ID, MIME-Version, Content-*, DKIM-Signature, ARC-*, Received, \
-    Return-Path, Authentication-Results, Feedback-ID, CFBL-Address, CFBL-Feedback-ID, X-Service-*, and \
+    From, To, Cc, Bcc, Resent-Bcc, Sender, Subject, Date, Message-ID, MIME-Version, Content-*, DKIM-Signature, ARC-*, \
+    Received, Return-Path, Authentication-Results, Feedback-ID, CFBL-Address, CFBL-Feedback-ID, X-Service-*, and \
     List-Unsubscribe, List-Unsubscribe-Post where unsubscribe_url is given. Reply-To is allowed.";
 const RAW_SAYS: &str = "A whole RFC 5322 message as text, or base64 of it, instead of text, html, subject, headers, \
     from_name and attachments. from and to stay required and are the envelope; the message's one From must be at the \

@@ -60,8 +60,8 @@ impl Connection {
     /// Sends one request and waits for the head of its answer.
     ///
     /// # Errors
-    /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) where more interim answers, or more bytes, came before that head than one
-    /// receiver may send.
+    /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) where more interim answers, or more bytes,
+    /// came before that head than one receiver may send.
     pub(super) async fn exchange(
         &mut self,
         mut request: Request<Full<Bytes>>,

@@ -1,5 +1,5 @@
-//! What a receiver sends before the final head of its answer: interim answers (RFC 9110 15.2), which hyper skips without
-//! an end. Here they have one.
+//! What a receiver sends before the final head of its answer: interim answers (RFC 9110 15.2), which hyper skips
+//! without an end. Here they have one.
 
 use std::io;
 use std::pin::Pin;

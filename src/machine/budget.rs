@@ -1,7 +1,7 @@
 //! A budget that accounts and sites share: connections, or memory. Accounts take turns. Under contention an account has
 //! at most half of the budget, and a site or a network at most a sixteenth.
 //!
-//! Units are given back when their use ends, and some uses take minutes. So an eighth of the budget is kept for accounts
+//! Units are given back when their use ends, which may take minutes. So an eighth of the budget is kept for accounts
 //! that hold little: one account alone can't take everything, and another is served at once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -124,7 +124,7 @@ impl Client {
         matches!(self.state, State::Ready) && has_room
     }
 
-    /// Begins a message of `size` bytes, where one is wanted. Its bytes are asked for once the server is ready for them.
+    /// Begins a message of `size` bytes, where one is wanted. Its bytes are asked for once the server is ready.
     pub fn begin(&mut self, envelope: &Envelope, size: usize, now: Duration) {
         if self.messages > 0 {
             self.transcript = Transcript::default();

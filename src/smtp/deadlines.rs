@@ -31,7 +31,7 @@ pub struct Deadlines {
     pub quit: Duration,
     /// The time over which the rate of a message's body is measured.
     pub body_window: Duration,
-    /// The least rate of a message's body over any `body_window`, in bytes a second. A server that takes a byte a minute
+    /// The least rate of a body over any `body_window`, in bytes a second. A server that takes a byte a minute
     /// would hold a connection for days.
     pub body_rate_min: u32,
 }

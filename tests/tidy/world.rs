@@ -19,6 +19,11 @@ pub(crate) enum Touch {
 /// Files that may touch what their floor may not.
 const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     (
+        "src/engine/transfer/connecting.rs",
+        Touch::Clock,
+        "paces new connections and stamps them, in the machine's time like every network deadline",
+    ),
+    (
         "src/engine/transfer/attempt.rs",
         Touch::Clock,
         "holds an attempt to its time and measures it, in the machine's time like every network deadline",

@@ -34,7 +34,7 @@ impl Shared {
         }
     }
 
-    /// Leases the message for the time until its outcome is committed, and checks that it is still to be sent to `site`.
+    /// Leases the message until its outcome is committed, and checks that it is still to be sent to `site`.
     ///
     /// # Errors
     /// The reason why its MAIL must not be written. The lease is given back then.

@@ -18,7 +18,7 @@ use crate::smtp::verdict::Verdict;
 
 /// How opening a session went.
 pub(super) enum Opened {
-    /// It is open. Its places among those of sites that are not proven are to be held until the message has its outcome.
+    /// It is open. Its places among those of unproven sites are to be held until the message has its outcome.
     Session(Box<Kept>, [Option<Taken>; 2]),
     /// The server, or the way to it, failed.
     Failed(Outcome),

@@ -191,7 +191,7 @@ impl Lane {
         }
     }
 
-    /// Has `what` happen to the window, by which the site may be held back. Messages whose time ends meanwhile come back.
+    /// Reports a failure to the window, which may hold the site back. Messages whose time ends meanwhile come back.
     #[must_use]
     pub(super) fn fails(&self, near: &NearTimers, what: impl FnOnce(&mut Window) -> Option<Timestamp>) -> Vec<Ticket> {
         let mut state = self.state();

@@ -1,5 +1,5 @@
-//! What waits in a lane: timers alone, transactional ones first and accounts in turn, and how many workers may serve them
-//! at a moment. The lane holds it under its lock; nothing here waits.
+//! The queue of a lane: timers alone, transactional ones first and accounts in turn, and the workers that serve it at a
+//! moment. The lane holds it under its lock; nothing here waits.
 
 use std::time::Duration;
 

@@ -190,7 +190,7 @@ impl Unsettled {
         SettleTransfer { account, message, due, end, facts, provider, chance, transcript, others }
     }
 
-    /// Posts the outcome. Where that fails the outcome is posted again with nothing but its end, so that a message which
+    /// Posts the outcome. Where that fails it is posted again with nothing but its end, so that a message which
     /// was taken is not sent again for a damaged row beside it.
     fn post(mut self, shared: &Shared, op: SettleTransfer, then: impl FnOnce() + Send + 'static) {
         self.held.get_or_insert_with(|| shared.backlog.hold());

@@ -1,3 +1,5 @@
+//! The shares of accounts, sites and networks, and that units add up.
+
 use super::*;
 use crate::base::id::Ulid;
 use proptest::prelude::*;

@@ -20,6 +20,7 @@ pub mod reputation;
 pub mod retention;
 pub mod retry;
 pub mod shares;
+pub mod service_clock;
 pub mod throttle;
 pub mod throttle_table;
 pub mod transfer;

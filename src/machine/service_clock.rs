@@ -1,0 +1,338 @@
+//! The service's own time: the wall clock, followed through a clock that can't be set.
+//!
+//! ```text
+//!               more than an hour apart
+//!   trusted --------------------------------> doubtful
+//!    ^  forward at once,                        |  runs on by the monotonic clock;
+//!    |  backward a tenth slower                 |  deadlines stand still
+//!    '--- jump undone, 10 minutes synchronised, '
+//!         24 hours in agreement, or accepted
+//! ```
+//!
+//! Deadlines are judged by [`ServiceTime::expiry`], which stands still from the start of a doubt until its end is
+//! [settled](State::settled): nothing ends by a time that may be wrong, and nothing ends before the deadlines of the
+//! content accepted meanwhile are right. A start compares the wall clock with the newest identifier of the store.
+
+use std::time::Duration;
+
+use super::Next;
+use crate::base::time::Timestamp;
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// A wall clock that differs by more is doubtful.
+pub const DIFFERENCE_MAX: Duration = HOUR;
+/// A start may be this far ahead of the newest identifier: the service may have been stopped.
+pub const STOPPED_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The doubt ends when the kernel has reported a synchronised clock for this long.
+pub const SYNCHRONISED_FOR: Duration = Duration::from_secs(600);
+/// The doubt ends when wall and monotonic clock have agreed for this long.
+pub const AGREED_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Wall and monotonic clock agree while they differ by no more since they were first compared: a crystal that is 500
+/// ppm off loses 43 seconds in 24 hours.
+const AGREEMENT: Duration = Duration::from_secs(60);
+/// The service's clock runs slower by this part while it waits for a wall clock that was set back.
+const SLOWER_BY: u32 = 10;
+
+/// One reading of the machine's clocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// The wall clock, since the epoch.
+    pub wall: Duration,
+    /// A clock that can't be set and counts the time of a suspended machine, since any moment.
+    pub elapsed: Duration,
+    /// Whether the kernel reports that the wall clock is synchronised.
+    pub is_synchronised: bool,
+}
+
+/// The service's time at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServiceTime {
+    /// The service's time: for stamps in the store and for timers.
+    pub now: Timestamp,
+    /// The time by which deadlines are judged. It is `now`, except in doubt, when it stands still.
+    pub expiry: Timestamp,
+    /// The wall clock, for stamps that leave the process.
+    pub wall: Timestamp,
+    /// The number of the doubt, while the wall clock is doubtful.
+    pub doubt: Option<u32>,
+    /// Whether deadlines stand still: in doubt, and until its end is settled.
+    pub is_frozen: bool,
+}
+
+impl ServiceTime {
+    /// Whether the wall clock is doubtful.
+    pub const fn is_doubtful(&self) -> bool {
+        self.doubt.is_some()
+    }
+
+    /// The deadline `at`, or an hour from now where it passed while deadlines stand still. Whatever is due at a
+    /// deadline is looked at again then.
+    pub fn deadline(&self, at: Timestamp) -> Timestamp {
+        if at <= self.now && self.expiry < at { self.now + HOUR } else { at }
+    }
+}
+
+/// A time that nobody doubts: tests and the virtual clock.
+impl From<Timestamp> for ServiceTime {
+    fn from(now: Timestamp) -> Self {
+        Self { now, expiry: now, wall: now, doubt: None, is_frozen: false }
+    }
+}
+
+/// What the store remembers of the clock at a start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Past {
+    /// The time of the newest identifier; none in a new store.
+    pub newest: Option<Timestamp>,
+    /// The doubt that had not ended when the service stopped.
+    pub open: Option<u32>,
+    /// The number of the next doubt.
+    pub next: u32,
+    /// Whether the end of a doubt is not settled yet.
+    pub is_unsettled: bool,
+}
+
+/// A doubt about the wall clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// Its number; content that is accepted meanwhile carries it.
+    pub number: u32,
+    /// Why the wall clock is doubtful.
+    pub cause: Cause,
+    /// The sample with which wall and monotonic clock are compared.
+    first: Sample,
+    /// Since when the kernel has reported a synchronised clock, on the monotonic clock.
+    synchronised_since: Option<Duration>,
+}
+
+/// The state of the clock.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State {
+    service: Duration,
+    /// The last sample.
+    last: Sample,
+    /// Where deadlines stand still.
+    frozen: Option<Duration>,
+    doubt: Option<Doubt>,
+    next_number: u32,
+}
+
+/// Why the wall clock became doubtful.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// It was set forward by more than an hour.
+    JumpedAhead,
+    /// It was set back by more than an hour.
+    JumpedBack,
+    /// At the start it was more than an hour behind the newest identifier.
+    StartedBehind,
+    /// At the start it was more than 7 days ahead of the newest identifier.
+    StartedAhead,
+    /// It was doubtful when the service stopped.
+    StillDoubtful,
+}
+
+impl Cause {
+    /// The cause in words, for logs and the operator.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JumpedAhead => "it jumped ahead by more than an hour",
+            Self::JumpedBack => "it jumped back by more than an hour",
+            Self::StartedBehind => "at the start it was more than an hour behind the newest record",
+            Self::StartedAhead => "at the start it was more than 7 days ahead of the newest record",
+            Self::StillDoubtful => "it was doubtful when the service stopped",
+        }
+    }
+}
+
+/// How a doubt ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolution {
+    /// The wall clock agrees with the service's time again.
+    JumpUndone,
+    /// The kernel has reported a synchronised clock for ten minutes.
+    Synchronised,
+    /// Wall and monotonic clock have agreed for 24 hours.
+    Agreed,
+    /// The operator accepted the wall clock.
+    Accepted,
+}
+
+impl Resolution {
+    /// The resolution in words, for logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::JumpUndone => "the jump was undone",
+            Self::Synchronised => "the kernel has reported a synchronised clock for 10 minutes",
+            Self::Agreed => "it has agreed with the monotonic clock for 24 hours",
+            Self::Accepted => "the operator accepted it",
+        }
+    }
+}
+
+/// What has happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// The clocks were read.
+    Read(Sample),
+    /// The operator accepted the wall clock.
+    Accepted(Sample),
+}
+
+/// What follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// The wall clock became doubtful.
+    Doubted {
+        /// The doubt's number.
+        number: u32,
+        /// Why.
+        cause: Cause,
+        /// The wall clock less the service's time, in milliseconds.
+        difference_ms: i64,
+    },
+    /// The doubt ended, and the wall clock is followed again.
+    Trusted {
+        /// The doubt's number.
+        number: u32,
+        /// How it ended.
+        resolution: Resolution,
+        /// The service's time at the end, before the wall clock was taken over.
+        until: Timestamp,
+        /// How far the service's time was set, in milliseconds. Content accepted meanwhile has its deadlines moved by
+        /// as much.
+        offset_ms: i64,
+    },
+}
+
+impl State {
+    /// The clock of a service that starts on a store with this `past`.
+    pub fn start(past: Past, sample: Sample) -> Next<Self, Effect> {
+        let newest = past.newest.map(|newest| Duration::from_millis(newest.as_millis()));
+        let service = newest.unwrap_or(sample.wall);
+        let started = Self { service, last: sample, frozen: None, doubt: None, next_number: past.next.max(1) };
+        let started = if past.is_unsettled { Self { frozen: Some(service), ..started } } else { started };
+        let cause = if sample.wall + DIFFERENCE_MAX < service {
+            Cause::StartedBehind
+        } else if sample.wall > service + STOPPED_MAX {
+            Cause::StartedAhead
+        } else if past.open.is_some() && sample.wall > service + DIFFERENCE_MAX {
+            Cause::StillDoubtful
+        } else {
+            let followed = Self { service: service.max(sample.wall), ..started };
+            let Some(number) = past.open else { return Next::unchanged(followed) };
+            let followed = Self { frozen: Some(service), ..followed };
+            return Next::new(followed, [trusted(number, Resolution::JumpUndone, service, service)]);
+        };
+        let number = past.open.unwrap_or(started.next_number);
+        started.doubted(number, cause, sample)
+    }
+
+    /// What `input` makes of it.
+    #[must_use]
+    pub fn step(self, input: Input) -> Next<Self, Effect> {
+        let (Input::Read(sample) | Input::Accepted(sample)) = input;
+        let passed = sample.elapsed.saturating_sub(self.last.elapsed);
+        let ran_on = Self { service: self.service + passed, last: sample, ..self };
+        match (self.doubt, input) {
+            (None, _) => self.follow(ran_on, passed),
+            (Some(doubt), Input::Accepted(_)) => ran_on.taken_over(doubt, Resolution::Accepted),
+            (Some(doubt), Input::Read(_)) => ran_on.judge(doubt),
+        }
+    }
+
+    /// Follows a trusted wall clock; `ran_on` is the state by the monotonic clock alone, after `passed`.
+    fn follow(self, ran_on: Self, passed: Duration) -> Next<Self, Effect> {
+        let wall = ran_on.last.wall;
+        if wall.abs_diff(ran_on.service) > DIFFERENCE_MAX {
+            let cause = if wall > ran_on.service { Cause::JumpedAhead } else { Cause::JumpedBack };
+            return ran_on.doubted(self.next_number, cause, ran_on.last);
+        }
+        // A wall clock that is behind is waited for at nine tenths of the speed, so nothing that is due waits with it.
+        let slower = self.service + (passed - passed / SLOWER_BY);
+        Next::unchanged(Self { service: slower.max(wall), ..ran_on })
+    }
+
+    fn doubted(self, number: u32, cause: Cause, first: Sample) -> Next<Self, Effect> {
+        let synchronised_since = first.is_synchronised.then_some(first.elapsed);
+        let effect = Effect::Doubted { number, cause, difference_ms: difference_ms(first.wall, self.service) };
+        let state = Self {
+            doubt: Some(Doubt { number, cause, first, synchronised_since }),
+            frozen: self.frozen.or(Some(self.service)),
+            next_number: self.next_number.max(number + 1),
+            ..self
+        };
+        Next::new(state, [effect])
+    }
+
+    /// Asks whether `doubt` has ended.
+    fn judge(self, doubt: Doubt) -> Next<Self, Effect> {
+        let Sample { wall, elapsed, is_synchronised } = self.last;
+        if wall.abs_diff(self.service) <= DIFFERENCE_MAX {
+            let followed = Self { service: self.service.max(wall), doubt: None, ..self };
+            // Content kept its distance from its deadline: nothing has to be moved.
+            return Next::new(followed, [trusted(doubt.number, Resolution::JumpUndone, self.service, self.service)]);
+        }
+        let agreed = elapsed.saturating_sub(doubt.first.elapsed);
+        let doubt = if wall.abs_diff(doubt.first.wall + agreed) > AGREEMENT {
+            // It was set once more.
+            Doubt { first: self.last, synchronised_since: is_synchronised.then_some(elapsed), ..doubt }
+        } else {
+            let since = doubt.synchronised_since.or(Some(elapsed)).filter(|_| is_synchronised);
+            Doubt { synchronised_since: since, ..doubt }
+        };
+        if doubt.synchronised_since.is_some_and(|since| elapsed.saturating_sub(since) >= SYNCHRONISED_FOR) {
+            return self.taken_over(doubt, Resolution::Synchronised);
+        }
+        if elapsed.saturating_sub(doubt.first.elapsed) >= AGREED_FOR {
+            return self.taken_over(doubt, Resolution::Agreed);
+        }
+        Next::unchanged(Self { doubt: Some(doubt), ..self })
+    }
+
+    fn taken_over(self, doubt: Doubt, resolution: Resolution) -> Next<Self, Effect> {
+        let wall = self.last.wall;
+        let effect = trusted(doubt.number, resolution, self.service, wall);
+        let frozen = self.frozen.map(|frozen| frozen.min(wall));
+        Next::new(Self { service: wall, frozen, doubt: None, ..self }, [effect])
+    }
+
+    /// The end of the last doubt is settled: deadlines are judged by the service's time again. A doubt that began
+    /// meanwhile goes on.
+    #[must_use]
+    pub const fn settled(self) -> Self {
+        match self.doubt {
+            None => Self { frozen: None, ..self },
+            Some(_) => self,
+        }
+    }
+
+    /// The time at the last sample.
+    pub fn time(&self) -> ServiceTime {
+        let expiry = self.frozen.map_or(self.service, |frozen| frozen.min(self.service));
+        let doubt = self.doubt.map(|doubt| doubt.number);
+        let (now, wall) = (moment(self.service), moment(self.last.wall));
+        ServiceTime { now, expiry: moment(expiry), wall, doubt, is_frozen: self.frozen.is_some() }
+    }
+
+    /// The doubt about the wall clock, if there is one.
+    pub const fn doubt(&self) -> Option<&Doubt> {
+        self.doubt.as_ref()
+    }
+}
+
+fn trusted(number: u32, resolution: Resolution, service: Duration, taken: Duration) -> Effect {
+    Effect::Trusted { number, resolution, until: moment(service), offset_ms: difference_ms(taken, service) }
+}
+
+fn moment(since_epoch: Duration) -> Timestamp {
+    Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+}
+
+fn difference_ms(wall: Duration, service: Duration) -> i64 {
+    let difference = i64::try_from(wall.abs_diff(service).as_millis()).unwrap_or(i64::MAX);
+    if wall < service { -difference } else { difference }
+}
+
+#[cfg(test)]
+mod tests;

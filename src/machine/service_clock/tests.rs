@@ -1,0 +1,228 @@
+use super::*;
+use proptest::prelude::*;
+
+const START: Duration = Duration::from_secs(1_700_000_000);
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// A machine whose clocks are moved by hand.
+struct Machine {
+    state: State,
+    sample: Sample,
+    effects: Vec<Effect>,
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self::started(Past::default(), START)
+    }
+
+    fn started(past: Past, wall: Duration) -> Self {
+        let sample = Sample { wall, elapsed: DAY, is_synchronised: false };
+        let Next { state, effects } = State::start(past, sample);
+        Self { state, sample, effects }
+    }
+
+    fn read(&mut self) {
+        let next = self.state.step(Input::Read(self.sample));
+        self.state = next.state;
+        self.effects.extend(next.effects);
+    }
+
+    /// Time passes, on both clocks alike.
+    fn pass(&mut self, time: Duration) -> &mut Self {
+        self.sample.wall += time;
+        self.sample.elapsed += time;
+        self.read();
+        self
+    }
+
+    fn set_ahead(&mut self, by: Duration) -> &mut Self {
+        self.sample.wall += by;
+        self.read();
+        self
+    }
+
+    fn set_back(&mut self, by: Duration) -> &mut Self {
+        self.sample.wall -= by;
+        self.read();
+        self
+    }
+
+    fn time(&self) -> ServiceTime {
+        self.state.time()
+    }
+
+    fn resolution(&self) -> Option<(Resolution, i64)> {
+        self.effects.iter().rev().find_map(|effect| match effect {
+            Effect::Trusted { resolution, offset_ms, .. } => Some((*resolution, *offset_ms)),
+            Effect::Doubted { .. } => None,
+        })
+    }
+}
+
+fn at(since_epoch: Duration) -> Timestamp {
+    moment(since_epoch)
+}
+
+#[test]
+fn a_step_forward_of_up_to_an_hour_is_taken_over_at_once() {
+    let mut machine = Machine::new();
+    machine.pass(MINUTE).set_ahead(HOUR);
+    assert_eq!(machine.time(), at(START + MINUTE + HOUR).into());
+}
+
+#[test]
+fn a_step_back_of_up_to_an_hour_is_waited_for_a_tenth_slower() {
+    let mut machine = Machine::new();
+    machine.set_back(HOUR);
+    assert_eq!(machine.time().now, at(START));
+    machine.pass(10 * MINUTE);
+    assert_eq!(machine.time().now, at(START + 9 * MINUTE));
+    assert_eq!(machine.time().wall, at(START - 50 * MINUTE));
+    for _ in 0..59 {
+        machine.pass(10 * MINUTE);
+    }
+    assert_eq!(machine.time().now, at(machine.sample.wall));
+    machine.pass(MINUTE);
+    assert_eq!(machine.time(), at(machine.sample.wall).into());
+    assert_eq!(machine.effects, []);
+}
+
+#[test]
+fn a_step_of_more_than_an_hour_is_doubtful_and_the_service_goes_on_by_the_monotonic_clock() {
+    for (ahead, back) in [(HOUR + Duration::from_millis(1), Duration::ZERO), (Duration::ZERO, 40 * DAY)] {
+        let mut machine = Machine::new();
+        machine.pass(MINUTE).set_ahead(ahead).set_back(back).pass(9 * MINUTE);
+        assert_eq!(machine.time().now, at(START + 10 * MINUTE));
+        assert_eq!(machine.time().expiry, at(START + MINUTE));
+        assert_eq!(machine.time().wall, at(START + 10 * MINUTE + ahead - back));
+        assert_eq!(machine.time().doubt, Some(1));
+    }
+}
+
+#[test]
+fn a_suspended_machine_is_no_jump() {
+    let mut machine = Machine::new();
+    machine.pass(40 * DAY);
+    assert_eq!(machine.time(), at(START + 40 * DAY).into());
+}
+
+#[test]
+fn a_doubt_ends_when_the_jump_is_undone_and_deadlines_move_on_once_that_is_settled() {
+    let mut machine = Machine::new();
+    machine.set_ahead(40 * DAY).pass(Duration::from_secs(3)).set_back(40 * DAY);
+    assert_eq!(machine.resolution(), Some((Resolution::JumpUndone, 0)));
+    assert_eq!(machine.time().expiry, at(START));
+    machine.state = machine.state.settled();
+    assert_eq!(machine.time(), at(START + Duration::from_secs(3)).into());
+}
+
+#[test]
+fn a_doubt_ends_after_ten_minutes_of_a_synchronised_clock_that_was_not_set_meanwhile() {
+    let mut machine = Machine::new();
+    machine.set_ahead(40 * DAY).pass(MINUTE);
+    machine.sample.is_synchronised = true;
+    machine.pass(MINUTE).pass(9 * MINUTE).set_ahead(2 * MINUTE).pass(9 * MINUTE);
+    assert_eq!(machine.resolution(), None, "it was set, and so has been in order for 9 minutes only");
+    machine.sample.is_synchronised = false;
+    machine.pass(MINUTE);
+    machine.sample.is_synchronised = true;
+    machine.pass(MINUTE).pass(SYNCHRONISED_FOR - Duration::from_millis(1));
+    assert_eq!(machine.resolution(), None);
+    machine.pass(Duration::from_millis(1));
+    let offset = i64::try_from((40 * DAY + 2 * MINUTE).as_millis()).unwrap();
+    assert_eq!(machine.resolution(), Some((Resolution::Synchronised, offset)));
+    assert_eq!(machine.time().now, at(machine.sample.wall));
+}
+
+#[test]
+fn a_doubt_ends_after_24_hours_in_which_both_clocks_agreed() {
+    let mut machine = Machine::new();
+    machine.set_back(40 * DAY).pass(23 * HOUR).set_ahead(2 * MINUTE).pass(23 * HOUR);
+    assert_eq!(machine.resolution(), None);
+    machine.pass(HOUR);
+    let offset = i64::try_from((40 * DAY - 2 * MINUTE).as_millis()).unwrap();
+    assert_eq!(machine.resolution(), Some((Resolution::Agreed, -offset)));
+    assert_eq!(machine.time().now, at(machine.sample.wall));
+}
+
+#[test]
+fn the_operator_ends_a_doubt_and_accepting_a_trusted_clock_changes_nothing() {
+    let mut machine = Machine::new();
+    machine.pass(MINUTE);
+    let trusted = machine.state;
+    assert_eq!(trusted.step(Input::Accepted(machine.sample)), Next::unchanged(trusted));
+    machine.set_ahead(2 * HOUR);
+    let accepted = machine.state.step(Input::Accepted(machine.sample));
+    let (number, until) = (1, at(START + MINUTE));
+    let resolution = Resolution::Accepted;
+    assert_eq!(accepted.effects, [Effect::Trusted { number, resolution, until, offset_ms: 7_200_000 }]);
+    assert_eq!(accepted.state.settled().time(), at(START + MINUTE + 2 * HOUR).into());
+}
+
+#[test]
+fn a_start_compares_the_wall_clock_with_the_newest_identifier() {
+    let past = Past { newest: Some(at(START)), ..Past::default() };
+    let cause = |past, wall| Machine::started(past, wall).state.doubt().map(|doubt| doubt.cause);
+    assert_eq!(cause(Past::default(), START), None, "a new store has nothing to compare with");
+    assert_eq!(cause(past, START + STOPPED_MAX), None);
+    assert_eq!(cause(past, START + STOPPED_MAX + MINUTE), Some(Cause::StartedAhead));
+    assert_eq!(cause(past, START - HOUR), None);
+    assert_eq!(cause(past, START - HOUR - MINUTE), Some(Cause::StartedBehind));
+    let mut behind = Machine::started(past, START - 40 * DAY);
+    behind.pass(MINUTE);
+    assert_eq!(behind.time().now, at(START + MINUTE));
+    let mut slightly_behind = Machine::started(past, START - HOUR);
+    slightly_behind.pass(10 * MINUTE);
+    assert_eq!(slightly_behind.time().now, at(START + 9 * MINUTE));
+}
+
+#[test]
+fn a_restart_keeps_a_doubt_until_the_clock_is_within_an_hour_of_the_newest_identifier() {
+    let past = Past { newest: Some(at(START)), open: Some(7), next: 8, is_unsettled: false };
+    let doubtful = Machine::started(past, START + 2 * HOUR);
+    assert_eq!(doubtful.state.doubt().map(|doubt| (doubt.number, doubt.cause)), Some((7, Cause::StillDoubtful)));
+    let undone = Machine::started(past, START + MINUTE);
+    assert_eq!(undone.resolution(), Some((Resolution::JumpUndone, 0)));
+    assert_eq!(undone.time().now, at(START + MINUTE));
+    assert_eq!(undone.time().expiry, at(START), "until the end is settled");
+    let unsettled = Machine::started(Past { open: None, is_unsettled: true, ..past }, START + MINUTE);
+    assert_eq!((unsettled.time().doubt, unsettled.time().expiry), (None, at(START)));
+}
+
+#[test]
+fn a_deadline_that_passes_while_deadlines_stand_still_is_looked_at_again_in_an_hour() {
+    let mut machine = Machine::new();
+    machine.set_ahead(40 * DAY).pass(MINUTE);
+    let time = machine.time();
+    assert_eq!(time.deadline(at(START)), at(START), "it passed before the doubt");
+    assert_eq!(time.deadline(at(START + MINUTE)), at(START + MINUTE + HOUR));
+    assert_eq!(time.deadline(at(START + 2 * MINUTE)), at(START + 2 * MINUTE));
+}
+
+proptest! {
+    #[test]
+    fn time_goes_back_only_where_a_doubt_ends_and_deadlines_never_run_ahead_of_it(
+        steps in proptest::collection::vec((0_u8..4, 0_u64..10_000_000), 0..60),
+    ) {
+        let mut machine = Machine::new();
+        for (kind, seconds) in steps {
+            let (before, by) = (machine.time(), Duration::from_secs(seconds));
+            machine.effects.clear();
+            match kind {
+                0 => machine.pass(by),
+                1 => machine.set_ahead(by),
+                2 => machine.set_back(by.min(machine.sample.wall)),
+                _ => machine.pass(by / 10_000),
+            };
+            let time = machine.time();
+            let was_taken_over = machine.resolution().is_some();
+            prop_assert!(time.now >= before.now || was_taken_over);
+            prop_assert!(time.expiry <= time.now);
+            prop_assert!(time.expiry == before.expiry || !before.is_frozen || was_taken_over);
+            let differs = time.now.since(time.wall).max(time.wall.since(time.now));
+            prop_assert!(differs <= DIFFERENCE_MAX || time.is_doubtful());
+        }
+    }
+}

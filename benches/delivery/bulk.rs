@@ -14,7 +14,7 @@ use crate::Outcome;
 
 /// The store of a directory.
 pub(crate) fn open(directory: &Path) -> Outcome<Store> {
-    Ok(Store::open(directory, Surroundings { now: Arc::new(now), entropy: Arc::new(OsEntropy) })?)
+    Ok(Store::open(directory, Surroundings { now: Arc::new(|| now().into()), entropy: Arc::new(OsEntropy) })?)
 }
 
 /// Blocks until all of it is written, and nothing is left that the file system would write later, on the account of the

@@ -140,6 +140,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Message(args) => mail::message(args, json, console),
         Command::Event(args) => mail::event(args, json, console),
         Command::Queue(args) => admin::queue(args, json, console),
+        Command::Clock(args) => admin::clock(args, json, console),
         Command::Backup(args) => keep::backup(args, json, console),
         Command::Restore(args) => keep::restore(args, json, console),
         Command::Check(args) => keep::check(args, json, console),

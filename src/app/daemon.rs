@@ -114,12 +114,13 @@ impl Ground {
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
         let time = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: Arc::clone(&entropy) };
+        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
         let time = Arc::clone(&clock);
         let monotonic = Arc::new(move || time.monotonic());
         let options = StartOptions { on_journal_damage, monotonic, progress: Box::new(supervisor::migrating()) };
         let store = Store::open_with(directory, surroundings, options)
             .map_err(|error| opening::cannot_open(directory, &error))?;
+        clock.start(store.clock_past().map_err(|error| broken("the clock", &error))?);
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
     }
 

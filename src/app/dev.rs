@@ -31,7 +31,7 @@ use crate::engine::users::UserChange;
 use crate::engine::virtual_clock::VirtualClock;
 use crate::engine::{Caller, Engine};
 use crate::http::dev::Dev;
-use crate::net::clock::SystemClock;
+use crate::net::clock::{SystemClock, service_clock};
 use crate::net::dev::capture::Capture;
 use crate::net::dev::receiver::DevReceiver;
 use crate::net::dev::reporter::Reporter;
@@ -110,7 +110,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     };
     let clock: Arc<dyn Clock> = match &virtual_clock {
         Some(clock) => Arc::clone(clock) as Arc<dyn Clock>,
-        None => Arc::new(real),
+        None => Arc::new(service_clock()),
     };
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);

@@ -31,7 +31,7 @@ use crate::domain::user::Role;
 use crate::engine::accounts::NewKey;
 use crate::engine::audit::Behalf;
 use crate::engine::{Caller, Engine};
-use crate::net::clock::SystemClock;
+use crate::net::clock::service_clock;
 use crate::net::source;
 use crate::store::Store;
 use crate::store::open::OnJournalDamage;
@@ -230,7 +230,7 @@ struct Furnished {
 
 /// Makes the store, an account, its key, and what a person signs in with.
 async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<Furnished, Trouble> {
-    let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()), OnJournalDamage::Refuse)?;
+    let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), OnJournalDamage::Refuse)?;
     let engine = ground.engine(config)?;
     let furnished = first_account(&engine, user).await;
     let store = Arc::clone(&engine.store);

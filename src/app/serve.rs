@@ -10,7 +10,7 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::trouble::Trouble;
 use super::{logging, runtime, supervisor};
-use crate::net::clock::SystemClock;
+use crate::net::clock::service_clock;
 use crate::net::handed_over::HandedOver;
 use crate::store::open::OnJournalDamage;
 
@@ -31,7 +31,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
     // The lock first: it may be waited for, and nothing else may be touched before.
     let lock = DirectoryLock::take(&config.data_dir)?;
     runtime::build()?.block_on(async {
-        let ground = Ground::open(&config.data_dir, lock, Arc::new(SystemClock::new()), on_damage)?;
+        let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), on_damage)?;
         let daemon = Daemon::start(config, ground, sockets, None).await?;
         tracing::info!(listen = ?daemon.http_addresses, "serving");
         tell_ready(ready_fd)?;

@@ -48,6 +48,11 @@ impl Timestamp {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
+    /// The moment `millis` later, or earlier where it is negative.
+    pub const fn moved_by(self, millis: i64) -> Self {
+        Self::from_millis(self.0.saturating_add_signed(millis))
+    }
+
     fn civil(self) -> jiff::Timestamp {
         let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
         jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH)

@@ -37,7 +37,7 @@ impl Engine {
         let log = Log {
             read: &snapshot,
             account,
-            from: oldest_kept(self.clock.now()),
+            from: oldest_kept(self.clock.time().expiry),
             before: page.before,
             order: Order::Descending,
             count: page.limit + 1,
@@ -57,7 +57,7 @@ impl Engine {
         limit: usize,
     ) -> Result<Page<Vec<u8>>, StoreError> {
         let snapshot = self.store.snapshot()?;
-        let from = after.0.next().max(oldest_kept(self.clock.now()));
+        let from = after.0.next().max(oldest_kept(self.clock.time().expiry));
         let log = Log { read: &snapshot, account, from, before: None, order: Order::Ascending, count: limit + 1 };
         let mut page = log.page(filter, limit)?;
         page.rows.reverse();

@@ -238,18 +238,18 @@ impl Follower {
         if *self.ending.borrow_and_update() {
             return Ok(Look::Over);
         }
-        let now = self.engine.clock.now();
+        let time = self.engine.clock.time();
         let snapshot = self.engine.store.snapshot()?;
         let key_expires_at = match &self.caller.key {
             Some(key) => {
                 let row: Option<ApiKey> = snapshot.row(&schema::api_key(self.caller.account, key.id))?;
-                let Some(key) = row.filter(|key| key.is_live(now)) else { return Ok(Look::Over) };
+                let Some(key) = row.filter(|key| key.is_live(time.now)) else { return Ok(Look::Over) };
                 key.expires_at
             }
             // The operator.
             None => None,
         };
-        let Page { events, is_last } = self.read(&snapshot, now)?;
+        let Page { events, is_last } = self.read(&snapshot, time.expiry)?;
         self.is_paced = is_last;
         let Some(last) = events.last() else { return Ok(Look::Nothing { key_expires_at }) };
         self.after = last.id.0;
@@ -257,12 +257,12 @@ impl Follower {
     }
 
     /// The next page behind the follower's place: of what is kept, however far behind it is.
-    fn read(&self, snapshot: &Snapshot, now: Timestamp) -> Result<Page, StoreError> {
+    fn read(&self, snapshot: &Snapshot, expiry: Timestamp) -> Result<Page, StoreError> {
         let Some(filter) = self.filter else { return Ok(Page { events: Vec::new(), is_last: true }) };
         let log = Log {
             read: snapshot,
             account: self.caller.account,
-            from: self.after.next().max(oldest_kept(now)),
+            from: self.after.next().max(oldest_kept(expiry)),
             before: None,
             order: Order::Ascending,
             count: PAGE_EVENTS,

@@ -59,7 +59,8 @@ impl Engine {
         let is_due = due.is_some_and(|due| due <= self.clock.now());
         let held_until = if is_due { self.queue_view().and_then(|view| view.held_until(&record)) } else { None };
         // What is due at the very end is no attempt any more.
-        let next_attempt_at = due.max(held_until).filter(|next| *next < record.row.give_up_at);
+        let next_attempt_at =
+            due.max(held_until).filter(|next| *next < self.clock.time().deadline(record.row.give_up_at));
         MessageRecord { next_attempt_at, ..record }
     }
 
@@ -76,7 +77,7 @@ impl Engine {
         let all = PageRequest { before: None, limit: usize::MAX };
         for account in self.accounts(all)?.rows {
             if let Some(message) = self.message(account.id, id)? {
-                return Ok(self.clock.now() >= message.row.content_expires_at);
+                return Ok(self.clock.time().expiry >= message.row.content_expires_at);
             }
         }
         Ok(false)
@@ -136,7 +137,7 @@ impl Engine {
         message: &MessageRecord,
         use_it: impl FnOnce(Vec<u8>) -> T + Send + 'static,
     ) -> Result<Option<T>, StoreError> {
-        if self.clock.now() >= message.row.content_expires_at {
+        if self.clock.time().expiry >= message.row.content_expires_at {
             return Ok(None);
         }
         let (content, place, id) = (Arc::clone(self.store.content()), message.row.place, message.id);

@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod audit;
 mod backlog;
 pub mod beside;
+mod clock_watch;
 pub mod crash;
 mod deliver;
 pub mod deliveries;
@@ -36,6 +37,7 @@ pub mod redeliver;
 pub mod relay;
 pub mod reputation;
 mod room;
+pub mod service_clock;
 pub mod settings;
 pub mod setup_link;
 pub mod sign_in;
@@ -55,7 +57,7 @@ pub mod virtual_clock;
 mod waiting;
 pub mod webhook;
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
@@ -64,6 +66,7 @@ use tokio::sync::Semaphore;
 use crate::base::entropy::Entropy;
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
+use crate::machine::service_clock::Effect;
 use crate::store::Store;
 use beside::Beside;
 use follow::Streams;
@@ -127,6 +130,8 @@ pub struct Engine {
     waiting_submissions: AtomicUsize,
     /// Keys whose use is being written down, so that a burst writes it once.
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
+    /// Changes of the clock that are yet to be recorded. Held by who records them.
+    clock_changes: tokio::sync::Mutex<VecDeque<Effect>>,
     /// The pump's knowledge of the queue, once there is a pump.
     queue_view: OnceLock<Weak<dyn QueueView>>,
 }
@@ -166,6 +171,7 @@ impl Engine {
             in_progress: Mutex::default(),
             waiting_submissions: AtomicUsize::new(0),
             being_stamped: Arc::default(),
+            clock_changes: tokio::sync::Mutex::default(),
             queue_view: OnceLock::new(),
         }
     }

@@ -102,7 +102,7 @@ impl Engine {
         let on = on.into();
         let account = on.account;
         let record = self.message(account, id)?.ok_or(Stop::Refused(TryRefusal::NotFound))?;
-        let is_over = !record.transfer.state.status().is_waiting() || self.clock.now() >= record.row.give_up_at;
+        let is_over = !record.transfer.state.status().is_waiting() || self.clock.time().expiry >= record.row.give_up_at;
         if is_over || self.leases.is_taken(id) {
             return Err(Stop::Refused(TryRefusal::TooLate));
         }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::base::time::Timestamp;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
+use crate::machine::service_clock::{Doubt, Effect, Past, ServiceTime};
 use crate::smtp::client::Login;
 use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
@@ -22,8 +23,13 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Time. The real one reads the system's clocks; the virtual one stands still until it is advanced.
 pub trait Clock: Send + Sync {
-    /// Wall time, for stamps and deadlines that are stored.
+    /// The service's time, for stamps in the store and for timers.
     fn now(&self) -> Timestamp;
+
+    /// The service's time, the time by which deadlines are judged, and the wall clock.
+    fn time(&self) -> ServiceTime {
+        self.now().into()
+    }
     /// Time since some fixed moment, which never goes back: for the request rate and cache lifetimes.
     fn monotonic(&self) -> Duration;
 
@@ -33,6 +39,30 @@ pub trait Clock: Send + Sync {
         let wait = at.since(self.now()).min(WALL_TIME_RESYNC);
         Box::pin(tokio::time::sleep(wait))
     }
+
+    /// Starts to follow the wall clock, from what the store remembers.
+    fn start(&self, _past: Past) {}
+
+    /// Accepts the wall clock as right, and returns whether it was doubtful.
+    fn accept(&self) -> bool {
+        false
+    }
+
+    /// The doubt about the wall clock, if there is one.
+    fn doubt(&self) -> Option<Doubt> {
+        None
+    }
+
+    /// The doubts that began and ended since the last call, in order. One caller handles them.
+    fn changes(&self) -> Vec<Effect> {
+        Vec::new()
+    }
+
+    /// The end of the doubt is recorded: the wall clock is followed again.
+    fn recorded(&self) {}
+
+    /// The ends of doubts returned by [`Clock::changes`] are settled: deadlines move on.
+    fn settle(&self) {}
 }
 
 /// How long a sleep trusts the wall clock, which may be set at any time.

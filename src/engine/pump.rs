@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use super::backlog::Backlog;
 use super::deliver::Deliveries;
@@ -53,11 +54,17 @@ impl Pump {
     /// # Errors
     /// The store's failure, which is fatal.
     pub async fn run(self, mut stop: watch::Receiver<bool>) -> Result<(), StoreError> {
+        // Ends with this function, however it ends.
+        let mut clock_watch = JoinSet::new();
+        let watched = Arc::clone(&self.engine);
+        clock_watch.spawn(async move { watched.watch_clock().await });
         while !*stop.borrow() {
             let changed = self.engine.store.near().changed();
             let freed = self.backlog.freed();
             let room = self.backlog.room();
-            let now = self.engine.clock.now();
+            let time = self.engine.clock.time();
+            let now = time.now;
+            self.engine.store.near().freeze(time.is_frozen);
             let due = self.engine.store.near().take_due(now, BATCH.min(room));
             for alarm in due.alarms {
                 self.transfers.ring(alarm);

@@ -167,12 +167,12 @@ impl Engine {
         claim: &IdempotencyClaim,
     ) -> Result<Option<Accepted>, SubmitError> {
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
-        let now = self.clock.now();
-        let Some(answer) = admission::replay(&snapshot, account, claim, now)? else { return Ok(None) };
+        let time = self.clock.time();
+        let Some(answer) = admission::replay(&snapshot, account, claim, &time)? else { return Ok(None) };
         let row: Option<Account> = snapshot.row(account.as_bytes()).map_err(SubmitError::Failed)?;
         let limits = row.map_or(self.settings.quota, |account| account.quota);
         let quota: Option<Quota> = snapshot.row(account.as_bytes()).map_err(SubmitError::Failed)?;
-        let quota = quota.unwrap_or_default().view(limits, now);
+        let quota = quota.unwrap_or_default().view(limits, time.now);
         Ok(Some(Accepted { answer, quota, is_replay: true }))
     }
 
@@ -193,7 +193,7 @@ impl Engine {
     ) -> Result<Prepared, SubmitError> {
         let Self { store, settings, signing, .. } = self;
         let workbench = Workbench { store, settings, keys: signing.keys(), helpers };
-        self.signing.timed(|| workbench.prepare(caller, submission, idempotency, self.clock.now()))
+        self.signing.timed(|| workbench.prepare(caller, submission, idempotency, self.clock.time()))
     }
 }
 

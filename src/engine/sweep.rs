@@ -134,7 +134,7 @@ async fn destroy_content(engine: &Arc<Engine>, timer: Timer) -> Result<(), Strin
     let bucket = timer.due;
     let destroyed = tokio::task::spawn_blocking(move || {
         let content = sweeping.store.content();
-        let over = content.buckets_until(bucket).map_err(|error| error.to_string())?;
+        let over = sweeping.store.buckets_over(bucket).map_err(|error| error.to_string())?;
         over.into_iter().try_for_each(|over| content.destroy(over)).map_err(|error| error.to_string())?;
         sweeping.on_content_destroyed.get().map_or(Ok(()), |also| also()).map_err(|error| error.to_string())
     })

@@ -3,7 +3,8 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions, users,
+    accounts, backup, clock, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
+    users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -88,6 +89,8 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&post, "/v1/queue/pause", "queue.pause", run!(queue::pause)),
         operator(&post, "/v1/queue/resume", "queue.resume", run!(queue::resume)),
         operator(&post, "/v1/queue/try", "queue.try", run!(queue::try_now)),
+        operator(&get, "/v1/clock", "clock.show", run!(clock::show)),
+        operator(&post, "/v1/clock/accept", "clock.accept", run!(clock::accept)).with_body(Nothing),
         operator(&get, "/v1/backup", "backup.take", run!(backup::take)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),

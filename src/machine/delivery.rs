@@ -19,6 +19,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Next;
+use super::service_clock::ServiceTime;
 use crate::base::time::Timestamp;
 
 /// Attempts of one delivery, all told (spec 6.3).
@@ -140,6 +141,11 @@ impl State {
             Stage::Pending { due } => Some(due.max(now)),
             Stage::Delivered | Stage::Failed => None,
         }
+    }
+
+    /// The moment of `time` at which it comes due: deadlines may stand still, and its age with them.
+    pub fn due_at(&self, time: &ServiceTime) -> Timestamp {
+        if time.expiry.since(self.created_at) > AGE_MAX { time.now } else { time.now.min(self.created_at + AGE_MAX) }
     }
 
     /// What `input` makes of it at `now`.

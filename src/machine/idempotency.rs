@@ -16,10 +16,21 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Next;
+use super::service_clock::ServiceTime;
 use crate::base::time::Timestamp;
 
 /// How long a key stays bound (spec 8).
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+
+/// A doubtful wall clock is believed no further ahead than this.
+const BELIEVED_MAX: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// When a key that is bound at `time` is free again. A doubtful wall clock may turn out to be right: by that time too
+/// the key stays bound for its 24 hours.
+pub fn expires_at(time: &ServiceTime) -> Timestamp {
+    let bound_at = if time.is_doubtful() { time.now.max(time.wall.min(time.now + BELIEVED_MAX)) } else { time.now };
+    bound_at + LIFETIME
+}
 
 /// What a key is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -128,6 +139,16 @@ mod tests {
     use proptest::prelude::*;
 
     const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    #[test]
+    fn a_key_bound_in_doubt_stays_bound_for_24_hours_by_both_clocks() {
+        let (day, forty_days) = (LIFETIME, 40 * LIFETIME);
+        let at = |wall, doubt| expires_at(&ServiceTime { wall, doubt, ..NOW.into() });
+        assert_eq!(at(NOW + day, None), NOW + day, "a trusted wall clock is followed, and may be ahead for an instant");
+        assert_eq!(at(NOW + forty_days, Some(1)), NOW + forty_days + day);
+        assert_eq!(at(NOW - forty_days, Some(1)), NOW + day);
+        assert_eq!(at(NOW + 100 * forty_days, Some(1)), NOW + 10 * forty_days + day);
+    }
 
     #[test]
     fn a_refused_request_releases_the_key_and_an_accepted_one_binds_it_for_24_hours() {

@@ -43,6 +43,19 @@ impl Bucket {
         Self { end: Timestamp::from_millis(deadline.div_ceil(width) * width) }
     }
 
+    /// The bucket of its own for content of this bucket that is accepted in doubt number `number`: the end says the
+    /// number in milliseconds past the boundary.
+    #[must_use]
+    pub fn in_doubt(self, number: u32) -> Self {
+        let past = 1 + u64::from(number.saturating_sub(1)) % (HOUR_MS - 1);
+        Self { end: self.end + Duration::from_millis(past) }
+    }
+
+    /// The number of the doubt in which its content was accepted.
+    pub fn doubt(self) -> Option<u32> {
+        u32::try_from(self.end.as_millis() % HOUR_MS).ok().filter(|number| *number > 0)
+    }
+
     /// Whether its content may be destroyed at `now`.
     pub fn is_over(self, now: Timestamp) -> bool {
         now >= self.end
@@ -167,6 +180,17 @@ mod tests {
             prop_assert!(bucket.end >= deadline && late < promised);
             prop_assert!(bucket.is_over(bucket.end) && !bucket.is_over(bucket.end - Duration::from_millis(1)));
             prop_assert_eq!(Bucket::from_bytes(bucket.to_bytes()), bucket);
+        }
+
+        #[test]
+        fn content_accepted_in_doubt_lies_in_a_bucket_of_its_own_that_tells_the_doubt(
+            created in 1_600_000_000_000_u64..2_000_000_000_000, kept in 1_u16..=3650, number in 1_u32..3_600_000,
+        ) {
+            let bucket = Bucket::of(Timestamp::from_millis(created), days(kept));
+            prop_assert_eq!(bucket.doubt(), None);
+            let own = bucket.in_doubt(number);
+            prop_assert_eq!(own.doubt(), Some(number));
+            prop_assert!(own.end > bucket.end && own.end - Duration::from_millis(HOUR_MS) < bucket.end);
         }
 
         #[test]

@@ -5,9 +5,12 @@
 //!   trusted --------------------------------> doubtful
 //!    ^  forward at once,                        |  runs on by the monotonic clock;
 //!    |  backward a tenth slower                 |  deadlines stand still
-//!    '--- jump undone, 10 minutes synchronised, '
-//!         24 hours in agreement, or accepted
+//!    '--- recorded -- ended <-- jump undone, ---'
+//!                               10 minutes synchronised, 24 hours in agreement, or accepted
 //! ```
+//!
+//! The wall clock is taken over when the store has recorded how the doubt ended: after a crash the content that was
+//! accepted meanwhile still gets its deadlines.
 //!
 //! Deadlines are judged by [`ServiceTime::expiry`], which stands still from the start of a doubt until its end is
 //! [settled](State::settled): nothing ends by a time that may be wrong, and nothing ends before the deadlines of the
@@ -103,6 +106,8 @@ pub struct Doubt {
     first: Sample,
     /// Since when the kernel has reported a synchronised clock, on the monotonic clock.
     synchronised_since: Option<Duration>,
+    /// How far the service's time is to be set, once the end is reported and until it is recorded.
+    ended: Option<i64>,
 }
 
 /// The state of the clock.
@@ -177,6 +182,8 @@ pub enum Input {
     Read(Sample),
     /// The operator accepted the wall clock.
     Accepted(Sample),
+    /// The end of the doubt is recorded.
+    Recorded(Sample),
 }
 
 /// What follows.
@@ -191,8 +198,8 @@ pub enum Effect {
         /// The wall clock less the service's time, in milliseconds.
         difference_ms: i64,
     },
-    /// The doubt ended, and the wall clock is followed again.
-    Trusted {
+    /// The doubt ended. The wall clock is followed again when that is recorded.
+    Ended {
         /// The doubt's number.
         number: u32,
         /// How it ended.
@@ -219,10 +226,10 @@ impl State {
         } else if past.open.is_some() && sample.wall > service + DIFFERENCE_MAX {
             Cause::StillDoubtful
         } else {
-            let followed = Self { service: service.max(sample.wall), ..started };
-            let Some(number) = past.open else { return Next::unchanged(followed) };
-            let followed = Self { frozen: Some(service), ..followed };
-            return Next::new(followed, [trusted(number, Resolution::JumpUndone, service, service)]);
+            let Some(number) = past.open else {
+                return Next::unchanged(Self { service: service.max(sample.wall), ..started });
+            };
+            return started.doubted(number, Cause::StillDoubtful, sample).state.ended(Resolution::JumpUndone);
         };
         let number = past.open.unwrap_or(started.next_number);
         started.doubted(number, cause, sample)
@@ -231,12 +238,14 @@ impl State {
     /// What `input` makes of it.
     #[must_use]
     pub fn step(self, input: Input) -> Next<Self, Effect> {
-        let (Input::Read(sample) | Input::Accepted(sample)) = input;
+        let (Input::Read(sample) | Input::Accepted(sample) | Input::Recorded(sample)) = input;
         let passed = sample.elapsed.saturating_sub(self.last.elapsed);
         let ran_on = Self { service: self.service + passed, last: sample, ..self };
         match (self.doubt, input) {
             (None, _) => self.follow(ran_on, passed),
-            (Some(doubt), Input::Accepted(_)) => ran_on.taken_over(doubt, Resolution::Accepted),
+            (Some(Doubt { ended: Some(offset_ms), .. }), Input::Recorded(_)) => ran_on.taken_over(offset_ms),
+            (Some(Doubt { ended: Some(_), .. }), _) | (Some(_), Input::Recorded(_)) => Next::unchanged(ran_on),
+            (Some(_), Input::Accepted(_)) => ran_on.ended(Resolution::Accepted),
             (Some(doubt), Input::Read(_)) => ran_on.judge(doubt),
         }
     }
@@ -257,7 +266,7 @@ impl State {
         let synchronised_since = first.is_synchronised.then_some(first.elapsed);
         let effect = Effect::Doubted { number, cause, difference_ms: difference_ms(first.wall, self.service) };
         let state = Self {
-            doubt: Some(Doubt { number, cause, first, synchronised_since }),
+            doubt: Some(Doubt { number, cause, first, synchronised_since, ended: None }),
             frozen: self.frozen.or(Some(self.service)),
             next_number: self.next_number.max(number + 1),
             ..self
@@ -269,9 +278,7 @@ impl State {
     fn judge(self, doubt: Doubt) -> Next<Self, Effect> {
         let Sample { wall, elapsed, is_synchronised } = self.last;
         if wall.abs_diff(self.service) <= DIFFERENCE_MAX {
-            let followed = Self { service: self.service.max(wall), doubt: None, ..self };
-            // Content kept its distance from its deadline: nothing has to be moved.
-            return Next::new(followed, [trusted(doubt.number, Resolution::JumpUndone, self.service, self.service)]);
+            return self.ended(Resolution::JumpUndone);
         }
         let agreed = elapsed.saturating_sub(doubt.first.elapsed);
         let doubt = if wall.abs_diff(doubt.first.wall + agreed) > AGREEMENT {
@@ -282,19 +289,34 @@ impl State {
             Doubt { synchronised_since: since, ..doubt }
         };
         if doubt.synchronised_since.is_some_and(|since| elapsed.saturating_sub(since) >= SYNCHRONISED_FOR) {
-            return self.taken_over(doubt, Resolution::Synchronised);
+            return self.ended(Resolution::Synchronised);
         }
         if elapsed.saturating_sub(doubt.first.elapsed) >= AGREED_FOR {
-            return self.taken_over(doubt, Resolution::Agreed);
+            return self.ended(Resolution::Agreed);
         }
         Next::unchanged(Self { doubt: Some(doubt), ..self })
     }
 
-    fn taken_over(self, doubt: Doubt, resolution: Resolution) -> Next<Self, Effect> {
-        let wall = self.last.wall;
-        let effect = trusted(doubt.number, resolution, self.service, wall);
-        let frozen = self.frozen.map(|frozen| frozen.min(wall));
-        Next::new(Self { service: wall, frozen, doubt: None, ..self }, [effect])
+    fn ended(self, resolution: Resolution) -> Next<Self, Effect> {
+        let Some(doubt) = self.doubt else { return Next::unchanged(self) };
+        let offset_ms = match resolution {
+            // The last hour is followed as ever: content kept its distance from its deadline.
+            Resolution::JumpUndone => 0,
+            Resolution::Synchronised | Resolution::Agreed | Resolution::Accepted => {
+                difference_ms(self.last.wall, self.service)
+            }
+        };
+        let effect = Effect::Ended { number: doubt.number, resolution, until: moment(self.service), offset_ms };
+        Next::new(Self { doubt: Some(Doubt { ended: Some(offset_ms), ..doubt }), ..self }, [effect])
+    }
+
+    /// The service's time is set by what was recorded; if the wall clock differs by now, it is judged anew.
+    fn taken_over(self, offset_ms: i64) -> Next<Self, Effect> {
+        let distance = Duration::from_millis(offset_ms.unsigned_abs());
+        let service = if offset_ms < 0 { self.service.saturating_sub(distance) } else { self.service + distance };
+        let frozen = self.frozen.map(|frozen| frozen.min(service));
+        let set = Self { service, frozen, doubt: None, ..self };
+        set.follow(set, Duration::ZERO)
     }
 
     /// The end of the last doubt is settled: deadlines are judged by the service's time again. A doubt that began
@@ -319,10 +341,6 @@ impl State {
     pub const fn doubt(&self) -> Option<&Doubt> {
         self.doubt.as_ref()
     }
-}
-
-fn trusted(number: u32, resolution: Resolution, service: Duration, taken: Duration) -> Effect {
-    Effect::Trusted { number, resolution, until: moment(service), offset_ms: difference_ms(taken, service) }
 }
 
 fn moment(since_epoch: Duration) -> Timestamp {

@@ -1,11 +1,65 @@
-//! The real clock. The only place that reads the system's time for the rest of the program.
+//! The real clocks. The only place that reads the system's time for the rest of the program.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::base::time::Timestamp;
 use crate::engine::ports::Clock;
+use crate::engine::service_clock::ServiceClock;
+use crate::machine::service_clock::Sample;
 
-/// The system's wall clock, and its monotonic one counted from when this was made.
+/// The clock that can't be set and counts the time of a suspended machine.
+#[cfg(target_os = "linux")]
+const CONTINUOUS: ClockId = ClockId::Boottime;
+/// On macOS the POSIX monotonic clock does (clock_gettime(3)).
+#[cfg(not(target_os = "linux"))]
+const CONTINUOUS: ClockId = ClockId::Monotonic;
+/// How often the kernel is asked whether the wall clock is synchronised.
+const ASKED_EVERY: Duration = Duration::from_secs(1);
+
+/// The clock of a service that runs on this machine's time.
+pub fn service_clock() -> ServiceClock {
+    let asked = Mutex::new(None);
+    ServiceClock::new(Box::new(move || {
+        let elapsed = clock_gettime(CONTINUOUS);
+        let seconds = u64::try_from(elapsed.tv_sec).unwrap_or_default();
+        let elapsed = Duration::new(seconds, u32::try_from(elapsed.tv_nsec).unwrap_or_default());
+        let mut asked = asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let is_synchronised = match *asked {
+            Some((at, answer)) if elapsed.saturating_sub(at) < ASKED_EVERY => answer,
+            _ => is_synchronised(),
+        };
+        if asked.is_none_or(|(at, _)| elapsed.saturating_sub(at) >= ASKED_EVERY) {
+            *asked = Some((elapsed, is_synchronised));
+        }
+        Sample { wall: since_epoch(), elapsed, is_synchronised }
+    }))
+}
+
+/// Whether the kernel reports that a time service keeps the wall clock (adjtimex(2)). Reading needs no privilege; where
+/// it is forbidden, nothing vouches for the clock.
+#[cfg(target_os = "linux")]
+pub fn is_synchronised() -> bool {
+    /// `TIME_ERROR`: the clock is not synchronised.
+    const UNSYNCHRONISED: i32 = 5;
+    rtime_clock::adjtime::adjtimex(&mut rtime_clock::adjtime::Timex::new()).is_ok_and(|state| state != UNSYNCHRONISED)
+}
+
+/// Nothing vouches for the clock here.
+#[cfg(not(target_os = "linux"))]
+pub fn is_synchronised() -> bool {
+    false
+}
+
+/// The wall clock. One set before 1970 reads as the epoch.
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// The system's wall clock, and its monotonic one counted from when this was made. For commands; the service follows
+/// [`service_clock`].
 #[derive(Debug, Clone, Copy)]
 pub struct SystemClock {
     started: Instant,
@@ -26,9 +80,7 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        // A clock set before 1970 reads as the epoch: the store's identifiers rise all the same (house, Storage).
-        let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        Timestamp::from_millis(u64::try_from(since_epoch().as_millis()).unwrap_or(u64::MAX))
     }
 
     fn monotonic(&self) -> Duration {

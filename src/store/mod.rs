@@ -8,6 +8,7 @@ pub mod bells;
 mod changes;
 pub mod check;
 mod checksum;
+pub mod clock_doubts;
 pub mod content;
 pub mod damage;
 mod disk;

@@ -129,6 +129,13 @@ impl NearTimers {
         }
     }
 
+    /// Holds the timers that end things while deadlines stand still, and lets them come due when they move on.
+    pub fn freeze(&self, is_frozen: bool) {
+        if self.state().ahead.freeze(is_frozen) {
+            self.changed.notify_waiters();
+        }
+    }
+
     /// Takes up to `limit` timers that are due at `now`, in due order.
     pub fn take_due(&self, now: Timestamp, limit: usize) -> Due {
         let mut state = self.state();

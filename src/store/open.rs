@@ -14,6 +14,7 @@ use redb::{Database, ReadableDatabase as _};
 
 use super::bells::Bells;
 use super::changes::Changes;
+use super::clock_doubts;
 use super::content::{Append, Appender, Content};
 use super::damage::guarded;
 use super::disk::{Disk, FileSystem};
@@ -36,7 +37,7 @@ use super::{Doors, Store, master_key, migrate, reserve, restore, totals};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
-use crate::base::time::Timestamp;
+use crate::machine::service_clock::ServiceTime;
 
 pub use options::StartOptions;
 pub use replaying::OnJournalDamage;
@@ -107,8 +108,8 @@ pub enum OpenError {
 
 /// What the store needs of the world.
 pub struct Surroundings {
-    /// Wall time.
-    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// The service's time.
+    pub now: Arc<dyn Fn() -> ServiceTime + Send + Sync>,
     /// Chance.
     pub entropy: Arc<dyn Entropy>,
 }
@@ -208,8 +209,9 @@ impl Store {
         });
         // What a crash left to do may need room that others have taken since.
         reserve.before_commit();
-        replaying::replay(&database, &*disk, directory, on_journal_damage, now(), &*entropy)?;
-        let environment = migrate::Environment { disk: &*disk, directory, now: now(), progress: &*progress };
+        let replayed_at = clock_doubts::time_of_start(&database, now().now);
+        replaying::replay(&database, &*disk, directory, on_journal_damage, replayed_at, &*entropy)?;
+        let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &*progress };
         if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
             drop(database);
             database = database::open(&*disk, &directory.join(FILE), patience)?;
@@ -248,7 +250,7 @@ impl Store {
             health: Arc::clone(&health),
             meters: Arc::clone(&meters),
             key_changes: Arc::clone(&key_changes),
-            now: Box::new(move || now()),
+            time: Box::new(move || now()),
             monotonic,
             entropy: Arc::clone(&entropy),
             last_id: last,
@@ -349,7 +351,7 @@ fn prepare(
 }
 
 /// The last identifier given out, so that the next is greater.
-fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> {
+pub(super) fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> {
     Ok(found.get(Table::Meta, key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
 }
 

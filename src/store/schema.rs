@@ -129,6 +129,8 @@ tables! {
     Outcomes = "outcomes";
     /// account → how its bounces and complaints were judged last.
     Reputations = "reputations";
+    /// number → a doubt about the wall clock: when it began, and what came of it.
+    ClockDoubts = "clock_doubts";
     /// due, kind, account, identifier → nothing: what is to happen when. This table is the far timer wheel.
     Timers = "timers";
 }

@@ -16,6 +16,7 @@ use super::timer::Timer;
 use super::waiting::WaitingChange;
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
+use crate::machine::service_clock::ServiceTime;
 
 /// What the operations of a batch changed so far, over what is committed.
 pub(super) struct Batch {
@@ -79,8 +80,8 @@ impl Read for Batch {
 /// What the writer hands to every operation: when it is, and the chance it was submitted with.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
-    /// Wall time of the operation.
-    pub now: Timestamp,
+    /// The time of the operation.
+    pub time: ServiceTime,
     /// The low 80 bits of identifiers made in a fresh millisecond.
     pub chance: [u8; 10],
 }
@@ -123,14 +124,24 @@ impl<'batch> Tables<'batch> {
         }
     }
 
-    /// Wall time of this operation.
+    /// The service's time at this operation, for stamps and timers.
     pub const fn now(&self) -> Timestamp {
-        self.moment.now
+        self.moment.time.now
+    }
+
+    /// The time by which deadlines are judged. It stands still while the wall clock is doubtful.
+    pub const fn expiry(&self) -> Timestamp {
+        self.moment.time.expiry
+    }
+
+    /// The whole time of this operation.
+    pub const fn time(&self) -> ServiceTime {
+        self.moment.time
     }
 
     /// A fresh identifier: greater than every one before it, in commit order, whatever the clock does.
     pub fn next_id<T: From<Ulid>>(&mut self) -> T {
-        let wanted = Ulid::new(self.moment.now, self.moment.chance);
+        let wanted = Ulid::new(self.now(), self.moment.chance);
         self.last_id = wanted.max(self.last_id.next());
         T::from(self.last_id)
     }

@@ -92,7 +92,7 @@ impl TestStore {
         self.seed += 1;
         let now = Arc::clone(&self.now);
         Surroundings {
-            now: Arc::new(move || Timestamp::from_millis(now.load(Ordering::SeqCst))),
+            now: Arc::new(move || Timestamp::from_millis(now.load(Ordering::SeqCst)).into()),
             entropy: Arc::new(SeededEntropy::new(self.seed)),
         }
     }

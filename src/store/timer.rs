@@ -40,6 +40,29 @@ pub enum TimerKind {
     MessageIndex = 16,
 }
 
+impl TimerKind {
+    /// Whether it sweeps, forgets or destroys what is past its deadline. Such timers wait while deadlines stand still.
+    pub const fn ends_things(self) -> bool {
+        match self {
+            Self::Idempotency
+            | Self::Content
+            | Self::EventLog
+            | Self::Deliveries
+            | Self::StsPolicy
+            | Self::TlsReports => true,
+            // A message's own end is judged where its timer is served: until then it is tried on.
+            Self::Transfer
+            | Self::Delivery
+            | Self::Unpark
+            | Self::DomainCheck
+            | Self::EndpointEnd
+            | Self::Reputation
+            | Self::TlsReport
+            | Self::MessageIndex => false,
+        }
+    }
+}
+
 /// One timer. Timers sort by due time first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Timer {

@@ -32,7 +32,7 @@ use super::tripwire::Point;
 use super::waiting::Waiting;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
-use crate::base::time::Timestamp;
+use crate::machine::service_clock::ServiceTime;
 
 /// How many operations share a sync at most: bounds the wait of the first.
 const BATCH_MAX: usize = 512;
@@ -60,7 +60,7 @@ pub(super) struct Writer {
     pub(super) health: Arc<Health>,
     pub(super) meters: Arc<StoreMeters>,
     pub(super) key_changes: Arc<KeyChanges>,
-    pub(super) now: Box<dyn Fn() -> Timestamp + Send>,
+    pub(super) time: Box<dyn Fn() -> ServiceTime + Send>,
     /// For the age of the journal, which the wall clock must not change.
     pub(super) monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     pub(super) entropy: Arc<dyn Entropy>,
@@ -264,7 +264,7 @@ impl Writer {
     }
 
     fn apply(&mut self, job: &mut Job, batch: &mut Batch, effects: &mut Effects) -> Result<(), StoreError> {
-        let moment = Moment { now: (self.now)(), chance: entropy::bytes(&*self.entropy) };
+        let moment = Moment { time: (self.time)(), chance: entropy::bytes(&*self.entropy) };
         // A panic is a defect of that operation alone: its changes are gone, its caller is told, the batch goes on.
         let applied = catch_unwind(AssertUnwindSafe(|| job.apply(batch, moment, self.last_id)));
         let Ok(applied) = applied else {

@@ -52,6 +52,11 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("zstd", Only(&["store"]), "bodies take a third of their room"),
     ("crc32fast", Only(&["store"]), "checksums of rows"),
     ("rustix", Only(&["store", "net", "app"]), "free space, process identity, peer credentials"),
+    (
+        "rtime-clock",
+        Only(&["net"]),
+        "asks the kernel whether the wall clock is synchronised, without unsafe code of ours",
+    ),
     // Mail and names.
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),
     ("mail-parser", Only(&["mail", "net"]), "reads MIME that others made"),

@@ -4,8 +4,8 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::{
-    AccountArgs, AccountCommand, DaemonArgs, DomainCommand, KeyCommand, OfAccount, PageArgs, QueueArgs, QueueCommand,
-    SiteArgs,
+    AccountArgs, AccountCommand, ClockArgs, ClockCommand, DaemonArgs, DomainCommand, KeyCommand, OfAccount, PageArgs,
+    QueueArgs, QueueCommand, SiteArgs,
 };
 use super::session::{Session, account_id, body, client, listed, object, print};
 use super::show::Shape;
@@ -128,6 +128,15 @@ pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> R
         QueueCommand::Try(of) => return of_site(args.daemon, of, ("try the site", "try"), json, console),
     };
     print(&client(args.daemon, &console.environment)?.ask(ask)?, shape, json, console)
+}
+
+/// `postrider clock ...`.
+pub(super) fn clock(args: ClockArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let ask = match args.command {
+        ClockCommand::Show => Ask::get("show the clock", "/v1/clock", None),
+        ClockCommand::Accept => Ask::post("accept the clock", "/v1/clock/accept", None, None),
+    };
+    print(&client(args.daemon, &console.environment)?.ask(ask)?, Shape::Clock, json, console)
 }
 
 /// What is done about an account's mail for one site.

@@ -55,6 +55,9 @@ pub(super) enum Command {
     /// What waits to be mailed.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Queue(QueueArgs),
+    /// The service's clock.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Clock(ClockArgs),
     /// Write a configuration, make the store with an account and a key, and print the DNS records to publish.
     Init(InitArgs),
     /// Check what stands in the way of mail: ports, DNS, certificates, disk.
@@ -209,6 +212,22 @@ pub(super) enum QueueCommand {
     Resume(SiteArgs),
     /// Have what waits for a later attempt at a site tried at once.
     Try(SiteArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ClockArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    #[command(subcommand)]
+    pub(super) command: ClockCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ClockCommand {
+    /// Show the service's time, and whether the wall clock is trusted.
+    Show,
+    /// Accept a doubtful wall clock as right: deadlines follow it again.
+    Accept,
 }
 
 /// Which mail is meant.

@@ -27,6 +27,8 @@ pub(super) enum Shape {
     Domains,
     /// What waits, by site.
     Queue,
+    /// The service's clock.
+    Clock,
     /// What was let go.
     Released,
     /// What was done about one site.
@@ -116,6 +118,7 @@ const TIMELINE: &[&str] = &["/created_at", "/type", "/mx_host", "/smtp_code", "/
 const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_code", "/smtp_response"];
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
 const QUEUE: &[&str] = &["/site", "/relay", "/waiting", "/in_flight", "/next_at", "/held_until", "/last_answer"];
+const CLOCK: &[&str] = &["/state", "/service_time", "/wall_clock", "/cause"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 
 /// The text for people, with a line end.
@@ -129,6 +132,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Domain => domain(value),
         Shape::Zone => zone(records(value)),
         Shape::Queue => queue(value),
+        Shape::Clock => lines(value, CLOCK),
         Shape::Released => released(value),
         Shape::OfSite => of_site(value),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),

@@ -2,7 +2,10 @@
 
 use std::path::Path;
 
+use serde_json::Value;
+
 use super::{Check, Patient, Verdict};
+use crate::app::admin_client::{AdminClient, Ask};
 use crate::base::time::Timestamp;
 use crate::engine::ports::Clock as _;
 use crate::net::clock::SystemClock;
@@ -14,6 +17,31 @@ const NAME: &str = "clock";
 const REMEDY: &str = "Run a time service such as systemd-timesyncd or chrony.";
 
 pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+    let client = AdminClient::new(&patient.config.data_dir);
+    // The client blocks. Whether the service runs is another check's to say.
+    let asked = tokio::task::spawn_blocking(move || client.ask(Ask::get("show the clock", "/v1/clock", None)));
+    let service = asked.await.ok().and_then(Result::ok).and_then(|reply| of_service(&reply.value));
+    service.into_iter().chain(of_machine(patient).await).collect()
+}
+
+/// What the running service says of a wall clock that it doubts.
+fn of_service(clock: &Value) -> Option<Check> {
+    if clock["state"] != "doubtful" {
+        return None;
+    }
+    let fact = |name| clock[name].as_str().unwrap_or_default();
+    let seen = format!(
+        "the service doubts the wall clock ({}): it goes on from {}, while the wall clock says {}; nothing is deleted, \
+         expired or given up meanwhile",
+        fact("cause"),
+        fact("service_time"),
+        fact("wall_clock")
+    );
+    let remedy = "Correct the clock. If it is right, run `postrider clock accept`.";
+    Some(Check::new(NAME, Verdict::Fail, seen, remedy))
+}
+
+async fn of_machine(patient: &Patient) -> Vec<Check> {
     let now = SystemClock::new().now();
     if Path::new(SYNCHRONIZED).exists() {
         return vec![Check::new(NAME, Verdict::Ok, format!("it is {now}, and systemd-timesyncd keeps it"), "")];
@@ -52,6 +80,15 @@ fn judge(now: Timestamp, signed: Option<(u32, u32)>) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_clock_that_the_service_doubts_is_a_failure_with_its_remedy() {
+        let clock = |state| serde_json::json!({ "state": state, "cause": "it jumped ahead by more than an hour" });
+        assert!(of_service(&clock("trusted")).is_none());
+        let check = of_service(&clock("doubtful")).unwrap();
+        assert_eq!(check.verdict, Verdict::Fail);
+        assert!(check.seen.contains("it jumped ahead") && check.remedy.contains("postrider clock accept"));
+    }
 
     #[test]
     fn a_clock_outside_the_window_of_todays_signatures_is_wrong() {

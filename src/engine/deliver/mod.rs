@@ -233,7 +233,8 @@ impl Shared {
         job: &Job,
         standing: Standing,
     ) -> Result<Option<DeliveryEnd>, StoreError> {
-        let next = job.row.state.step(Input::CameDue, self.engine.clock.now());
+        let due_at = job.row.state.due_at(&self.engine.clock.time());
+        let next = job.row.state.step(Input::CameDue, due_at);
         let number = match next.effects.first() {
             Some(Effect::StartAttempt(number)) => *number,
             // Not due yet, because the clock stepped back: parking with an enabled endpoint arms its timer again.
@@ -242,16 +243,16 @@ impl Shared {
         };
         let Some(_permit) = self.permits.take(account, standing).await else { return Ok(None) };
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
-        let at = self.engine.clock.now();
+        let time = self.engine.clock.time();
         let delivery = DeliveryId(job.timer.id);
-        let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at };
+        let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at: time.wall };
         let request = attempting.request(&self.engine.store)?;
         // Last: once the store has failed, what is sent could not be recorded, and would be sent again.
         self.engine.store.health().check()?;
         let outcome = self.post.post(request).await;
         self.engine.meters.posted(&outcome);
         self.note_pace((account, endpoint), outcome.duration);
-        Ok(Some(DeliveryEnd::Attempted(record(at, self.engine.clock.now(), outcome))))
+        Ok(Some(DeliveryEnd::Attempted(record(time.now, self.engine.clock.now(), outcome))))
     }
 
     /// Commits how a timer was served; `lane` names the lane whose place in flight it gives back. What failed keeps its

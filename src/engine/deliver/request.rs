@@ -22,7 +22,7 @@ pub(super) struct Attempting<'a> {
     pub(super) row: &'a DeliveryRow,
     /// 1 to 7.
     pub(super) number: u8,
-    /// The attempt's own time, which its signature bears.
+    /// The wall clock at the attempt, which its signature bears.
     pub(super) at: Timestamp,
 }
 

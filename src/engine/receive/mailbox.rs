@@ -130,7 +130,7 @@ impl Receiver {
         token: &Parsed,
         keys: &TokenKeys,
     ) -> Result<Result<ReturnPath, InvalidReturnPath>, StoreError> {
-        let now = self.engine.clock.now();
+        let now = self.engine.clock.time().expiry;
         for account in accounts_of_hint(read, token.account_hint)? {
             match token.verify(account, keys, now) {
                 Ok(path) => {

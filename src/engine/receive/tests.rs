@@ -63,7 +63,7 @@ impl World {
         let entropy = Arc::new(SeededEntropy::new(7));
         let clock = Arc::new(StillClock(AtomicU64::new(NOW.as_millis())));
         let time = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: entropy.clone() };
+        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings::of_a_story();
         let keys = Arc::new(PublishedKeys::default());

@@ -16,6 +16,7 @@ use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::settings::Settings;
 use crate::engine::signing::{KeyCache, SigningPool, active};
+use crate::machine::service_clock::ServiceTime;
 use crate::machine::{retention, retry};
 use crate::mail::compose::{ComposeFacts, Composed, compose};
 use crate::mail::dkim;
@@ -57,16 +58,16 @@ impl Workbench<'_> {
         caller: &Caller,
         submission: &Submission,
         idempotency: Option<IdempotencyClaim>,
-        now: Timestamp,
+        time: ServiceTime,
     ) -> Result<Prepared, SubmitError> {
-        let account = caller.account;
+        let (account, now) = (caller.account, time.now);
         let stored_bytes_max = self.settings.stored_bytes_per_account;
         let key_stream = caller.key.as_ref().and_then(|key| key.stream);
         let snapshot = self.store.snapshot().map_err(SubmitError::Failed)?;
         let id = self.store.reserve_message_id(now);
         // Faults of the message come before the account's (contract 1, order of checks), so it is composed first.
         let hosted = self.hosted_unsubscribe(&snapshot, account, id, submission)?;
-        let facts = ComposeFacts { message_id: id, at: now, hosted_unsubscribe: hosted.as_ref() };
+        let facts = ComposeFacts { message_id: id, at: time.wall, hosted_unsubscribe: hosted.as_ref() };
         let composed = compose(submission, &facts).map_err(SubmitError::Invalid)?;
         if composed.received_count > RECEIVED_HEADERS_COUNT {
             let fault = format!("has more than {RECEIVED_HEADERS_COUNT} Received headers: it goes in circles");
@@ -81,7 +82,7 @@ impl Workbench<'_> {
             idempotency: idempotency.as_ref(),
             storage: StorageRoom { max: stored_bytes_max, wanted: 1 },
         };
-        let admitted = match admission::check(&snapshot, &question, now)? {
+        let admitted = match admission::check(&snapshot, &question, &time)? {
             Admission::Replay { answer, quota } => {
                 return Ok(Prepared::Replay(Accepted { answer, quota, is_replay: true }));
             }
@@ -102,9 +103,15 @@ impl Workbench<'_> {
             let unsigned = Arc::clone(&unsigned);
             helpers.meanwhile(move || CompressedEnd::of(&unsigned))
         });
-        let signed = self.sign(&unsigned, &admitted, now)?;
-        let bucket = retention::Bucket::of(now, admitted.account.content_retention_days).end;
-        let message = self.row(caller, id, submission, &composed, &admitted, now, signed.len());
+        let signed = self.sign(&unsigned, &admitted, time.wall)?;
+        let bucket = retention::Bucket::of(now, admitted.account.content_retention_days);
+        // Content that is accepted in doubt is destroyed by another time than the rest of its hour.
+        let bucket = time.doubt.map_or(bucket, |number| bucket.in_doubt(number)).end;
+        let message = MessageRow {
+            // Where exactly is known when the body is on disk.
+            place: Place::unknown(bucket),
+            ..self.row(caller, id, submission, &composed, &admitted, now, signed.len())
+        };
         let content = self.store.content();
         let body = match end.and_then(|end| end.try_recv().ok()) {
             Some(end) => content.seal_with(bucket, id, signed, end),
@@ -193,7 +200,6 @@ impl Workbench<'_> {
             key: caller.key.as_ref().map(|key| key.id),
             selectors: active(&admitted.domain).into_iter().map(|key| key.selector.clone()).collect(),
             size_octets: u32::try_from(octets).unwrap_or(u32::MAX),
-            // Known when the body is on disk.
             place: Place::unknown(retention::Bucket::of(now, days).end),
             return_path: format!("{local}@{host}"),
             eight_bit: composed.eight_bit,

@@ -109,8 +109,8 @@ impl StsCache {
     }
 
     fn kept(&self, domain: &DomainName) -> Option<StsPolicyRow> {
-        let now = self.engine.clock.now();
-        let kept = self.engine.store.snapshot().and_then(|snapshot| policy_of(&snapshot, domain, now));
+        let expiry = self.engine.clock.time().expiry;
+        let kept = self.engine.store.snapshot().and_then(|snapshot| policy_of(&snapshot, domain, expiry));
         kept.unwrap_or_else(|error| {
             tracing::error!(%error, "a receiving domain's MTA-STS policy could not be read");
             None

@@ -104,7 +104,7 @@ impl World {
         let directory = tempfile::tempdir().unwrap();
         let clock = SetClock(Arc::new(AtomicU64::new(1_700_000_000_000)));
         let (entropy, wall) = (Arc::new(SeededEntropy::new(1)), clock.clone());
-        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings { queue_lifetime: HOUR, ..Settings::of_a_story() };
         let outside = Arc::new(Outside::default());

@@ -98,7 +98,7 @@ impl World {
         });
         let entropy = Arc::new(SeededEntropy::new(7));
         let time = Arc::clone(&outside);
-        let surroundings = Surroundings { now: Arc::new(move || time.now()), entropy: entropy.clone() };
+        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let from = from.map(|from| from.parse().unwrap());
         let settings = Settings { tls_reports_from: from, ..Settings::of_a_story() };

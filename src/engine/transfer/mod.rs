@@ -117,6 +117,11 @@ impl Shared {
         self.engine.clock.now()
     }
 
+    /// The time by which deadlines are judged.
+    pub(super) fn expiry(&self) -> Timestamp {
+        self.engine.clock.time().expiry
+    }
+
     pub(super) fn near(&self) -> &NearTimers {
         self.engine.store.near()
     }
@@ -210,9 +215,10 @@ impl Transfers {
             shared.near().forget(&timer);
             return Ok(());
         };
-        let ticket = Ticket { timer, stream: row.stream, give_up_at: row.give_up_at };
+        let time = shared.engine.clock.time();
+        let ticket = Ticket { timer, stream: row.stream, give_up_at: time.deadline(row.give_up_at) };
         // What is over needs no wire: it ends now, held back or not.
-        if row.give_up_at <= shared.now() {
+        if row.give_up_at <= time.expiry {
             shared.settle_unsent(ticket, Unsent::Late);
             return Ok(());
         }

@@ -81,7 +81,7 @@ impl Shared {
         if suppression::is_suppressed(&snapshot, ticket.account(), &row.to)? {
             return Ok(Ready::Settle(TransferEnd::Suppressed));
         }
-        if self.now() >= row.give_up_at {
+        if self.expiry() >= row.give_up_at {
             return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
         }
         let is_paused = |site: &Site| is_paused(&snapshot, ticket.account(), &site.name(), &row.to);

@@ -210,7 +210,7 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
     let read = move |signed| ContentView::of(signed, &row, list_fields);
     let content = api.engine.content(record, read).await?;
     let events = api.engine.timeline(account, record.id)?;
-    let view = MessageView::alone(record, content.as_ref(), api.engine.clock.now());
+    let view = MessageView::alone(record, content.as_ref(), api.engine.clock.time().expiry);
     view.with_events(&events).map_err(|error| {
         tracing::error!(%error, "a message can't be written as JSON");
         ApiError::Internal
@@ -249,8 +249,8 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
     rows.retain(|record| {
         header.as_deref().is_none_or(|header| bare(&record.row.message_id_header(record.id)) == header)
     });
-    let now = api.engine.clock.now();
-    listing.answer_of(rows.iter().map(|record| MessageView::in_list(record, now)), next)
+    let expiry = api.engine.clock.time().expiry;
+    listing.answer_of(rows.iter().map(|record| MessageView::in_list(record, expiry)), next)
 }
 
 /// The filter whose members `given` tells by their names; the panel's search is read by it too. What is wrong goes to

@@ -35,6 +35,11 @@ pub(super) fn page(
     of_queue(&mut text, &engine.store, now)?;
     of_store(&mut text, &engine.store)?;
     of_certificate(&mut text, certificate);
+    text.gauges(
+        "postrider_clock_doubtful",
+        "1 while the wall clock is doubtful: nothing is deleted, expired or given up until it is right or accepted.",
+        [(vec![], u8::from(engine.clock.time().is_doubtful()))],
+    );
     process.write(&mut text);
     Ok(text.finish())
 }

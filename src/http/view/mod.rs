@@ -2,6 +2,7 @@
 //! are serialised at once.
 
 pub(super) mod account;
+pub(super) mod clock;
 pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod message;

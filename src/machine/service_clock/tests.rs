@@ -24,9 +24,19 @@ impl Machine {
     }
 
     fn read(&mut self) {
-        let next = self.state.step(Input::Read(self.sample));
+        self.step(Input::Read(self.sample));
+    }
+
+    fn step(&mut self, input: Input) {
+        let next = self.state.step(input);
         self.state = next.state;
         self.effects.extend(next.effects);
+    }
+
+    /// The end of the doubt is recorded and settled.
+    fn settle(&mut self) {
+        self.step(Input::Recorded(self.sample));
+        self.state = self.state.settled();
     }
 
     /// Time passes, on both clocks alike.
@@ -55,7 +65,7 @@ impl Machine {
 
     fn resolution(&self) -> Option<(Resolution, i64)> {
         self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Trusted { resolution, offset_ms, .. } => Some((*resolution, *offset_ms)),
+            Effect::Ended { resolution, offset_ms, .. } => Some((*resolution, *offset_ms)),
             Effect::Doubted { .. } => None,
         })
     }
@@ -113,8 +123,11 @@ fn a_doubt_ends_when_the_jump_is_undone_and_deadlines_move_on_once_that_is_settl
     let mut machine = Machine::new();
     machine.set_ahead(40 * DAY).pass(Duration::from_secs(3)).set_back(40 * DAY);
     assert_eq!(machine.resolution(), Some((Resolution::JumpUndone, 0)));
-    assert_eq!(machine.time().expiry, at(START));
     machine.state = machine.state.settled();
+    assert_eq!((machine.time().doubt, machine.time().expiry), (Some(1), at(START)), "until that is recorded");
+    machine.step(Input::Recorded(machine.sample));
+    assert_eq!((machine.time().doubt, machine.time().expiry), (None, at(START)), "until that is settled");
+    machine.settle();
     assert_eq!(machine.time(), at(START + Duration::from_secs(3)).into());
 }
 
@@ -133,6 +146,7 @@ fn a_doubt_ends_after_ten_minutes_of_a_synchronised_clock_that_was_not_set_meanw
     machine.pass(Duration::from_millis(1));
     let offset = i64::try_from((40 * DAY + 2 * MINUTE).as_millis()).unwrap();
     assert_eq!(machine.resolution(), Some((Resolution::Synchronised, offset)));
+    machine.settle();
     assert_eq!(machine.time().now, at(machine.sample.wall));
 }
 
@@ -144,6 +158,7 @@ fn a_doubt_ends_after_24_hours_in_which_both_clocks_agreed() {
     machine.pass(HOUR);
     let offset = i64::try_from((40 * DAY - 2 * MINUTE).as_millis()).unwrap();
     assert_eq!(machine.resolution(), Some((Resolution::Agreed, -offset)));
+    machine.settle();
     assert_eq!(machine.time().now, at(machine.sample.wall));
 }
 
@@ -154,11 +169,27 @@ fn the_operator_ends_a_doubt_and_accepting_a_trusted_clock_changes_nothing() {
     let trusted = machine.state;
     assert_eq!(trusted.step(Input::Accepted(machine.sample)), Next::unchanged(trusted));
     machine.set_ahead(2 * HOUR);
-    let accepted = machine.state.step(Input::Accepted(machine.sample));
+    machine.effects.clear();
+    machine.step(Input::Accepted(machine.sample));
     let (number, until) = (1, at(START + MINUTE));
     let resolution = Resolution::Accepted;
-    assert_eq!(accepted.effects, [Effect::Trusted { number, resolution, until, offset_ms: 7_200_000 }]);
-    assert_eq!(accepted.state.settled().time(), at(START + MINUTE + 2 * HOUR).into());
+    assert_eq!(machine.effects, [Effect::Ended { number, resolution, until, offset_ms: 7_200_000 }]);
+    machine.pass(MINUTE);
+    assert_eq!(machine.time().now, at(START + 2 * MINUTE), "until that is recorded");
+    machine.settle();
+    assert_eq!(machine.time(), at(START + 2 * MINUTE + 2 * HOUR).into());
+    assert_eq!(machine.effects.len(), 1);
+}
+
+#[test]
+fn a_clock_that_is_set_between_the_end_of_a_doubt_and_its_record_is_doubtful_again() {
+    let mut machine = Machine::new();
+    machine.set_ahead(40 * DAY);
+    machine.step(Input::Accepted(machine.sample));
+    machine.set_back(40 * DAY);
+    machine.settle();
+    assert_eq!(machine.time().now, at(START + 40 * DAY));
+    assert_eq!(machine.time().doubt, Some(2));
 }
 
 #[test]
@@ -183,8 +214,9 @@ fn a_restart_keeps_a_doubt_until_the_clock_is_within_an_hour_of_the_newest_ident
     let past = Past { newest: Some(at(START)), open: Some(7), next: 8, is_unsettled: false };
     let doubtful = Machine::started(past, START + 2 * HOUR);
     assert_eq!(doubtful.state.doubt().map(|doubt| (doubt.number, doubt.cause)), Some((7, Cause::StillDoubtful)));
-    let undone = Machine::started(past, START + MINUTE);
+    let mut undone = Machine::started(past, START + MINUTE);
     assert_eq!(undone.resolution(), Some((Resolution::JumpUndone, 0)));
+    undone.step(Input::Recorded(undone.sample));
     assert_eq!(undone.time().now, at(START + MINUTE));
     assert_eq!(undone.time().expiry, at(START), "until the end is settled");
     let unsettled = Machine::started(Past { open: None, is_unsettled: true, ..past }, START + MINUTE);
@@ -216,11 +248,17 @@ proptest! {
                 2 => machine.set_back(by.min(machine.sample.wall)),
                 _ => machine.pass(by / 10_000),
             };
+            let has_ended = machine.resolution().is_some();
+            if has_ended {
+                machine.step(Input::Recorded(machine.sample));
+            }
+            if seconds % 2 == 0 {
+                machine.state = machine.state.settled();
+            }
             let time = machine.time();
-            let was_taken_over = machine.resolution().is_some();
-            prop_assert!(time.now >= before.now || was_taken_over);
+            prop_assert!(time.now >= before.now || has_ended);
             prop_assert!(time.expiry <= time.now);
-            prop_assert!(time.expiry == before.expiry || !before.is_frozen || was_taken_over);
+            prop_assert!(time.expiry == before.expiry || !before.is_frozen || !time.is_frozen || has_ended);
             let differs = time.now.since(time.wall).max(time.wall.since(time.now));
             prop_assert!(differs <= DIFFERENCE_MAX || time.is_doubtful());
         }

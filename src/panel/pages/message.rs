@@ -112,7 +112,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         injected_at: moment(row.created_at),
         next_attempt_at: next_attempt_at.map(moment),
         content_until: moment(row.content_expires_at),
-        is_content_gone: matches!(tab, Tab::Gone) || visit.now >= row.content_expires_at,
+        is_content_gone: matches!(tab, Tab::Gone) || engine.clock.time().expiry >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
         paused: engine.pause_of(visit.account_id(), *id)?,
         sent_with: sent_with(&visit, row)?,

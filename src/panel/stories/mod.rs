@@ -93,7 +93,7 @@ impl World {
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
         let wall = clock.clone();
-        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::of_a_story() };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);

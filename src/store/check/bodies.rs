@@ -3,6 +3,8 @@
 
 use super::{Report, Rule, Sight};
 use crate::base::id::{MessageId, Ulid};
+use crate::machine::retention::Bucket;
+use crate::store::clock_doubts;
 use crate::store::content::Unreadable;
 use crate::store::error::StoreError;
 use crate::store::row::Row;
@@ -28,15 +30,17 @@ pub(super) fn judge(
     let message = MessageId(Ulid(key[16..].try_into().unwrap_or_default()));
     let place = MessageRow::decode(value)?.place;
     let mut fail = |what: &str| report.fail(Rule::Content, || format!("message {message}: {what}"));
+    let end = clock_doubts::end_of(&sight.snapshot, Bucket { end: place.bucket })?;
+    let has_timer = |due| sight.has(Table::Timers, &Timer::of_store(due, TimerKind::Content).encode());
     match read(place, message) {
         Ok(_) => {
-            if !sight.has(Table::Timers, &Timer::of_store(place.bucket, TimerKind::Content).encode())? {
+            if !has_timer(place.bucket)? && !has_timer(end)? {
                 fail("its body is kept, and no timer will destroy it");
             }
             report.bodies += 1;
         }
         // Its time is over.
-        Err(Unreadable::Gone) if place.bucket <= sight.now => {}
+        Err(Unreadable::Gone) if end <= sight.now => {}
         Err(Unreadable::Gone) if sight.restored.is_some_and(|restored| restored.lacks_content_of(message.0)) => {
             report.bodies_left_out += 1;
         }

@@ -141,6 +141,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         | Table::TlsReports
         | Table::TlsReportDays
         | Table::Outcomes
+        | Table::ClockDoubts
         | Table::Timers => Vec::new(),
     })
 }

@@ -9,6 +9,7 @@ use crate::machine::reputation::Reputation;
 use crate::store::op::outstanding;
 use crate::store::row::Row;
 use crate::store::row::audit::AuditRow;
+use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -70,6 +71,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::TlsReportDays => key.len() == 4 && reads::<TlsReportDayRow>(value)?,
         Table::Outcomes => schema::outcomes_parts(key).is_some() && reads::<OutcomeCounts>(value)?,
         Table::Reputations => key.len() == 16 && reads::<Reputation>(value)?,
+        Table::ClockDoubts => key.len() == 4 && reads::<ClockDoubtRow>(value)?,
         Table::Timers => Timer::decode(key).is_some(),
     };
     if fits { Ok(()) } else { Err("its key or its value has not the length that it must have".to_owned()) }

@@ -24,6 +24,8 @@ pub(super) struct Ahead {
     is_refilling: bool,
     /// Whose timers stand still.
     restored: Option<Restored>,
+    /// Whether deadlines stand still, and the timers that serve them.
+    is_frozen: bool,
 }
 
 /// The first of all timers that can be due at `moment`.
@@ -34,11 +36,31 @@ fn first_at(moment: Timestamp) -> Timer {
 impl Ahead {
     /// Nothing is known yet; what `restored` holds stands still.
     pub(super) fn new(restored: Option<Restored>) -> Self {
-        Self { waiting: BTreeSet::new(), horizon: first_at(Timestamp::ZERO), is_refilling: false, restored }
+        Self {
+            waiting: BTreeSet::new(),
+            horizon: first_at(Timestamp::ZERO),
+            is_refilling: false,
+            restored,
+            is_frozen: false,
+        }
     }
 
     fn is_before_horizon(&self, timer: &Timer) -> bool {
-        *timer < self.horizon && !self.restored.as_ref().is_some_and(|restored| restored.holds(timer))
+        *timer < self.horizon
+            && !self.restored.as_ref().is_some_and(|restored| restored.holds(timer))
+            && !(self.is_frozen && timer.kind.ends_things())
+    }
+
+    /// Deadlines stand still, or move on: then their timers are read from the table again. Says whether that is new.
+    pub(super) fn freeze(&mut self, is_frozen: bool) -> bool {
+        let is_new = self.is_frozen != is_frozen;
+        self.is_frozen = is_frozen;
+        if is_new && is_frozen {
+            self.waiting.retain(|timer| !timer.kind.ends_things());
+        } else if is_new {
+            self.horizon = first_at(Timestamp::ZERO);
+        }
+        is_new
     }
 
     /// Adds those of the timers that are near, and says whether there were any.
@@ -63,7 +85,10 @@ impl Ahead {
 
     /// A timer that was taken waits again, wherever the horizon is by now.
     pub(super) fn put_back(&mut self, timer: Timer) {
-        self.waiting.insert(timer);
+        // One that stands still is read from the table again.
+        if !(self.is_frozen && timer.kind.ends_things()) {
+            self.waiting.insert(timer);
+        }
     }
 
     /// Takes out up to `limit` timers that are due.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::admission::{self, Admission, IdempotencyClaim, Question, Refusal, StorageRoom};
 use super::event::{self, Happening, Subject};
-use super::{Op, message_index, stored_content, waiting};
+use super::{Op, clock_doubt, message_index, stored_content, waiting};
 use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
@@ -58,7 +58,6 @@ impl Op for Accept {
     type Refusal = Refusal;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Accepted, Stop<Refusal>> {
-        let now = tables.now();
         let question = Question {
             account: self.account,
             key_stream: self.key_stream,
@@ -68,7 +67,7 @@ impl Op for Accept {
             idempotency: self.idempotency.as_ref(),
             storage: StorageRoom { max: self.stored_bytes_max, wanted: self.message.place.length.into() },
         };
-        let admitted = match admission::check(tables, &question, now)? {
+        let admitted = match admission::check(tables, &question, &tables.time())? {
             Admission::Replay { answer, quota } => return Ok(Accepted { answer, quota, is_replay: true }),
             Admission::Admitted(admitted) => admitted,
         };
@@ -79,7 +78,7 @@ impl Op for Accept {
         self.write_message(tables)?;
         stored_content::add(tables, self.account, self.message.place)?;
         message_index::see_to(tables, self.account, admitted.quota.day_used);
-        self.bind_idempotency_key(tables, now);
+        self.bind_idempotency_key(tables);
         Ok(Accepted { answer: self.answer.clone(), quota: admitted.quota_view, is_replay: false })
     }
 }
@@ -88,7 +87,8 @@ impl Accept {
     fn write_message(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Refusal>> {
         let now = tables.now();
         let key = schema::message(self.account, self.id);
-        tables.put(&key, &self.message);
+        let message = clock_doubt::stamped(tables, &key, &self.message)?;
+        tables.put(&key, message.as_ref());
         tables.put(&key, &TransferRow::queued(now));
         tables.arm(Timer::new(now, TimerKind::Transfer, self.account, self.id.0));
         waiting::begin(tables, self.account, self.id, &self.message.to);
@@ -107,9 +107,9 @@ impl Accept {
         Ok(())
     }
 
-    fn bind_idempotency_key(&self, tables: &mut Tables<'_>, now: Timestamp) {
+    fn bind_idempotency_key(&self, tables: &mut Tables<'_>) {
         let Some(claim) = &self.idempotency else { return };
-        let expires_at = now + idempotency::LIFETIME;
+        let expires_at = idempotency::expires_at(&tables.time());
         let binding = idempotency::Binding { body_hash: claim.body_hash, expires_at };
         let row = IdempotencyRow { binding, answer: self.answer.clone() };
         tables.put(&schema::named(self.account, &claim.key_hash), &row);

@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use super::domain::domain_by_name;
 use super::{stored_content, suppression};
 use crate::base::id::{AccountId, DomainId};
-use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::domain::address::Address;
 use crate::domain::stream::Stream;
 use crate::machine::idempotency::{self, Effect, Progress};
 use crate::machine::quota::{Quota, QuotaExhausted, QuotaView};
+use crate::machine::service_clock::ServiceTime;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
 use crate::store::row::domain::DomainRow;
@@ -123,17 +123,17 @@ pub struct Admitted {
     pub quota_view: QuotaView,
 }
 
-/// Asks `read` whether the message may be accepted at `now`.
+/// Asks `read` whether the message may be accepted at `time`.
 ///
 /// # Errors
 /// The first refusal in the contract's order, or the store's failure.
-pub fn check(read: &impl Read, question: &Question<'_>, now: Timestamp) -> Result<Admission, Stop<Refusal>> {
+pub fn check(read: &impl Read, question: &Question<'_>, time: &ServiceTime) -> Result<Admission, Stop<Refusal>> {
     let account: Account =
         read.row(question.account.as_bytes())?.ok_or_else(|| StoreError::missing(Table::Accounts))?;
     let quota = read.row::<Quota>(question.account.as_bytes())?.unwrap_or_default();
-    let limits = account.quota;
+    let (limits, now) = (account.quota, time.now);
     if let Some(claim) = question.idempotency
-        && let Some(answer) = replay(read, question.account, claim, now)?
+        && let Some(answer) = replay(read, question.account, claim, time)?
     {
         return Ok(Admission::Replay { answer, quota: quota.view(limits, now) });
     }
@@ -155,11 +155,11 @@ pub fn replay(
     read: &impl Read,
     account: AccountId,
     claim: &IdempotencyClaim,
-    now: Timestamp,
+    time: &ServiceTime,
 ) -> Result<Option<Vec<u8>>, Stop<Refusal>> {
     let Some(row) = read.row::<IdempotencyRow>(&schema::named(account, &claim.key_hash))? else { return Ok(None) };
     // That another request with the key is running is known in memory alone, above the store.
-    match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, now) {
+    match idempotency::judge(Some(row.binding), Progress::Idle, claim.body_hash, time.expiry) {
         Effect::Process | Effect::InProgress => Ok(None),
         Effect::Replay => Ok(Some(row.answer)),
         Effect::Mismatch => Err(Stop::Refused(Refusal::IdempotencyMismatch)),

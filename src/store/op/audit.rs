@@ -82,7 +82,7 @@ pub(super) fn write(tables: &mut Tables<'_>, account: AccountId, actor: &Actor, 
 
 /// Removes up to `limit` lines of the account that have been kept for long enough; tells how many.
 pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
-    let end = Ulid::new(tables.now() - KEPT, [0; 10]);
+    let end = Ulid::new(tables.expiry() - KEPT, [0; 10]);
     let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
     let keys = tables.sound_keys(Table::AuditLog, &from, &to, Order::Ascending, limit)?;
     keys.iter().for_each(|key| tables.remove(Table::AuditLog, key));

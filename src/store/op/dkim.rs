@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
+use crate::machine::service_clock::ServiceTime;
 use crate::store::row::domain::DkimKeyRow;
 
 /// How long a key's record stays published after it signed for the last time.
@@ -14,20 +15,20 @@ const AWAITED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Activates the pending keys whose records were seen, retires those whose place they take, and drops what has been
 /// retiring for long enough.
-pub(super) fn advance(keys: &mut Vec<DkimKeyRow>, is_seen: impl Fn(&DkimKeyRow) -> bool, now: Timestamp) {
+pub(super) fn advance(keys: &mut Vec<DkimKeyRow>, is_seen: impl Fn(&DkimKeyRow) -> bool, time: &ServiceTime) {
     for algorithm in [DkimAlgorithm::RsaSha256, DkimAlgorithm::Ed25519Sha256] {
         let seen =
             keys.iter().rposition(|key| key.algorithm == algorithm && key.state == DkimState::Pending && is_seen(key));
         if let Some(place) = seen {
-            activate(keys, place, now);
+            activate(keys, place, time.now);
         }
     }
-    keys.retain(|key| !is_over(key, now));
+    keys.retain(|key| !is_over(key, time.expiry));
 }
 
 /// Puts new keys behind the others, in the place of those that still waited for their records.
-pub(super) fn add(keys: &mut Vec<DkimKeyRow>, new: &[DkimKeyRow], now: Timestamp) {
-    keys.retain(|key| key.state != DkimState::Pending && !is_over(key, now));
+pub(super) fn add(keys: &mut Vec<DkimKeyRow>, new: &[DkimKeyRow], time: &ServiceTime) {
+    keys.retain(|key| key.state != DkimState::Pending && !is_over(key, time.expiry));
     keys.extend_from_slice(new);
 }
 

@@ -134,7 +134,11 @@ impl Op for RecordDomainCheck {
         row.checks = step.state.checks;
         row.last_checked_at = Some(now);
         let suffix = dkim_name(&row, "");
-        dkim::advance(&mut row.dkim, |key| self.status_at(&format!("{}{suffix}", key.selector)) == Some(true), now);
+        dkim::advance(
+            &mut row.dkim,
+            |key| self.status_at(&format!("{}{suffix}", key.selector)) == Some(true),
+            &tables.time(),
+        );
         row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
         row.findings = self.findings.clone();
         let is_awaited = dkim::is_awaited(&row.dkim, now);

@@ -103,7 +103,7 @@ impl Op for RotateDkim {
             return Ok(row);
         }
         let now = tables.now();
-        dkim::add(&mut row.dkim, &self.keys, now);
+        dkim::add(&mut row.dkim, &self.keys, &tables.time());
         match row.next_check_at {
             Some(armed) => {
                 let due = armed.min(now + FIRST_CHECK);
@@ -112,7 +112,7 @@ impl Op for RotateDkim {
                 row.next_check_at = Some(due);
             }
             // Verified by decree: no look will ever find the records, so the keys count from the start.
-            None => dkim::advance(&mut row.dkim, |_| true, now),
+            None => dkim::advance(&mut row.dkim, |_| true, &tables.time()),
         }
         tables.put(&key, &row);
         Ok(row)

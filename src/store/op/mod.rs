@@ -15,6 +15,7 @@ pub mod account;
 pub mod admission;
 pub mod audit;
 pub mod cancel;
+pub mod clock_doubt;
 mod dkim;
 pub mod domain;
 pub mod domain_change;

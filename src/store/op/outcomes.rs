@@ -50,7 +50,7 @@ pub(super) fn count(
     happening: &Happening<'_>,
 ) -> Result<(), StoreError> {
     let Subject { account, row: message, .. } = *subject;
-    if message.created_at < tables.now() - KEPT {
+    if message.created_at < tables.expiry() - KEPT {
         return Ok(());
     }
     let hour = hour_of(message.created_at);
@@ -146,7 +146,7 @@ pub fn scan(
 /// Removes up to `limit` rows of the account that have been kept for long enough; tells how many.
 pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -> Result<usize, StoreError> {
     let from = schema::outcomes_of_hour(account, 0);
-    let to = schema::outcomes_of_hour(account, hour_of(tables.now() - KEPT));
+    let to = schema::outcomes_of_hour(account, hour_of(tables.expiry() - KEPT));
     let keys = tables.sound_keys(Table::Outcomes, &from, &to, Order::Ascending, limit)?;
     keys.iter().for_each(|key| tables.remove(Table::Outcomes, key));
     Ok(keys.len())

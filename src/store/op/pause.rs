@@ -94,14 +94,14 @@ impl Op for TryNow {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<u64, Stop<Never>> {
-        let (mut tried, now) = (0, tables.now());
+        let (mut tried, now, expiry) = (0, tables.now(), tables.expiry());
         for id in &self.messages {
             let key = schema::message(self.account, *id);
             let (Some(row), Some(transfer)) = (tables.row::<MessageRow>(&key)?, tables.row::<TransferRow>(&key)?)
             else {
                 continue;
             };
-            let Some(due) = transfer.due.filter(|due| *due > now && row.give_up_at > now) else { continue };
+            let Some(due) = transfer.due.filter(|due| *due > now && row.give_up_at > expiry) else { continue };
             let timer = |due| Timer::new(due, TimerKind::Transfer, self.account, id.0);
             tables.disarm(timer(due));
             tables.arm(timer(now));

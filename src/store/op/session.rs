@@ -67,7 +67,7 @@ impl Op for BeginSession {
 fn make_room(tables: &mut Tables<'_>, account: AccountId, user: UserId) -> Result<(), StoreError> {
     let mut live: Vec<(Timestamp, SessionKey)> = Vec::new();
     for (key, session) in sessions_of(tables, account, user)? {
-        if session.is_live(tables.now()) {
+        if session.is_live(tables.expiry()) {
             live.push((session.created_at, key));
         } else {
             end(tables, &key)?;

@@ -180,6 +180,12 @@ impl SettleDelivery {
         let Some(mut row) = tables.row::<EndpointRow>(&key)? else { return Ok(EndpointChange::None) };
         // What was in flight when it was disabled is no reason for it.
         let counts = row.state.is_enabled();
+        // Receivers refuse a signature's time that is wrong, so a failure in doubt says nothing of the endpoint.
+        if attempt.error.is_some() && tables.time().is_doubtful() {
+            row.last_failure_at = Some(attempt.ended_at);
+            tables.put(&key, &row);
+            return Ok(EndpointChange::None);
+        }
         let input = if attempt.error.is_none() {
             row.last_success_at = Some(attempt.ended_at);
             if counts {

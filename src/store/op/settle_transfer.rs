@@ -11,6 +11,7 @@ use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::event::{AttemptFacts, Bounce, EventType};
 use crate::machine::retry;
+use crate::machine::service_clock::ServiceTime;
 use crate::machine::transfer::{self, Effect, Input};
 use crate::smtp::finding;
 use crate::store::error::{Stop, StoreError};
@@ -108,7 +109,8 @@ impl Op for SettleTransfer {
         let now = tables.now();
         let input = match &self.end {
             TransferEnd::Postponed { until } => {
-                self.rearm(tables, &mut transfer, (*until).min(message.give_up_at));
+                let end = tables.time().deadline(message.give_up_at);
+                self.rearm(tables, &mut transfer, (*until).min(end));
                 tables.put(&key, &transfer);
                 return Ok(Settled::Recorded);
             }
@@ -198,7 +200,7 @@ impl SettleTransfer {
         effects: &[Effect],
     ) -> Result<(), StoreError> {
         if effects.contains(&Effect::ScheduleAttempt) {
-            let due = self.next_due(tables.now(), message, transfer);
+            let due = self.next_due(&tables.time(), message, transfer);
             self.rearm(tables, transfer, due);
         }
         for effect in effects {
@@ -235,17 +237,18 @@ impl SettleTransfer {
     }
 
     /// When the next attempt is due; the end of the message's time where there is no further one.
-    fn next_due(&self, now: Timestamp, message: &MessageRow, transfer: &TransferRow) -> Timestamp {
+    fn next_due(&self, time: &ServiceTime, message: &MessageRow, transfer: &TransferRow) -> Timestamp {
+        let end = time.deadline(message.give_up_at);
         if matches!(self.end, TransferEnd::Unreadable) {
-            return (now + UNREADABLE_AGAIN).min(message.give_up_at);
+            return (time.now + UNREADABLE_AGAIN).min(end);
         }
-        let due = retry::next_attempt(transfer.attempts, now, message.give_up_at, retry::jitter(self.chance));
+        let due = retry::next_attempt(transfer.attempts, time.now, end, retry::jitter(self.chance));
         let not_before = match &self.end {
             TransferEnd::Deferred { not_before, .. } => *not_before,
             _ => None,
         };
         // Where no further attempt fits, what the server asked for brings none back.
-        due.map(|due| Some(due).max(not_before).unwrap_or(due).min(message.give_up_at)).unwrap_or(message.give_up_at)
+        due.map(|due| Some(due).max(not_before).unwrap_or(due).min(end)).unwrap_or(end)
     }
 
     fn record(
@@ -271,7 +274,7 @@ impl SettleTransfer {
         let happening = Happening {
             facts: AttemptFacts { attempt, ..self.facts.clone() },
             // What is due at the very end is no attempt any more.
-            next_attempt_at: transfer.due.filter(|due| *due < message.give_up_at),
+            next_attempt_at: transfer.due.filter(|due| *due < tables.time().deadline(message.give_up_at)),
             bounce: bounce.as_ref(),
             complaint: None,
             transfer: Some(transfer),

@@ -39,14 +39,14 @@ impl Op for SweepIdempotency {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::Idempotency));
-        let end = Timer::first_after(tables.now());
+        let end = Timer::first_after(tables.expiry());
         let keys = tables.sound_keys(Table::IdempotencyByExpiry, &[], &end, Order::Ascending, SLICE)?;
         for key in &keys {
             tables.remove(Table::IdempotencyByExpiry, key);
             let bound = &key[8..];
             // The key may have been bound anew since.
             let row = tables.sound_row::<crate::store::row::idempotency::IdempotencyRow>(bound)?;
-            if row.is_some_and(|row| row.binding.expires_at <= tables.now()) {
+            if row.is_some_and(|row| row.binding.expires_at <= tables.expiry()) {
                 tables.remove(Table::Idempotency, bound);
             }
         }
@@ -95,7 +95,7 @@ impl Op for SweepEvents {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::EventLog));
-        let end = oldest_kept(tables.now());
+        let end = oldest_kept(tables.expiry());
         let mut left = SLICE;
         for (account, _) in tables.sound_rows::<Account>(&[], ACCOUNTS_MAX)? {
             let Ok(account) = <[u8; 16]>::try_from(account).map(|bytes| AccountId(Ulid(bytes))) else { continue };

@@ -45,7 +45,7 @@ impl Op for SweepDeliveries {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(self.timer);
-        let cutoff = oldest_kept(tables.now());
+        let cutoff = oldest_kept(tables.expiry());
         let mut last = Seen { account: self.timer.account, delivery: DeliveryId(self.timer.id) };
         let mut from = [schema::delivery(last.account, last.delivery).as_slice(), &[0]].concat();
         for _ in 0..SLICE {

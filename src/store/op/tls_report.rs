@@ -126,7 +126,7 @@ impl Op for SweepTlsReports {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::of_store(self.due, TimerKind::TlsReports));
         // A day goes once its end is behind by what is kept: every day before this moment's, less that.
-        let end = schema::tls_report_day(day_of(tables.now() - KEPT));
+        let end = schema::tls_report_day(day_of(tables.expiry() - KEPT));
         let mut left = SLICE;
         for table in [Table::TlsReports, Table::TlsReportDays] {
             let keys = tables.sound_keys(table, &[], &end, Order::Ascending, left)?;

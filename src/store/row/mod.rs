@@ -9,6 +9,7 @@ use super::error::StoreError;
 use super::schema::Table;
 
 pub mod audit;
+pub mod clock_doubt;
 pub mod delivery;
 pub mod domain;
 pub mod endpoint;

@@ -62,7 +62,7 @@ impl Process {
     pub(super) fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Self, OpenError> {
         let (now, monotonic) = (clock.clone(), clock.clone());
         let surroundings =
-            Surroundings { now: Arc::new(move || now.now()), entropy: Arc::new(SeededEntropy::new(seed)) };
+            Surroundings { now: Arc::new(move || now.now().into()), entropy: Arc::new(SeededEntropy::new(seed)) };
         let options = StartOptions { monotonic: Arc::new(move || monotonic.monotonic()), ..StartOptions::default() };
         let (store, workers) =
             Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;

@@ -65,7 +65,18 @@ impl World {
         Self::shaped(relays, Tables { rules: Arc::new(Rules::built_in().clone()), shaping }).await
     }
 
+    /// The same on a clock that the test scripts.
+    pub(super) async fn on_clock(clock: Arc<dyn Clock>) -> Self {
+        let shaping = Arc::new(Shaping::built_in().clone());
+        let tables = Tables { rules: Arc::new(Rules::built_in().clone()), shaping };
+        Self::furnished(vec![mx("direct", &[])], tables, Some(clock)).await
+    }
+
     pub(super) async fn shaped(relays: Vec<Relay>, tables: Tables) -> Self {
+        Self::furnished(relays, tables, None).await
+    }
+
+    async fn furnished(relays: Vec<Relay>, tables: Tables, scripted: Option<Arc<dyn Clock>>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let net = Arc::new(Net {
             mx: Mutex::default(),
@@ -80,7 +91,7 @@ impl World {
             opened: Mutex::default(),
             patience: Mutex::default(),
         });
-        let mut world = Self::on(directory, net, relays, tables);
+        let mut world = Self::on(directory, net, relays, tables, scripted);
         let quota = QuotaLimits { per_hour: 1_000_000, per_day: 1_000_000 };
         world.account = world.engine.create_account("Acme".parse().unwrap(), None, quota).await.unwrap().id;
         for (name, stream) in [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)] {
@@ -89,12 +100,20 @@ impl World {
         world
     }
 
-    fn on(directory: tempfile::TempDir, net: Arc<Net>, relays: Vec<Relay>, tables: Tables) -> Self {
+    fn on(
+        directory: tempfile::TempDir,
+        net: Arc<Net>,
+        relays: Vec<Relay>,
+        tables: Tables,
+        scripted: Option<Arc<dyn Clock>>,
+    ) -> Self {
         let clock = Arc::new(VirtualClock::open(directory.path(), START).unwrap());
         let entropy = Arc::new(SeededEntropy::new(clock.now().as_millis()));
-        let wall = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let time = scripted.unwrap_or_else(|| clock.clone());
+        let wall = Arc::clone(&time);
+        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
+        time.start(store.clock_past().unwrap());
         let settings = Settings {
             hostname: "mail.sender.example".to_owned(),
             bounce_host: "bounces.sender.example".to_owned(),
@@ -103,7 +122,7 @@ impl World {
             signing_threads: 2,
             ..Settings::of_a_story()
         };
-        let engine = Arc::new(Engine::new(store, clock.clone(), entropy, net.clone(), settings));
+        let engine = Arc::new(Engine::new(store, time, entropy, net.clone(), settings));
         let transmit = Arc::new(ScriptedTransmit(Arc::clone(&net)));
         let ways = Ways { relays, port: 25, in_house: None };
         let post = Arc::new(NoPost(Arc::clone(&net)));
@@ -148,7 +167,7 @@ impl World {
         while store.strong_count() > 0 {
             tokio::task::yield_now().await;
         }
-        let world = Self::on(self.directory, self.net, relays, self.tables);
+        let world = Self::on(self.directory, self.net, relays, self.tables, None);
         Self { account: self.account, ..world }
     }
 

@@ -155,7 +155,7 @@ impl World {
         let clock = SetClock(Arc::new(AtomicU64::new(START_MS)));
         let entropy = Arc::new(SeededEntropy::new(7));
         let wall = clock.clone();
-        let surroundings = Surroundings { now: Arc::new(move || wall.now()), entropy: entropy.clone() };
+        let surroundings = Surroundings { now: Arc::new(move || wall.time()), entropy: entropy.clone() };
         let store = Arc::new(Store::open(directory.path(), surroundings).unwrap());
         let names = Arc::new(Names::default());
         let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);

@@ -95,6 +95,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "me" | "settings.show" | "events.list" | "events.stream" => plain(200),
         "keys.list" | "messages.list" | "domains.list" | "webhooks.list" | "suppressions.list" => plain(200),
         "suppressions.export" | "accounts.list" | "queue.list" | "queue.release" | "backup.take" => plain(200),
+        "clock.show" | "clock.accept" => plain(200),
         "queue.pause" | "queue.resume" | "queue.try" => plain(200).with(json!({ "site": "google" })),
         "settings.update" => plain(200).with(json!({ "content_retention_days": 30 })),
         "messages.create" => {

@@ -1,0 +1,87 @@
+//! Watches the service's clock: logs and records each doubt about the wall clock, and settles its end, so that
+//! deadlines move on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Engine;
+use crate::machine::service_clock::Effect;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::Never;
+use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
+
+/// How often the clocks are read where nobody else looks at the time.
+const EVERY: Duration = Duration::from_secs(1);
+
+impl Engine {
+    /// Watches the clock for as long as it is polled.
+    pub async fn watch_clock(self: &Arc<Self>) {
+        loop {
+            if let Err(error) = self.settle_clock().await {
+                tracing::error!(%error, "could not record the state of the clock; deadlines stand still until it is");
+            }
+            tokio::time::sleep(EVERY).await;
+        }
+    }
+
+    /// Accepts the wall clock as right, and waits until deadlines follow it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn accept_clock(&self) -> Result<(), StoreError> {
+        self.clock.accept();
+        self.settle_clock().await
+    }
+
+    /// Handles what has changed since the last call.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn settle_clock(&self) -> Result<(), StoreError> {
+        let mut unrecorded = self.clock_changes.lock().await;
+        self.clock.time();
+        for change in self.clock.changes() {
+            log(&change);
+            unrecorded.push_back(change);
+        }
+        while let Some(change) = unrecorded.front() {
+            match *change {
+                Effect::Doubted { number, .. } => done(self.store.commit(BeginDoubt { number }).await)?,
+                Effect::Ended { number, until, offset_ms, .. } => {
+                    done(self.store.commit(EndDoubt { number, until, offset_ms }).await)?;
+                    self.clock.recorded();
+                }
+            }
+            unrecorded.pop_front();
+        }
+        if !self.clock.time().is_frozen {
+            return Ok(());
+        }
+        for number in self.store.unsettled_doubts()? {
+            while !done(self.store.commit(SettleDoubt { number }).await)? {}
+        }
+        self.clock.settle();
+        Ok(())
+    }
+}
+
+fn done<T>(answer: Result<T, Stop<Never>>) -> Result<T, StoreError> {
+    answer.map_err(|stop| match stop {
+        Stop::Failed(error) => error,
+        Stop::Refused(never) => match never {},
+    })
+}
+
+fn log(change: &Effect) {
+    match change {
+        Effect::Doubted { cause, difference_ms, .. } => tracing::warn!(
+            cause = cause.as_str(),
+            difference_s = difference_ms / 1000,
+            "wall clock is doubtful: mail goes on, but nothing is deleted, expired or given up; correct the clock, or \
+             if it is right run `postrider clock accept`"
+        ),
+        Effect::Ended { resolution, offset_ms, .. } => {
+            tracing::info!(resolution = resolution.as_str(), set_by_s = offset_ms / 1000, "wall clock is trusted again")
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! A wall clock that is wrong, under the running engine.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::World;
+use super::net::Behaviour;
+use super::world::START;
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+use crate::domain::submission::{Content, Parts, Submission};
+use crate::engine::Caller;
+use crate::engine::service_clock::ServiceClock;
+use crate::machine::service_clock::Sample;
+use crate::store::op::admission::IdempotencyClaim;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// The machine's clocks, moved by hand.
+#[derive(Clone)]
+struct Clocks(Arc<Mutex<Sample>>);
+
+impl Clocks {
+    fn new() -> Self {
+        let wall = Duration::from_millis(START.as_millis());
+        Self(Arc::new(Mutex::new(Sample { wall, elapsed: DAY, is_synchronised: false })))
+    }
+
+    async fn world(&self) -> World {
+        let clocks = Arc::clone(&self.0);
+        World::on_clock(Arc::new(ServiceClock::new(Box::new(move || *clocks.lock().unwrap())))).await
+    }
+
+    fn set_ahead(&self, by: Duration) {
+        self.0.lock().unwrap().wall += by;
+    }
+
+    fn set_back(&self, by: Duration) {
+        self.0.lock().unwrap().wall -= by;
+    }
+
+    fn wall(&self) -> Timestamp {
+        Timestamp::from_millis(u64::try_from(self.0.lock().unwrap().wall.as_millis()).unwrap())
+    }
+
+    fn pass(&self, time: Duration) {
+        let mut sample = self.0.lock().unwrap();
+        sample.wall += time;
+        sample.elapsed += time;
+    }
+}
+
+impl World {
+    /// Waits until everything is done that is due by now.
+    async fn settles(&self) {
+        self.engine.settle_clock().await.unwrap();
+        let settled = async {
+            loop {
+                // Wakes the pump, whose sleep is the machine's own.
+                self.engine.store.near().give_back_all([]);
+                for _ in 0..100 {
+                    tokio::task::yield_now().await;
+                }
+                if self.engine.store.near().is_settled(self.engine.clock.now()) {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), settled).await.expect("something stays due");
+    }
+
+    async fn pass_on(&self, clocks: &Clocks, time: Duration, step: Duration) {
+        let mut left = time;
+        while !left.is_zero() {
+            let now = left.min(step);
+            clocks.pass(now);
+            self.settles().await;
+            left -= now;
+        }
+    }
+
+    async fn has_content(&self, id: MessageId) -> bool {
+        let record = self.message(id);
+        self.engine.content(&record, |bytes| !bytes.is_empty()).await.unwrap() == Some(true)
+    }
+
+    /// A message that its server defers.
+    async fn deferred(&self) -> MessageId {
+        self.net.serve("a.test", &["mx.a.test"]);
+        self.net.behave("mx.a.test", Behaviour::Says("451 4.3.0 later"));
+        let id = self.send("u@a.test").await;
+        self.settles().await;
+        assert_eq!(self.standing(id), ("deferred", 1));
+        id
+    }
+
+    /// Submits under an idempotency key, and says whether that was a replay.
+    async fn submit_with_key(&self) -> bool {
+        let parts = Parts { text: Some("Once.".to_owned()), ..Parts::default() };
+        let submission = Submission {
+            from: "shop@example.test".parse().unwrap(),
+            from_name: None,
+            to: "u@b.test".parse().unwrap(),
+            content: Content::Composed(parts),
+            unsubscribe_url: None,
+            metadata: Default::default(),
+            expires_at: None,
+        };
+        let claim = IdempotencyClaim { key_hash: [1; 32], body_hash: [2; 32] };
+        let caller = Caller { account: self.account, key: None };
+        self.engine.submit(&caller, submission, Some(claim)).await.unwrap().is_replay
+    }
+}
+
+#[tokio::test]
+async fn a_clock_forty_days_ahead_for_three_seconds_shreds_fails_and_forgets_nothing() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let id = world.deferred().await;
+    assert!(!world.submit_with_key().await);
+    clocks.set_ahead(40 * DAY);
+    for _ in 0..3 {
+        world.pass_on(&clocks, Duration::from_secs(1), DAY).await;
+        assert!(world.engine.clock.doubt().is_some());
+        assert!(world.has_content(id).await && world.submit_with_key().await);
+    }
+    clocks.set_back(40 * DAY);
+    world.settles().await;
+    assert!(world.engine.clock.doubt().is_none());
+    assert!(!world.engine.clock.time().is_frozen);
+    assert!(world.has_content(id).await && world.submit_with_key().await);
+    assert_eq!(world.standing(id), ("deferred", 1));
+    world.pass_on(&clocks, 31 * DAY, DAY).await;
+    assert!(!world.has_content(id).await, "deadlines move on");
+    assert_eq!(world.standing(id).0, "failed");
+}
+
+#[tokio::test]
+async fn a_message_that_comes_to_its_end_in_doubt_is_tried_on_and_fails_when_the_doubt_ends() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let id = world.deferred().await;
+    clocks.set_back(40 * DAY);
+    world.settles().await;
+    // The clock is set once more every 20 hours, or the doubt would end.
+    for _ in 0..4 {
+        world.pass_on(&clocks, 20 * HOUR, HOUR).await;
+        clocks.set_back(HOUR);
+        world.settles().await;
+    }
+    let (status, attempts) = world.standing(id);
+    assert_eq!(status, "deferred", "80 hours are beyond its lifetime");
+    clocks.set_ahead(40 * DAY + 4 * HOUR);
+    world.pass_on(&clocks, 2 * HOUR, 10 * MINUTE).await;
+    assert_eq!(world.standing(id).0, "failed");
+    assert!(attempts > 10 && attempts < 200, "{attempts} attempts");
+}
+
+#[tokio::test]
+async fn mail_goes_on_when_the_clock_is_set_back_by_an_hour() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let id = world.deferred().await;
+    clocks.set_back(HOUR);
+    world.pass_on(&clocks, 20 * MINUTE, MINUTE).await;
+    assert!(world.standing(id).1 > 1, "it waits for the clock to catch up");
+    assert!(world.engine.clock.doubt().is_none());
+}
+
+#[tokio::test]
+async fn content_accepted_while_the_clock_is_forty_days_behind_is_kept_when_the_clock_is_right() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    clocks.set_back(40 * DAY);
+    world.settles().await;
+    let id = world.deferred().await;
+    clocks.set_ahead(40 * DAY);
+    world.settles().await;
+    assert!(world.has_content(id).await);
+    world.pass_on(&clocks, 29 * DAY, DAY).await;
+    assert!(world.has_content(id).await);
+    world.pass_on(&clocks, 2 * DAY, DAY).await;
+    assert!(!world.has_content(id).await);
+}
+
+#[tokio::test]
+async fn an_accepted_clock_gives_the_content_of_the_doubt_its_deadlines_and_ends_what_is_older() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let old = world.deferred().await;
+    clocks.set_ahead(40 * DAY);
+    world.settles().await;
+    assert!(world.has_content(old).await);
+    let new = world.deferred().await;
+    world.engine.accept_clock().await.unwrap();
+    world.settles().await;
+    assert_eq!(world.message(new).row.content_expires_at, clocks.wall() + 30 * DAY);
+    assert!(!world.has_content(old).await && world.has_content(new).await);
+    assert_eq!(world.standing(new).0, "deferred", "its lifetime counts from the right time");
+    world.pass_on(&clocks, 29 * DAY, DAY).await;
+    assert!(world.has_content(new).await);
+    world.pass_on(&clocks, 2 * DAY, DAY).await;
+    assert!(!world.has_content(new).await);
+    let buckets = world.engine.store.content().buckets_until(Timestamp::MAX).unwrap();
+    assert_eq!(buckets.len(), 0, "its bytes are destroyed too: {buckets:?}");
+}
+
+#[tokio::test]
+async fn a_clock_accepted_behind_brings_attempts_and_deadlines_forward() {
+    let clocks = Clocks::new();
+    let world = clocks.world().await;
+    let old = world.deferred().await;
+    clocks.set_back(3 * DAY);
+    world.settles().await;
+    let new = world.deferred().await;
+    world.engine.accept_clock().await.unwrap();
+    world.settles().await;
+    assert_eq!(world.message(new).row.content_expires_at, clocks.wall() + 30 * DAY);
+    world.pass_on(&clocks, 20 * MINUTE, MINUTE).await;
+    assert!(world.standing(old).1 > 1 && world.standing(new).1 > 1, "they wait for the clock to catch up");
+}

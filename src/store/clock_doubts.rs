@@ -1,0 +1,99 @@
+//! What the store remembers of the clock: the newest identifier, and the doubts about the wall clock.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use redb::{Database, ReadableDatabase as _};
+
+use super::Store;
+use super::error::StoreError;
+use super::open::last_id;
+use super::read::Read;
+use super::row::clock_doubt::ClockDoubtRow;
+use super::schema::meta;
+use super::snapshot::Snapshot;
+use crate::base::id::Ulid;
+use crate::base::time::Timestamp;
+use crate::machine::retention::Bucket;
+use crate::machine::service_clock::{Past, STOPPED_MAX};
+
+/// Doubts that are looked at. Each is an event that people hear of.
+const DOUBTS_MAX: usize = 1_000_000;
+
+/// The key of a doubt's row.
+pub fn key_of(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// When the content of `bucket` is past its deadline: its end, moved as far as the time was when the doubt ended in
+/// which its content was accepted. A doubt that lasts moves nothing, and nothing is destroyed meanwhile.
+///
+/// # Errors
+/// Those of the database; a row that does not decode.
+pub fn end_of(read: &impl Read, bucket: Bucket) -> Result<Timestamp, StoreError> {
+    let Some(number) = bucket.doubt() else { return Ok(bucket.end) };
+    let row: Option<ClockDoubtRow> = read.row(&key_of(number))?;
+    Ok(bucket.end.moved_by(row.map_or(0, |row| row.offset_ms())))
+}
+
+/// The time at which a start judges what the journal carries: the wall clock, unless it is so far ahead of the newest
+/// identifier that it will be doubtful.
+pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
+    // A new database has no tables yet, and one of an earlier format may not be readable before its migration.
+    let found = database.begin_read().ok().map(|transaction| Snapshot::new(transaction, Arc::default()));
+    let found = found.and_then(|found| newest(&found).ok().flatten());
+    found.filter(|newest| wall.since(*newest) > STOPPED_MAX).unwrap_or(wall)
+}
+
+/// The time of the newest identifier.
+fn newest(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
+    let last = last_id(found, meta::LAST_ID)?.max(last_id(found, meta::LAST_MESSAGE_ID)?);
+    Ok((last != Ulid::default()).then(|| last.timestamp()))
+}
+
+impl Store {
+    /// What the store remembers of the clock, for a start.
+    ///
+    /// # Errors
+    /// Those of the database; a row that does not decode.
+    pub fn clock_past(&self) -> Result<Past, StoreError> {
+        let snapshot = self.snapshot()?;
+        let doubts = doubts(&snapshot)?;
+        Ok(Past {
+            newest: newest(&snapshot)?,
+            open: doubts.iter().rev().find(|(_, row)| row.end.is_none()).map(|(number, _)| *number),
+            next: doubts.last().map_or(1, |(number, _)| number + 1),
+            is_unsettled: doubts.iter().any(|(_, row)| row.is_unsettled()),
+        })
+    }
+
+    /// The content buckets that are past their deadlines at `now`.
+    ///
+    /// # Errors
+    /// Those of the file system or the database.
+    pub fn buckets_over(&self, now: Timestamp) -> Result<BTreeSet<Timestamp>, StoreError> {
+        let snapshot = self.snapshot()?;
+        let mut over = BTreeSet::new();
+        for end in self.content().buckets_until(Timestamp::MAX)? {
+            if end_of(&snapshot, Bucket { end })? <= now {
+                over.insert(end);
+            }
+        }
+        Ok(over)
+    }
+
+    /// The numbers of the doubts that have ended, with rows still to be moved.
+    ///
+    /// # Errors
+    /// Those of the database; a row that does not decode.
+    pub fn unsettled_doubts(&self) -> Result<Vec<u32>, StoreError> {
+        let doubts = doubts(&self.snapshot()?)?;
+        Ok(doubts.into_iter().filter(|(_, row)| row.is_unsettled()).map(|(number, _)| number).collect())
+    }
+}
+
+fn doubts(read: &impl Read) -> Result<Vec<(u32, ClockDoubtRow)>, StoreError> {
+    let number = |key: &[u8]| key.try_into().map(u32::from_be_bytes).ok();
+    let rows = read.rows::<ClockDoubtRow>(&[], DOUBTS_MAX)?;
+    Ok(rows.into_iter().filter_map(|(key, row)| Some((number(&key)?, row))).collect())
+}

@@ -117,6 +117,7 @@ impl Pattern {
             message: MessageRow { place, ..message },
             answer: Vec::new(),
             idempotency: None,
+            stored_bytes_max: 0,
         };
         let accepted = self.store.commit_with_body(self.store.announce(), body, accept).await;
         accepted.map(|_| id).map_err(|stop| format!("{recipient}: {stop:?}").into())

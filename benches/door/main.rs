@@ -18,6 +18,7 @@ use postrider::domain::event::EventType;
 use postrider::domain::submission::{Submission, SubmissionLimits};
 use postrider::engine::events::EventFilter;
 use postrider::engine::listing::PageRequest;
+use postrider::engine::rates::RequestLimits;
 use postrider::http::api;
 use postrider::http::json;
 use postrider::http::router::Router;
@@ -31,6 +32,8 @@ const EVENTS: u64 = 1_000_000;
 const PAGE: usize = 50;
 /// How far apart requests of one key come, so that 600 a minute are never exceeded.
 const BETWEEN: Duration = Duration::from_millis(101);
+/// What a minute admits, so that requests this far apart are never refused.
+const REQUESTS: RequestLimits = RequestLimits { key: 600, account: 600 };
 
 /// What stands before the engine for `POST /v1/messages`.
 fn door(criterion: &mut Criterion<CpuTime>) {
@@ -45,7 +48,7 @@ fn door(criterion: &mut Criterion<CpuTime>) {
     let mut at = Duration::ZERO;
     let mut admit = || {
         at += BETWEEN;
-        world.engine.rates.admit(world.key_id, 600, at).expect("600 a minute are not exceeded")
+        world.engine.rates.admit(world.account, world.key_id, REQUESTS, at).expect("600 a minute are not exceeded")
     };
     let validate = || {
         let object = json::parse_object(black_box(body.as_bytes())).expect("JSON");

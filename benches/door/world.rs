@@ -78,11 +78,14 @@ fn settings() -> Settings {
         public_url: Arc::default(),
         queue_lifetime: Duration::from_secs(48 * 3600),
         requests_per_minute: 600,
+        account_requests_per_minute: 600,
+        stored_bytes_per_account: 0,
         quota: QuotaLimits::default(),
         max_connections: 8,
         body_kib: 256 * 1024,
         min_free_octets: 0,
         signing_threads: 1,
+        lower_priority: || {},
     }
 }
 

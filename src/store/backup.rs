@@ -165,12 +165,15 @@ fn begin<W: Write>(
     Ok(Writer::begin(out, &head)?)
 }
 
+/// Called with the table, the key and what is stored of each row.
+type EachStored<'a> = dyn FnMut(&str, &[u8], &[u8]) + 'a;
+
 /// Copies every row of every table as it is stored, whatever the format of the store, with its checksum where it has
 /// one. `each` is called with the table, the key and what is stored.
 fn copy_rows<W: Write>(
     transaction: &ReadTransaction,
     writer: &mut Writer<W>,
-    each: &mut dyn FnMut(&str, &[u8], &[u8]),
+    each: &mut EachStored<'_>,
 ) -> Result<(), BackupError> {
     for name in tables(transaction)? {
         let table = open(transaction, &name)?;

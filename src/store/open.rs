@@ -300,7 +300,12 @@ impl Store {
         run: impl FnOnce() + Send + 'static,
     ) -> Result<thread::JoinHandle<()>, OpenError> {
         let health = Arc::clone(&self.health);
-        let watched = move || drop(health.watch(name, || Ok(run())));
+        let work = || {
+            run();
+            Ok(())
+        };
+        // A failure is latched by now, and whoever waits for the store hears it from there.
+        let watched = move || drop(health.watch(name, work));
         let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
         thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
     }

@@ -97,8 +97,10 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
             .refuses_with(FaultyListView::schema()),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
-            .says("All of them, in the form that the import takes. Fields are data, not formulas: one that begins with \
-                `=`, `+`, `-` or `@` is written as it is, so import the file as text into a spreadsheet.")
+            .says(
+                "All of them, in the form that the import takes. Fields are data, not formulas: one that begins with \
+                `=`, `+`, `-` or `@` is written as it is, so import the file as text into a spreadsheet.",
+            )
             .gives_as("text/csv", "The list.", Schema::string())
             .always(&[Header::ContentDisposition]),
         _ => return None,

@@ -192,6 +192,9 @@ pub(super) fn check_open(store: &super::Store, now: Timestamp) -> Report {
 /// Where bodies are read.
 type Bodies<'a> = dyn Fn(Place, MessageId) -> Result<Vec<u8>, Unreadable> + 'a;
 
+/// Called with each key, and its value where the checksum fits, until it breaks or fails.
+type EachChecked<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>, StoreError> + 'a;
+
 /// What is looked at.
 struct Sight<'a> {
     snapshot: Snapshot,
@@ -220,11 +223,7 @@ impl Sight<'_> {
     }
 
     /// Calls `each` with every key of a table, and its value where its checksum fits.
-    fn all(
-        &self,
-        table: Table,
-        each: &mut dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>, StoreError>,
-    ) -> Result<(), StoreError> {
+    fn all(&self, table: Table, each: &mut EachChecked<'_>) -> Result<(), StoreError> {
         let everything: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
         self.snapshot.scan_stored(table, everything, Order::Ascending, &mut |key, stored| {
             each(key, checksum::open(table.name(), key, stored))

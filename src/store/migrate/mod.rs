@@ -26,14 +26,17 @@ use super::schema::{FORMAT, Table, meta};
 use crate::base::time::Timestamp;
 use copy::Copying;
 
+/// Returns the value that the row of a table and key has in the next format, or none where the row is removed.
+type NextValue = fn(&str, &[u8], Vec<u8>) -> Option<Vec<u8>>;
+
 /// The way from one format to the next.
 pub(super) struct Step {
     /// The format that it begins with; it ends with the next.
     pub(super) from: u32,
     /// What it changes, for the log.
     pub(super) what: &'static str,
-    /// The value that the row of that table and key has in the next format; none where it is removed.
-    pub(super) value: fn(&str, &[u8], Vec<u8>) -> Option<Vec<u8>>,
+    /// The value of each row in the next format.
+    pub(super) value: NextValue,
 }
 
 /// Every step, in order. `schema::FORMAT` is the format after the last.

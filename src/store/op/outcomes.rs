@@ -134,10 +134,10 @@ pub fn scan(
 ) -> Result<(), StoreError> {
     let (from, to) = (schema::outcomes_of_hour(account, from), schema::outcomes_of_hour(account, to));
     read.scan_sound(Table::Outcomes, &from, &to, Order::Ascending, &mut |key, bytes| {
-        if let Some((hour, stream, domain, provider)) = schema::outcomes_parts(key) {
-            if let Some(counts) = sound(OutcomeCounts::decode(bytes))? {
-                each(&HourlyOutcomes { hour, stream, domain, provider, counts });
-            }
+        if let Some((hour, stream, domain, provider)) = schema::outcomes_parts(key)
+            && let Some(counts) = sound(OutcomeCounts::decode(bytes))?
+        {
+            each(&HourlyOutcomes { hour, stream, domain, provider, counts });
         }
         Ok(ControlFlow::Continue(()))
     })

@@ -21,32 +21,29 @@ use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::opening;
 use super::reload;
+use super::settings;
 use super::signals::{Asked, Signals};
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
 use crate::base::entropy::Entropy;
-use crate::domain::token_key::TokenKeys;
 use crate::engine::ports::{Clock, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
-use crate::engine::settings::{BODY_KIB, Settings};
 use crate::engine::{Engine, InHouse, Tables};
 use crate::http::api;
-use crate::http::body::BodyLimits;
-use crate::http::body_budget::BudgetSizes;
 use crate::http::dev::{self, Dev};
 use crate::http::metrics::Process;
 use crate::http::pages;
 use crate::http::router::Router;
-use crate::http::service::{HttpService, ServiceLimits};
+use crate::http::service::HttpService;
 use crate::http::state::Api;
 use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
-use crate::net::http_listener::{HttpLimits, HttpServer, TlsDoor};
+use crate::net::http_listener::{HttpServer, TlsDoor};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
 use crate::net::tls;
@@ -132,7 +129,7 @@ impl Ground {
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &self.clock, &self.entropy)?;
         let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
-        let settings = settings(config, &self.store);
+        let settings = settings::engine(config, &self.store);
         Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
     }
 }
@@ -157,7 +154,7 @@ impl Daemon {
             Arc::clone(&clock),
             Arc::clone(&entropy),
             Arc::clone(&resolver) as Arc<dyn Resolve>,
-            settings(config, &store),
+            settings::engine(config, &store),
         ));
         let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
         let (dev_routes, reporter) = dev.unzip();
@@ -174,10 +171,11 @@ impl Daemon {
         }
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
-        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, service_limits(config));
+        let service =
+            HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, settings::service_limits(config));
         let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
-        let mut http = HttpServer::new(Arc::new(service), http_limits(config));
+        let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));
         let certificate = Certificate::of(config, names)?;
         let door = certificate.as_ref().map(|certificate| certificate.door(config));
         let http_addresses = listen(&mut http, config, door, &sockets, store.directory()).await?;
@@ -327,29 +325,6 @@ fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
 }
 
-fn settings(config: &Config, store: &Store) -> Settings {
-    let keys = |name: &[u8]| TokenKeys::new(store.master_key().derive(name));
-    Settings {
-        hostname: config.hostname.to_string(),
-        bounce_host: config.bounce_host().to_string(),
-        return_path_keys: keys(b"return path keys"),
-        feedback_keys: keys(b"feedback id keys"),
-        unsubscribe_keys: keys(b"unsubscribe keys"),
-        public_url: Arc::default(),
-        queue_lifetime: config.delivery.lifetime,
-        tls_reports_from: config.delivery.tls_reports_from.clone(),
-        requests_per_minute: config.limits.requests_per_minute,
-        account_requests_per_minute: config.limits.account_requests_per_minute,
-        stored_bytes_per_account: config.limits.stored_bytes_per_account,
-        quota: config.quota,
-        max_connections: config.delivery.max_connections,
-        body_kib: BODY_KIB,
-        min_free_octets: config.limits.min_free_bytes,
-        signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
-        lower_priority: super::runtime::lower_priority,
-    }
-}
-
 fn resolver(
     config: &Config,
     guard: &Arc<Guard>,
@@ -390,15 +365,4 @@ fn pump(
     let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);
     let ways = ways::ways(config, in_house)?;
     Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, tables))
-}
-
-fn service_limits(config: &Config) -> ServiceLimits {
-    let body = BodyLimits { message_bytes: config.limits.body_bytes, ..BodyLimits::default() };
-    let requests_per_minute = u64::from(config.limits.requests_per_minute);
-    let budgets = BudgetSizes::for_messages_of(config.limits.body_bytes);
-    ServiceLimits { body, budgets, requests_per_minute, ..ServiceLimits::default() }
-}
-
-fn http_limits(config: &Config) -> HttpLimits {
-    HttpLimits { proxies: config.http.trusted_proxies.clone().into(), ..HttpLimits::default() }
 }

@@ -24,6 +24,7 @@ mod opening;
 mod reload;
 mod runtime;
 pub mod serve;
+mod settings;
 mod signals;
 mod supervisor;
 pub mod trouble;

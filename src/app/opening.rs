@@ -49,8 +49,8 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
             error.to_string(),
             format!(
                 "Look at the disk, and at what `postrider check` finds. Then restore a backup, or start once with \
-                 `postrider serve --accept-journal-damage`: it starts as of before the damage, without {} records, keeps \
-                 the file as journal.damaged-<time>, and holds queued mail until `postrider queue release`.",
+                 `postrider serve --accept-journal-damage`: it starts as of before the damage, without {} records, \
+                 keeps the file as journal.damaged-<time>, and holds queued mail until `postrider queue release`.",
                 damage.left_out
             ),
         ),

@@ -26,7 +26,8 @@ impl Rates {
     /// is the key's own.
     ///
     /// # Errors
-    /// [`RateLimited`] where the key or all keys of the account had as many requests as `limits` in the last 60 seconds.
+    /// [`RateLimited`] where the key or all keys of the account had as many requests as `limits` in the last 60
+    /// seconds.
     pub fn admit(
         &self,
         account: AccountId,

@@ -192,8 +192,8 @@ impl Engine {
         DeviceToken::parse(from.device).filter(|token| user.devices.know(&token.key(), self.clock.now()))
     }
 
-    /// Makes the browser of a session known under a new token, after the old ones were forgotten. Returns none where the
-    /// session is over.
+    /// Makes the browser of a session known under a new token, after the old ones were forgotten. Returns none where
+    /// the session is over.
     ///
     /// # Errors
     /// Those of the store.

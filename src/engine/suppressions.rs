@@ -112,8 +112,8 @@ impl Engine {
         self.off_thread(move |store| search(&store.snapshot()?, account, &filter, page)).await
     }
 
-    /// Suppresses a whole list, batch by batch. It runs to its end even if the caller goes away. While submissions wait,
-    /// it pauses after each batch for as long as the batch took.
+    /// Suppresses a whole list, batch by batch. It runs to its end even if the caller goes away. While submissions
+    /// wait, it pauses after each batch for as long as the batch took.
     ///
     /// # Errors
     /// Those of the store.

@@ -11,6 +11,7 @@ pub mod dev_guard;
 pub mod error;
 pub mod error_page;
 pub(crate) mod event_stream;
+mod gate;
 pub(crate) mod handlers;
 mod html;
 pub mod json;

@@ -4,13 +4,10 @@
 //!
 //! Whatever happens inside, an answer comes out: a panic is a 500 whose detail stays in the log.
 
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue,
-};
+use hyper::header::{CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, Version};
 use tokio::time::Instant;
@@ -21,12 +18,13 @@ use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
 use super::dev_guard;
 use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
+use super::gate::bearer;
+pub use super::gate::{Admission, Gate};
 use super::meters::{self, RequestMeters};
 use super::route::{Access, Call, Handler, PageCheck, Params, Route};
 use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
-use crate::base::id::{AccountId, Ulid};
-use crate::domain::api_key::Scope;
+use crate::base::id::Ulid;
 use crate::domain::network::Network;
 use crate::engine::crash::caught;
 use crate::engine::ports::Clock;
@@ -42,38 +40,6 @@ const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy"
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Hyper holds HTTP/1 to this too; HTTP/2 has no limit of its own.
 const HEADERS_MAX: usize = 100;
-
-/// What the request rate says of one request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Admission {
-    /// Requests left in the window, this one taken off.
-    pub left: u64,
-    /// Seconds until the window is whole again.
-    pub reset_s: u64,
-    /// Seconds to wait, where this request is one too many.
-    pub refused: Option<u64>,
-}
-
-/// Who is at the door: implemented by the state that the handlers share.
-pub trait Gate: Send + Sync + 'static {
-    /// Whose request it is: the key, its account, and what it may do.
-    type Caller: Send + Sync + 'static;
-
-    /// The caller that this key's text belongs to; none where it is unknown, revoked or expired.
-    fn authenticate(&self, key: &str) -> impl Future<Output = Result<Option<Self::Caller>, ApiError>> + Send;
-
-    /// The caller that a command on the operator's socket is, for the account that it names, if it names one.
-    fn operator(&self, account: Option<&str>) -> impl Future<Output = Result<Self::Caller, ApiError>> + Send;
-
-    /// The account that the caller acts for.
-    fn account(&self, caller: &Self::Caller) -> AccountId;
-
-    /// Whether the caller has the scope.
-    fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;
-
-    /// Counts one request of the caller's.
-    fn admit(&self, caller: &Self::Caller) -> Admission;
-}
 
 /// The numbers of a service.
 #[derive(Debug, Clone)]
@@ -421,20 +387,4 @@ fn is_too_large(head: &Parts, most: usize) -> bool {
     let line = head.uri.path().len() + head.uri.query().map_or(0, str::len);
     let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
     head.headers.len() > HEADERS_MAX || line + fields > most
-}
-
-/// The token of `Authorization: Bearer <token>` (RFC 6750 2.1; the scheme's case does not matter, RFC 9110 11.1).
-fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
-    let malformed = ApiError::Unauthenticated(Unauthenticated::Malformed);
-    let mut given = headers.get_all(AUTHORIZATION).iter();
-    let Some(value) = given.next() else { return Err(ApiError::Unauthenticated(Unauthenticated::Missing)) };
-    let (None, Ok(text)) = (given.next(), value.to_str()) else { return Err(malformed) };
-    match text.split_once(' ') {
-        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && is_token(token) => Ok(token),
-        Some(_) | None => Err(malformed),
-    }
-}
-
-fn is_token(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! An attempt counts as failed from its beginning, so that many at once are no way around; a success takes it back, and
-//! so does an end that said nothing about what was shown. Kept in memory ([`super::throttle_table`]), in monotonic time;
-//! a restart starts empty.
+//! so does an end that said nothing about what was shown. Kept in memory ([`super::throttle_table`]), in monotonic
+//! time; a restart starts empty.
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -5,8 +5,9 @@
 //! at its limit      first to expire first  goes when its time is over, never before
 //! ```
 //!
-//! An attacker who fails under invented names pushes out entries that refuse nobody yet, never one that refuses somebody.
-//! Where every entry is at its limit, those that have none share one: guessing stays bounded, and so does memory. It
+//! An attacker who fails under invented names pushes out entries that refuse nobody yet, never one that refuses
+//! somebody. Where every entry is at its limit, those that have none share one: guessing stays bounded, and so does
+//! memory. It
 //! takes more failures within the window than passwords can be hashed in it, and a known browser has its own entry.
 
 use std::collections::{BTreeSet, HashMap};

@@ -308,9 +308,10 @@ struct Arrived<S> {
     peer: Option<SocketAddr>,
 }
 
-/// The next connection, once it has a place. At the cap the one that is idle longest makes way; where none is idle, those
-/// that come wait in the kernel's queue, so that a surge is served late and not refused. One whose address has its share
-/// is closed at once. None where the places are over.
+/// The next connection, once it has a place. At the cap the one that is idle longest makes way; where none is idle,
+/// those that come wait in the kernel's queue, so that a surge is served late and not refused. One whose address has
+/// its
+/// share is closed at once. None where the places are over.
 async fn next<D: Door>(door: &D, room: &Room) -> Option<Arrived<D::Stream>> {
     loop {
         match door.next().await {

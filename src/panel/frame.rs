@@ -184,8 +184,8 @@ fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, 
         let at = Moment::new(restored.backup_at, account.time_zone.zone()).text();
         let sentence = match restored.cause {
             HoldCause::Restored => format!(
-                "This service was restored from its backup of {at}. What waited then stands still, for it may have been \
-                 sent since."
+                "This service was restored from its backup of {at}. What waited then stands still, for it may have \
+                 been sent since."
             ),
             HoldCause::JournalDamaged { .. } => format!(
                 "This service was started on a damaged journal at {at}. Messages that were queued then are on hold, \

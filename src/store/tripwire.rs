@@ -1,5 +1,5 @@
-//! Points in the code of the writer and the appender at which a test makes them panic: what redb does on a damaged page.
-//! Outside of tests nothing happens there.
+//! Points in the code of the writer and the appender at which a test makes them panic: what redb does on a damaged
+//! page. Outside of tests nothing happens there.
 
 #[cfg(test)]
 use std::sync::{Mutex, PoisonError};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use super::*;
 
+mod environment;
+
 const BARE: &str = "hostname = \"mail.example.com\"\n";
 
 fn variables(variables: &[(&str, &str)]) -> Environment {
@@ -344,44 +346,6 @@ fn all_faults_are_told_at_once_in_the_order_of_the_file() {
 fn columns_count_characters() {
     assert!(faults("x = [ \"äöü\" ]\n", &[])[0].starts_with("line 1, column 1: x"));
     assert!(faults("log = { format = \"äöü\", level = 1 }", &[])[1].starts_with("line 1, column 33: log.level"));
-}
-
-#[test]
-fn the_environment_lies_over_the_file() {
-    let text = "data_dir = \"/file\"\n[http]\nlisten = [\"[::]:443\"]\n[[relay]]\nname = \"smart-host\"\n";
-    let environment = variables(&[
-        ("POSTRIDER_HOSTNAME", "env.example.com"),
-        ("POSTRIDER_DATA_DIR", "/env"),
-        ("POSTRIDER_CONFIG", "/elsewhere"),
-        ("POSTRIDER_PORT", "tcp://10.0.0.1:80"),
-        ("POSTRIDER_HTTP__LISTEN", "127.0.0.1:1, [::1]:2"),
-        ("POSTRIDER_HTTP__TLS__MODE", "off"),
-        ("POSTRIDER_DELIVERY__PORT", "2525"),
-        ("POSTRIDER_DNS__SERVERS", ""),
-        ("POSTRIDER_METRICS__LISTEN", ""),
-        ("POSTRIDER_RELAY__SMART_HOST__EHLO", "out.example.com"),
-    ]);
-    let config = Config::parse(text, "p.toml", &environment).unwrap();
-    assert_eq!((config.hostname.as_str(), config.data_dir.to_str()), ("env.example.com", Some("/env")));
-    assert_eq!(config.http.listen, ["127.0.0.1:1".parse().unwrap(), "[::1]:2".parse().unwrap()]);
-    assert_eq!((&config.http.tls, config.delivery.port, config.metrics.listen), (&Tls::Off, 2525, None));
-    assert!(config.dns.servers.is_empty());
-    assert_eq!(config.relays[0].ehlo.as_ref().unwrap().as_str(), "out.example.com");
-    assert!(config.fit_to_mail().is_ok());
-}
-
-#[test]
-fn a_variable_that_leads_nowhere_is_a_fault_too() {
-    for (variable, fault) in [
-        (("POSTRIDER_HTTP__LISTN", "x"), "http.listn: unknown key; did you mean http.listen?"),
-        (("POSTRIDER_HTP__LISTEN", "x"), "htp: unknown key; did you mean http?"),
-        (("POSTRIDER_DATA_DIR__X", "x"), "data_dir.x: data_dir is a value, not a section"),
-        (("POSTRIDER_RELAY__OTHER__EHLO", "x"), "relay.other.ehlo: the file has no [[relay]] of that name"),
-        (("POSTRIDER_DELIVERY__PORT", "x"), "delivery.port: must be a whole number from 1 to 65535"),
-    ] {
-        let found = faults("data_dir = \"/d\"\n[[relay]]\nname = \"direct\"\n", &[variable]);
-        assert_eq!(found, [format!("environment variable {}: {fault}", variable.0)]);
-    }
 }
 
 #[test]

@@ -37,8 +37,8 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
     Some(match name {
         "domains.create" => Operation::new(DOMAINS, "Add a sending domain")
             .says(
-                "The answer tells which DNS records to publish. Sub-domains are not covered by their parent. An account \
-                 has at most 100 domains.",
+                "The answer tells which DNS records to publish. Sub-domains are not covered by their parent. An \
+                 account has at most 100 domains.",
             )
             .takes(
                 request::new_domain(),
@@ -114,8 +114,8 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
     Some(match name {
         "keys.create" => Operation::new(KEYS, "Make an API key")
             .says(
-                "The answer shows the secret, this once. A key never makes one that may do more than itself. An account \
-                 has at most 100 keys that are neither revoked nor expired.",
+                "The answer shows the secret, this once. A key never makes one that may do more than itself. An \
+                 account has at most 100 keys that are neither revoked nor expired.",
             )
             .takes(request::new_key(), &[("sender", json!({ "name": "web shop", "scopes": ["send", "read"] }))])
             .gives(StatusCode::CREATED, "Made.", KeyView::whole())

@@ -62,9 +62,9 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .fails([at_limit()]),
         "webhooks.replay" => Operation::new(WEBHOOKS, "Replay past events")
             .says(
-                "Creates new deliveries of all events since then that the endpoint takes. Events that have a pending or \
-                 held delivery there are skipped. An endpoint has one replay at a time, and a replay stops at 100,000 \
-                 pending and held deliveries.",
+                "Creates new deliveries of all events since then that the endpoint takes. Events that have a pending \
+                 or held delivery there are skipped. An endpoint has one replay at a time, and a replay stops at \
+                 100,000 pending and held deliveries.",
             )
             .at("id", EndpointId::schema(), ID)
             .takes(

@@ -1,3 +1,5 @@
+//! Each rule of a doubtful wall clock, and laws over any readings.
+
 use super::*;
 use proptest::prelude::*;
 

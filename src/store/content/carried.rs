@@ -61,8 +61,8 @@ impl<'a> Returning<'a> {
         Self { disk, directory: directory.join("content"), now, files: BTreeMap::new() }
     }
 
-    /// Writes one to where it belongs, unless its time is over. Also where it can be read there: after a failed sync the
-    /// system goes on showing what never came to the disk, and a sync makes durable only what is written again.
+    /// Writes one to where it belongs, unless its time is over. Also where it can be read there: after a failed sync
+    /// the system goes on showing what never came to the disk, and a sync makes durable only what is written again.
     pub(in crate::store) fn write(&mut self, key: &[u8], sealed: &[u8]) -> Result<(), StoreError> {
         let Some((bucket, number, offset)) = parts_of(key) else {
             return Err(StoreError::Content("the journal carries a body without a place".to_owned()));

@@ -1,8 +1,9 @@
 //! Message content: append-only segments outside the database, bucketed by the hour or day at which they must be gone.
 //!
 //! A body is compressed (zstd) and sealed under its segment's own key; the key rests in a slot of `keys` and of its
-//! mirror, sealed under the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is rewritten and
-//! nothing is compacted, ever. Freed database pages are never zeroed, which is why bodies don't live there.
+//! mirror, sealed under the master key. At a bucket's end the slots are overwritten and the files unlinked: no row is
+//! rewritten and nothing is compacted, ever. Freed database pages are never zeroed, which is why bodies don't live
+//! there.
 //!
 //! `seal` runs where messages are signed; `Appender` alone writes; `read` serves everyone.
 

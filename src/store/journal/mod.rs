@@ -106,8 +106,8 @@ impl Journal {
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], 0)
     }
 
-    /// Writes and syncs a record of `changes`, which carries `bodies`, at monotonic time `now`, where `free` octets are left on the
-    /// device.
+    /// Writes and syncs a record of `changes`, which carries `bodies`, at monotonic time `now`, where `free` octets are
+    /// left on the device.
     ///
     /// # Errors
     /// Those of the file system. Nobody knows then what is on the disk: the end of this process.

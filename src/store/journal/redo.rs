@@ -1,8 +1,9 @@
 //! What a batch changed, row by row, as bytes: what the journal keeps of it. Tables go by name and rows as they are, so
 //! that laying them over the database again needs nothing of the code that made them.
 //!
-//! A version, `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value, key,
-//! value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian. Bodies that
+//! A version, `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value,
+//! key, value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian. Bodies
+//! that
 //! the record carries stand among the rows, under a name that no table has. Records of format 1 have no version.
 
 use super::record::Layout;

@@ -1,4 +1,5 @@
-//! Damaged rows behind the API: the object alone answers 500 `internal`, lists leave it out, and nothing damaged is served.
+//! Damaged rows behind the API: the object alone answers 500 `internal`, lists leave it out, and nothing damaged is
+//! served.
 
 use serde_json::json;
 

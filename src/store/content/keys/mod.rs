@@ -1,8 +1,8 @@
 //! The key slots: a small file of fixed slots, each a segment's key sealed under the master key, and its mirror.
 //!
 //! Slots are overwritten in place and reused, never appended to, so that a destroyed key leaves nothing behind in the
-//! files. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is that
-//! no key is reachable through the file system.)
+//! files. (In-place overwriting is not physical erasure on flash or copy-on-write file systems; what is promised is
+//! that no key is reachable through the file system.)
 //!
 //! Both files have the same slots in the same places, and every change is durable in both before it counts. A start
 //! compares them ([`copies`]). A key that one of them has damaged moves to another place, and its old place is never
@@ -84,8 +84,8 @@ impl KeySlots {
         Ok(slots)
     }
 
-    /// Writes a file as it is read, and syncs it. A key may have been overwritten by a process that was killed before it
-    /// synced, or whose sync failed: then it is gone for us, and not for the disk. A sync makes durable only what is
+    /// Writes a file as it is read, and syncs it. A key may have been overwritten by a process that was killed before
+    /// it synced, or whose sync failed: then it is gone for us, and not for the disk. A sync makes durable only what is
     /// written again.
     fn write_again(&self, file: usize) -> Result<Vec<u8>, StoreError> {
         let (path, file) = (self.directory.join([FILE, MIRROR][file]), &self.files[file]);

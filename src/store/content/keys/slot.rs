@@ -5,10 +5,10 @@
 //! Only a slot of zeros is free.
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 
 use crate::base::entropy::Entropy;
 use crate::base::secret::{MasterKey, Sealed};
+use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 
 /// Length of a slot in bytes.
@@ -133,7 +133,7 @@ pub(super) fn checked(mut bytes: Bytes) -> Bytes {
 }
 
 fn checksum(front: &[u8]) -> [u8; SLOT - CHECKED] {
-    let digest = Sha256::digest(front);
+    let digest = hmac_sha256(b"content key slot", &[front]);
     let mut check = [0; SLOT - CHECKED];
     check.copy_from_slice(&digest[..SLOT - CHECKED]);
     check

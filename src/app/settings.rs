@@ -1,0 +1,50 @@
+//! What each floor is told of the configuration: the settings of the engine, and the limits of the HTTP service and its
+//! listeners.
+
+use std::sync::Arc;
+
+use super::config::Config;
+use crate::domain::token_key::TokenKeys;
+use crate::engine::settings::{BODY_KIB, Settings};
+use crate::http::body::BodyLimits;
+use crate::http::body_budget::BudgetSizes;
+use crate::http::service::ServiceLimits;
+use crate::net::http_listener::HttpLimits;
+use crate::store::Store;
+
+/// Returns the settings of the engine over `store`.
+pub(super) fn engine(config: &Config, store: &Store) -> Settings {
+    let keys = |name: &[u8]| TokenKeys::new(store.master_key().derive(name));
+    Settings {
+        hostname: config.hostname.to_string(),
+        bounce_host: config.bounce_host().to_string(),
+        return_path_keys: keys(b"return path keys"),
+        feedback_keys: keys(b"feedback id keys"),
+        unsubscribe_keys: keys(b"unsubscribe keys"),
+        public_url: Arc::default(),
+        queue_lifetime: config.delivery.lifetime,
+        tls_reports_from: config.delivery.tls_reports_from.clone(),
+        requests_per_minute: config.limits.requests_per_minute,
+        account_requests_per_minute: config.limits.account_requests_per_minute,
+        stored_bytes_per_account: config.limits.stored_bytes_per_account,
+        quota: config.quota,
+        max_connections: config.delivery.max_connections,
+        body_kib: BODY_KIB,
+        min_free_octets: config.limits.min_free_bytes,
+        signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
+        lower_priority: super::runtime::lower_priority,
+    }
+}
+
+/// Returns the limits of the HTTP service.
+pub(super) fn service_limits(config: &Config) -> ServiceLimits {
+    let body = BodyLimits { message_bytes: config.limits.body_bytes, ..BodyLimits::default() };
+    let requests_per_minute = u64::from(config.limits.requests_per_minute);
+    let budgets = BudgetSizes::for_messages_of(config.limits.body_bytes);
+    ServiceLimits { body, budgets, requests_per_minute, ..ServiceLimits::default() }
+}
+
+/// Returns the limits of the HTTP listeners.
+pub(super) fn http_limits(config: &Config) -> HttpLimits {
+    HttpLimits { proxies: config.http.trusted_proxies.clone().into(), ..HttpLimits::default() }
+}

@@ -1,0 +1,59 @@
+//! Who may make a request: implemented by the state that the handlers share, and asked by [`super::service`] for each
+//! request.
+
+use std::future::Future;
+
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+
+use super::error::{ApiError, Unauthenticated};
+use crate::base::id::AccountId;
+use crate::domain::api_key::Scope;
+
+/// What the request rate says of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    /// Requests left in the window, this one taken off.
+    pub left: u64,
+    /// Seconds until the window is whole again.
+    pub reset_s: u64,
+    /// Seconds to wait, where this request is one too many.
+    pub refused: Option<u64>,
+}
+
+/// Who is at the door: implemented by the state that the handlers share.
+pub trait Gate: Send + Sync + 'static {
+    /// Whose request it is: the key, its account, and what it may do.
+    type Caller: Send + Sync + 'static;
+
+    /// The caller that this key's text belongs to; none where it is unknown, revoked or expired.
+    fn authenticate(&self, key: &str) -> impl Future<Output = Result<Option<Self::Caller>, ApiError>> + Send;
+
+    /// The caller that a command on the operator's socket is, for the account that it names, if it names one.
+    fn operator(&self, account: Option<&str>) -> impl Future<Output = Result<Self::Caller, ApiError>> + Send;
+
+    /// The account that the caller acts for.
+    fn account(&self, caller: &Self::Caller) -> AccountId;
+
+    /// Whether the caller has the scope.
+    fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;
+
+    /// Counts one request of the caller's.
+    fn admit(&self, caller: &Self::Caller) -> Admission;
+}
+
+/// The token of `Authorization: Bearer <token>` (RFC 6750 2.1; the scheme's case does not matter, RFC 9110 11.1).
+pub(super) fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let malformed = ApiError::Unauthenticated(Unauthenticated::Malformed);
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let Some(value) = given.next() else { return Err(ApiError::Unauthenticated(Unauthenticated::Missing)) };
+    let (None, Ok(text)) = (given.next(), value.to_str()) else { return Err(malformed) };
+    match text.split_once(' ') {
+        Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") && is_token(token) => Ok(token),
+        Some(_) | None => Err(malformed),
+    }
+}
+
+fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
+}

@@ -1,7 +1,7 @@
 //! Hashing passwords with argon2id, off the async threads and few at a time: each costs 19 MiB and a good part of a
 //! processor, so a crowd at the login must neither fill the memory nor starve the sending.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use argon2::{Argon2, PasswordHasher as _, PasswordVerifier as _};
 use tokio::sync::Semaphore;
@@ -21,9 +21,9 @@ const SALT_OCTETS: usize = 16;
 
 /// The hasher, with the parameters that OWASP recommends: argon2id, 19 MiB, two passes, one lane.
 pub(super) struct Passwords {
-    places: Semaphore,
-    strangers: Semaphore,
-    known: Semaphore,
+    places: Arc<Semaphore>,
+    strangers: Arc<Semaphore>,
+    known: Arc<Semaphore>,
     /// A hash that nobody has the password of, so that an unknown user costs what a known one costs.
     nobody: OnceLock<String>,
 }
@@ -45,9 +45,9 @@ pub struct Crowded;
 impl Default for Passwords {
     fn default() -> Self {
         Self {
-            places: Semaphore::new(AT_ONCE),
-            strangers: Semaphore::new(STRANGERS_MAX),
-            known: Semaphore::new(KNOWN_MAX),
+            places: Arc::new(Semaphore::new(AT_ONCE)),
+            strangers: Arc::new(Semaphore::new(STRANGERS_MAX)),
+            known: Arc::new(Semaphore::new(KNOWN_MAX)),
             nobody: OnceLock::new(),
         }
     }
@@ -102,8 +102,13 @@ impl Passwords {
             Line::Strangers => &self.strangers,
             Line::Known => &self.known,
         };
-        let _in_line = line.try_acquire().map_err(|_| Crowded)?;
-        let _place = self.places.acquire().await.map_err(|_| Crowded)?;
+        let in_line = Arc::clone(line).try_acquire_owned().map_err(|_| Crowded)?;
+        let place = Arc::clone(&self.places).acquire_owned().await.map_err(|_| Crowded)?;
+        // The hash runs to its end even when the request is cancelled, so the permits belong to the hash.
+        let work = move || {
+            let _permits = (in_line, place);
+            work()
+        };
         tokio::task::spawn_blocking(work).await.map_err(|_| Crowded)
     }
 }
@@ -141,5 +146,29 @@ mod tests {
         let shown = Secret::new("wrong");
         assert!(passwords.is_right(&shown, Some(&hash), Line::Strangers).await.is_err());
         assert!(passwords.is_right(&shown, Some(&hash), Line::Known).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_request_holds_its_permits_until_its_hash_ends() {
+        let passwords = Arc::new(Passwords::default());
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
+        let request = tokio::spawn({
+            let passwords = Arc::clone(&passwords);
+            async move {
+                let work = move || {
+                    started.send(()).unwrap();
+                    held.recv()
+                };
+                passwords.run(Line::Strangers, work).await
+            }
+        });
+        starts.recv().await.unwrap();
+        request.abort();
+        assert!(request.await.unwrap_err().is_cancelled());
+        let free = || (passwords.places.available_permits(), passwords.strangers.available_permits());
+        assert_eq!(free(), (AT_ONCE - 1, STRANGERS_MAX - 1));
+        release.send(()).unwrap();
+        let _every_place = passwords.places.acquire_many(2).await.unwrap();
     }
 }

@@ -65,13 +65,13 @@ impl From<StoreError> for ReceiveError {
 pub struct Receiver {
     engine: Arc<Engine>,
     rules: Arc<Rules>,
-    reading: Semaphore,
+    reading: Arc<Semaphore>,
 }
 
 impl Receiver {
     /// A receiver that judges what reports say by `rules`, as live answers are.
     pub fn new(engine: Arc<Engine>, rules: Arc<Rules>) -> Self {
-        Self { engine, rules, reading: Semaphore::new(READING_MAX) }
+        Self { engine, rules, reading: Arc::new(Semaphore::new(READING_MAX)) }
     }
 
     /// Takes a message for `mailboxes`: when this returns, what it reports is on the disk.
@@ -96,9 +96,11 @@ impl Receiver {
 
     /// Reads a message where no other task waits for it: its report and, of a feedback report, its signatures.
     async fn read(&self, message: Vec<u8>) -> Result<(Report, Vec<UnverifiedSignature>), StoreError> {
-        let _turn = self.reading.acquire().await;
+        let turn = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
         let now = self.engine.clock.now();
         let reading = tokio::task::spawn_blocking(move || {
+            // Reading goes on even when the connection has ended, so the permit belongs to it.
+            let _turn = turn;
             let report = report::read(&message);
             let signatures = match &report {
                 Report::Feedback(_) => dkim_verify::aligned_signatures(&message, now),

@@ -33,10 +33,13 @@ async fn content_is_gone_from_its_deadline_on_while_row_and_timeline_stay() {
     assert_eq!(gone["code"], "content_gone");
     dev.advance(3600).await;
     assert_ne!(dev.message(&id).await["content_deleted_at"], json!(null));
-    let left: Vec<_> =
-        std::fs::read_dir(dev.data_dir().join("content")).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(left, ["keys"], "the bucket's files are unlinked");
-    assert!(std::fs::read(dev.data_dir().join("content/keys")).unwrap().iter().all(|byte| *byte == 0));
+    let content = dev.data_dir().join("content");
+    let mut left: Vec<_> = std::fs::read_dir(&content).unwrap().map(|e| e.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["keys", "keys.mirror"], "the bucket's files are unlinked");
+    for keys in left {
+        assert!(std::fs::read(content.join(keys)).unwrap().iter().all(|byte| *byte == 0));
+    }
 }
 
 #[tokio::test]

@@ -119,9 +119,9 @@ class Serve:
         self.key = self.cli("key", "add", "--account", self.account, "--name", "peers")["key"]
         self.api = Api(self.url, self.key)
 
-    def start(self):
-        """Starts the process and waits for its newline on the ready descriptor."""
-        reader = self._spawn()
+    def start(self, *arguments: str):
+        """Starts the process, with these further arguments, and waits for its newline on the ready descriptor."""
+        reader = self._spawn(*arguments)
         try:
             ready, _, _ = select.select([reader], [], [], 30)
             said = os.read(reader, 1) if ready else b""
@@ -150,13 +150,13 @@ class Serve:
         """SIGTERM, and the exit code."""
         return stop(self.child) if self.child else 0
 
-    def _spawn(self) -> int:
+    def _spawn(self, *arguments: str) -> int:
         """The process, and the reading end of its ready descriptor."""
         reader, writer = os.pipe()
         self.starts += 1
         with (self.folder / "log").open("a") as log:
             self.child = spawn(
-                [binary(), "serve", "--config", str(self.config), "--ready-fd", str(writer)],
+                [binary(), "serve", "--config", str(self.config), "--ready-fd", str(writer), *arguments],
                 log,
                 pass_fds=(writer,),
             )

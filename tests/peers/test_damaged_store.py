@@ -186,27 +186,3 @@ def test_one_flipped_bit_in_the_database_never_panics_and_never_passes_for_whole
                 assert service.api.message(sent[0]["id"]) == truth[sent[0]["id"]], context
         service.close()
         assert "panicked" not in service.logged()[before:], (context, service.logged()[before:])
-
-
-def test_a_store_that_can_record_nothing_any_more_sends_nothing_more(service, sink):
-    service.api.accept(MESSAGE)
-    database = service.data_dir / "postrider.redb"
-    # A process that is hung up on its disk: all pages that are not in its memory are gone.
-    for n in range(20):
-        service.api.accept(MESSAGE | {"to": f"deferred{n}@nowhere.sink.test"})
-    with database.open("r+b") as opened:
-        size = opened.seek(0, os.SEEK_END)
-        opened.seek(0)
-        opened.write(b"\xff" * size)
-
-    def has_ended() -> bool:
-        try:
-            service.api.send(MESSAGE)
-        except OSError:
-            pass
-        return service.child.poll() is not None
-
-    until("the process ends for its supervisor", has_ended, seconds=60, every=0.05)
-    assert service.child.wait() not in (0, 101), service.logged()
-    code, said = exits_at_start(service)
-    assert code == 1 and "postrider.redb" in said, said

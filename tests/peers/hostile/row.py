@@ -4,7 +4,7 @@ import json
 import socket
 from dataclasses import dataclass, field
 
-HOST = b"Host: mail.example\r\n"
+HOST = b"Host: mail.test\r\n"
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Answer:
 
 def call(method: str, path: str, key: str | None, body: bytes | None = None, *lines: str) -> bytes:
     """A whole request, sound but for what its parts bring; its connection closes after it."""
-    head = [f"{method} {path} HTTP/1.1", "Host: mail.example", "Connection: close"]
+    head = [f"{method} {path} HTTP/1.1", "Host: mail.test", "Connection: close"]
     if key:
         head.append(f"Authorization: Bearer {key}")
     if body is not None:

@@ -45,7 +45,13 @@ impl Job {
     ) -> Result<Option<Applied>, StoreError> {
         let mut tables = Tables::new(batch, moment, last_id);
         match self.operation.apply(&mut tables)? {
-            End::Applied => tables.join(self.carried.take().map(|body| *body)).map(Some),
+            End::Applied => match tables.join(self.carried.take().map(|body| *body)) {
+                Err(error) if error.is_of_row() => {
+                    self.operation.fail(error);
+                    Ok(None)
+                }
+                joined => joined.map(Some),
+            },
             End::Dropped => Ok(None),
         }
     }
@@ -66,6 +72,9 @@ enum End {
 
 trait Operation: Send {
     fn apply(&mut self, tables: &mut Tables<'_>) -> Result<End, StoreError>;
+
+    /// Has the operation answer `error`: its changes are dropped whole.
+    fn fail(&mut self, error: StoreError);
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>);
 }
@@ -92,6 +101,11 @@ impl<O: Op, F: FnOnce(Answer<O>) + Send> Operation for Pending<O, F> {
         };
         self.answer = Some(answer);
         Ok(end)
+    }
+
+    fn fail(&mut self, error: StoreError) {
+        tracing::error!(%error, "an operation of the store was dropped whole");
+        self.answer = Some(Err(Stop::Failed(error)));
     }
 
     fn release(self: Box<Self>, committed: Result<(), StoreError>) {

@@ -32,6 +32,9 @@ pub enum OnDamage {
     Fail,
     /// It leaves the row out, which is logged and counted: for lists, and for background work that must go on.
     Skip,
+    /// It passes the row's key with an empty value: for who needs keys alone. Whoever acts on such a key looks first
+    /// whether the row that it is about agrees, for the damage may be in the key.
+    Key,
 }
 
 /// What a scan calls with each key and value; it goes on until that breaks or fails.
@@ -57,6 +60,17 @@ pub trait Read {
         on_damage: OnDamage,
         each: &mut Each<'_>,
     ) -> Result<(), StoreError>;
+
+    /// Whether there is a row at `key`, damaged or not.
+    ///
+    /// # Errors
+    /// Those of the database.
+    fn has(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
+        match self.get(table, key) {
+            Err(error) if error.is_of_row() => Ok(true),
+            found => found.map(|found| found.is_some()),
+        }
+    }
 
     /// Calls `each` with the rows whose keys are in `from..to`, until it breaks. Fails at a damaged row.
     ///

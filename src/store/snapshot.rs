@@ -127,6 +127,10 @@ impl Read for Snapshot {
                 self.damage.row(table, key);
                 Ok(ControlFlow::Continue(()))
             }
+            (None, OnDamage::Key) => {
+                self.damage.row(table, key);
+                each(key, &[])
+            }
         })
     }
 }

@@ -8,7 +8,7 @@ use super::content::Carried;
 use super::error::StoreError;
 use super::key_changes;
 use super::meters::Noted;
-use super::read::{Each, OnDamage, Order, Read};
+use super::read::{Each, OnDamage, Order, Read, sound};
 use super::row::Row;
 use super::schema::Table;
 use super::snapshot::Snapshot;
@@ -46,7 +46,7 @@ impl Batch {
     fn join(&mut self, changes: Changes) -> Result<(), StoreError> {
         let mut waiting = self.waiting;
         for (key, value) in changes.of(Table::Timers).into_iter().flatten() {
-            waiting.note(key, self.get(Table::Timers, key)?.is_some(), value.is_some());
+            waiting.note(key, self.has(Table::Timers, key)?, value.is_some());
         }
         self.waiting = waiting;
         for (table, key, value) in changes.into_rows() {
@@ -165,6 +165,17 @@ impl<'batch> Tables<'batch> {
     pub fn arm(&mut self, timer: Timer) {
         self.put_bytes(Table::Timers, &timer.encode(), Vec::new());
         self.armed.push(timer);
+    }
+
+    /// Arms `timer`, unless it is armed and its row can be read.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(super) fn arm_unless_armed(&mut self, timer: Timer) -> Result<(), StoreError> {
+        if sound(self.get(Table::Timers, &timer.encode()))?.flatten().is_none() {
+            self.arm(timer);
+        }
+        Ok(())
     }
 
     /// Disarms `timer`, fired or not.

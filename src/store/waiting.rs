@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::error::StoreError;
-use super::read::{Order, Read};
+use super::read::{OnDamage, Order, Read};
 use super::schema::Table;
 use super::timer::TimerKind;
 
@@ -58,7 +58,9 @@ impl Waiting {
     /// Counts the timers of `tables`, for a store that has no count yet.
     pub(super) fn count(tables: &impl Read) -> Result<Self, StoreError> {
         let mut found = WaitingChange::default();
-        tables.scan_sound(Table::Timers, &[], &[u8::MAX; 9], Order::Ascending, &mut |key, _| {
+        // A damaged timer counts, as it does when it is armed or disarmed.
+        let range: (&[u8], &[u8]) = (&[], &[u8::MAX; 9]);
+        tables.scan_with(Table::Timers, range, Order::Ascending, OnDamage::Key, &mut |key, _| {
             found.note(key, false, true);
             Ok(ControlFlow::Continue(()))
         })?;

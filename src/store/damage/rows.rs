@@ -17,9 +17,10 @@ use crate::store::read::{OnDamage, Order, Read, after_prefix};
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::message::TransferRow;
 use crate::store::row::suppression::SuppressionReason;
+use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::{self, Table};
 use crate::store::testing::{START, Sender, TestStore};
-use crate::store::timer::TimerKind;
+use crate::store::timer::{Timer, TimerKind};
 
 impl Store {
     /// Flips a bit in the middle of what is stored at `key`.
@@ -171,4 +172,44 @@ fn a_scan_fails_at_a_damaged_row_or_leaves_it_out() {
     }
     assert!(snapshot.get(Table::Deliveries, &keys[1]).is_err());
     assert!(snapshot.sound_row::<DeliveryRow>(&keys[1]).unwrap().is_none());
+}
+
+#[test]
+fn a_damaged_timer_is_replaced_or_removed_by_the_operation_that_settles_it() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let message = test.done(once(&sender, "a@example.net", 1));
+    assert!(!message.is_replay);
+    let message = sender.accept("b@example.net");
+    for key in test.keys(Table::Timers, &[]) {
+        test.store().damage_row(Table::Timers, &key);
+    }
+    test.done(once(&sender, "c@example.net", 2));
+    sender.settle(message, TransferEnd::Delivered);
+    assert!(test.store().health().failure().is_none());
+    let waiting = test.store().meters().waiting().transfers;
+    assert_eq!(waiting, 2, "the damaged timer that was settled counts no more, the other does");
+    let sound = test.snapshot().sound_keys(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, 99).unwrap();
+    let kinds: Vec<_> = sound.iter().filter_map(|key| Timer::decode(key)).map(|timer| timer.kind).collect();
+    assert!(kinds.contains(&TimerKind::Content) && kinds.contains(&TimerKind::Idempotency), "{kinds:?}");
+}
+
+#[test]
+fn outcomes_are_recorded_though_the_counts_of_webhooks_are_damaged() {
+    let mut test = TestStore::new();
+    let (account, domain) = {
+        let sender = test.sender();
+        test.endpoint(sender.account, None);
+        let message = sender.accept("a@example.net");
+        let counts = test.keys(Table::Outstanding, &[]);
+        test.store().damage_row(Table::Outstanding, &counts[0]);
+        sender.settle(message, TransferEnd::Delivered);
+        assert_eq!(test.row::<TransferRow>(&sender.key(message)).state.status().as_str(), "delivered");
+        sender.accept("b@example.net");
+        (sender.account, sender.domain)
+    };
+    test.reopen();
+    let endpoint = test.keys(Table::Endpoints, account.as_bytes()).remove(0);
+    assert_eq!(test.row::<OutstandingRow>(&endpoint).deliveries, 3, "counted again by the start");
+    Sender::of(&test, account, domain).accept("c@example.net");
 }

@@ -98,10 +98,7 @@ impl Accept {
         } else {
             message_index::note_late(tables, self.account, self.id, &self.message)?;
         }
-        let end = Timer::of_store(self.message.place.bucket, TimerKind::Content);
-        if tables.get(Table::Timers, &end.encode())?.is_none() {
-            tables.arm(end);
-        }
+        tables.arm_unless_armed(Timer::of_store(self.message.place.bucket, TimerKind::Content))?;
         let subject = Subject { account: self.account, id: self.id, row: &self.message };
         event::record(tables, &subject, EventType::Queued, &Happening::default())?;
         Ok(())

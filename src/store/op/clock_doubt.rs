@@ -82,10 +82,7 @@ pub(super) fn stamped<'a>(
 
 /// A message with its deadlines moved, and the timer of its content armed.
 fn moved(tables: &mut Tables<'_>, row: MessageRow, offset_ms: i64) -> Result<MessageRow, StoreError> {
-    let destroyed_at = Timer::of_store(row.place.bucket.moved_by(offset_ms), TimerKind::Content);
-    if tables.get(Table::Timers, &destroyed_at.encode())?.is_none() {
-        tables.arm(destroyed_at);
-    }
+    tables.arm_unless_armed(Timer::of_store(row.place.bucket.moved_by(offset_ms), TimerKind::Content))?;
     // The sender's own moment was meant as it is.
     let (asked, moved) = (row.expires_at, row.give_up_at.moved_by(offset_ms));
     let give_up_at = if asked == Some(row.give_up_at) { row.give_up_at } else { asked.unwrap_or(moved).min(moved) };

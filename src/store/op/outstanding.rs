@@ -8,10 +8,10 @@ use super::event::ENDPOINTS_MAX;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::base::time::Timestamp;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read};
+use crate::store::read::{Order, Read, sound};
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::totals::OutstandingRow;
-use crate::store::schema::{self, Table};
+use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 
 /// The latest delivery of an event that an endpoint was owed more than once.
@@ -120,7 +120,8 @@ pub(super) fn ended(
         return Ok(());
     }
     let key = schema::redelivered(account, row.endpoint, row.event);
-    if let Some(Redelivered { latest, outstanding: Some(count) }) = Redelivered::read(tables, &key)? {
+    // An attempt that was made is recorded, whatever became of this count.
+    if let Some(Some(Redelivered { latest, outstanding: Some(count) })) = sound(Redelivered::read(tables, &key))? {
         tables.put_bytes(Table::Redelivered, &key, Redelivered::encode(latest, count.saturating_sub(1)));
     }
     Ok(())
@@ -151,8 +152,12 @@ fn change(
 ) -> Result<(), StoreError> {
     let key = schema::endpoint(account, endpoint);
     let found = match tables.row::<OutstandingRow>(&key) {
-        // Events are owed and settled though their count is damaged; a replay, which depends on it, fails.
-        Err(StoreError::Row { .. }) => return Ok(()),
+        // Events are owed and settled though their count is damaged; a replay, which depends on it, fails until the
+        // next start has counted again.
+        Err(error) if error.is_of_row() => {
+            tables.remove(Table::Meta, meta::TOTALS);
+            return Ok(());
+        }
         found => found?.unwrap_or_default(),
     };
     match change(found.deliveries) {

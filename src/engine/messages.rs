@@ -140,8 +140,9 @@ impl Engine {
         if self.clock.time().expiry >= message.row.content_expires_at {
             return Ok(None);
         }
-        let (content, place, id) = (Arc::clone(self.store.content()), message.row.place, message.id);
-        let read = tokio::task::spawn_blocking(move || match content.read(place, id) {
+        let (store, place, id) = (Arc::clone(&self.store), message.row.place, message.id);
+        let now = self.clock.time().expiry;
+        let read = tokio::task::spawn_blocking(move || match store.body(place, id, now) {
             Ok(bytes) => Ok(Some(use_it(bytes))),
             Err(Unreadable::Gone) => Ok(None),
             Err(Unreadable::Failed(error)) => Err(error),

@@ -5,6 +5,7 @@
 pub mod archive;
 pub mod backup;
 pub mod bells;
+mod bodies;
 mod changes;
 pub mod check;
 mod checksum;

@@ -37,6 +37,7 @@ use super::{Doors, Store, master_key, migrate, reserve, restore, totals};
 use crate::base::entropy::Entropy;
 use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
 pub use options::StartOptions;
@@ -228,6 +229,7 @@ impl Store {
             Arc::clone(&health),
             Arc::clone(&entropy),
         )?;
+        report_missing_keys(&content, replayed_at)?;
         let content = Arc::new(content);
         let journal = Journal::open(&*disk, directory, epoch)?;
         // The names of the database, the journal, the key and the content are as durable as what is promised on them.
@@ -309,6 +311,19 @@ impl Store {
         let thread = thread::Builder::new().name(name.to_owned()).spawn(watched);
         thread.map_err(|error| OpenError::Io { what: format!("starting the {name} thread"), error })
     }
+}
+
+/// Logs that keys of content are missing before their time.
+fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreError> {
+    let segments = content.segments_without_key(now)?;
+    if segments > 0 {
+        tracing::error!(
+            segments,
+            "the keys of content segments are missing, so their messages can't be read and fail after an hour; stop the \
+             service and put content/keys and content/keys.mirror back as they were, or restore a backup"
+        );
+    }
+    Ok(())
 }
 
 /// What opening learns from the tables.

@@ -21,7 +21,7 @@ use crate::store::row::message::MessageRow;
 /// The longest wait for memory. Servers wait for at least three minutes after their 354 (RFC 5321 4.5.3.2.5).
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(90);
 
-/// A body in the store.
+/// A body in the store. It is given out only as long as the store has not failed.
 pub(super) struct StoredBody<'a> {
     shared: &'a Arc<Shared>,
     row: &'a MessageRow,
@@ -43,12 +43,16 @@ impl<'a> StoredBody<'a> {
         let memory = timeout(MEMORY_WAIT_MAX, self.shared.bodies.take(self.claim)).await;
         self.memory = Some(memory.ok().flatten().ok_or(NotBegun::NoMemory)?);
         let store = &self.shared.engine.store;
+        // The wait for a 354 or for memory may have been long. A message that leaves after the store failed could not
+        // be recorded, and would be sent again after the restart.
+        store.health().check().map_err(NotBegun::Unreadable)?;
         if let Some(body) = store.content().fresh(self.id) {
             return Ok(body.into());
         }
         // Reading, decrypting and decompressing would hold up everybody's connections.
-        let (store, place, id) = (Arc::clone(store), self.row.place, self.id);
-        let read = spawn_blocking(move || store.content().read(place, id)).await;
+        let (reader, place, id, now) = (Arc::clone(store), self.row.place, self.id, self.shared.expiry());
+        let read = spawn_blocking(move || reader.body(place, id, now)).await;
+        store.health().check().map_err(NotBegun::Unreadable)?;
         match read.unwrap_or(Err(Unreadable::Failed(StoreError::Panicked))) {
             Ok(body) => Ok(body.into()),
             Err(Unreadable::Gone) => Err(NotBegun::Gone),

@@ -33,6 +33,9 @@ use crate::store::schema;
 /// When a message is looked at again that could not be read.
 const UNREADABLE: Duration = Duration::from_secs(60);
 
+/// The pause before a message that another operation has leased is looked at again; tests do not wait for it.
+const LEASED: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
+
 /// The pause before an outcome is recorded again; tests do not wait for it.
 const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 60_000 });
 
@@ -93,7 +96,7 @@ impl Shared {
 
     /// Settles a message that needs no wire: its time is over, or its domain can't be reached.
     pub(super) fn settle_unsent(self: &Arc<Self>, ticket: Ticket, why: Unsent) {
-        let Some(lease) = self.leases.take(ticket.id()) else { return self.near().give_back(ticket.timer) };
+        let Some(lease) = self.leases.take(ticket.id()) else { return self.try_again_soon(ticket) };
         let unsettled = Unsettled { ticket, held: None, lease: Some(lease), transcript: None };
         match (self.look(&ticket, None), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
@@ -107,6 +110,16 @@ impl Shared {
             (Ok(Ready::Stale | Ready::Paused), _) => self.near().forget(&ticket.timer),
             (Err(error), _) => unsettled.unreadable(self, error),
         }
+    }
+
+    /// Gives the timer of a leased message back a moment later: it is due, and would fire again and again until the
+    /// lease ends.
+    fn try_again_soon(self: &Arc<Self>, ticket: Ticket) {
+        let shared = Arc::clone(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(LEASED).await;
+            shared.near().give_back(ticket.timer);
+        });
     }
 
     /// Who runs this server, as outcomes are counted by it.

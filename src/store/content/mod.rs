@@ -190,6 +190,20 @@ impl Content {
         Unreadable::Gone
     }
 
+    /// How many segments that end after `now` have bodies and no key. A segment is made before its key, so an empty
+    /// file without a key is no loss.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn segments_without_key(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let mut count = 0;
+        for bucket in segment::buckets(&*self.disk, &self.directory)?.into_iter().filter(|bucket| *bucket > now) {
+            let with_bodies = segment::with_bodies(&*self.disk, &self.directory, bucket);
+            count += with_bodies.into_iter().filter(|number| !self.has((bucket, *number))).count();
+        }
+        Ok(count)
+    }
+
     /// How many slots of content keys are damaged, or were: none of them is used again.
     pub fn damaged_key_slots(&self) -> u64 {
         self.keys.damaged()

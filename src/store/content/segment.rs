@@ -86,6 +86,13 @@ pub(super) fn greatest_number(disk: &dyn Disk, directory: &Path, bucket: Timesta
     entries.iter().filter_map(|entry| entry.name.strip_suffix(".segment")?.parse().ok()).max()
 }
 
+/// The numbers of the segment files in `bucket` that are not empty.
+pub(super) fn with_bodies(disk: &dyn Disk, directory: &Path, bucket: Timestamp) -> Vec<u32> {
+    let entries = disk.list(&bucket_directory(directory, bucket)).unwrap_or_default();
+    let filled = entries.iter().filter(|entry| entry.length.is_some_and(|length| length > 0));
+    filled.filter_map(|entry| entry.name.strip_suffix(".segment")?.parse().ok()).collect()
+}
+
 /// The buckets that have a directory.
 pub(super) fn buckets(disk: &dyn Disk, directory: &Path) -> Result<BTreeSet<Timestamp>, StoreError> {
     let entries = disk.list(directory).map_err(|error| failed("list", directory, &error))?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::{Behaviour, World};
+use crate::base::time::Timestamp;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::endpoints::NewEndpoint;
 use crate::engine::ports::Clock as _;
@@ -36,6 +37,37 @@ async fn a_message_whose_connection_opens_after_the_store_failed_is_not_sent() {
     gate.add_permits(1);
     world.nothing_in_hand().await;
     assert_eq!(world.net.seen(), [], "MAIL was said");
+}
+
+#[tokio::test]
+async fn a_body_that_is_asked_for_after_the_store_failed_is_not_sent() {
+    let world = World::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    world.net.behave("mx.slow.test", Behaviour::Holds(Arc::clone(&gate)));
+    world.send("b@slow.test").await;
+    world.net.has_seen(1).await;
+    world.engine.store.fail_in_writer();
+    gate.add_permits(1);
+    world.nothing_in_hand().await;
+    assert_eq!(world.net.seen(), [], "the server got the body");
+}
+
+#[tokio::test]
+async fn a_message_whose_key_is_missing_before_its_time_is_deferred_and_fails_after_an_hour() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let id = world.send("b@dead.test").await;
+    world.pass(0).await;
+    let content = world.engine.store.content();
+    for bucket in content.buckets_until(Timestamp::MAX).unwrap() {
+        content.destroy(bucket).unwrap();
+    }
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    world.pass(300).await;
+    assert_eq!(world.standing(id), ("deferred", 1), "that is no attempt");
+    world.pass(3600).await;
+    assert_eq!(world.standing(id), ("failed", 1));
+    assert_eq!(world.net.seen(), []);
 }
 
 #[tokio::test]

@@ -53,6 +53,8 @@ struct State {
     lost: Vec<(u64, Timestamp)>,
     /// How many places are never used again.
     retired: u64,
+    /// Places of keys that may have been written to one of the files alone, for their disk was full.
+    unfinished: BTreeMap<SegmentId, u64>,
     /// Numbers given out for segments whose slot is not written yet.
     reserved: BTreeMap<Timestamp, u32>,
 }
@@ -172,9 +174,11 @@ impl KeySlots {
         let id = (segment.bucket, segment.number);
         let bytes = slot::encode(id, &segment.key_bytes, &self.master, &*self.entropy);
         let mut state = self.state();
-        let place = state.place();
+        // Another try of the same segment takes the place of the one before.
+        let place = state.unfinished.remove(&id).unwrap_or_else(|| state.place());
         if let Err(error) = self.write(place, &bytes).and_then(|()| self.sync()) {
-            state.free.insert(place);
+            // One of the files may hold the key. The place stays its bucket's, and is overwritten at the bucket's end.
+            state.unfinished.insert(id, place);
             return Err(error);
         }
         state.keys.insert(id, (place, Arc::new(MasterKey::new(&segment.key_bytes))));
@@ -201,9 +205,10 @@ impl KeySlots {
         })
     }
 
-    /// The buckets that have a key.
+    /// The buckets that have a key, or may have one in one of the files.
     pub(super) fn buckets(&self) -> BTreeSet<Timestamp> {
-        self.state().keys.keys().map(|(bucket, _)| *bucket).collect()
+        let state = self.state();
+        state.keys.keys().chain(state.unfinished.keys()).map(|(bucket, _)| *bucket).collect()
     }
 
     /// How many slots are or were damaged: none of them is used again.
@@ -221,8 +226,10 @@ impl KeySlots {
     pub(super) fn destroy(&self, bucket: Timestamp) -> Result<(), StoreError> {
         let mut state = self.state();
         state.reserved.remove(&bucket);
-        let doomed: Vec<_> =
-            state.keys.range((bucket, 0)..=(bucket, u32::MAX)).map(|(key, (place, _))| (*key, *place)).collect();
+        let of_bucket = (bucket, 0)..=(bucket, u32::MAX);
+        let with_key = state.keys.range(of_bucket.clone()).map(|(key, (place, _))| (*key, *place));
+        let unfinished = state.unfinished.range(of_bucket).map(|(key, place)| (*key, *place));
+        let doomed: Vec<_> = with_key.chain(unfinished).collect();
         let lost: Vec<u64> = state.lost.iter().filter(|(_, until)| *until <= bucket).map(|(place, _)| *place).collect();
         if doomed.is_empty() && lost.is_empty() {
             return Ok(());
@@ -234,6 +241,7 @@ impl KeySlots {
         self.sync()?;
         for (key, place) in doomed {
             state.keys.remove(&key);
+            state.unfinished.remove(&key);
             state.free.insert(place);
         }
         state.lost.retain(|(place, _)| !lost.contains(place));

@@ -9,6 +9,7 @@ use crate::base::id::MessageId;
 use crate::store::check::{KeyPlace, Rule, check};
 use crate::store::content::tests::{bucket, keep, message, read};
 use crate::store::content::{Place, Unreadable};
+use crate::store::disk::simulated::{Fault, Honesty, SimulatedDisk};
 use crate::store::testing::TestStore;
 
 fn path(test: &TestStore, name: &str) -> PathBuf {
@@ -66,6 +67,20 @@ fn a_slot_with_a_flipped_bit_is_read_from_its_copy_reported_and_never_used_again
             assert_eq!(faults(&test), [""; 0], "both copies are whole again");
         }
     }
+}
+
+#[test]
+fn a_key_that_is_missing_before_its_time_is_a_failure_and_counted_at_the_start() {
+    let (mut test, place, id) = with_a_body();
+    for name in [FILE, MIRROR] {
+        fs::write(path(&test, name), b"").unwrap();
+    }
+    test.open().unwrap();
+    let store = test.store();
+    let missing = |now| store.content().segments_without_key(now).unwrap();
+    assert_eq!((missing(test.now()), missing(place.bucket)), (1, 0));
+    assert!(matches!(store.body(place, id, test.now()), Err(Unreadable::Failed(_))));
+    assert!(matches!(store.body(place, id, place.bucket), Err(Unreadable::Gone)), "its time is over");
 }
 
 #[test]
@@ -159,4 +174,27 @@ fn a_slot_opens_for_its_own_bucket_and_number_alone() {
         moved[at] ^= 1;
         assert!(matches!(slot::read(&slot::checked(moved), &master), Slot::Damaged { .. }), "byte {at}");
     }
+}
+
+#[test]
+fn a_key_that_a_full_disk_left_in_one_file_is_overwritten_at_the_end_of_its_bucket() {
+    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let directory = Path::new("/content");
+    disk.create_directory(directory).unwrap();
+    let master = Arc::new(MasterKey::new(&[3; MasterKey::LENGTH]));
+    let entropy = Arc::new(crate::base::entropy::SeededEntropy::new(5));
+    let keys = KeySlots::open(Arc::new(disk.clone()), directory, master, entropy).unwrap();
+    let segment = Segment::new(bucket(0), 0, [7; MasterKey::LENGTH]);
+    let holds_a_key = |name| disk.read(&directory.join(name)).unwrap().iter().any(|byte| *byte != 0);
+    // The write to the first file succeeds, and the one to its mirror does not.
+    disk.plan(1, Fault::Full(0));
+    assert!(matches!(keys.put(&segment), Err(StoreError::Full)));
+    assert!(holds_a_key(FILE) && !holds_a_key(MIRROR));
+    assert!(keys.buckets().contains(&bucket(0)), "the sweep comes by");
+    keys.put(&Segment::new(bucket(1), 0, [8; MasterKey::LENGTH])).unwrap();
+    keys.destroy(bucket(1)).unwrap();
+    keys.destroy(bucket(0)).unwrap();
+    assert!(!holds_a_key(FILE) && !holds_a_key(MIRROR));
+    keys.put(&segment).unwrap();
+    assert_eq!(disk.read(&directory.join(FILE)).unwrap().len(), 2 * SLOT, "the places are used again");
 }

@@ -1,17 +1,18 @@
 //! What the store remembers of the clock: the newest identifier, and the doubts about the wall clock.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use redb::{Database, ReadableDatabase as _};
 
-use super::Store;
+use super::checksum::Values;
+use super::damage::guarded;
 use super::error::StoreError;
 use super::open::last_id;
-use super::read::Read;
+use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::clock_doubt::ClockDoubtRow;
-use super::schema::meta;
+use super::schema::{Table, meta};
 use super::snapshot::Snapshot;
+use super::{Store, migrate};
 use crate::base::id::Ulid;
 use crate::base::time::Timestamp;
 use crate::machine::retention::Bucket;
@@ -39,10 +40,22 @@ pub fn end_of(read: &impl Read, bucket: Bucket) -> Result<Timestamp, StoreError>
 /// The time at which a start judges what the journal carries: the wall clock, unless it is so far ahead of the newest
 /// identifier that it will be doubtful.
 pub(super) fn time_of_start(database: &Database, wall: Timestamp) -> Timestamp {
-    // A new database has no tables yet, and one of an earlier format may not be readable before its migration.
-    let found = database.begin_read().ok().map(|transaction| Snapshot::new(transaction, Arc::default()));
-    let found = found.and_then(|found| newest(&found).ok().flatten());
+    // A new database has no tables yet.
+    let found = guarded(|| newest_of_any_format(database)).ok().and_then(|found| found.ok().flatten());
     found.filter(|newest| wall.since(*newest) > STOPPED_MAX).unwrap_or(wall)
+}
+
+/// The time of the newest identifier of a database that may be of an earlier format.
+fn newest_of_any_format(database: &Database) -> Result<Option<Timestamp>, StoreError> {
+    let facts = database.begin_read()?.open_table(Table::Meta.definition())?;
+    let values = Values::of_format(migrate::format_in(&facts)?);
+    let mut newest = None;
+    for key in [meta::LAST_ID, meta::LAST_MESSAGE_ID] {
+        let Some(stored) = facts.get(key)? else { continue };
+        let id = values.open(Table::Meta.name(), key, stored.value()).and_then(|id| id.try_into().ok());
+        newest = newest.max(id.map(Ulid));
+    }
+    Ok(newest.map(Ulid::timestamp))
 }
 
 /// The time of the newest identifier.
@@ -62,7 +75,7 @@ impl Store {
         Ok(Past {
             newest: newest(&snapshot)?,
             open: doubts.iter().rev().find(|(_, row)| row.end.is_none()).map(|(number, _)| *number),
-            next: doubts.last().map_or(1, |(number, _)| number + 1),
+            next: last_number(&snapshot)?.map_or(1, |number| number + 1),
             is_unsettled: doubts.iter().any(|(_, row)| row.is_unsettled()),
         })
     }
@@ -75,7 +88,8 @@ impl Store {
         let snapshot = self.snapshot()?;
         let mut over = BTreeSet::new();
         for end in self.content().buckets_until(Timestamp::MAX)? {
-            if end_of(&snapshot, Bucket { end })? <= now {
+            // Nobody knows the end of a bucket whose doubt is damaged: its content is kept.
+            if sound(end_of(&snapshot, Bucket { end }))?.is_some_and(|end| end <= now) {
                 over.insert(end);
             }
         }
@@ -92,8 +106,16 @@ impl Store {
     }
 }
 
+/// The number of the last doubt, damaged or not, so that none is given out again.
+fn last_number(read: &impl Read) -> Result<Option<u32>, StoreError> {
+    let range: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
+    let keys = read.keys_with(Table::ClockDoubts, range, Order::Descending, OnDamage::Key, 1)?;
+    Ok(keys.first().and_then(|key| key.as_slice().try_into().ok()).map(u32::from_be_bytes))
+}
+
+/// The doubts whose rows can be read.
 fn doubts(read: &impl Read) -> Result<Vec<(u32, ClockDoubtRow)>, StoreError> {
     let number = |key: &[u8]| key.try_into().map(u32::from_be_bytes).ok();
-    let rows = read.rows::<ClockDoubtRow>(&[], DOUBTS_MAX)?;
+    let rows = read.sound_rows::<ClockDoubtRow>(&[], DOUBTS_MAX)?;
     Ok(rows.into_iter().filter_map(|(key, row)| Some((number(&key)?, row))).collect())
 }

@@ -12,17 +12,22 @@ mod alarms;
 mod in_hand;
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
+use super::checksum;
 use super::error::StoreError;
-use super::read::{Order, Read};
+use super::read::{Order, Read, sound};
+use super::row::delivery::DeliveryRow;
+use super::row::message::TransferRow;
 use super::row::restored::Restored;
-use super::schema::Table;
+use super::schema::{self, Table};
 use super::snapshot::Snapshot;
-use super::timer::Timer;
+use super::timer::{Timer, TimerKind};
+use crate::base::id::{DeliveryId, MessageId};
 use crate::base::time::Timestamp;
 use ahead::{Ahead, REFILL};
 pub use alarms::Alarm;
@@ -163,9 +168,7 @@ impl NearTimers {
         // The horizon moves before the snapshot is taken: what commits in between is added by its commit, and what the
         // snapshot holds too is the same timer.
         let Some((from, goal)) = self.state().ahead.begin_refill(now) else { return Ok(()) };
-        let read = snapshot().and_then(|snapshot| {
-            snapshot.sound_keys(Table::Timers, &from.encode(), &goal.encode(), Order::Ascending, REFILL)
-        });
+        let read = snapshot().and_then(|snapshot| timers_between(&snapshot, &from, &goal));
         let mut state = self.state();
         let State { ahead, in_hand, .. } = &mut *state;
         match read {
@@ -260,6 +263,36 @@ impl NearTimers {
     pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
+}
+
+/// The keys of up to [`REFILL`] timers. A timer's key says all of it: where its row is damaged, the key counts if the
+/// message or delivery that it names is due then.
+fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<Vec<u8>>, StoreError> {
+    let (mut keys, (from, to)) = (Vec::new(), (from.encode(), to.encode()));
+    snapshot.scan_stored(Table::Timers, (&from, &to), Order::Ascending, &mut |key, stored| {
+        if checksum::open(Table::Timers.name(), key, stored).is_some() || is_confirmed(snapshot, key)? {
+            keys.push(key.to_vec());
+        }
+        Ok(if keys.len() < REFILL { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(keys)
+}
+
+/// Whether the message or delivery of a damaged timer is due when its key says so. Meeting the row logs its damage.
+fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
+    drop(sound(snapshot.get(Table::Timers, key))?);
+    let Some(Timer { due, kind, account, id }) = Timer::decode(key) else { return Ok(false) };
+    let expected = match kind {
+        TimerKind::Transfer => {
+            snapshot.sound_row::<TransferRow>(&schema::message(account, MessageId(id)))?.and_then(|row| row.due)
+        }
+        TimerKind::Delivery => {
+            let row = snapshot.sound_row::<DeliveryRow>(&schema::delivery(account, DeliveryId(id)))?;
+            row.and_then(|row| row.state.due(Timestamp::ZERO))
+        }
+        _ => None,
+    };
+    Ok(expected == Some(due))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use super::journal::{self, Damage, Epoch, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
-use super::read::Read as _;
+use super::read::{Read as _, sound};
 use super::reserve::Reserve;
 use super::row::restored::Restored;
 use super::schema::{self, FORMAT, Table, meta};
@@ -356,10 +356,11 @@ fn prepare(
         put(meta::MASTER_KEY_PROOF, &master_key::proof(&master, entropy));
     }
     let restored = found.row(meta::RESTORED)?;
-    let waiting = match found.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes)) {
-        Some(waiting) => waiting,
-        None => Waiting::count(&found)?,
-    };
+    let waiting =
+        match sound(found.get(Table::Meta, meta::WAITING))?.flatten().and_then(|bytes| Waiting::decode(&bytes)) {
+            Some(waiting) => waiting,
+            None => Waiting::count(&found)?,
+        };
     put(meta::WAITING, &waiting.encode());
     totals::count_missing(&found, &mut changes)?;
     let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use super::changes::Changes;
 use super::error::StoreError;
-use super::read::{Order, Read, after_prefix};
+use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::Row;
 use super::row::delivery::DeliveryRow;
 use super::row::message::MessageRow;
@@ -26,8 +26,15 @@ type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 /// # Errors
 /// Those of the database.
 pub(super) fn count_missing(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
-    if found.get(Table::Meta, meta::TOTALS)?.is_some_and(|kept| kept.first().is_some_and(|kept| *kept >= KEPT)) {
+    let kept = sound(found.get(Table::Meta, meta::TOTALS))?.flatten();
+    if kept.is_some_and(|kept| kept.first().is_some_and(|kept| *kept >= KEPT)) {
         return Ok(());
+    }
+    for table in [Table::Outstanding, Table::StoredContent, Table::StoredContentByBucket] {
+        let everything: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
+        for key in found.keys_with(table, everything, Order::Ascending, OnDamage::Key, usize::MAX)? {
+            changes.put(table, key, None);
+        }
     }
     count_outstanding(found, changes)?;
     count_stored_content(found, changes)?;
@@ -46,7 +53,7 @@ fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), Sto
         Ok(ControlFlow::Continue(()))
     })?;
     for (key, deliveries) in counted {
-        if found.get(Table::Endpoints, &key)?.is_some() {
+        if found.has(Table::Endpoints, &key)? {
             changes.put(Table::Outstanding, key.to_vec(), Some(OutstandingRow { deliveries }.encode()));
         }
     }
@@ -66,7 +73,7 @@ fn count_stored_content(found: &impl Read, changes: &mut Changes) -> Result<(), 
     })?;
     for ((bucket, account), bytes) in in_buckets {
         let end = Timer::of_store(bucket, TimerKind::Content);
-        if found.get(Table::Timers, &end.encode())?.is_none() {
+        if !found.has(Table::Timers, &end.encode())? {
             continue;
         }
         *in_all.entry(account).or_default() += bytes;

@@ -16,7 +16,7 @@ use crate::machine::delivery::Stage;
 use crate::machine::retention::Bucket;
 use crate::store::clock_doubts::key_of;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{OnDamage, Order, Read, after_prefix};
 use crate::store::row::Row;
 use crate::store::row::clock_doubt::{ClockDoubtRow, DoubtEnd, Rest};
 use crate::store::row::delivery::DeliveryRow;
@@ -170,7 +170,7 @@ impl Moving {
         let Some(account) = account else { return Ok(None) };
         let first = [account.as_slice(), &self.after.0].concat();
         let (from, to) = (first.as_slice().max(from), after_prefix(&account));
-        let keys = tables.keys(Table::Messages, from, &to, Order::Ascending, SLICE)?;
+        let keys = tables.keys_with(Table::Messages, (from, &to), Order::Ascending, OnDamage::Key, SLICE)?;
         for key in &keys {
             match tables.row::<MessageRow>(key) {
                 Ok(Some(row)) => self.message(tables, key, row)?,
@@ -199,7 +199,8 @@ impl Moving {
     /// Brings forward a slice of the attempts that were put off by the time that was set back, from the key `from` on.
     /// What was due then is in hand, and is left to who has it.
     fn timers(&self, tables: &mut Tables<'_>, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let keys = tables.keys(Table::Timers, from, &after_prefix(&[]), Order::Ascending, SLICE)?;
+        let range = (from, &*after_prefix(&[]));
+        let keys = tables.keys_with(Table::Timers, range, Order::Ascending, OnDamage::Key, SLICE)?;
         for timer in keys.iter().filter_map(|key| Timer::decode(key)) {
             let due = timer.due.moved_by(self.offset_ms).max(tables.now());
             match timer.kind {
@@ -246,7 +247,8 @@ fn readable<R: Row>(read: Result<Option<R>, StoreError>) -> Result<Option<R>, St
     }
 }
 
-/// The first key of `table` from `from` on.
+/// The first key of `table` from `from` on, of a sound row or a damaged one.
 fn first_key(tables: &Tables<'_>, table: Table, from: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-    Ok(tables.keys(table, from, &after_prefix(&[]), Order::Ascending, 1)?.pop())
+    let range = (from, &*after_prefix(&[]));
+    Ok(tables.keys_with(table, range, Order::Ascending, OnDamage::Key, 1)?.pop())
 }

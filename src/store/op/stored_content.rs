@@ -5,10 +5,9 @@ use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::store::content::Place;
 use crate::store::error::StoreError;
-use crate::store::read::{Order, Read};
-use crate::store::row::Row as _;
+use crate::store::read::{OnDamage, Order, Read};
 use crate::store::row::totals::{StoredContentRow, StoredInBucketRow};
-use crate::store::schema::{self, Table};
+use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 
 /// The bytes that an account has stored.
@@ -22,7 +21,7 @@ pub fn used(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
 /// Counts a body of the account.
 pub(super) fn add(tables: &mut Tables<'_>, account: AccountId, place: Place) -> Result<(), StoreError> {
     let of_bucket = schema::stored_content(place.bucket, account);
-    let in_bucket = tables.row::<StoredInBucketRow>(&of_bucket)?.unwrap_or_default().bytes;
+    let in_bucket = counted_in_bucket(tables, &of_bucket)?;
     let in_all = used(tables, account)?;
     let more = u64::from(place.length);
     if more > 0 {
@@ -32,21 +31,32 @@ pub(super) fn add(tables: &mut Tables<'_>, account: AccountId, place: Place) -> 
     Ok(())
 }
 
+/// What a row counts. A damaged one counts as nothing, and the next start counts again.
+fn counted_in_bucket(tables: &mut Tables<'_>, key: &[u8]) -> Result<u64, StoreError> {
+    match tables.row::<StoredInBucketRow>(key) {
+        Err(error) if error.is_of_row() => {
+            tables.remove(Table::Meta, meta::TOTALS);
+            Ok(0)
+        }
+        found => Ok(found?.unwrap_or_default().bytes),
+    }
+}
+
 /// Gives back the bytes of buckets that ended at `bucket` or earlier, of at most `limit` accounts and buckets. Returns
 /// whether that was all.
 pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize) -> Result<bool, StoreError> {
     let end = Timestamp::from_millis(bucket.as_millis().saturating_add(1)).as_millis().to_be_bytes();
-    let keys = tables.keys(Table::StoredContentByBucket, &[], &end, Order::Ascending, limit)?;
+    let range: (&[u8], &[u8]) = (&[], &end);
+    let keys = tables.keys_with(Table::StoredContentByBucket, range, Order::Ascending, OnDamage::Key, limit)?;
     for key in &keys {
         let Some(account) = key.last_chunk::<16>().map(|account| AccountId(Ulid(*account))) else { continue };
         // A damaged count is given up: no bucket is kept for its sake.
-        let count = tables.get(Table::StoredContentByBucket, key)?;
-        let bytes = count.and_then(|count| StoredInBucketRow::decode(&count).ok()).unwrap_or_default().bytes;
+        let bytes = counted_in_bucket(tables, key)?;
         tables.remove(Table::StoredContentByBucket, key);
         match used(tables, account) {
             Ok(used) if used > bytes => tables.put(account.as_bytes(), &StoredContentRow { bytes: used - bytes }),
             Ok(_) => tables.remove(Table::StoredContent, account.as_bytes()),
-            Err(StoreError::Row { .. }) => {}
+            Err(error) if error.is_of_row() => tables.remove(Table::Meta, meta::TOTALS),
             Err(error) => return Err(error),
         }
     }
@@ -57,7 +67,6 @@ pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize
 mod tests {
     use super::*;
     use crate::store::op::sweep::ContentDestroyed;
-    use crate::store::schema::meta;
     use crate::store::testing::{START, Sender, TestStore};
     use crate::store::timer::TimerKind;
     use std::time::Duration;

@@ -197,6 +197,18 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Returns whether the key of `caller` is still valid. The operator has none.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn is_key_live(&self, caller: &Caller) -> Result<bool, StoreError> {
+        let Some(key) = &caller.key else { return Ok(true) };
+        let row: Option<ApiKey> = self.store.snapshot()?.row(&schema::api_key(caller.account, key.id))?;
+        Ok(row.is_some_and(|row| row.is_live(self.clock.now())))
+    }
+}
+
 impl Follower {
     /// Where it stands: the event that it goes on behind; none before the log's first.
     pub fn place(&self) -> Option<EventId> {

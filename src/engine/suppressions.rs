@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -43,6 +42,10 @@ impl SuppressionFilter {
         self.reason.is_none_or(|reason| row.reason == reason)
     }
 }
+
+/// A place in the account's list of suppressions: after the row with this key, or at its beginning.
+#[derive(Clone, Debug, Default)]
+pub struct SuppressionsAfter(Option<Vec<u8>>);
 
 /// What an import did, or would do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,25 +193,29 @@ impl Engine {
         self.list_work.run(account, work).await
     }
 
-    /// Gathers all of the account's suppressions, in the order of their addresses, into `into`.
+    /// Reads the account's next `limit` suppressions in the order of their addresses, and where the list goes on. Each
+    /// call reads the list as it is then, so a suppression that changes between two calls may be in neither.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn gather_suppressions<T: Send + 'static>(
+    pub async fn suppressions_after(
         &self,
         account: AccountId,
-        mut into: T,
-        each: fn(&mut T, &SuppressionRow),
-    ) -> Result<T, StoreError> {
+        SuppressionsAfter(after): SuppressionsAfter,
+        limit: usize,
+    ) -> Result<(Vec<SuppressionRow>, Option<SuppressionsAfter>), StoreError> {
         self.off_thread(move |store| {
-            let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
-            store.snapshot()?.scan_sound(Table::Suppressions, from, &to, Order::Ascending, &mut |_, bytes| {
-                if let Some(row) = sound(SuppressionRow::decode(bytes))? {
-                    each(&mut into, &row);
-                }
-                Ok(ControlFlow::Continue(()))
+            // The least key that is greater than the last one; at first, than the prefix of all.
+            let from = after.map_or_else(|| account.as_bytes().to_vec(), |key| [&key[..], &[0]].concat());
+            let (mut rows, mut last, mut looked) = (Vec::new(), Vec::new(), 0);
+            let to = after_prefix(account.as_bytes());
+            store.snapshot()?.scan_sound(Table::Suppressions, &from, &to, Order::Ascending, &mut |key, bytes| {
+                rows.extend(sound(SuppressionRow::decode(bytes))?);
+                last = key.to_vec();
+                looked += 1;
+                Ok(until(looked == limit))
             })?;
-            Ok(into)
+            Ok((rows, (looked == limit).then_some(SuppressionsAfter(Some(last)))))
         })
         .await
     }

@@ -26,4 +26,5 @@ pub mod service;
 pub mod state;
 #[cfg(test)]
 mod stories;
+pub(crate) mod suppression_export;
 mod view;

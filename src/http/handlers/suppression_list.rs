@@ -266,14 +266,14 @@ fn columns(names: &[String]) -> Result<Vec<&'static str>, String> {
 }
 
 /// The first line of an export.
-pub(super) fn head() -> String {
+pub(in crate::http) fn head() -> String {
     let mut text = String::new();
     write_record(&mut text, &COLUMNS);
     text
 }
 
 /// Appends a line of an export.
-pub(super) fn write(text: &mut String, row: &SuppressionRow) {
+pub(in crate::http) fn write(text: &mut String, row: &SuppressionRow) {
     let (created_at, note) = (row.created_at.to_string(), row.note.as_deref().unwrap_or_default());
     write_record(text, &[&row.email, row.reason.as_str(), &created_at, note]);
 }

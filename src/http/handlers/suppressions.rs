@@ -21,6 +21,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
+use crate::http::suppression_export::SuppressionExport;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
 use crate::store::op::suppression::{Name, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
@@ -158,13 +159,19 @@ fn form(call: &Call<Caller>) -> Form {
 /// `GET /v1/suppressions/export`: the whole list, in the form that the import takes.
 pub(in crate::http) async fn export(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    exported(api, call.caller.account).await
+    let (engine, caller) = (Arc::clone(&api.engine), call.caller);
+    let account = caller.account;
+    exported(api, account, move || engine.is_key_live(&caller).unwrap_or(false)).await
 }
 
-/// The whole list of an account as a file.
-pub(crate) async fn exported(api: &Api, account: AccountId) -> Result<Answer, ApiError> {
-    let text = api.engine.gather_suppressions(account, suppression_list::head(), suppression_list::write).await?;
-    let answer = Answer::bytes(StatusCode::OK, "text/csv; charset=utf-8", Bytes::from(text));
+/// The whole list of an account as a file, read part by part for as long as `still_may` allows it.
+pub(crate) async fn exported(
+    api: &Api,
+    account: AccountId,
+    still_may: impl Fn() -> bool + Send + 'static,
+) -> Result<Answer, ApiError> {
+    let list = SuppressionExport::begin(Arc::clone(&api.engine), account, still_may).await?;
+    let answer = Answer::stream(StatusCode::OK, "text/csv; charset=utf-8", Box::pin(list));
     Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"suppressions.csv\""))
 }
 

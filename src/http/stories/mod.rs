@@ -234,8 +234,32 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
         Reply { status, headers, body: String::new() }
     }
 
+    async fn read_chunks(&mut self) -> Vec<u8> {
+        let mut body = Vec::new();
+        loop {
+            while !self.unread.windows(2).any(|two| two == b"\r\n") {
+                assert!(self.fill().await, "closed within a body");
+            }
+            let end = self.unread.windows(2).position(|two| two == b"\r\n").unwrap();
+            let line = String::from_utf8(self.unread.drain(..end + 2).collect()).unwrap();
+            let length = usize::from_str_radix(line.trim_end(), 16).unwrap();
+            while self.unread.len() < length + 2 {
+                assert!(self.fill().await, "closed within a chunk");
+            }
+            body.extend(self.unread.drain(..length + 2).take(length));
+            if length == 0 {
+                return body;
+            }
+        }
+    }
+
     async fn read(&mut self) -> Reply {
         let mut reply = self.read_head().await;
+        // An event stream has no end to wait for.
+        if reply.header("transfer-encoding") == "chunked" && reply.header("content-type") != "text/event-stream" {
+            reply.body = String::from_utf8(self.read_chunks().await).unwrap();
+            return reply;
+        }
         let length: usize = reply.header("content-length").parse().unwrap_or(0);
         while self.unread.len() < length {
             assert!(self.fill().await, "closed within a body");

@@ -113,5 +113,6 @@ fn form_of(list: &[u8]) -> Written {
 
 /// `GET /suppressions/export`: the list as a file, in the form that the import takes.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
-    Ok(exported(visit.api, visit.account_id()).await?)
+    let (engine, session) = (Arc::clone(&visit.api.engine), visit.visitor.key);
+    Ok(exported(visit.api, visit.account_id(), move || engine.is_signed_in(&session).unwrap_or(false)).await?)
 }

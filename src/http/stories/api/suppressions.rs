@@ -123,6 +123,17 @@ async fn suppressions_are_listed_newest_first_with_those_of_bounces_and_filtered
 }
 
 #[tokio::test]
+async fn a_long_export_is_streamed_in_parts_and_complete() {
+    let mut world = World::new().await;
+    let addresses: Vec<_> = (0..750).map(|number| format!("u{number:04}@example.net")).collect();
+    world.import("text/csv", "", &format!("email\n{}\n", addresses.join("\n"))).await;
+    let reply = world.get("/v1/suppressions/export").await;
+    assert_eq!((reply.header("transfer-encoding"), reply.header("content-length")), ("chunked", ""));
+    let exported: Vec<_> = reply.body.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(exported, addresses);
+}
+
+#[tokio::test]
 async fn an_export_is_imported_elsewhere_as_it_was() {
     let mut world = World::new().await;
     let body = serde_json::json!({ "email": "\"a,b\"@example.net", "note": "said \"never, ever\"" });

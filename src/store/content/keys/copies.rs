@@ -36,15 +36,24 @@ pub(super) struct Copies {
 }
 
 impl Copies {
-    /// Compares the two files.
-    pub(super) fn compare(file: &[u8], mirror: &[u8], master: &MasterKey) -> Self {
+    /// Compares the two files. Bucket and number of a slot of format 1 may be damaged, for nothing binds them: such a
+    /// slot is a key only if `has_file` says that its segment's file exists.
+    pub(super) fn compare(
+        file: &[u8],
+        mirror: &[u8],
+        master: &MasterKey,
+        has_file: impl Fn(SegmentId) -> bool,
+    ) -> Self {
         let mut copies = Self::default();
         let length = file.len().max(mirror.len());
         copies.places = length.div_ceil(SLOT) as u64;
         for place in 0..copies.places {
             let at = |bytes: &[u8]| {
                 let begin = usize::try_from(place).unwrap_or(usize::MAX).saturating_mul(SLOT).min(bytes.len());
-                slot::read(&bytes[begin..bytes.len().min(begin + SLOT)], master)
+                match slot::read(&bytes[begin..bytes.len().min(begin + SLOT)], master) {
+                    Slot::Key { segment, is_first: true, .. } if !has_file(segment) => Slot::Damaged { named: None },
+                    slot => slot,
+                }
             };
             copies.judge(place, at(file), at(mirror));
         }
@@ -70,9 +79,15 @@ impl Copies {
     }
 
     fn keep(&mut self, place: u64, segment: SegmentId, key: [u8; MasterKey::LENGTH], is_rewritten: bool) {
-        if self.keys.contains_key(&segment) {
-            // A move that a crash interrupted.
-            self.retire.push(place);
+        if let Some((_, known)) = self.keys.get(&segment) {
+            if **known == key {
+                // A move that a crash interrupted.
+                self.retire.push(place);
+            } else {
+                // One of two slots of format 1 names the wrong segment. This key may be the only copy of another's.
+                self.lost.push((place, None));
+                self.faults.push(format!("slot {place} of content/{FILE} names a segment that has another key"));
+            }
             return;
         }
         if is_rewritten {

@@ -81,7 +81,8 @@ impl KeySlots {
         };
         let (directory, files) = (directory.to_owned(), [open(FILE)?, open(MIRROR)?]);
         let slots = Self { disk, directory, files, master, entropy, state: Mutex::default() };
-        let copies = Copies::compare(&slots.write_again(0)?, &slots.write_again(1)?, &slots.master);
+        let has_file = |segment| has_file(&*slots.disk, &slots.directory, segment);
+        let copies = Copies::compare(&slots.write_again(0)?, &slots.write_again(1)?, &slots.master, has_file);
         slots.take(copies)?;
         Ok(slots)
     }
@@ -271,6 +272,10 @@ impl KeySlots {
     }
 }
 
+fn has_file(disk: &dyn Disk, directory: &Path, (bucket, number): SegmentId) -> bool {
+    disk.exists(&segment::path(directory, bucket, number))
+}
+
 /// The keys of a directory of content that no process has open, and what is damaged of their files.
 pub(super) struct KeysFound {
     pub(super) keys: BTreeMap<SegmentId, Arc<MasterKey>>,
@@ -288,7 +293,7 @@ pub(super) fn find(disk: &dyn Disk, directory: &Path, master: &MasterKey) -> Res
             Err(error) => Err(failed("read", &path, &error)),
         }
     };
-    let Copies { keys, homeless, faults, .. } = Copies::compare(&read(FILE)?, &read(MIRROR)?, master);
+    let Copies { keys, homeless, faults, .. } = Copies::compare(&read(FILE)?, &read(MIRROR)?, master, |segment| has_file(disk, directory, segment));
     let housed = keys.into_iter().map(|(segment, (_, key))| (segment, key));
     let keys = housed.chain(homeless).map(|(segment, key)| (segment, Arc::new(MasterKey::new(&key)))).collect();
     Ok(KeysFound { keys, faults })

@@ -150,6 +150,40 @@ fn slots_of_format_1_are_read_and_written_again_with_a_mirror() {
 }
 
 #[test]
+fn a_slot_of_format_1_that_names_a_segment_without_a_file_is_no_key() {
+    for (damaged_bucket, damaged_number) in [(bucket(7), 0), (bucket(0), 5)] {
+        let (mut test, place, id) = with_a_body();
+        let master = master(&test);
+        let Slot::Key { key, .. } = slot::read(&bytes(&test, FILE), &master) else { panic!("slot 0 has a key") };
+        let entropy = crate::base::entropy::SeededEntropy::new(5);
+        fs::write(path(&test, FILE), encode_first((damaged_bucket, damaged_number), &key, &master, &entropy)).unwrap();
+        fs::remove_file(path(&test, MIRROR)).unwrap();
+        assert!(faults(&test).iter().any(|fault| fault.contains("is lost")), "{:?}", faults(&test));
+        test.open().unwrap();
+        assert!(!test.store().content().has((damaged_bucket, damaged_number)));
+        assert_eq!(test.store().content().damaged_key_slots(), 1);
+        assert!(matches!(read(&test, place, id), Err(Unreadable::Failed(_))));
+        test.store().content().destroy(bucket(0)).unwrap();
+        assert_eq!(bytes(&test, FILE)[..SLOT], slot::retired(), "the key ends with the newest bucket");
+    }
+}
+
+#[test]
+fn two_slots_of_format_1_for_one_segment_with_different_keys_are_reported_and_both_kept() {
+    let (mut test, ..) = with_a_body();
+    let master = master(&test);
+    let Slot::Key { segment, key, .. } = slot::read(&bytes(&test, FILE), &master) else { panic!("slot 0 has a key") };
+    let entropy = crate::base::entropy::SeededEntropy::new(5);
+    let first = |key: &[u8; MasterKey::LENGTH]| encode_first(segment, key, &master, &entropy);
+    let second = first(&[9; MasterKey::LENGTH]);
+    fs::write(path(&test, FILE), [first(&key), second.clone()].concat()).unwrap();
+    fs::remove_file(path(&test, MIRROR)).unwrap();
+    assert!(faults(&test).iter().any(|fault| fault.contains("another key")), "{:?}", faults(&test));
+    test.open().unwrap();
+    assert_eq!(bytes(&test, FILE)[SLOT..], second);
+}
+
+#[test]
 fn a_move_that_was_interrupted_leaves_the_key_in_one_place() {
     let (mut test, place, id) = with_a_body();
     let twice = bytes(&test, FILE).repeat(2);

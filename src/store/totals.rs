@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use super::changes::Changes;
 use super::error::StoreError;
+use super::op::outstanding::is_requested;
 use super::read::{OnDamage, Order, Read, after_prefix, sound};
 use super::row::Row;
 use super::row::delivery::DeliveryRow;
@@ -12,7 +13,7 @@ use super::row::message::MessageRow;
 use super::row::totals::{OutstandingRow, StoredContentRow, StoredInBucketRow};
 use super::schema::{self, Table, meta};
 use super::timer::{Timer, TimerKind};
-use crate::base::id::{AccountId, Ulid};
+use crate::base::id::{AccountId, DeliveryId, Ulid};
 use crate::base::time::Timestamp;
 
 /// The totals that this version keeps. A store that has fewer is counted again.
@@ -43,18 +44,25 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes) -> Result<
 }
 
 fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
-    let mut counted = BTreeMap::<[u8; 32], u64>::new();
+    let mut counted = BTreeMap::<Vec<u8>, u64>::new();
     found.scan_sound(Table::Deliveries, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
         let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
-        let row = DeliveryRow::decode(value).ok().filter(|row| row.state.due(Timestamp::ZERO).is_some());
-        if let Some((account, row)) = account.zip(row) {
-            *counted.entry(schema::endpoint(account, row.endpoint)).or_default() += 1;
+        let id = key.last_chunk::<16>().map(|id| DeliveryId(Ulid(*id)));
+        let (Some(account), Some(id), Ok(row)) = (account, id, DeliveryRow::decode(value)) else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if row.state.due(Timestamp::ZERO).is_some() {
+            *counted.entry(schema::endpoint(account, row.endpoint).to_vec()).or_default() += 1;
+        }
+        if is_requested(&row, id) {
+            *counted.entry(account.as_bytes().to_vec()).or_default() += 1;
         }
         Ok(ControlFlow::Continue(()))
     })?;
     for (key, deliveries) in counted {
-        if found.has(Table::Endpoints, &key)? {
-            changes.put(Table::Outstanding, key.to_vec(), Some(OutstandingRow { deliveries }.encode()));
+        // Deliveries of deleted endpoints still count for their account.
+        if key.len() == 16 || found.has(Table::Endpoints, &key)? {
+            changes.put(Table::Outstanding, key, Some(OutstandingRow { deliveries }.encode()));
         }
     }
     Ok(())

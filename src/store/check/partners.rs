@@ -105,6 +105,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],
         Table::Attempts => vec![there(Table::Deliveries, &key[..32])],
+        Table::Outstanding if key.len() == 16 => vec![owner()],
         Table::Outstanding => vec![there(Table::Endpoints, key)],
         Table::Parked => vec![there(Table::Deliveries, &[&key[..16], &key[40..]].concat())],
         Table::Idempotency => {

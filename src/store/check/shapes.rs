@@ -49,7 +49,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::DeliveriesByEndpoint => key.len() == 48,
         Table::Attempts => key.len() == 33 && reads::<AttemptRow>(value)?,
         Table::Redelivered => key.len() == 48 && outstanding::is_redelivered(value),
-        Table::Outstanding => key.len() == 32 && reads::<OutstandingRow>(value)?,
+        Table::Outstanding => matches!(key.len(), 16 | 32) && reads::<OutstandingRow>(value)?,
         Table::StoredContent => key.len() == 16 && reads::<StoredContentRow>(value)?,
         Table::StoredContentByBucket => key.len() == 24 && reads::<StoredInBucketRow>(value)?,
         Table::ActiveKeys => key.len() == 16 && reads::<ActiveKeysRow>(value)?,

@@ -3,13 +3,17 @@
 //!
 //! The first delivery of an event is found by its identifier, which follows the event's own closely. Later deliveries
 //! of the event are counted in its row of [`Table::Redelivered`], beside the identifier of the latest.
+//!
+//! Tests and later deliveries are also counted for the account for as long as their rows are stored, ended or not.
+//! Otherwise replays to an endpoint that answers at once, or that is deleted and created again, would fill the disk.
 
 use super::event::ENDPOINTS_MAX;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::base::time::Timestamp;
+use crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, sound};
-use crate::store::row::delivery::DeliveryRow;
+use crate::store::row::delivery::{DeliveryRow, Owed};
 use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
@@ -84,6 +88,48 @@ pub fn count(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Resu
     Ok(row.unwrap_or_default().deliveries)
 }
 
+/// The number of deliveries that may still be requested for an endpoint: the limit holds for its outstanding ones, and
+/// for the requested ones that are stored of the whole account.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn room(read: &impl Read, account: AccountId, endpoint: EndpointId) -> Result<u64, StoreError> {
+    let stored = read.row::<OutstandingRow>(account.as_bytes())?.unwrap_or_default().deliveries;
+    let most = count(read, account, endpoint)?.max(stored);
+    Ok(OUTSTANDING_DELIVERIES_COUNT.saturating_sub(most))
+}
+
+/// Counts a new delivery that was requested.
+pub(super) fn requested(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    id: DeliveryId,
+    row: &DeliveryRow,
+) -> Result<(), StoreError> {
+    if !is_requested(row, id) {
+        return Ok(());
+    }
+    change(tables, account.as_bytes(), |deliveries| deliveries.saturating_add(1))
+}
+
+/// Counts a delivery whose row was removed. Those that earlier versions wrote were not counted.
+pub(super) fn removed(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    id: DeliveryId,
+    row: &DeliveryRow,
+) -> Result<(), StoreError> {
+    if !is_requested(row, id) {
+        return Ok(());
+    }
+    change(tables, account.as_bytes(), |deliveries| deliveries.saturating_sub(1))
+}
+
+/// Reports whether a delivery is a test or a later delivery of its event.
+pub(in crate::store) fn is_requested(row: &DeliveryRow, id: DeliveryId) -> bool {
+    matches!(row.owed, Owed::Test { .. }) || !is_near(row.event, id)
+}
+
 /// Reports whether an event has an outstanding delivery at an endpoint. Reads a fixed number of rows at most.
 ///
 /// # Errors
@@ -105,7 +151,7 @@ pub fn is_owed(read: &impl Read, account: AccountId, endpoint: EndpointId, event
 
 /// Counts a new delivery.
 pub(super) fn began(tables: &mut Tables<'_>, account: AccountId, endpoint: EndpointId) -> Result<(), StoreError> {
-    change(tables, account, endpoint, |deliveries| deliveries.saturating_add(1))
+    change(tables, &schema::endpoint(account, endpoint), |deliveries| deliveries.saturating_add(1))
 }
 
 /// Counts a delivery that has ended.
@@ -115,7 +161,7 @@ pub(super) fn ended(
     id: DeliveryId,
     row: &DeliveryRow,
 ) -> Result<(), StoreError> {
-    change(tables, account, row.endpoint, |deliveries| deliveries.saturating_sub(1))?;
+    change(tables, &schema::endpoint(account, row.endpoint), |deliveries| deliveries.saturating_sub(1))?;
     if is_near(row.event, id) {
         return Ok(());
     }
@@ -144,14 +190,8 @@ pub(super) fn redelivered(
     Ok(())
 }
 
-fn change(
-    tables: &mut Tables<'_>,
-    account: AccountId,
-    endpoint: EndpointId,
-    change: impl FnOnce(u64) -> u64,
-) -> Result<(), StoreError> {
-    let key = schema::endpoint(account, endpoint);
-    let found = match tables.row::<OutstandingRow>(&key) {
+fn change(tables: &mut Tables<'_>, key: &[u8], change: impl FnOnce(u64) -> u64) -> Result<(), StoreError> {
+    let found = match tables.row::<OutstandingRow>(key) {
         // Events are owed and settled though their count is damaged; a replay, which depends on it, fails until the
         // next start has counted again.
         Err(error) if error.is_of_row() => {
@@ -161,8 +201,8 @@ fn change(
         found => found?.unwrap_or_default(),
     };
     match change(found.deliveries) {
-        0 => tables.remove(Table::Outstanding, &key),
-        deliveries => tables.put(&key, &OutstandingRow { deliveries }),
+        0 => tables.remove(Table::Outstanding, key),
+        deliveries => tables.put(key, &OutstandingRow { deliveries }),
     }
     Ok(())
 }

@@ -7,7 +7,6 @@ use super::event::owe;
 use super::{Op, outstanding};
 use crate::base::id::{AccountId, DeliveryId, EndpointId, EventId, Ulid};
 use crate::domain::event::TestRecord;
-use crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT;
 use crate::machine::delivery::{self, Stage};
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read};
@@ -29,7 +28,8 @@ pub enum RedeliverRefusal {
     NotFound,
     /// The delivery's endpoint was deleted.
     EndpointGone,
-    /// The endpoint has [`OUTSTANDING_DELIVERIES_COUNT`] outstanding deliveries.
+    /// The endpoint has [`crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT`] outstanding deliveries, or the account has as many requested
+    /// deliveries stored.
     TooManyOutstanding {
         /// Deliveries that the replay created before it met the limit.
         created: u64,
@@ -57,14 +57,16 @@ impl Op for TestEndpoint {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))? else {
             return Err(Stop::Refused(RedeliverRefusal::NotFound));
         };
-        if outstanding::count(tables, self.account, self.endpoint)? >= OUTSTANDING_DELIVERIES_COUNT {
+        if outstanding::room(tables, self.account, self.endpoint)? == 0 {
             return Err(TOO_MANY);
         }
         let event: EventId = tables.next_id();
         let body = TestRecord::new(event, tables.now()).to_json();
         let state = delivery::State::new(tables.now());
         let row = DeliveryRow { endpoint: self.endpoint, event, owed: Owed::Test { body }, state };
-        Ok(owe(tables, self.account, &row, endpoint.state.is_enabled())?)
+        let id = owe(tables, self.account, &row, endpoint.state.is_enabled())?;
+        outstanding::requested(tables, self.account, id, &row)?;
+        Ok(id)
     }
 }
 
@@ -88,7 +90,7 @@ impl Op for Redeliver {
         let Some(endpoint) = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))? else {
             return Err(Stop::Refused(RedeliverRefusal::EndpointGone));
         };
-        if outstanding::count(tables, self.account, row.endpoint)? >= OUTSTANDING_DELIVERIES_COUNT {
+        if outstanding::room(tables, self.account, row.endpoint)? == 0 {
             return Err(TOO_MANY);
         }
         let row = DeliveryRow { state: delivery::State::new(tables.now()), ..row };
@@ -213,7 +215,7 @@ pub struct ReplaySlice {
 pub struct Replayed {
     /// Deliveries created.
     pub created: u64,
-    /// Whether the slice ended early, because the endpoint has [`OUTSTANDING_DELIVERIES_COUNT`] of them.
+    /// Whether the slice ended early, because it met [`crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT`].
     pub is_full: bool,
 }
 
@@ -224,7 +226,7 @@ impl Op for ReplaySlice {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<Replayed, Stop<RedeliverRefusal>> {
         let Replay { account, endpoint: id, .. } = self.replay;
         let endpoint = self.replay.endpoint(tables)?;
-        let room = OUTSTANDING_DELIVERIES_COUNT.saturating_sub(outstanding::count(tables, account, id)?);
+        let room = outstanding::room(tables, account, id)?;
         let mut created = 0;
         for row in &self.rows {
             let Some((event, owed)) = self.replay.again(tables, &endpoint, *row)? else { continue };
@@ -248,6 +250,7 @@ fn owe_again(
 ) -> Result<DeliveryId, StoreError> {
     let id = owe(tables, account, row, endpoint.state.is_enabled())?;
     outstanding::redelivered(tables, account, id, row)?;
+    outstanding::requested(tables, account, id, row)?;
     Ok(id)
 }
 

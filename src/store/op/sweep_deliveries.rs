@@ -95,7 +95,7 @@ fn sweep(tables: &mut Tables<'_>, Seen { account, delivery }: Seen) -> Result<()
     }
     tables.remove(Table::DeliveriesByEndpoint, &schema::delivery_of_endpoint(account, row.endpoint, delivery));
     tables.remove(Table::Deliveries, &key);
-    Ok(())
+    outstanding::removed(tables, account, delivery, &row)
 }
 
 #[cfg(test)]

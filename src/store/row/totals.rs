@@ -7,7 +7,8 @@ use crate::base::id::KeyId;
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
-/// The number of pending and held deliveries of an endpoint; its key names account and endpoint.
+/// The number of pending and held deliveries of an endpoint, whose key names account and endpoint, or of the stored
+/// requested deliveries of an account, whose key names the account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutstandingRow {
     /// The number.

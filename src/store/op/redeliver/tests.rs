@@ -3,7 +3,9 @@
 use super::*;
 use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
+use crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT;
 use crate::store::op::endpoint::UpdateEndpoint;
+use crate::store::op::endpoint_end::DeleteEndpoint;
 use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
 use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::meta;
@@ -202,6 +204,32 @@ fn an_endpoint_at_its_limit_takes_new_events_and_nothing_that_is_asked_for() {
     let owed = test.count(Table::Deliveries, &[]);
     sender.accept("b@example.net");
     assert_eq!(test.count(Table::Deliveries, &[]), owed + 1, "new events are always owed");
+}
+
+#[test]
+fn requested_deliveries_are_limited_for_the_account_while_they_are_stored() {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    let (account, endpoint) = (sender.account, test.endpoint(sender.account, None));
+    sender.accept("b@example.net");
+    let first = latest(&test);
+    end_all(&test, &sender);
+    test.write(account.as_bytes(), &OutstandingRow { deliveries: OUTSTANDING_DELIVERIES_COUNT - 1 });
+    let domain = sender.domain;
+    test.reopen();
+    let sender = Sender::of(&test, account, domain);
+    for _ in 0..5 {
+        sender.accept("b@example.net");
+    }
+    test.done(Redeliver { account, delivery: first });
+    end_all(&test, &sender);
+    let is_refused = |test: &TestStore, endpoint| {
+        let answer = test.commit(TestEndpoint { account, endpoint });
+        matches!(answer, Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created: 0 })))
+    };
+    assert!(is_refused(&test, endpoint), "ended deliveries are stored as well");
+    test.done(DeleteEndpoint { account, endpoint });
+    assert!(is_refused(&test, test.endpoint(account, None)), "a new endpoint does not reset the count");
 }
 
 #[test]

@@ -10,6 +10,9 @@ use crate::machine::shares::Shares;
 
 /// The part of the shared supply that one account may hold: the divisor.
 const ACCOUNT_PART: usize = 4;
+/// Requests of one account whose bodies are awaited: a quarter of the listener's places
+/// ([`crate::net::http_listener::HttpLimits::connections`]).
+const AWAITED_MAX: usize = 256;
 /// A stranger's body of this many bytes at most is not charged at first ([`super::body::BodyLimits::uncharged`]), so
 /// that a small form is read even where others use up the strangers' supply.
 pub(super) const UNCHARGED_BYTES: usize = 4 * 1024;
@@ -55,6 +58,8 @@ impl BudgetSizes {
 pub struct BodyBudgets {
     shared: Mutex<Shares<Holder>>,
     strangers: Mutex<Shares<Holder>>,
+    /// Requests of accounts whose bodies are awaited.
+    awaited: Arc<Mutex<Shares<Holder>>>,
 }
 
 impl BodyBudgets {
@@ -63,7 +68,21 @@ impl BodyBudgets {
         Self {
             shared: Mutex::new(Shares::new(sizes.shared, sizes.shared / ACCOUNT_PART)),
             strangers: Mutex::new(Shares::new(sizes.strangers, sizes.stranger)),
+            awaited: Arc::new(Mutex::new(Shares::new(usize::MAX, AWAITED_MAX))),
         }
+    }
+
+    /// Counts a request that waits for its body until the result is dropped. Only those of accounts are limited.
+    ///
+    /// # Errors
+    /// [`ApiError::Overloaded`] where the account has [`AWAITED_MAX`] of them.
+    pub(super) fn await_body(&self, holder: &Holder) -> Result<Option<AwaitedBody>, ApiError> {
+        if !matches!(holder, Holder::Account(_)) {
+            return Ok(None);
+        }
+        let mut awaited = self.awaited.lock().unwrap_or_else(PoisonError::into_inner);
+        awaited.take(holder, 1).map_err(|_| ApiError::Overloaded)?;
+        Ok(Some(AwaitedBody { awaited: Arc::clone(&self.awaited), holder: *holder }))
     }
 
     const fn of(&self, holder: &Holder) -> &Mutex<Shares<Holder>> {
@@ -80,6 +99,19 @@ impl BodyBudgets {
 
     fn give_back(&self, holder: &Holder, bytes: usize) {
         self.of(holder).lock().unwrap_or_else(PoisonError::into_inner).give_back(holder, bytes);
+    }
+}
+
+/// A counted request that waits for its body, until it is dropped.
+#[derive(Debug)]
+pub(super) struct AwaitedBody {
+    awaited: Arc<Mutex<Shares<Holder>>>,
+    holder: Holder,
+}
+
+impl Drop for AwaitedBody {
+    fn drop(&mut self) {
+        self.awaited.lock().unwrap_or_else(PoisonError::into_inner).give_back(&self.holder, 1);
     }
 }
 
@@ -164,6 +196,16 @@ mod tests {
         assert_eq!(Charge::new(&budgets, account(2)).grow(10_000), Ok(()));
         drop(one);
         assert_eq!(Charge::new(&budgets, account(1)).grow(10_000), Ok(()));
+    }
+
+    #[test]
+    fn one_account_waits_for_a_limited_number_of_bodies() {
+        let budgets = budgets();
+        let mut awaited: Vec<_> = (0..AWAITED_MAX).map(|_| budgets.await_body(&account(1)).unwrap()).collect();
+        assert!(matches!(budgets.await_body(&account(1)), Err(ApiError::Overloaded)));
+        assert!(budgets.await_body(&account(2)).unwrap().is_some());
+        awaited.pop();
+        assert!(budgets.await_body(&account(1)).is_ok());
     }
 
     #[test]

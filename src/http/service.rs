@@ -281,7 +281,8 @@ impl<S: Gate> HttpService<S> {
         let Some(types) = route.body.types() else { return Ok(ReadBody::none()) };
         body::check_type(headers, types)?;
         let limits = &self.limits.body;
-        let _awaited = matches!(holder, Holder::Stranger(_)).then(|| journey.connection.await_body());
+        let _turn = self.budgets.await_body(&holder)?;
+        let _awaited = journey.connection.await_body(!matches!(holder, Holder::Stranger(_)));
         body::read(&mut journey.body, limits.most(route.size), limits, &self.budgets, holder).await
     }
 

@@ -30,6 +30,8 @@ pub(super) enum Dispensable {
     Unauthenticated,
     /// What is left of its requests is for the client to read, and it does not.
     Unread,
+    /// All that its requests wait for is up to the client, and some wait for bodies of authenticated clients.
+    Unsent,
 }
 
 /// The protocol that a connection speaks. Only HTTP/1 has a head that can be told from other traffic.
@@ -68,8 +70,10 @@ pub(super) struct Activity {
     written: AtomicU64,
     /// Of these, those that had been when `offered_since` was set for them.
     written_before: AtomicU64,
-    /// Requests that wait for the body of a client that is not authenticated, and since when.
+    /// Requests that wait for a body, and since when.
     awaited: AtomicU32,
+    /// Of these, those of authenticated clients.
+    awaited_known: AtomicU32,
     awaited_since: AtomicU64,
     /// Refused bodies that are read on behind their answers.
     lingering: AtomicU32,
@@ -92,6 +96,7 @@ impl Activity {
             written: AtomicU64::new(0),
             written_before: AtomicU64::new(0),
             awaited: AtomicU32::new(0),
+            awaited_known: AtomicU32::new(0),
             awaited_since: AtomicU64::new(0),
             lingering: AtomicU32::new(0),
             close: Notify::new(),
@@ -106,12 +111,15 @@ impl Activity {
         Busy(Arc::clone(self))
     }
 
-    /// Marks a request that waits for the body of a client that is not authenticated, until the guard is dropped.
-    pub(super) fn await_body(self: &Arc<Self>) -> Awaited {
+    /// Marks a request that waits for its body, until the guard is dropped.
+    pub(super) fn await_body(self: &Arc<Self>, is_known: bool) -> Awaited {
+        if is_known {
+            self.awaited_known.fetch_add(1, Relaxed);
+        }
         if self.awaited.fetch_add(1, Relaxed) == 0 {
             self.awaited_since.store(self.now(), Relaxed);
         }
-        Awaited(Arc::clone(self))
+        Awaited { activity: Arc::clone(self), is_known }
     }
 
     /// Marks a refused body that is read on behind its answer, until the guard is dropped.
@@ -137,8 +145,14 @@ impl Activity {
             return Some((Dispensable::Idle, self.at(self.idle_since.load(Relaxed))));
         }
         let (awaited, offers) = (self.awaited.load(Relaxed), self.offers.load(Relaxed));
-        if awaited == running {
-            return Some((Dispensable::Unauthenticated, self.at(self.awaited_since.load(Relaxed))));
+        let is_known = self.awaited_known.load(Relaxed) > 0;
+        let awaited_since = self.at(self.awaited_since.load(Relaxed));
+        if awaited == running && !is_known {
+            return Some((Dispensable::Unauthenticated, awaited_since));
+        }
+        if is_known && awaited + offers >= running {
+            // A body that is on its way has a moment to arrive.
+            return (now >= awaited_since + UNREAD).then_some((Dispensable::Unsent, awaited_since));
         }
         if offers == 0 || awaited + offers < running {
             return None;
@@ -245,12 +259,18 @@ impl Busy {
     }
 }
 
-/// While it lives one request of its connection waits for the body of a client that is not authenticated.
-pub struct Awaited(Arc<Activity>);
+/// While it lives one request of its connection waits for its body.
+pub struct Awaited {
+    activity: Arc<Activity>,
+    is_known: bool,
+}
 
 impl Drop for Awaited {
     fn drop(&mut self) {
-        self.0.awaited.fetch_sub(1, Relaxed);
+        self.activity.awaited.fetch_sub(1, Relaxed);
+        if self.is_known {
+            self.activity.awaited_known.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -338,7 +358,7 @@ mod tests {
         assert_eq!(rank(0), Some(Dispensable::Idle));
         let request = activity.begin();
         assert_eq!(rank(500), None);
-        let body = activity.await_body();
+        let body = activity.await_body(false);
         assert_eq!(rank(0), Some(Dispensable::Unauthenticated));
         let other = activity.begin();
         assert_eq!(rank(0), None, "one is in our hands");
@@ -350,5 +370,19 @@ mod tests {
         assert_eq!(rank(0), Some(Dispensable::Idle));
         assert_eq!(activity.judge(at(500), &HttpLimits::default(), true), Verdict::Wait(at(510)));
         drop(refused_body);
+    }
+
+    #[test]
+    fn an_authenticated_body_that_does_not_come_is_the_last_to_make_way() {
+        let opened = Instant::now();
+        let activity = Arc::new(Activity::new(opened, Protocol::Http2));
+        let rank = |seconds| activity.dispensable(opened + Duration::from_secs(seconds)).map(|(rank, _)| rank);
+        let (_known, _stranger) = (activity.begin(), activity.begin());
+        let _strangers_body = activity.await_body(false);
+        let body = activity.await_body(true);
+        assert_eq!((rank(1), rank(6)), (None, Some(Dispensable::Unsent)));
+        assert!(Dispensable::Unsent > Dispensable::Unread);
+        drop(body);
+        assert_eq!(rank(6), None, "one is in our hands");
     }
 }

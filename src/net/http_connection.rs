@@ -64,10 +64,10 @@ impl Connection {
         self.activity.linger()
     }
 
-    /// Marks a request that waits for the body of a client that is not authenticated: it does not keep the connection's
-    /// place.
-    pub fn await_body(&self) -> Awaited {
-        self.activity.await_body()
+    /// Marks a request that waits for its body: it does not keep the connection's place. Connections of authenticated
+    /// clients (`is_known`) are the last to make way.
+    pub fn await_body(&self, is_known: bool) -> Awaited {
+        self.activity.await_body(is_known)
     }
 
     /// Closes the connection once its requests are answered.

@@ -76,18 +76,17 @@ impl BodyLimits {
     }
 }
 
-/// A body and the part of the budget that it holds until it is dropped.
+/// A body. Its bytes, and every clone and slice of them, hold their part of the budget until they are dropped.
 #[derive(Debug)]
 pub struct ReadBody {
     /// The bytes as sent.
     pub bytes: Bytes,
-    _charge: Option<Charge>,
 }
 
 impl ReadBody {
     /// No body.
     pub const fn none() -> Self {
-        Self { bytes: Bytes::new(), _charge: None }
+        Self { bytes: Bytes::new() }
     }
 }
 
@@ -150,7 +149,7 @@ pub async fn read(
         joined.extend_from_slice(&data);
     }
     let bytes = if joined.is_empty() { first } else { joined.freeze() };
-    Ok(ReadBody { bytes, _charge: Some(charge) })
+    Ok(ReadBody { bytes: charge.hold(bytes) })
 }
 
 /// How fast a body comes.

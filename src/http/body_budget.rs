@@ -3,6 +3,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
+
 use super::error::ApiError;
 use crate::base::id::AccountId;
 use crate::domain::network::Network;
@@ -162,6 +164,24 @@ impl Charge {
         self.charged = self.received;
         Ok(())
     }
+
+    /// Ties the charge to the bytes that it is for: it ends with the last clone or slice of them. Work that goes on
+    /// after its request ended, such as an import, still holds them.
+    pub(super) fn hold(self, bytes: Bytes) -> Bytes {
+        if bytes.is_empty() { bytes } else { Bytes::from_owner(Charged { bytes, _charge: self }) }
+    }
+}
+
+/// Bytes of a body and their charge.
+struct Charged {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Charged {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 impl Drop for Charge {
@@ -206,6 +226,19 @@ mod tests {
         assert!(budgets.await_body(&account(2)).unwrap().is_some());
         awaited.pop();
         assert!(budgets.await_body(&account(1)).is_ok());
+    }
+
+    #[test]
+    fn a_body_is_charged_until_its_last_slice_is_dropped() {
+        let budgets = budgets();
+        let mut charge = Charge::new(&budgets, account(1));
+        assert_eq!(charge.grow(10_000), Ok(()));
+        let body = charge.hold(Bytes::from(vec![b'x'; 10_000]));
+        let slice = body.slice(..5);
+        drop(body);
+        assert_eq!(Charge::new(&budgets, account(1)).grow(1), Err(ApiError::Overloaded));
+        drop(slice);
+        assert_eq!(Charge::new(&budgets, account(1)).grow(10_000), Ok(()));
     }
 
     #[test]

@@ -85,7 +85,8 @@ tables! {
     Redelivered = "redelivered";
     /// account, endpoint, due, delivery → nothing: what waits for a disabled endpoint.
     Parked = "parked";
-    /// account, endpoint → how many of its deliveries are pending or held; account → how many requested ones are stored.
+    /// account, endpoint → how many of its deliveries are pending or held; account → how many requested ones are
+    /// stored.
     Outstanding = "outstanding";
     /// account → its API keys that are neither revoked nor expired.
     ActiveKeys = "active_keys";

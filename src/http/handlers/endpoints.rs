@@ -224,7 +224,8 @@ pub(crate) fn not_redelivered(stop: Stop<RedeliverRefusal>) -> ApiError {
         }
         Stop::Refused(RedeliverRefusal::TooManyOutstanding { created }) => ApiError::Conflict(format!(
             "The endpoint has {OUTSTANDING_DELIVERIES_COUNT} pending or held deliveries, or the account has as many \
-             requested deliveries of the last 30 days; {created} were created now. Try again when some of them have ended."
+             requested deliveries of the last 30 days; {created} were created now. Try again when some of them have \
+             ended."
         )),
         Stop::Refused(RedeliverRefusal::ReplayRunning) => {
             ApiError::Conflict("A replay for this endpoint is running. Try again when it has finished.".to_owned())

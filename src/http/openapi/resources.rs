@@ -98,7 +98,8 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
             .refuses_with(FaultyListView::schema()),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
             .says(
-                "All of them, in the form that the import takes. The list is read in parts as you take it, so suppressions \
+                "All of them, in the form that the import takes. The list is read in parts as you take it, so \
+                suppressions \
                 that are added or deleted meanwhile may be in it or not. If the connection ends before the body does, \
                 the list is incomplete. Fields are data, not formulas: one that begins with \
                 `=`, `+`, `-` or `@` is written as it is, so import the file as text into a spreadsheet.",

@@ -255,8 +255,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
 
     async fn read(&mut self) -> Reply {
         let mut reply = self.read_head().await;
-        // An event stream has no end to wait for.
-        if reply.header("transfer-encoding") == "chunked" && reply.header("content-type") != "text/event-stream" {
+        // Lists end; an event stream has no end to wait for, and a backup is no text.
+        if reply.header("transfer-encoding") == "chunked" && reply.header("content-type").starts_with("text/csv") {
             reply.body = String::from_utf8(self.read_chunks().await).unwrap();
             return reply;
         }

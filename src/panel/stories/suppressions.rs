@@ -106,7 +106,9 @@ async fn a_list_is_checked_first_and_then_imported_whole() {
     assert_eq!(browser.upload("/suppressions/import", &[("list", lines), ("act", "import")]).await.status, 303);
     let export = browser.get("/suppressions/export").await;
     assert_eq!(export.header("content-type"), "text/csv; charset=utf-8");
-    assert!(export.unchunked().starts_with("email,reason,created_at,note\r\n") && export.shows("c@example.com,import,"));
+    assert!(
+        export.unchunked().starts_with("email,reason,created_at,note\r\n") && export.shows("c@example.com,import,")
+    );
 }
 
 #[tokio::test]

@@ -28,7 +28,8 @@ pub enum RedeliverRefusal {
     NotFound,
     /// The delivery's endpoint was deleted.
     EndpointGone,
-    /// The endpoint has [`crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT`] outstanding deliveries, or the account has as many requested
+    /// The endpoint has [`crate::domain::limits::OUTSTANDING_DELIVERIES_COUNT`] outstanding deliveries, or the
+    /// account has as many requested
     /// deliveries stored.
     TooManyOutstanding {
         /// Deliveries that the replay created before it met the limit.

@@ -293,7 +293,8 @@ pub(super) fn find(disk: &dyn Disk, directory: &Path, master: &MasterKey) -> Res
             Err(error) => Err(failed("read", &path, &error)),
         }
     };
-    let Copies { keys, homeless, faults, .. } = Copies::compare(&read(FILE)?, &read(MIRROR)?, master, |segment| has_file(disk, directory, segment));
+    let Copies { keys, homeless, faults, .. } =
+        Copies::compare(&read(FILE)?, &read(MIRROR)?, master, |segment| has_file(disk, directory, segment));
     let housed = keys.into_iter().map(|(segment, (_, key))| (segment, key));
     let keys = housed.chain(homeless).map(|(segment, key)| (segment, Arc::new(MasterKey::new(&key)))).collect();
     Ok(KeysFound { keys, faults })

@@ -114,7 +114,8 @@ impl Ground {
         let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
         let time = Arc::clone(&clock);
         let monotonic = Arc::new(move || time.monotonic());
-        let options = StartOptions { on_journal_damage, monotonic, progress: Box::new(supervisor::migrating()) };
+        let progress = Box::new(supervisor::migrating());
+        let options = StartOptions { on_journal_damage, monotonic, progress, ..StartOptions::default() };
         let store = Store::open_with(directory, surroundings, options)
             .map_err(|error| opening::cannot_open(directory, &error))?;
         clock.start(store.clock_past().map_err(|error| broken("the clock", &error))?);

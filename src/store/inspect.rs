@@ -15,9 +15,10 @@ use super::damage::{OpenDatabase, guarded};
 use super::disk::FileSystem;
 use super::error::StoreError;
 use super::journal::{Damage, Replay};
+use super::limits::CACHE_BYTES;
 use super::master_key;
 use super::migrate;
-use super::open::{CACHE_OCTETS, FILE, OpenError};
+use super::open::{FILE, OpenError};
 use super::read::Read;
 use super::schema::{self, FORMAT, Table, meta};
 use super::snapshot::Snapshot;
@@ -93,7 +94,7 @@ impl Inspection {
 
     /// Opens what a start would open, and does what it would do.
     fn open_over(overlay: Overlay, directory: &Path) -> Result<Self, InspectError> {
-        let opened = Builder::new().set_cache_size(CACHE_OCTETS).create_with_backend(overlay);
+        let opened = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(overlay);
         let mut database = OpenDatabase::new(opened.map_err(|error| InspectError::Unreadable(error.to_string()))?);
         // Before anything is written: a page that is written again has a checksum that fits, whatever it holds.
         let soundness = guarded(|| database.check_integrity().map_err(|error| error.to_string())).flatten();

@@ -20,6 +20,7 @@ mod inspect;
 mod job;
 mod journal;
 pub mod key_changes;
+pub mod limits;
 pub mod master_key;
 pub mod meters;
 pub mod migrate;

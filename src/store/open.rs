@@ -47,8 +47,6 @@ pub use replaying::OnJournalDamage;
 pub(super) const FILE: &str = "postrider.redb";
 /// How long another process's lock is waited for: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// Enough for the hot pages of a small service, little enough for a small machine.
-pub(super) const CACHE_OCTETS: usize = 32 * 1024 * 1024;
 /// How many operations wait at each thread at most; beyond, whoever submits waits.
 const QUEUE: usize = 4096;
 
@@ -111,7 +109,7 @@ pub enum OpenError {
 pub struct Surroundings {
     /// The service's time.
     pub now: Arc<dyn Fn() -> ServiceTime + Send + Sync>,
-    /// Chance.
+    /// Randomness.
     pub entropy: Arc<dyn Entropy>,
 }
 
@@ -197,14 +195,14 @@ impl Store {
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
         let Surroundings { now, entropy } = surroundings;
-        let StartOptions { on_journal_damage, monotonic, progress } = options;
+        let StartOptions { on_journal_damage, monotonic, progress, limits } = options;
         database::make_directory(&*disk, directory)?;
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
         }
-        let mut database = database::open(&*disk, &directory.join(FILE), patience)?;
+        let mut database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience)?;
         migrate::refuse_newer(&database, FORMAT)?;
-        let mut reserve = Reserve::open(&*disk, directory, {
+        let mut reserve = Reserve::open(&*disk, directory, limits.clone(), {
             let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
             move || disk.free_octets(&directory).ok()
         });
@@ -215,7 +213,7 @@ impl Store {
         let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &*progress };
         if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
             drop(database);
-            database = database::open(&*disk, &directory.join(FILE), patience)?;
+            database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience)?;
         }
         let database = Arc::new(database);
         let Prepared { last, last_message, master, restored, waiting, epoch } =
@@ -228,10 +226,11 @@ impl Store {
             Arc::clone(&master),
             Arc::clone(&health),
             Arc::clone(&entropy),
+            &limits,
         )?;
         report_missing_keys(&content, replayed_at)?;
         let content = Arc::new(content);
-        let journal = Journal::open(&*disk, directory, epoch)?;
+        let journal = Journal::open(&*disk, directory, epoch, limits.clone())?;
         // The names of the database, the journal, the key and the content are as durable as what is promised on them.
         disk.sync_directory(directory)
             .map_err(|error| OpenError::Io { what: format!("syncing {}", directory.display()), error })?;
@@ -259,8 +258,15 @@ impl Store {
             waiting,
             journal,
             reserve,
+            lone_rows_max: limits.lone_rows_max,
         };
-        let appender = Appender::new(Arc::clone(&content), Arc::clone(&health), Arc::clone(&meters), announced.clone());
+        let appender = Appender::new(
+            Arc::clone(&content),
+            Arc::clone(&health),
+            Arc::clone(&meters),
+            announced.clone(),
+            limits.carried_bytes_max,
+        );
         let appender = Arc::new(appender);
         meters.wait(waiting);
         let store = Self {

@@ -9,41 +9,42 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, Opening};
+use super::limits::Limits;
 
 /// Its file in the data directory.
 pub(super) const FILE: &str = "reserve";
-/// How much is kept: outcomes mostly go to pages that the database has already.
-const OCTETS: u64 = 4 << 20;
-/// Below this much free room it is given back.
-const SHORT: u64 = 8 << 20;
-/// From this much free room on it is taken.
-const PLENTY: u64 = 128 << 20;
 
 /// The room that is kept.
 pub(super) struct Reserve {
     file: Option<Arc<dyn DiskFile>>,
     is_held: bool,
     free: Box<dyn Fn() -> Option<u64> + Send>,
+    limits: Limits,
 }
 
 impl Reserve {
     /// The room of `directory`, where `free` says how much the device has left. Without its file the store does
     /// without.
-    pub(super) fn open(disk: &dyn Disk, directory: &Path, free: impl Fn() -> Option<u64> + Send + 'static) -> Self {
+    pub(super) fn open(
+        disk: &dyn Disk,
+        directory: &Path,
+        limits: Limits,
+        free: impl Fn() -> Option<u64> + Send + 'static,
+    ) -> Self {
         let file = disk.open(&directory.join(FILE), Opening::Kept);
         let length = file.as_ref().ok().and_then(|file| file.length().ok()).unwrap_or(0);
         if let Err(error) = &file {
             tracing::warn!(%error, "no room on the disk could be kept for outcomes");
         }
-        Self { file: file.ok(), is_held: length > 0, free: Box::new(free) }
+        Self { file: file.ok(), is_held: length > 0, free: Box::new(free), limits }
     }
 
     /// Gives the room back where the device runs short, or takes it where there is plenty. Answers how much is free.
     pub(super) fn before_commit(&mut self) -> Option<u64> {
         let free = (self.free)()?;
-        if self.is_held && free < SHORT {
+        if self.is_held && free < self.limits.reserve_short_bytes {
             self.give_back();
-        } else if !self.is_held && free >= PLENTY {
+        } else if !self.is_held && free >= self.limits.reserve_plenty_bytes {
             self.take();
         }
         Some(free)
@@ -57,7 +58,8 @@ impl Reserve {
 
     fn take(&mut self) {
         self.is_held = true;
-        self.change(|file| file.allocate(OCTETS));
+        let bytes = self.limits.reserve_bytes;
+        self.change(|file| file.allocate(bytes));
     }
 
     /// A file system that can't is asked no more.
@@ -80,15 +82,18 @@ mod tests {
     #[test]
     fn room_is_kept_while_there_is_plenty_and_given_back_when_it_is_short() {
         let directory = tempfile::tempdir().unwrap();
-        let free = Arc::new(AtomicU64::new(PLENTY));
+        let Limits { reserve_bytes, reserve_short_bytes: short, reserve_plenty_bytes: plenty, .. } = Limits::default();
+        let free = Arc::new(AtomicU64::new(plenty));
         let open = || {
             let free = Arc::clone(&free);
-            Reserve::open(&FileSystem, directory.path(), move || Some(free.load(Ordering::SeqCst)))
+            Reserve::open(&FileSystem, directory.path(), Limits::default(), move || Some(free.load(Ordering::SeqCst)))
         };
         let kept = || std::fs::metadata(directory.path().join(FILE)).unwrap().len();
         let mut reserve = open();
         assert_eq!(kept(), 0);
-        for (left, expected) in [(PLENTY, OCTETS), (SHORT, OCTETS), (SHORT - 1, 0), (PLENTY - 1, 0), (PLENTY, OCTETS)] {
+        for (left, expected) in
+            [(plenty, reserve_bytes), (short, reserve_bytes), (short - 1, 0), (plenty - 1, 0), (plenty, reserve_bytes)]
+        {
             free.store(left, Ordering::SeqCst);
             reserve.before_commit();
             assert_eq!(kept(), expected, "{left} free");

@@ -17,9 +17,10 @@ use super::checksum;
 use super::content::segment;
 use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
+use super::limits::CACHE_BYTES;
 use super::master_key::{self, Raw};
 use super::migrate;
-use super::open::{CACHE_OCTETS, FILE};
+use super::open::FILE;
 use super::row::Row;
 use super::row::restored::{HoldCause, Restored};
 use super::schema::{FORMAT, Table, meta};
@@ -200,7 +201,7 @@ impl Building {
             is_finished: false,
         };
         make_directory(&building.aside.join(CONTENT))?;
-        let made = Database::builder().set_cache_size(CACHE_OCTETS).create(&database).map_err(StoreError::from)?;
+        let made = Database::builder().set_cache_size(CACHE_BYTES).create(&database).map_err(StoreError::from)?;
         building.database = Some(made);
         fs::set_permissions(&database, Permissions::from_mode(0o600)).map_err(|error| unwritten(&database, error))?;
         Ok(building)

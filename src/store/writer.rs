@@ -37,10 +37,6 @@ use crate::machine::service_clock::ServiceTime;
 /// How many operations share a sync at most: bounds the wait of the first.
 const BATCH_MAX: usize = 512;
 
-/// How many rows a batch changes at most for a lone answer to come before they are written into the database: whoever
-/// looks at that meanwhile waits for some tenths of a millisecond. Among many callers all would wait.
-const FEW_ROWS: usize = 40;
-
 /// How long operations that nobody waits for gather.
 const PATIENCE: Duration = Duration::from_millis(5);
 
@@ -68,6 +64,7 @@ pub(super) struct Writer {
     pub(super) waiting: Waiting,
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,
+    pub(super) lone_rows_max: usize,
 }
 
 /// How a batch was made durable.
@@ -230,7 +227,7 @@ impl Writer {
     /// is answered before.
     fn show(&self, changes: &Changes, jobs: &mut Vec<Job>, effects: &mut Effects) -> Result<(), StoreError> {
         let awaited = jobs.iter().filter(|job| job.urgency == Urgency::Awaited).count();
-        if awaited != 1 || changes.count() > FEW_ROWS {
+        if awaited != 1 || changes.count() > self.lone_rows_max {
             self.publish(changes)?;
             self.make_known(effects);
             return Ok(());

@@ -4,7 +4,6 @@
 //! comes alone is not even worth waking the thread.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,9 +19,6 @@ use crate::store::tripwire::Point;
 
 /// How many bodies are synced together at most.
 const BATCH_MAX: usize = 256;
-/// What the bodies of a batch take together, sealed, that the journal carries. They are written twice then, which costs
-/// less than a sync as long as they are few.
-const CARRIED_OCTETS_MAX: usize = 16 * 1024;
 
 /// How long bodies wait for those that are being signed: the longer, the more there are, for each takes a fraction of a
 /// millisecond, and a batch has its price whatever is in it. Who comes alone waits for nobody.
@@ -67,7 +63,7 @@ pub(in crate::store) struct Appender {
     meters: Arc<StoreMeters>,
     announced: Announced,
     /// What the journal carries of a batch at most.
-    carried_octets_max: AtomicUsize,
+    carried_bytes_max: usize,
     ends: Mutex<Ends>,
 }
 
@@ -77,15 +73,9 @@ impl Appender {
         health: Arc<Health>,
         meters: Arc<StoreMeters>,
         announced: Announced,
+        carried_bytes_max: usize,
     ) -> Self {
-        let (carried_octets_max, ends) = (AtomicUsize::new(CARRIED_OCTETS_MAX), Mutex::default());
-        Self { content, health, meters, announced, carried_octets_max, ends }
-    }
-
-    /// Has the journal carry `octets` of a batch at most, for stories of crashes.
-    #[cfg(test)]
-    pub(in crate::store) fn carry_at_most(&self, octets: usize) {
-        self.carried_octets_max.store(octets, Ordering::Relaxed);
+        Self { content, health, meters, announced, carried_bytes_max, ends: Mutex::default() }
     }
 
     /// Runs until every sender is gone.
@@ -140,8 +130,8 @@ impl Appender {
         Ok(self.append(vec![append]).pop())
     }
 
-    fn is_carried(&self, octets: usize) -> bool {
-        octets <= self.carried_octets_max.load(Ordering::Relaxed)
+    const fn is_carried(&self, octets: usize) -> bool {
+        octets <= self.carried_bytes_max
     }
 
     fn pass_on(&self, written: Result<(Place, Durable), StoreError>, append: Append) -> Option<Job> {

@@ -8,14 +8,15 @@ use std::sync::{Mutex, PoisonError};
 use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 
-/// What is kept together.
-const OCTETS_MAX: usize = 4 * 1024 * 1024;
 /// A body longer than this is not kept: it would take the room of many.
 const BODY_OCTETS_MAX: usize = 256 * 1024;
 
 /// The newest bodies.
-#[derive(Default)]
-pub(super) struct Fresh(Mutex<Kept>);
+pub(super) struct Fresh {
+    kept: Mutex<Kept>,
+    /// What is kept together.
+    bytes_max: usize,
+}
 
 #[derive(Default)]
 struct Kept {
@@ -34,21 +35,26 @@ impl Kept {
 }
 
 impl Fresh {
+    /// An empty cache of so many bytes.
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self { kept: Mutex::default(), bytes_max }
+    }
+
     /// Keeps the body of `message`, which stands in `bucket`, while there is room.
     pub(super) fn keep(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>) {
         if body.capacity() > BODY_OCTETS_MAX {
             return;
         }
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.octets += body.capacity();
         // An identifier that comes again replaces its body.
         kept.octets -= kept.bodies.insert(message, (bucket, body)).map_or(0, |(_, replaced)| replaced.capacity());
-        while kept.octets > OCTETS_MAX && kept.drop_oldest() {}
+        while kept.octets > self.bytes_max && kept.drop_oldest() {}
     }
 
     /// Takes the body of `message` out.
     pub(super) fn take(&self, message: MessageId) -> Option<Vec<u8>> {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, body) = kept.bodies.remove(&message)?;
         kept.octets -= body.capacity();
         Some(body)
@@ -56,7 +62,7 @@ impl Fresh {
 
     /// Forgets what stands in a bucket that is over.
     pub(super) fn forget(&self, bucket: Timestamp) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.bodies.retain(|_, (of, _)| *of != bucket);
         kept.octets = kept.bodies.values().map(|(_, body)| body.capacity()).sum();
     }
@@ -67,14 +73,16 @@ mod tests {
     use super::*;
     use crate::base::id::Ulid;
 
+    const BYTES_MAX: usize = 4 << 20;
+
     fn message(number: u128) -> MessageId {
         MessageId(Ulid(number.to_be_bytes()))
     }
 
     #[test]
     fn a_body_is_taken_once_and_the_oldest_make_room() {
-        let fresh = Fresh::default();
-        let count = OCTETS_MAX / BODY_OCTETS_MAX;
+        let fresh = Fresh::new(BYTES_MAX);
+        let count = BYTES_MAX / BODY_OCTETS_MAX;
         for number in 0..=count {
             fresh.keep(Timestamp::ZERO, message(number as u128), vec![0; BODY_OCTETS_MAX]);
         }
@@ -88,26 +96,26 @@ mod tests {
 
     #[test]
     fn a_repeated_identifier_replaces_its_body_and_takes_no_further_room() {
-        let fresh = Fresh::default();
-        for _ in 0..=2 * OCTETS_MAX / BODY_OCTETS_MAX {
+        let fresh = Fresh::new(BYTES_MAX);
+        for _ in 0..=2 * BYTES_MAX / BODY_OCTETS_MAX {
             fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_OCTETS_MAX]);
         }
         fresh.keep(Timestamp::ZERO, message(2), b"another".to_vec());
-        assert_eq!(fresh.0.lock().unwrap().octets, BODY_OCTETS_MAX + b"another".len());
+        assert_eq!(fresh.kept.lock().unwrap().octets, BODY_OCTETS_MAX + b"another".len());
         assert_eq!(fresh.take(message(1)).map(|body| body.len()), Some(BODY_OCTETS_MAX));
         assert_eq!(fresh.take(message(2)).as_deref(), Some(&b"another"[..]));
-        assert_eq!(fresh.0.lock().unwrap().octets, 0);
+        assert_eq!(fresh.kept.lock().unwrap().octets, 0);
     }
 
     #[test]
     fn what_is_long_or_over_is_not_kept() {
-        let fresh = Fresh::default();
+        let fresh = Fresh::new(BYTES_MAX);
         fresh.keep(Timestamp::ZERO, message(1), vec![0; BODY_OCTETS_MAX + 1]);
         fresh.keep(Timestamp::from_millis(1), message(2), vec![0; 100]);
         fresh.keep(Timestamp::from_millis(2), message(3), vec![0; 100]);
         fresh.forget(Timestamp::from_millis(1));
         assert_eq!((fresh.take(message(1)), fresh.take(message(2))), (None, None));
         assert_eq!(fresh.take(message(3)), Some(vec![0; 100]));
-        assert_eq!(fresh.0.lock().unwrap().octets, 0);
+        assert_eq!(fresh.kept.lock().unwrap().octets, 0);
     }
 }

@@ -32,13 +32,11 @@ use segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
 use super::health::Health;
+use super::limits::Limits;
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-
-/// How many segment files are kept open for reading, and how many for writing.
-const OPEN_FILES_MAX: usize = 64;
 
 /// Where a body stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -111,6 +109,7 @@ pub struct Content {
     fresh: Fresh,
     health: Arc<Health>,
     entropy: Arc<dyn Entropy>,
+    open_files_max: usize,
 }
 
 impl Content {
@@ -124,13 +123,15 @@ impl Content {
         master: Arc<MasterKey>,
         health: Arc<Health>,
         entropy: Arc<dyn Entropy>,
+        limits: &Limits,
     ) -> Result<Self, StoreError> {
         let inner = directory.join("content");
         disk.create_directory(&inner).map_err(|error| failed("create", &inner, &error))?;
         let keys = KeySlots::open(Arc::clone(&disk), &inner, master, Arc::clone(&entropy))?;
         segment::sync_directory(&*disk, &inner)?;
-        let (writing, reading, fresh) = (Mutex::default(), Mutex::default(), Fresh::default());
-        Ok(Self { disk, directory: inner, keys, writing, reading, fresh, health, entropy })
+        let (writing, reading) = (Mutex::default(), Mutex::default());
+        let (fresh, open_files_max) = (Fresh::new(limits.body_cache_bytes_max), limits.open_files_max);
+        Ok(Self { disk, directory: inner, keys, writing, reading, fresh, health, entropy, open_files_max })
     }
 
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
@@ -156,7 +157,7 @@ impl Content {
     /// the first body in it can be named.
     fn segment_for(&self, bucket: Timestamp) -> Arc<Segment> {
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if writing.len() >= OPEN_FILES_MAX && !writing.contains_key(&bucket) {
+        if writing.len() >= self.open_files_max && !writing.contains_key(&bucket) {
             // Hours that are over are appended to no more; one that is not begins a further segment.
             writing.clear();
         }
@@ -216,7 +217,7 @@ impl Content {
         }
         let path = segment::path(&self.directory, bucket, number);
         let file = self.disk.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?;
-        if open.len() >= OPEN_FILES_MAX {
+        if open.len() >= self.open_files_max {
             open.clear();
         }
         open.insert((bucket, number), Arc::clone(&file));

@@ -34,24 +34,13 @@ use super::content::Carried;
 use super::content::segment::Segment;
 use super::disk::{Disk, DiskFile, Opening};
 use super::error::StoreError;
+use super::limits::Limits;
 use super::migrate;
 use super::schema::{Table, meta};
 use crate::base::entropy::{self, Entropy};
 
 /// Its file in the data directory.
 pub(super) const FILE: &str = "journal";
-/// How much is written before a checkpoint. Nobody is answered during a checkpoint, and it takes the longer the more
-/// pages changed: with 16 clients and 10 KB on a busy machine 31 ms after 400 messages, 42 after 1,270, 70 after 3,100.
-/// A message takes 3.4 KiB of the journal until it is delivered, so there are some 600 of them between two checkpoints.
-const OCTETS_MAX: u64 = 2 << 20;
-/// The same where the device has little room left: a checkpoint needs room for every page that changed since the last.
-const OCTETS_MAX_SHORT: u64 = 1 << 20;
-/// Below this much free room the device has little left.
-const SHORT: u64 = 256 << 20;
-/// How old the first record becomes before a checkpoint, so that a store at rest has nothing to lay over.
-const AGE_MAX: Duration = Duration::from_secs(5);
-/// How many segments are owed their sync before a checkpoint: so many files stay open for it.
-const OWED_MAX: usize = 64;
 /// Under which records count. Never drawn twice.
 pub(super) type Epoch = [u8; 16];
 
@@ -66,6 +55,7 @@ pub(super) struct Journal {
     due: Option<Duration>,
     /// The segments of which only records have all bodies for certain.
     owed: Vec<Arc<Segment>>,
+    limits: Limits,
 }
 
 /// Whether a batch is durable by its record.
@@ -82,9 +72,9 @@ impl Journal {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch) -> Result<Self, StoreError> {
+    pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch, limits: Limits) -> Result<Self, StoreError> {
         let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
-        let mut journal = Self { file, epoch, end: 0, number: 0, due: None, owed: Vec::new() };
+        let mut journal = Self { file, epoch, end: 0, number: 0, due: None, owed: Vec::new(), limits };
         journal.clear()?;
         Ok(journal)
     }
@@ -101,7 +91,7 @@ impl Journal {
 
     /// Writes zeros over as much as records take where room is short, so that they find it later, and cuts the rest.
     fn blank(&self) -> io::Result<()> {
-        let kept = self.file.length()?.min(OCTETS_MAX_SHORT);
+        let kept = self.file.length()?.min(self.limits.journal_bytes_max_short);
         self.file.set_length(kept)?;
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], 0)
     }
@@ -120,9 +110,11 @@ impl Journal {
     ) -> Result<Kept, StoreError> {
         let mut record = vec![0; record::HEAD];
         redo::encode(changes, bodies, &mut record);
-        let most = if free.is_some_and(|free| free < SHORT) { OCTETS_MAX_SHORT } else { OCTETS_MAX };
+        let Limits { short_bytes, journal_bytes_max, journal_bytes_max_short, .. } = self.limits;
+        let most =
+            if free.is_some_and(|free| free < short_bytes) { journal_bytes_max_short } else { journal_bytes_max };
         let end = self.end + record.len() as u64;
-        let has_room = end <= most && self.owed.len() <= OWED_MAX;
+        let has_room = end <= most && self.owed.len() <= self.limits.owed_segments_max;
         if !has_room || !record::seal(&self.epoch, self.end, self.number, &mut record) {
             return Ok(Kept::NoRoom);
         }
@@ -134,7 +126,7 @@ impl Journal {
         self.file.sync_data().map_err(|error| failed("sync", &error))?;
         self.end = end;
         self.number += 1;
-        self.due.get_or_insert(now + AGE_MAX);
+        self.due.get_or_insert(now + self.limits.journal_age_max);
         Ok(Kept::Record)
     }
 

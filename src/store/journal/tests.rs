@@ -334,12 +334,13 @@ fn one_row(key: &[u8], value: Vec<u8>) -> Changes {
 #[test]
 fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
-    let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16]).unwrap();
+    let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16], Limits::default()).unwrap();
     let large = one_row(b"key", vec![0; 600 << 10]);
-    assert_eq!(journal.append(&large, &[], Some(SHORT), NOW).unwrap(), Kept::Record);
-    assert_eq!(journal.append(&large, &[], Some(SHORT - 1), NOW).unwrap(), Kept::NoRoom);
-    assert_eq!(journal.append(&large, &[], Some(SHORT), NOW).unwrap(), Kept::Record);
-    let huge = one_row(b"key", vec![0; OCTETS_MAX as usize]);
+    let Limits { short_bytes: short, journal_bytes_max, .. } = Limits::default();
+    assert_eq!(journal.append(&large, &[], Some(short), NOW).unwrap(), Kept::Record);
+    assert_eq!(journal.append(&large, &[], Some(short - 1), NOW).unwrap(), Kept::NoRoom);
+    assert_eq!(journal.append(&large, &[], Some(short), NOW).unwrap(), Kept::Record);
+    let huge = one_row(b"key", vec![0; journal_bytes_max as usize]);
     assert_eq!(journal.append(&huge, &[], None, NOW).unwrap(), Kept::NoRoom);
 }
 
@@ -352,7 +353,7 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     let format = crate::store::schema::FORMAT.to_be_bytes();
     transaction.open_table(Table::Meta.definition()).unwrap().insert(meta::FORMAT, format.as_slice()).unwrap();
     let epoch = checkpoint(transaction, &entropy).unwrap();
-    let mut journal = Journal::open(&FileSystem, directory.path(), epoch).unwrap();
+    let mut journal = Journal::open(&FileSystem, directory.path(), epoch, Limits::default()).unwrap();
     let append = |journal: &mut Journal, key: &[u8]| {
         journal.append(&one_row(key, b"value".to_vec()), &[], None, NOW).unwrap();
     };
@@ -366,7 +367,7 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     assert_eq!(journal.due(), None);
     append(&mut journal, b"a");
     append(&mut journal, b"b");
-    assert_eq!(journal.due(), Some(NOW + AGE_MAX));
+    assert_eq!(journal.due(), Some(NOW + Limits::default().journal_age_max));
     assert_eq!(found(), Some(vec![b"a".to_vec(), b"b".to_vec()]));
     journal.check_in(database.begin_write().unwrap(), &entropy).unwrap();
     assert_eq!((journal.due(), found()), (None, None));

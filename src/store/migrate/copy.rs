@@ -14,7 +14,8 @@ use crate::store::checksum;
 use crate::store::damage::guarded;
 use crate::store::disk::Disk;
 use crate::store::error::StoreError;
-use crate::store::open::CACHE_OCTETS;
+use crate::store::limits::CACHE_BYTES;
+
 use crate::store::schema::{self, Table, meta};
 
 /// The copy's file in the data directory.
@@ -77,7 +78,7 @@ impl Copying {
     pub(super) fn begin(database: &Database, environment: &Environment<'_>) -> Result<Self, StoreError> {
         let Environment { disk, directory, .. } = *environment;
         let (original, source) = original(database)?;
-        let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_OCTETS))?;
+        let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_BYTES))?;
         Ok(Self { original, copy, progress: Progress { source, last: None, rows: 0 } })
     }
 
@@ -178,7 +179,7 @@ impl Progress {
 
 /// The copy that was begun, with its progress; none where it has none that can be read.
 fn open(disk: &dyn Disk, directory: &Path) -> Result<Option<(Database, Progress)>, StoreError> {
-    let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_OCTETS))?;
+    let copy = disk.open_database(&path(directory), Database::builder().set_cache_size(CACHE_BYTES))?;
     let stored = match copy.begin_read()?.open_table(Table::Meta.definition()) {
         Ok(facts) => facts.get(meta::MIGRATION)?.map(|stored| stored.value().to_vec()),
         Err(redb::TableError::TableDoesNotExist(_)) => None,

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use redb::{Database, DatabaseError, StorageError};
 
-use super::{CACHE_OCTETS, OpenError};
+use super::OpenError;
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
@@ -31,13 +31,18 @@ pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), Op
 }
 
 /// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
-pub(super) fn open(disk: &dyn Disk, path: &Path, patience: Duration) -> Result<OpenDatabase, OpenError> {
+pub(super) fn open(
+    disk: &dyn Disk,
+    path: &Path,
+    cache_bytes: usize,
+    patience: Duration,
+) -> Result<OpenDatabase, OpenError> {
     if !disk.exists(path) {
         make_database(disk, path)?;
     }
     let patience = Instant::now() + patience;
     loop {
-        match disk.open_database(path, Database::builder().set_cache_size(CACHE_OCTETS)) {
+        match disk.open_database(path, Database::builder().set_cache_size(cache_bytes)) {
             Ok(database) => return Ok(OpenDatabase::new(database)),
             Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
                 thread::sleep(Duration::from_millis(50));

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::OnJournalDamage;
+use crate::store::limits::Limits;
 use crate::store::migrate::Migration;
 
 /// The choices of a start.
@@ -14,6 +15,8 @@ pub struct StartOptions {
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
     /// Called while a migration works, so that a supervisor can be asked for more time.
     pub progress: Box<dyn Fn(Migration)>,
+    /// The bounds that the store keeps.
+    pub limits: Limits,
 }
 
 impl Default for StartOptions {
@@ -24,6 +27,7 @@ impl Default for StartOptions {
             on_journal_damage: OnJournalDamage::Refuse,
             monotonic: Arc::new(move || began.elapsed()),
             progress: Box::new(|_| {}),
+            limits: Limits::default(),
         }
     }
 }

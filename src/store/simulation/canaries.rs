@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::process::{Clock, DIRECTORY, Process, Waiting};
+use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
 use super::start::{Setup, make};
 use super::work::timers;
 use crate::base::entropy::{Entropy, SeededEntropy};
@@ -16,6 +16,7 @@ use crate::base::time::Timestamp;
 use crate::store::content::{InJournal, Place, SealedContent, compression};
 use crate::store::disk::Disk;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::limits::Limits;
 use crate::store::op::accept::Accept;
 use crate::store::op::sweep::ContentDestroyed;
 use crate::store::read::Read;
@@ -50,7 +51,9 @@ fn plant() -> Planted {
     let mut bodies = BTreeMap::new();
     let mut over = setup.now;
     for start in 0..2 {
-        let mut process = Process::start(&disk, &clock, 10 + start).unwrap();
+        let limits = Limits { carried_bytes_max: [200, 16 << 10][start], ..Limits::default() };
+        let seed = 10 + start as u64;
+        let mut process = Process::start_with(&disk, &clock, seed, limits, Company::Announced).unwrap();
         let mut accepting = Vec::new();
         for number in 0..CANARIES / 2 {
             let mut noise = [0; 24];
@@ -122,8 +125,9 @@ pub(super) fn content_of(disk: &SimulatedDisk) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Starts a process, and does what the engine does when the time of buckets comes. Whether it came to its end.
-pub(super) fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
-    Process::start(disk, clock, seed).is_ok_and(|mut process| sweep_in(&mut process, clock))
+fn sweep(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> bool {
+    let started = Process::start_with(disk, clock, seed, Limits::default(), Company::Announced);
+    started.is_ok_and(|mut process| sweep_in(&mut process, clock))
 }
 
 /// The same in a process that runs.

@@ -4,22 +4,27 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::canaries::{Pieces, accept, content_of, sweep, sweep_in};
-use super::process::{Clock, DIRECTORY, Process};
+use super::canaries::{Pieces, accept, content_of, sweep_in};
+use super::process::{Clock, Company, DIRECTORY, Process};
 use super::start::make;
 use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::time::Timestamp;
 use crate::store::disk::Disk;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::limits::Limits;
+use crate::store::open::OpenError;
 
 /// Bodies of each bucket; together they fit into one record.
 const BODIES: usize = 4;
-/// A process of this seed carries bodies in its journal, and has them wait for the appender's turn.
-const CARRYING: u64 = 2;
 /// Length of a key's slot, and where the sealed key is in it.
 const SLOT: usize = 128;
 const SEALED_KEY: std::ops::Range<usize> = 20..80;
 const HOUR: Duration = Duration::from_secs(3600);
+
+/// A process that carries bodies in its journal, and has them wait for the appender's turn.
+fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, OpenError> {
+    Process::start_with(disk, clock, seed, Limits::default(), Company::Announced)
+}
 
 /// A running process whose journal carries the bodies of two buckets.
 struct Carrying {
@@ -36,7 +41,7 @@ impl Carrying {
         let disk = SimulatedDisk::new(seed, Honesty::Honest);
         let setup = make(&disk, 4 * BODIES);
         let clock = Clock::new(setup.now);
-        let mut process = Process::start(&disk, &clock, CARRYING).unwrap();
+        let mut process = start(&disk, &clock, 2).unwrap();
         let chance = SeededEntropy::new(7);
         let first = Timestamp::from_millis((setup.now.as_millis() / 3_600_000 + 1) * 3_600_000);
         let mut pieces = Pieces::default();
@@ -104,7 +109,10 @@ fn a_carried_body_is_in_no_file_however_its_erasure_is_disturbed() {
                 assert_eq!(carrying.disk.failed_syncs(), 0, "{when}: a failed sync ends the process");
             }
             carrying.disk.restart();
-            assert!(sweep(&carrying.disk, &carrying.clock, CARRYING + 6), "{when}");
+            assert!(
+                start(&carrying.disk, &carrying.clock, 3).is_ok_and(|mut next| sweep_in(&mut next, &carrying.clock)),
+                "{when}"
+            );
             carrying.is_erased(&when);
             carrying.disk.turn_off(Loss::Everything);
             carrying.is_erased(&format!("{when}, and a power cut"));
@@ -116,8 +124,7 @@ fn a_carried_body_is_in_no_file_however_its_erasure_is_disturbed() {
 fn a_body_that_only_the_journal_of_a_dead_process_carries_is_erased_by_the_next_start() {
     let mut carrying = Carrying::new(1);
     carrying.disk.restart();
-    // Its bucket is gone already, and with it whatever would have the sweep look at the journal.
-    carrying.process = Process::start(&carrying.disk, &carrying.clock, CARRYING + 6).unwrap();
+    carrying.process = start(&carrying.disk, &carrying.clock, 3).unwrap();
     let found = carrying.pieces.found_on(&carrying.disk);
     assert!(!found.contains(&carrying.journal), "the journal still has a body");
 }

@@ -13,8 +13,10 @@ use crate::base::entropy::SeededEntropy;
 use crate::base::time::Timestamp;
 use crate::store::Store;
 use crate::store::disk::simulated::SimulatedDisk;
+use crate::store::disk::simulated::chance::Chance;
 use crate::store::gather::Announcement;
 use crate::store::job::Job;
+use crate::store::limits::Limits;
 use crate::store::open::{OpenError, StartOptions, Surroundings, Workers};
 
 /// Where the store stands on the disk.
@@ -47,6 +49,15 @@ impl Clock {
     }
 }
 
+/// Whether another body is on its way all the time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Company {
+    /// None is: a small body is written by its bringer.
+    None,
+    /// One is: every body waits for the appender's turn.
+    Announced,
+}
+
 /// A running process.
 pub(super) struct Process {
     pub(super) store: Arc<Store>,
@@ -58,17 +69,30 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Opens the store; `seed` is its chance.
+    /// Opens the store with the randomness and the limits of `seed`.
     pub(super) fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Self, OpenError> {
+        let mut chance = Chance::new(seed ^ 0x0011_4175);
+        disk.set_free([4 << 20, 64 << 20, 1 << 30][chance.index(3)]);
+        let company = if chance.coin() { Company::Announced } else { Company::None };
+        Self::start_with(disk, clock, seed, limits(&mut chance), company)
+    }
+
+    /// Opens the store with the randomness of `seed` and these limits.
+    pub(super) fn start_with(
+        disk: &SimulatedDisk,
+        clock: &Clock,
+        seed: u64,
+        limits: Limits,
+        company: Company,
+    ) -> Result<Self, OpenError> {
         let (now, monotonic) = (clock.clone(), clock.clone());
         let surroundings =
             Surroundings { now: Arc::new(move || now.now().into()), entropy: Arc::new(SeededEntropy::new(seed)) };
-        let options = StartOptions { monotonic: Arc::new(move || monotonic.monotonic()), ..StartOptions::default() };
+        let monotonic = Arc::new(move || monotonic.monotonic());
+        let options = StartOptions { monotonic, limits, ..StartOptions::default() };
         let (store, workers) =
             Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
-        // Nothing, little, or nearly all goes by the journal.
-        workers.appender.carry_at_most([0, 200, 16 * 1024][(seed % 3) as usize]);
-        let company = (seed / 3).is_multiple_of(2).then(|| store.announce());
+        let company = (company == Company::Announced).then(|| store.announce());
         Ok(Self { store: Arc::new(store), workers, handed: VecDeque::new(), _company: company })
     }
 
@@ -104,6 +128,26 @@ impl Process {
     /// Whether the process must end: nobody knows any more what is on its disk.
     pub(super) fn has_failed(&self) -> bool {
         self.store.health().failure().is_some()
+    }
+}
+
+/// Limits by chance: each is so small that it is reached, or as a running store has it.
+fn limits(chance: &mut Chance) -> Limits {
+    let usual = Limits::default();
+    let mut size = |small: [u64; 2], usual: u64| [small[0], small[1], usual][chance.index(3)];
+    let count = |size: u64| usize::try_from(size).unwrap();
+    Limits {
+        lone_rows_max: count(size([0, 8], usual.lone_rows_max as u64)),
+        carried_bytes_max: count(size([0, 200], usual.carried_bytes_max as u64)),
+        open_files_max: count(size([1, 2], usual.open_files_max as u64)),
+        body_cache_bytes_max: count(size([0, 500], usual.body_cache_bytes_max as u64)),
+        journal_bytes_max: size([0, 6_000], usual.journal_bytes_max),
+        journal_bytes_max_short: size([0, 2_000], usual.journal_bytes_max_short),
+        journal_age_max: Duration::from_secs(size([0, 3600], usual.journal_age_max.as_secs())),
+        cache_bytes: count(size([0, 64 << 10], usual.cache_bytes as u64)),
+        owed_segments_max: count(size([0, 1], usual.owed_segments_max as u64)),
+        reserve_bytes: 4096,
+        ..usual
     }
 }
 

@@ -75,6 +75,11 @@ impl SimulatedDisk {
         state.read_errors.insert(at);
     }
 
+    /// Has the disk say that it has so many bytes left.
+    pub(in crate::store) fn set_free(&self, bytes: u64) {
+        self.state().free_bytes = bytes;
+    }
+
     /// Does `look` while nothing that was planned comes: what looks at a store may have its cache write pages.
     pub(in crate::store) fn undisturbed<T>(&self, look: impl FnOnce() -> T) -> T {
         self.state().is_quiet = true;
@@ -218,9 +223,8 @@ impl Disk for SimulatedDisk {
         self.change(Touch::Sync { node }, |state| state.sync(node))
     }
 
-    /// Neither much nor little: no room is kept for outcomes, and none is asked back.
     fn free_octets(&self, _directory: &Path) -> io::Result<u64> {
-        Ok(64 << 20)
+        Ok(self.state().free_bytes)
     }
 }
 

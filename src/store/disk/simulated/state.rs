@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) is_off: bool,
     /// Whether nothing that was planned comes now.
     pub(super) is_quiet: bool,
+    /// How much room the disk says that it has.
+    pub(super) free_bytes: u64,
     /// Until which operation there is no room.
     full_until: u64,
     chance: Chance,
@@ -75,6 +77,7 @@ impl State {
             run: 0,
             is_off: false,
             is_quiet: false,
+            free_bytes: 64 << 20,
             full_until: 0,
             chance: Chance::new(seed),
             honesty,

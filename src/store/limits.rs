@@ -23,7 +23,8 @@ pub struct Limits {
     pub(super) body_cache_bytes_max: usize,
     /// Records before a checkpoint. Nobody is answered during a checkpoint, and it takes the longer the more pages
     /// changed: with 16 clients and 10 KB on a busy machine 31 ms after 400 messages, 42 after 1,270, 70 after 3,100. A
-    /// message takes 3.4 KiB of the journal until it is delivered, so there are some 600 of them between two checkpoints.
+    /// message takes 3.4 KiB of the journal until it is delivered, so there are some 600 of them between two
+    /// checkpoints.
     pub(super) journal_bytes_max: u64,
     /// The same where the device has little room left: a checkpoint needs room for every page that changed since the
     /// last.

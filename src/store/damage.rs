@@ -32,6 +32,11 @@ impl Damage {
         self.note(table, row_name(table, key), "its checksum does not fit".to_owned())
     }
 
+    /// The rows around `key` are damaged, so that its own row may be hidden.
+    pub(super) fn hidden(&self, table: Table, key: &[u8]) -> StoreError {
+        self.note(table, row_name(table, key), "a row beside it is damaged and may hide it".to_owned())
+    }
+
     /// The row at `key`, or the pages that lead to it, can't be read.
     pub(super) fn pages(&self, table: Table, key: &[u8], fault: String) -> StoreError {
         self.note(table, row_name(table, key), fault)

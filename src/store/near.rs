@@ -259,6 +259,12 @@ impl NearTimers {
         state.held == 0 && state.in_hand.is_idle() && state.ahead.is_past(now) && !state.alarms.rings(now)
     }
 
+    /// Whether no timer of `kind` is in hand.
+    #[cfg(test)]
+    pub(crate) fn is_idle(&self, kind: TimerKind) -> bool {
+        self.state().in_hand.is_idle_at(kind)
+    }
+
     /// Resolves at the next change.
     pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()

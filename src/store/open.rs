@@ -202,6 +202,7 @@ impl Store {
         }
         let mut database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience)?;
         migrate::refuse_newer(&database, FORMAT)?;
+        schema::refuse_renamed(&database)?;
         let mut reserve = Reserve::open(&*disk, directory, limits.clone(), {
             let (disk, directory) = (Arc::clone(&disk), directory.to_owned());
             move || disk.free_octets(&directory).ok()

@@ -4,7 +4,7 @@
 //! identifiers, which sort by time: new rows land at the end of their account's range. All integers are big-endian,
 //! so bytes compare like the values they stand for.
 
-use redb::{TableDefinition, WriteTransaction};
+use redb::{Database, ReadableDatabase as _, TableDefinition, TableHandle as _, WriteTransaction};
 
 use crate::base::id::{
     AccountId, ChangeId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, Ulid, UserId,
@@ -140,6 +140,24 @@ impl Table {
     /// How redb knows the table.
     pub(super) const fn definition(self) -> Definition {
         TableDefinition::new(self.name())
+    }
+}
+
+/// Refuses a database where a known table is missing and an unknown one stands in its place: a damaged name, whose
+/// rows would all be taken as absent. Tables of a later version beside all known ones are left alone.
+///
+/// # Errors
+/// [`StoreError::Corrupted`] names both; those of the database.
+pub(super) fn refuse_renamed(database: &Database) -> Result<(), StoreError> {
+    let found: Vec<_> = database.begin_read()?.list_tables()?.map(|table| table.name().to_owned()).collect();
+    let is_known = |name: &&String| Table::ALL.iter().any(|table| table.name() == name.as_str());
+    let missing = Table::ALL.iter().find(|table| !found.iter().any(|name| name == table.name()));
+    match (found.iter().find(|name| !is_known(name)), missing) {
+        (Some(unknown), Some(missing)) => {
+            let missing = missing.name();
+            Err(StoreError::Corrupted(format!("it has no table {missing:?}, and an unknown table {unknown:?}")))
+        }
+        _ => Ok(()),
     }
 }
 

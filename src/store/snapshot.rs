@@ -1,5 +1,7 @@
 //! A consistent view of everything committed. Cheap to open; never held over an await, or it pins freed pages.
 
+mod neighbours;
+
 use std::cell::OnceCell;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -103,7 +105,10 @@ impl Read for Snapshot {
     fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let opened = self.table(table)?;
         let stored = guarded(|| Ok(opened.get(key)?.map(|stored| stored.value().to_vec())));
-        let Some(mut stored) = self.read(table, key, stored)? else { return Ok(None) };
+        let Some(mut stored) = self.read(table, key, stored)? else {
+            let is_absent = self.read(table, key, guarded(|| neighbours::is_absent(opened, table, key)))?;
+            return if is_absent { Ok(None) } else { Err(self.damage.hidden(table, key)) };
+        };
         let length = checksum::open(table.name(), key, &stored).map(<[u8]>::len);
         stored.truncate(length.ok_or_else(|| self.damage.row(table, key))?);
         Ok(Some(stored))
@@ -117,6 +122,13 @@ impl Read for Snapshot {
         on_damage: OnDamage,
         each: &mut Each<'_>,
     ) -> Result<(), StoreError> {
+        if on_damage == OnDamage::Fail && range.0 < range.1 {
+            let opened = self.table(table)?;
+            let is_whole = guarded(|| neighbours::begins_at(opened, table, range.0));
+            if !self.read(table, range.0, is_whole)? {
+                return Err(self.damage.hidden(table, range.0));
+            }
+        }
         self.scan_stored(table, range, order, &mut |key, stored| match (
             checksum::open(table.name(), key, stored),
             on_damage,

@@ -36,13 +36,17 @@ fn stores() -> [Vec<Option<Vec<u8>>>; 2] {
     [files(&test), killed]
 }
 
-/// Writes the files with one bit flipped, in a page of the database that holds something.
-fn flip(files: &[Option<Vec<u8>>], directory: &Path, entropy: &SeededEntropy) -> usize {
+fn write(files: &[Option<Vec<u8>>], directory: &Path) {
     for (name, bytes) in FILES.iter().zip(files) {
         if let Some(bytes) = bytes {
             fs::write(directory.join(name), bytes).unwrap();
         }
     }
+}
+
+/// Writes the files with one bit flipped, in a page of the database that holds something.
+fn flip(files: &[Option<Vec<u8>>], directory: &Path, entropy: &SeededEntropy) -> usize {
+    write(files, directory);
     let mut database = files[0].clone().unwrap();
     let in_use: Vec<_> = database
         .chunks(PAGE)
@@ -57,6 +61,22 @@ fn flip(files: &[Option<Vec<u8>>], directory: &Path, entropy: &SeededEntropy) ->
     database[at] ^= 1 << (bit % 8);
     fs::write(directory.join(FILES[0]), database).unwrap();
     at
+}
+
+/// The rows of the store that these files hold: by table and key.
+fn rows(files: &[Option<Vec<u8>>]) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
+    let directory = tempfile::tempdir().unwrap();
+    write(files, directory.path());
+    let test = TestStore::try_in_directory(directory, OnJournalDamage::Refuse).ok().unwrap();
+    let mut rows = Vec::new();
+    for table in Table::ALL {
+        let each = &mut |key: &[u8], value: &[u8]| {
+            rows.push((*table, key.to_vec(), value.to_vec()));
+            Ok(ControlFlow::Continue(()))
+        };
+        test.snapshot().scan(*table, &[], &after_prefix(&[]), Order::Ascending, each).unwrap();
+    }
+    rows
 }
 
 /// Opens the store, reads all that is in it, and closes it; whether all of that worked.
@@ -90,4 +110,44 @@ fn no_flipped_bit_makes_anything_panic_or_a_check_say_that_a_broken_store_holds(
         }
     }
     assert!(broken > 0 && found >= broken, "{broken} broken, {found} found");
+}
+
+#[test]
+fn a_row_that_a_flipped_bit_hides_is_never_taken_as_absent() {
+    let flips = std::env::var("POSTRIDER_FLIPS").ok().and_then(|flips| flips.parse().ok()).unwrap_or(FLIPS);
+    let [closed, _] = stores();
+    let truth = rows(&closed);
+    let entropy = SeededEntropy::new(7);
+    let mut failed = 0;
+    for _ in 0..flips {
+        let directory = tempfile::tempdir().unwrap();
+        let at = flip(&closed, directory.path(), &entropy);
+        let Ok(test) = TestStore::try_in_directory(directory, OnJournalDamage::Refuse) else { continue };
+        let snapshot = test.snapshot();
+        for (table, key, value) in &truth {
+            match snapshot.get(*table, key) {
+                Ok(found) => assert_eq!(found.as_ref(), Some(value), "byte {at}, {table:?}"),
+                Err(_) => failed += 1,
+            }
+        }
+    }
+    assert!(failed > 0, "no flip met a row");
+}
+
+#[test]
+fn a_flipped_bit_in_a_key_never_hides_its_row() {
+    let [closed, _] = stores();
+    let (table, key, _) = rows(&closed).into_iter().filter(|(table, ..)| *table == Table::Messages).nth(20).unwrap();
+    let database = closed[0].clone().unwrap();
+    // Pages of earlier commits may hold the key too, so all of its places are damaged.
+    let places: Vec<_> = (0..database.len() - key.len()).filter(|at| database[*at..].starts_with(&key)).collect();
+    for bit in (0..key.len() * 8).step_by(5) {
+        let mut files = closed.clone();
+        let damaged = files[0].as_mut().unwrap();
+        places.iter().for_each(|place| damaged[place + bit / 8] ^= 1 << (bit % 8));
+        let directory = tempfile::tempdir().unwrap();
+        write(&files, directory.path());
+        let Ok(test) = TestStore::try_in_directory(directory, OnJournalDamage::Refuse) else { continue };
+        assert!(test.snapshot().get(table, &key).is_err(), "bit {bit}");
+    }
 }

@@ -55,6 +55,12 @@ impl InHand {
         }
     }
 
+    /// Whether nobody works on a timer of `kind`.
+    #[cfg(test)]
+    pub(super) fn is_idle_at(&self, kind: TimerKind) -> bool {
+        (kind != TimerKind::Transfer || self.messages.is_empty()) && self.others.iter().all(|timer| timer.kind != kind)
+    }
+
     /// Whether nobody works on anything.
     pub(super) fn is_idle(&self) -> bool {
         self.messages.is_empty() && self.others.is_empty()

@@ -10,17 +10,18 @@ use super::{Behaviour, World};
 use crate::base::time::Timestamp;
 use crate::domain::webhook_url::WebhookUrl;
 use crate::engine::endpoints::NewEndpoint;
-use crate::engine::ports::Clock as _;
+use crate::store::timer::TimerKind;
 
 impl World {
-    /// Waits until nothing is in hand: every attempt has ended, recorded or not.
-    async fn nothing_in_hand(&self) {
-        let settled = async {
-            while !self.engine.store.near().is_settled(self.clock.now()) {
+    /// Waits until every attempt has ended, recorded or not. Housekeeping that found a failed store waits longer.
+    async fn every_attempt_ended(&self) {
+        let near = self.engine.store.near();
+        let ended = async {
+            while !near.is_idle(TimerKind::Transfer) || !near.is_idle(TimerKind::Delivery) {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(30), settled).await.expect("every attempt ends");
+        tokio::time::timeout(Duration::from_secs(30), ended).await.expect("every attempt ends");
     }
 }
 
@@ -35,7 +36,7 @@ async fn a_message_whose_connection_opens_after_the_store_failed_is_not_sent() {
     }
     world.engine.store.fail_in_writer();
     gate.add_permits(1);
-    world.nothing_in_hand().await;
+    world.every_attempt_ended().await;
     assert_eq!(world.net.seen(), [], "MAIL was said");
 }
 
@@ -48,7 +49,7 @@ async fn a_body_that_is_asked_for_after_the_store_failed_is_not_sent() {
     world.net.has_seen(1).await;
     world.engine.store.fail_in_writer();
     gate.add_permits(1);
-    world.nothing_in_hand().await;
+    world.every_attempt_ended().await;
     assert_eq!(world.net.seen(), [], "the server got the body");
 }
 
@@ -87,7 +88,7 @@ async fn webhooks_that_wait_when_the_store_fails_are_not_sent() {
     let begun = *world.net.posted.borrow();
     assert!(begun < 10, "some wait");
     gate.add_permits(1000);
-    world.nothing_in_hand().await;
+    world.every_attempt_ended().await;
     assert_eq!(*world.net.posted.borrow(), begun);
 }
 

@@ -1,0 +1,72 @@
+//! Proof that a row is absent. A damaged key hides its row: the search for it ends beside it, or is led astray. So a
+//! search that finds nothing looks at the rows on both sides of the place where it ended. It believes in the absence
+//! only if they are sound and in order.
+
+use redb::{AccessGuard, ReadOnlyTable, ReadableTableMetadata as _, StorageError};
+
+use crate::store::checksum;
+use crate::store::read::Order;
+use crate::store::schema::Table;
+
+type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
+type Entry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
+
+/// How many damaged rows are passed on each side. A few may have damaged values. More of them are a damaged page.
+const PASSED: usize = 4;
+
+/// The rows on one side of a place.
+#[derive(PartialEq, Eq)]
+enum Side {
+    /// The nearest sound row lies on this side, and no damaged row before it belongs to the place.
+    Sound,
+    /// There are no rows.
+    Empty,
+    /// The row of the place may be here.
+    InDoubt,
+}
+
+/// Whether there is no row at `key`, where a search has found none.
+///
+/// # Errors
+/// Those of redb.
+pub(super) fn is_absent(opened: &Opened, table: Table, key: &[u8]) -> Result<bool, StorageError> {
+    let after = side(opened.range::<&[u8]>(key..)?, table, key, Order::Ascending)?;
+    let before = before(opened, table, key)?;
+    let is_seemingly_empty = before == Side::Empty && after == Side::Empty;
+    Ok(before != Side::InDoubt && after != Side::InDoubt && (!is_seemingly_empty || opened.len()? == 0))
+}
+
+/// Whether a scan that begins at `key` leaves out no row before its first.
+///
+/// # Errors
+/// Those of redb.
+pub(super) fn begins_at(opened: &Opened, table: Table, key: &[u8]) -> Result<bool, StorageError> {
+    Ok(before(opened, table, key)? != Side::InDoubt)
+}
+
+fn before(opened: &Opened, table: Table, key: &[u8]) -> Result<Side, StorageError> {
+    side(opened.range::<&[u8]>(..key)?.rev(), table, key, Order::Descending)
+}
+
+/// `rows` go away from the place of `key`.
+fn side<'a>(
+    rows: impl Iterator<Item = Result<Entry<'a>, StorageError>>,
+    table: Table,
+    key: &[u8],
+    order: Order,
+) -> Result<Side, StorageError> {
+    let mut side = Side::Empty;
+    for (number, row) in rows.enumerate() {
+        let (found, stored) = row?;
+        let is_sound = checksum::open(table.name(), found.value(), stored.value()).is_some();
+        if is_sound && order.is_before(key, found.value()) {
+            return Ok(Side::Sound);
+        }
+        let is_of_key = checksum::open(table.name(), key, stored.value()).is_some();
+        if is_sound || is_of_key || number == PASSED {
+            return Ok(Side::InDoubt);
+        }
+        side = Side::Sound;
+    }
+    Ok(side)
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::audit::Behalf;
 use super::listing::{Page, PageRequest, last_id};
+use super::wait::{Holds, Wait, WaitReason};
 use crate::base::id::{AccountId, EventId, MessageId};
 use crate::base::time::Timestamp;
 use crate::store::content::Unreadable;
@@ -32,12 +33,14 @@ pub struct MessageRecord {
     /// When it is tried next, as far as is known: when its timer is due, or where it waits behind a site or relay that
     /// is held back, when that ends. None where no attempt comes any more.
     pub next_attempt_at: Option<Timestamp>,
+    /// Why it waits. None where it has ended.
+    pub waiting: Option<Wait>,
 }
 
 impl MessageRecord {
     pub(super) const fn new(id: MessageId, row: MessageRow, transfer: TransferRow) -> Self {
         let next_attempt_at = transfer.due;
-        Self { id, row, transfer, next_attempt_at }
+        Self { id, row, transfer, next_attempt_at, waiting: None }
     }
 }
 
@@ -50,23 +53,25 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let key = schema::message(account, id);
         let Some(row) = snapshot.row(&key)? else { return Ok(None) };
-        Ok(Some(self.foreseen(MessageRecord::new(id, row, transfer(&snapshot, &key)?))))
+        let record = MessageRecord::new(id, row, transfer(&snapshot, &key)?);
+        Ok(Some(self.foreseen(record, &Holds::read(&snapshot, account)?)))
     }
 
-    /// The record with its next attempt as the pump foresees it.
-    fn foreseen(&self, record: MessageRecord) -> MessageRecord {
-        let due = record.transfer.due;
-        let is_due = due.is_some_and(|due| due <= self.clock.now());
-        let held_until = if is_due { self.queue_view().and_then(|view| view.held_until(&record)) } else { None };
+    /// The record with the reason why it waits, and with its next attempt as the dispatcher foresees it.
+    fn foreseen(&self, record: MessageRecord, holds: &Holds) -> MessageRecord {
+        let (due, waiting) = (record.transfer.due, self.wait_of(&record, holds));
+        let delayed = waiting.as_ref().filter(|wait| matches!(wait.reason, WaitReason::Throttled | WaitReason::Relay));
         // What is due at the very end is no attempt any more.
-        let next_attempt_at =
-            due.max(held_until).filter(|next| *next < self.clock.time().deadline(record.row.give_up_at));
-        MessageRecord { next_attempt_at, ..record }
+        let next_attempt_at = due
+            .max(delayed.and_then(|wait| wait.until))
+            .filter(|next| *next < self.clock.time().deadline(record.row.give_up_at));
+        MessageRecord { next_attempt_at, waiting, ..record }
     }
 
-    fn all_foreseen(&self, page: Page<MessageRecord>) -> Page<MessageRecord> {
-        let rows = page.rows.into_iter().map(|record| self.foreseen(record)).collect();
-        Page { rows, ..page }
+    fn all_foreseen(&self, account: AccountId, page: Page<MessageRecord>) -> Result<Page<MessageRecord>, StoreError> {
+        let holds = Holds::read(&self.store.snapshot()?, account)?;
+        let rows = page.rows.into_iter().map(|record| self.foreseen(record, &holds)).collect();
+        Ok(Page { rows, ..page })
     }
 
     /// Whether a message of any account is past its content's deadline; what is no message never is.
@@ -162,7 +167,7 @@ impl Engine {
     ) -> Result<Page<MessageRecord>, StoreError> {
         let store = Arc::clone(&self.store);
         let search = tokio::task::spawn_blocking(move || search(&store, account, &filter, page));
-        search.await.unwrap_or(Err(StoreError::Panicked)).map(|page| self.all_foreseen(page))
+        search.await.unwrap_or(Err(StoreError::Panicked)).and_then(|page| self.all_foreseen(account, page))
     }
 
     /// The page of messages that follow `after` in time, newest first; its `next` says whether still newer ones do.
@@ -178,7 +183,7 @@ impl Engine {
     ) -> Result<Page<MessageRecord>, StoreError> {
         let store = Arc::clone(&self.store);
         let search = tokio::task::spawn_blocking(move || search_newer(&store, account, &filter, after, limit));
-        search.await.unwrap_or(Err(StoreError::Panicked)).map(|page| self.all_foreseen(page))
+        search.await.unwrap_or(Err(StoreError::Panicked)).and_then(|page| self.all_foreseen(account, page))
     }
 }
 

@@ -54,6 +54,7 @@ pub use transfer::way::{InHouse, Ways};
 pub mod unsubscribe;
 pub mod users;
 pub mod virtual_clock;
+pub mod wait;
 mod waiting;
 pub mod webhook;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::Engine;
 use super::messages::MessageRecord;
 use super::pauses::pauses;
+use super::wait::{Wait, WaitReason};
 use crate::base::id::{AccountId, MessageId};
 use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;
@@ -28,6 +29,8 @@ pub struct SiteQueue {
     pub held_until: Option<Timestamp>,
     /// What the site said last, as received, or what was met in place of an answer.
     pub last_answer: Option<String>,
+    /// Why the message waits that is due next. None where none waits.
+    pub reason: Option<WaitReason>,
 }
 
 /// What one account has waiting for one site.
@@ -76,9 +79,9 @@ pub(super) trait QueueView: Send + Sync {
     /// Those of the store.
     fn of_account(&self, account: AccountId, most: usize) -> Result<AccountQueue, StoreError>;
 
-    /// Until when a message that is due waits behind a site or relay that is held back, as far as that is known. Costs
-    /// a look into memory.
-    fn held_until(&self, record: &MessageRecord) -> Option<Timestamp>;
+    /// Why a message with the timer `due` waits, as far as its account's pauses and a restored store's hold are not the
+    /// reason. Costs a look into memory.
+    fn wait(&self, record: &MessageRecord, due: Timestamp) -> Wait;
 
     /// The site of a message, as far as it is known; else its recipient's domain.
     fn site_of(&self, record: &MessageRecord) -> String;

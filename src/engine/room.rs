@@ -69,7 +69,7 @@ impl Room {
     }
 
     /// Whether somebody waits for room.
-    fn is_wanted(&self) -> bool {
+    pub(super) fn is_wanted(&self) -> bool {
         self.0.state().budget.is_wanted()
     }
 

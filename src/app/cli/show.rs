@@ -109,6 +109,9 @@ const MESSAGE: &[&str] = &[
     "/created_at",
     "/attempts",
     "/next_attempt_at",
+    "/waiting/reason",
+    "/waiting/until",
+    "/waiting/detail",
     "/relay",
     "/mx_host",
     "/smtp_response",
@@ -117,7 +120,8 @@ const MESSAGE: &[&str] = &[
 const TIMELINE: &[&str] = &["/created_at", "/type", "/mx_host", "/smtp_code", "/smtp_response"];
 const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_code", "/smtp_response"];
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
-const QUEUE: &[&str] = &["/site", "/relay", "/waiting", "/in_flight", "/next_at", "/held_until", "/last_answer"];
+const QUEUE: &[&str] =
+    &["/site", "/relay", "/waiting", "/in_flight", "/reason", "/next_at", "/held_until", "/last_answer"];
 const CLOCK: &[&str] = &["/state", "/service_time", "/wall_clock", "/cause"];
 const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", "/value"];
 

@@ -213,10 +213,11 @@ fn an_account_is_made_with_what_was_given_and_printed_as_the_api_has_it() {
 #[test]
 fn the_queue_is_listed_by_site() {
     let row = "{\"site\":\"google\",\"relay\":\"direct\",\"waiting\":7,\"in_flight\":1,\"next_at\":null,\
-        \"held_until\":\"2026-11-20T15:04:05.000+00:00\",\"last_answer\":\"421 4.7.28\\nlater\"}";
+        \"held_until\":\"2026-11-20T15:04:05.000+00:00\",\"last_answer\":\"421 4.7.28\\nlater\",\
+        \"reason\":\"throttled\"}";
     let page = format!("{{\"data\":[{row}],\"next_cursor\":null}}");
     let (ran, requests) = asking("queue list", &[(200, &page)]);
-    assert!(ran.out.lines().nth(1).unwrap().starts_with("google  direct  7        1"), "{ran:?}");
+    assert!(ran.out.lines().nth(1).unwrap().starts_with("google  direct  7        1          throttled"), "{ran:?}");
     assert!(ran.out.contains("421 4.7.28\\nlater"), "an answer can't begin a line: {ran:?}");
     assert!(requests[0].starts_with("GET /v1/queue "), "{requests:?}");
     assert_eq!(asking("queue list --json", &[(200, &page)]).0.out, format!("{page}\n"));

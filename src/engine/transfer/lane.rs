@@ -12,6 +12,7 @@ use super::pool::Pool;
 use super::queue::{Duty, Queue, Ticket};
 use super::relays::Number;
 use super::site::Site;
+use super::why::Obstacle;
 use super::window::{Standing, Trust, Window};
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
@@ -203,9 +204,9 @@ impl Lane {
 
     /// Holds the lane back for another reason. Messages whose time ends meanwhile come back.
     #[must_use]
-    pub(super) fn hold(&self, until: Timestamp, near: &NearTimers) -> Vec<Ticket> {
+    pub(super) fn hold(&self, until: Timestamp, now: Timestamp, near: &NearTimers) -> Vec<Ticket> {
         let mut state = self.state();
-        if state.window.hold(until) { self.rest(&mut state, until, near) } else { Vec::new() }
+        if state.window.hold(until, now) { self.rest(&mut state, until, near) } else { Vec::new() }
     }
 
     /// Has a lane that is held back probe its site without waiting for the end of that.
@@ -250,7 +251,7 @@ impl Lane {
         let mut late = Vec::new();
         for action in actions {
             match *action {
-                Action::Pause(time) => late.extend(self.hold(now + time, near)),
+                Action::Pause(time) => late.extend(self.hold(now + time, now, near)),
                 Action::Rate { messages_per_minute, lasts } => {
                     self.state().slower = Some((Pace::per_minute(messages_per_minute), now + lasts));
                 }
@@ -290,6 +291,26 @@ impl Lane {
             Standing::Probing | Standing::Open => None,
         };
         Sight { in_flight: state.in_flight, held_until, last_answer: state.last_answer.clone() }
+    }
+
+    /// What keeps it from sending its next message at once.
+    pub(super) fn obstacle(&self, now: Timestamp, instant: Instant) -> Obstacle {
+        let mut state = self.state();
+        if let Some(since) = state.window.closed_at() {
+            let until = match state.window.standing() {
+                Standing::Held(until) => Some(until).filter(|until| *until > now),
+                Standing::Probing | Standing::Open => None,
+            };
+            return Obstacle::Throttled { since, until, last_answer: state.last_answer.clone() };
+        }
+        let wait = state.pace(now, instant);
+        if !wait.is_zero() {
+            return Obstacle::Paced(now + wait);
+        }
+        if state.in_flight < state.window.connections(now) {
+            return Obstacle::Nothing;
+        }
+        state.window.fewer_until(now).map_or(Obstacle::Window, Obstacle::Fewer)
     }
 
     /// Whether nothing is known of the lane that is worth keeping.

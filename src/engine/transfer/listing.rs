@@ -17,6 +17,7 @@ use crate::engine::messages::MessageRecord;
 use crate::engine::pauses::pauses;
 use crate::engine::queue::{AccountQueue, AccountSite, QueueView, SiteQueue};
 use crate::engine::relay::RelayWay;
+use crate::engine::wait::Wait;
 use crate::store::error::StoreError;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -35,7 +36,7 @@ impl QueueView for Transfers {
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError> {
         let mut found: BTreeMap<Key, SiteQueue> = BTreeMap::new();
         let standing = self.shared.engine.store.standstill()?;
-        let mut names = HashMap::new();
+        let (mut names, mut next_of) = (HashMap::new(), BTreeMap::<Key, (bool, Timer)>::new());
         let mut from = Vec::new();
         loop {
             let snapshot = self.shared.engine.store.snapshot()?;
@@ -47,15 +48,23 @@ impl QueueView for Transfers {
                     let entry = found.entry((site.clone(), relay.clone())).or_insert_with(|| empty(site, relay));
                     entry.waiting += 1;
                     // What stands still is tried at no time.
-                    if !standing.is_some_and(|restored| restored.holds(&timer)) {
+                    let is_held = standing.is_some_and(|restored| restored.holds(&timer));
+                    if !is_held {
                         entry.next_at = Some(entry.next_at.map_or(timer.due, |next| next.min(timer.due)));
                     }
+                    let next = next_of.entry((entry.site.clone(), entry.relay.clone())).or_insert((is_held, timer));
+                    *next = (*next).min((is_held, timer));
                 }
             }
             let Some(last) = keys.last().filter(|_| keys.len() == PAGE) else { break };
             from = [last, &[0][..]].concat();
         }
         self.add_lanes(&mut found, self.shared.now());
+        for (key, (_, timer)) in next_of {
+            let next = self.shared.engine.message(timer.account, MessageId(timer.id))?;
+            let reason = next.and_then(|record| record.waiting).map(|wait| wait.reason);
+            found.entry(key).and_modify(|queue| queue.reason = reason.filter(|_| queue.waiting > 0));
+        }
         Ok(found
             .into_values()
             .filter(|queue| queue.waiting + queue.in_flight > 0 || queue.held_until.is_some())
@@ -95,21 +104,8 @@ impl QueueView for Transfers {
         Ok(AccountQueue { sites, pauses: pauses.into_values().collect(), is_cut: keys.len() > most })
     }
 
-    fn held_until(&self, record: &MessageRecord) -> Option<Timestamp> {
-        let MessageRecord { id, row, transfer, .. } = record;
-        let (relays, now) = (&self.shared.relays, self.shared.now());
-        if self.shared.in_house.as_ref().is_some_and(|route| route(&row.to).is_some()) {
-            return None;
-        }
-        let last = transfer.last.relay.as_deref().and_then(|name| relays.named(name));
-        let number = last.or_else(|| relays.order(row.stream, *id).first().copied())?;
-        let site = match &relays.relay(number).way {
-            RelayWay::Smarthost(smarthost) => Some(Site::of_smarthost(smarthost)),
-            RelayWay::Mx => self.routes.last_seen(row.to.domain()),
-        };
-        let lane = site.and_then(|site| self.lanes().by_way.get(&(number, site)).map(Arc::clone));
-        let held_until = lane.and_then(|lane| lane.sight(now).held_until);
-        held_until.max(relays.held_until(number, now))
+    fn wait(&self, record: &MessageRecord, due: Timestamp) -> Wait {
+        self.reason_of(record, due)
     }
 
     fn site_of(&self, record: &MessageRecord) -> String {
@@ -241,5 +237,14 @@ fn named(site: &Site) -> String {
 }
 
 const fn empty(site: String, relay: String) -> SiteQueue {
-    SiteQueue { site, relay, waiting: 0, in_flight: 0, next_at: None, held_until: None, last_answer: None }
+    SiteQueue {
+        site,
+        relay,
+        waiting: 0,
+        in_flight: 0,
+        next_at: None,
+        held_until: None,
+        last_answer: None,
+        reason: None,
+    }
 }

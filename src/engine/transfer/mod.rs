@@ -24,6 +24,7 @@ mod site;
 #[cfg(test)]
 mod stories;
 pub(super) mod way;
+mod why;
 mod window;
 mod worker;
 
@@ -233,16 +234,12 @@ impl Transfers {
     /// The relays that a message may take, the one of its last attempt first.
     fn order(&self, ticket: &Ticket, snapshot: &Snapshot) -> Result<Vec<Number>, StoreError> {
         let relays = &self.shared.relays;
-        let mut order = relays.order(ticket.stream, ticket.id());
-        if order.len() > 1 {
-            let key = schema::message(ticket.account(), ticket.id());
-            let last = snapshot.row::<TransferRow>(&key)?.and_then(|transfer| transfer.last.relay);
-            let last = last.and_then(|name| relays.named(&name));
-            if let Some(at) = order.iter().position(|number| Some(*number) == last) {
-                order[..=at].rotate_right(1);
-            }
+        if relays.is_lone() {
+            return Ok(relays.order(ticket.stream, ticket.id()));
         }
-        Ok(order)
+        let key = schema::message(ticket.account(), ticket.id());
+        let last = snapshot.row::<TransferRow>(&key)?.and_then(|transfer| transfer.last.relay);
+        Ok(relays.order_after(ticket.stream, ticket.id(), last.as_deref()))
     }
 
     /// Has a message enter the lane of the first relay that may take it. Where all are held back it waits with the
@@ -287,7 +284,7 @@ impl Transfers {
         let (shared, now) = (&self.shared, self.shared.now());
         let lane = self.lane(relay, site);
         if let Some(until) = shared.relays.held_until(relay, now) {
-            shared.put_off_until_their_end(lane.hold(until, shared.near()));
+            shared.put_off_until_their_end(lane.hold(until, now, shared.near()));
         }
         // In the house nothing is slow, and time that is moved would never come to the later moment.
         let is_full = shared.queued.load(Ordering::Acquire) >= QUEUED_MAX && lane.len() >= SHORT_LANE;

@@ -35,10 +35,13 @@ pub(super) struct Relays {
 }
 
 /// What is wrong with a relay.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Fault {
     held_until: Option<Timestamp>,
     in_a_row: usize,
+    /// The start of the first of them, and the last one in words that name nobody.
+    since: Timestamp,
+    why: String,
 }
 
 /// What a relay has handed over to a site on one day, and what it is about to.
@@ -81,14 +84,36 @@ impl Relays {
         own
     }
 
+    /// The same, the relay of this name first.
+    pub(super) fn order_after(&self, stream: Stream, message: MessageId, last: Option<&str>) -> Vec<Number> {
+        let mut order = self.order(stream, message);
+        let last = last.and_then(|name| self.named(name));
+        if let Some(at) = order.iter().position(|number| Some(*number) == last) {
+            order[..=at].rotate_right(1);
+        }
+        order
+    }
+
+    /// Whether there is no other relay to choose.
+    pub(super) const fn is_lone(&self) -> bool {
+        self.relays.len() == 1
+    }
+
     /// The relay of this name.
-    pub(super) fn named(&self, name: &str) -> Option<Number> {
+    fn named(&self, name: &str) -> Option<Number> {
         self.relays.iter().position(|relay| &*relay.name == name)
     }
 
     /// Until when a relay is held back.
     pub(super) fn held_until(&self, number: Number, now: Timestamp) -> Option<Timestamp> {
         self.faults()[number].held_until.filter(|until| *until > now)
+    }
+
+    /// The start of a relay's faults in a row, and the last of them in words that name nobody.
+    pub(super) fn fault(&self, number: Number) -> Option<(Timestamp, String)> {
+        let faults = self.faults();
+        let fault = faults.get(number).filter(|fault| fault.in_a_row > 0)?;
+        Some((fault.since, fault.why.clone()))
     }
 
     /// Holds a relay back for a fault of its own, and says until when.
@@ -100,7 +125,10 @@ impl Relays {
             return until;
         }
         let until = now + Duration::from_secs(HOLD_SECS[fault.in_a_row.min(HOLD_SECS.len() - 1)]);
-        *fault = Fault { held_until: Some(until), in_a_row: fault.in_a_row + 1 };
+        let since = if fault.in_a_row == 0 { now } else { fault.since };
+        // What follows the colon is the smarthost's answer, which is for the log alone.
+        let kind = why.split(": ").next().unwrap_or_default().to_owned();
+        *fault = Fault { held_until: Some(until), in_a_row: fault.in_a_row + 1, since, why: kind };
         drop(faults);
         let relay = &self.relays[number].name;
         tracing::error!(%relay, why, %until, "the relay can't be used, and is held back; no message is charged for it");

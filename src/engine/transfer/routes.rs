@@ -69,8 +69,21 @@ impl Entry {
     }
 }
 
+/// A domain as it was last seen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// Its mail goes to this site.
+    At(Site),
+    /// It is being looked up, for so long already.
+    Asked(Duration),
+    /// Nothing is known of it.
+    Nothing,
+}
+
 /// A domain that is being looked up, or waits for it.
 struct Asked {
+    /// When it began to wait.
+    since: Duration,
     /// Where it stands in the queue of a stream; nowhere once its look-up has begun.
     place: Option<(Stream, u64)>,
     waiting: Vec<Timer>,
@@ -173,7 +186,7 @@ impl State {
     }
 
     /// Has another message wait for `domain`, which nobody knows: the first of a stream brings it into its queue.
-    fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream) -> Route {
+    fn wait(&mut self, domain: &DomainName, timer: Timer, stream: Stream, since: Duration) -> Route {
         if self.waiting >= share(stream, WAITING_MAX) {
             return Route::Full;
         }
@@ -185,7 +198,8 @@ impl State {
             }
             Some(Entry::Known(_)) | None => {
                 let place = Some(self.enqueue(domain, stream));
-                self.entries.insert(domain.clone(), Entry::Asked(Asked { place, waiting: vec![timer], stale: None }));
+                let asked = Asked { since, place, waiting: vec![timer], stale: None };
+                self.entries.insert(domain.clone(), Entry::Asked(asked));
                 place
             }
         };
@@ -213,7 +227,7 @@ impl State {
         };
         let place = Some(self.enqueue(domain, stream));
         if let Some(Entry::Known(known)) = self.entries.remove(domain) {
-            let asked = Asked { place, waiting: Vec::new(), stale: Some(known) };
+            let asked = Asked { since: now, place, waiting: Vec::new(), stale: Some(known) };
             self.entries.insert(domain.clone(), Entry::Asked(asked));
         }
         Some(route)
@@ -275,7 +289,7 @@ impl Routes {
         let mut state = self.state();
         state.prune();
         let known = state.known(domain, stream, now);
-        let route = known.unwrap_or_else(|| state.wait(domain, timer, stream));
+        let route = known.unwrap_or_else(|| state.wait(domain, timer, stream, now));
         drop(state);
         self.start();
         route
@@ -283,12 +297,24 @@ impl Routes {
 
     /// The site of `domain` as it was last seen, for the operator.
     pub(super) fn last_seen(&self, domain: &DomainName) -> Option<Site> {
+        match self.seen(domain) {
+            Seen::At(site) => Some(site),
+            Seen::Asked(_) | Seen::Nothing => None,
+        }
+    }
+
+    /// The domain as it was last seen.
+    pub(super) fn seen(&self, domain: &DomainName) -> Seen {
+        let now = self.engine.clock.monotonic();
         let state = self.state();
-        let known = match state.entries.get(domain)? {
-            Entry::Known(known) => known,
-            Entry::Asked(asked) => asked.stale.as_ref()?,
-        };
-        known.found.clone().ok()
+        let at = |known: &Known| known.found.clone().ok().map(Seen::At);
+        match state.entries.get(domain) {
+            Some(Entry::Known(known)) => at(known).unwrap_or(Seen::Nothing),
+            Some(Entry::Asked(asked)) => {
+                asked.stale.as_ref().and_then(at).unwrap_or_else(|| Seen::Asked(now.saturating_sub(asked.since)))
+            }
+            None => Seen::Nothing,
+        }
     }
 
     /// Begins look-ups while there are places for them.

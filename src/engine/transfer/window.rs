@@ -24,6 +24,8 @@ pub(super) struct Window {
     trust: Trust,
     recent: Recent,
     standing: Standing,
+    /// When it was last held back while it was open.
+    closed_at: Timestamp,
     /// What an answer asked for, and until when.
     fewer: Option<(usize, Timestamp)>,
 }
@@ -80,7 +82,8 @@ impl Window {
     pub(super) fn new(most: usize) -> Self {
         let size = START.min(most);
         let (trust, recent, standing) = (Trust::New, Recent::default(), Standing::Open);
-        Self { most, size, round: 0, failures: 0, trust, recent, standing, fewer: None }
+        let closed_at = Timestamp::ZERO;
+        Self { most, size, round: 0, failures: 0, trust, recent, standing, closed_at, fewer: None }
     }
 
     /// How well it is known.
@@ -177,19 +180,37 @@ impl Window {
             self.trust = Trust::Answers;
         }
         self.recent = Recent::default();
-        self.standing = Standing::Held(until);
+        self.close(until, now);
         Some(until)
     }
 
     /// It is held back until then, for a reason that is no failure of its own; false where it is already.
-    pub(super) fn hold(&mut self, until: Timestamp) -> bool {
+    pub(super) fn hold(&mut self, until: Timestamp, now: Timestamp) -> bool {
         match self.standing {
             Standing::Held(held) if held >= until => false,
             Standing::Held(_) | Standing::Open | Standing::Probing => {
-                self.standing = Standing::Held(until);
+                self.close(until, now);
                 true
             }
         }
+    }
+
+    fn close(&mut self, until: Timestamp, now: Timestamp) {
+        if self.standing == Standing::Open {
+            self.closed_at = now;
+        }
+        self.standing = Standing::Held(until);
+    }
+
+    /// When it was held back, unless it is open.
+    pub(super) fn closed_at(&self) -> Option<Timestamp> {
+        (self.standing != Standing::Open).then_some(self.closed_at)
+    }
+
+    /// The end of the time for which an answer asked for fewer connections than there would be.
+    pub(super) fn fewer_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let (most, until) = self.fewer?;
+        (until > now && most < self.size).then_some(until)
     }
 
     /// It may be probed now, although it is held back for longer; whether it is.
@@ -345,7 +366,7 @@ mod tests {
         let mut window = grown(10, 100);
         window.limit(1, after(60));
         assert_eq!((window.connections(after(59)), window.connections(after(60))), (1, 10));
-        assert!(window.hold(after(100)) && !window.hold(after(99)) && window.hold(after(101)));
+        assert!(window.hold(after(100), NOW) && !window.hold(after(99), NOW) && window.hold(after(101), NOW));
         assert_eq!(window.standing(), Standing::Held(after(101)));
         assert_eq!(window.pushed_back(after(1)), None, "the longer pause counts");
     }

@@ -225,7 +225,7 @@ fn fails(shared: &Arc<Shared>, lane: &Lane, how: fn(&mut Window, Timestamp) -> O
 
 /// Holds the lane back until its relay may be tried again.
 fn hold(shared: &Arc<Shared>, lane: &Lane, until: Timestamp) {
-    shared.put_off_until_their_end(lane.hold(until, shared.near()));
+    shared.put_off_until_their_end(lane.hold(until, shared.now(), shared.near()));
 }
 
 /// Has this message, and all that wait in the lane, look for their way anew.

@@ -12,6 +12,7 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, Reco
 use crate::domain::stream::Stream;
 use crate::engine::ports::PostError;
 use crate::engine::submit::Answer;
+use crate::engine::wait::WaitReason;
 use crate::machine::quota::{QuotaView, WindowView};
 use crate::machine::reputation::Level;
 use crate::machine::{delivery, transfer};
@@ -26,6 +27,14 @@ words! {
         Queued Deferred Delivered Bounced Failed Complained Suppressed Unsubscribed Canceled;
     transfer::Status as "MessageStatus", "Where a message is.":
         Queued Deferred Delivered Bounced Failed Suppressed Canceled Complained;
+    WaitReason as "WaitReason",
+        "Why a message waits. `backoff`: the last attempt failed, and the next one is due at `until`. `throttled`: the \
+         receiving site has asked for patience, can't be reached, or takes no more messages a minute. `paused`: the \
+         account has paused mail for the site. `dns`: the mail servers of the domain are being looked up, or could not \
+         be. `relay`: the relay can't be used, or has sent its share of the day. `busy`: all connections are in use, or \
+         the message is being sent. `held`: the store was restored, and the operator has not released its queue. \
+         `unconfirmed`: a replica has not confirmed the message yet.":
+        Backoff Throttled Paused Dns Relay Busy Held Unconfirmed;
     delivery::Status as "DeliveryStatus",
         "Where a webhook delivery is; `held` waits for its endpoint to be enabled, `failed` is never attempted again.":
         Pending Held Delivered Failed;

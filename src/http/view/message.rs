@@ -11,6 +11,7 @@ use crate::base::time::{Timestamp, iso};
 use crate::domain::event::{EventRecord, TlsFacts};
 use crate::domain::stream::Stream;
 use crate::engine::messages::MessageRecord;
+use crate::engine::wait::{Wait, WaitReason};
 use crate::http::openapi::shape::describe;
 use crate::machine::transfer::Status;
 use crate::mail::read::{self, AttachedFile, ListFields};
@@ -66,6 +67,7 @@ pub(in crate::http) struct MessageView<'a> {
     attempts: u32,
     #[serde(serialize_with = "iso::option::serialize")]
     next_attempt_at: Option<Timestamp>,
+    waiting: Option<WaitView<'a>>,
     #[serde(serialize_with = "iso::option::serialize")]
     delivered_at: Option<Timestamp>,
     relay: Option<&'a str>,
@@ -90,10 +92,27 @@ pub(in crate::http) struct MessageView<'a> {
     content_deleted_at: Option<Timestamp>,
 }
 
+/// Why a message waits.
+#[derive(Serialize)]
+pub(in crate::http) struct WaitView<'a> {
+    reason: WaitReason,
+    #[serde(serialize_with = "iso::serialize")]
+    since: Timestamp,
+    #[serde(serialize_with = "iso::option::serialize")]
+    until: Option<Timestamp>,
+    detail: &'a str,
+}
+
+impl<'a> WaitView<'a> {
+    fn new(wait: &'a Wait) -> Self {
+        Self { reason: wait.reason, since: wait.since, until: wait.until, detail: &wait.detail }
+    }
+}
+
 impl<'a> MessageView<'a> {
     /// The record as lists show it.
     pub(in crate::http) fn in_list(record: &'a MessageRecord, now: Timestamp) -> Self {
-        let MessageRecord { id, row, transfer, next_attempt_at } = record;
+        let MessageRecord { id, row, transfer, next_attempt_at, waiting } = record;
         let last = &transfer.last;
         let bucket = row.place.bucket;
         Self {
@@ -113,6 +132,7 @@ impl<'a> MessageView<'a> {
             status_at: transfer.status_at,
             attempts: transfer.attempts,
             next_attempt_at: *next_attempt_at,
+            waiting: waiting.as_ref().map(WaitView::new),
             delivered_at: transfer.delivered_at,
             relay: last.relay.as_deref(),
             mx_host: last.mx_host.as_deref(),
@@ -154,6 +174,17 @@ impl<'a> MessageView<'a> {
 }
 
 describe! {
+    WaitView<'_> as "Waiting", "Why a message waits."
+    {
+        reason: "The kind of obstacle.",
+        since: "The start of the obstacle, as far as it is known.",
+        until: "The end of the obstacle; null where it is unknown." => |schema| schema.example(()),
+        detail: "The obstacle in one sentence, for people. Its words may change."
+            => |schema| schema.example("mx1.example.org is throttled since it answered 421 4.7.28."),
+    }
+}
+
+describe! {
     MessageView<'_> as "Message", "A message as lists show it."
     {
         id: "Its identifier.",
@@ -173,6 +204,7 @@ describe! {
         attempts: "Attempts so far." => |schema| schema.example(1),
         next_attempt_at: "When the next one is due, or may be made where the receiver is held back for now."
             => |schema| schema.example(()),
+        waiting: "Why it waits; null where it has ended." => |schema| schema.example(()),
         delivered_at: "When the receiver's server took it.",
         relay: "The relay of the last attempt." => |schema| schema.example("direct"),
         mx_host: "The mail server of the last attempt." => |schema| schema.example("mx1.example.org"),

@@ -5,6 +5,7 @@ use serde::Serialize;
 use crate::base::time::{Timestamp, iso};
 use crate::engine::keeping::Released;
 use crate::engine::queue::SiteQueue;
+use crate::engine::wait::WaitReason;
 use crate::store::Standing;
 
 /// What one relay has to bring to one site.
@@ -19,6 +20,7 @@ pub(in crate::http) struct SiteQueueView<'a> {
     #[serde(serialize_with = "iso::option::serialize")]
     held_until: Option<Timestamp>,
     last_answer: Option<&'a str>,
+    reason: Option<WaitReason>,
 }
 
 impl<'a> SiteQueueView<'a> {
@@ -31,6 +33,7 @@ impl<'a> SiteQueueView<'a> {
             next_at: queue.next_at,
             held_until: queue.held_until,
             last_answer: queue.last_answer.as_deref(),
+            reason: queue.reason,
         }
     }
 }

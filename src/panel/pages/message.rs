@@ -39,6 +39,8 @@ struct MessagePage {
     metadata: Vec<(String, String)>,
     injected_at: Moment,
     next_attempt_at: Option<Moment>,
+    /// Why it waits, in a sentence.
+    waits: Option<String>,
     content_until: Moment,
     is_content_gone: bool,
     retention_days: u64,
@@ -93,7 +95,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let tab = tab(&visit, &record, &query).await?;
     let (zone, engine) = (visit.account.time_zone.zone(), &visit.api.engine);
     let events = engine.timeline(visit.account_id(), record.id)?;
-    let MessageRecord { id, row, transfer, next_attempt_at } = &record;
+    let MessageRecord { id, row, transfer, next_attempt_at, waiting } = &record;
     let moment = |at| Moment::new(at, zone.clone());
     let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
     let done = match query.text("done") {
@@ -111,6 +113,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         metadata: row.metadata.clone().into_iter().collect(),
         injected_at: moment(row.created_at),
         next_attempt_at: next_attempt_at.map(moment),
+        waits: waiting.as_ref().map(|wait| wait.detail.clone()),
         content_until: moment(row.content_expires_at),
         is_content_gone: matches!(tab, Tab::Gone) || engine.clock.time().expiry >= row.content_expires_at,
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),

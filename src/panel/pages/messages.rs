@@ -10,6 +10,7 @@ use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::listing::{Page, PageRequest};
 use crate::engine::messages::MessageRecord;
+use crate::engine::wait::WaitReason;
 use crate::http::answer::Answer;
 use crate::machine::transfer::Status;
 use crate::panel::door::Visit;
@@ -55,8 +56,9 @@ pub(in crate::panel) struct MessageLine {
 impl MessageLine {
     /// The line of a message.
     pub(in crate::panel) fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
-        let MessageRecord { id, row, transfer, .. } = record;
+        let MessageRecord { id, row, transfer, waiting, .. } = record;
         let answer = transfer.last.smtp_response.as_deref().unwrap_or_default();
+        let waits = waiting.as_ref().map(|wait| waits(wait.reason)).filter(|_| answer.is_empty());
         Self {
             path: format!("/messages/{id}"),
             at: Moment::new(row.created_at, zone.clone()),
@@ -64,8 +66,22 @@ impl MessageLine {
             to: row.to.as_given().to_owned(),
             subject: row.subject.clone(),
             stream: row.stream,
-            answer: shortened(answer),
+            answer: waits.map_or_else(|| shortened(answer), str::to_owned),
         }
+    }
+}
+
+/// What a message waits for, in few words.
+const fn waits(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Backoff => "Waits for its next attempt",
+        WaitReason::Throttled => "Waits until the site takes more mail",
+        WaitReason::Paused => "Waits because you paused mail for the site",
+        WaitReason::Dns => "Waits for the name servers",
+        WaitReason::Relay => "Waits for the relay",
+        WaitReason::Busy => "Waits for a free connection",
+        WaitReason::Held => "Waits for the operator to release the queue",
+        WaitReason::Unconfirmed => "Waits for the replica",
     }
 }
 

@@ -14,6 +14,7 @@ mod relays;
 mod sites;
 mod stopping;
 mod turned_away;
+mod why;
 mod world;
 
 use net::Behaviour;

@@ -119,6 +119,9 @@ impl Resolve for Net {
             if domain.as_str().starts_with("gone.") {
                 return Err(RouteFailure::NoSuchDomain);
             }
+            if domain.as_str().starts_with("servfail.") {
+                return Err(RouteFailure::Temporary("SERVFAIL".to_owned()));
+            }
             let host = |name: String| {
                 let known = self.addresses.lock().unwrap().get(&name).cloned();
                 let addresses = known.unwrap_or_else(|| vec!["192.0.2.1".parse().unwrap()]);

@@ -13,7 +13,7 @@ use crate::smtp::client::Login;
 use crate::smtp::outcome::{Ending, Phase};
 use crate::smtp::reply::ReplyParser;
 
-fn smarthost(streams: &[Stream]) -> Relay {
+pub(super) fn smarthost(streams: &[Stream]) -> Relay {
     let login = Login { username: "u".to_owned(), password: Secret::new(*b"p") };
     let submission = Arc::new(Submission { security: Security::StartTls, login: Some(login) });
     relay("smart", RelayWay::Smarthost(Smarthost { host: "smart.test".into(), port: 587, submission }), streams)
@@ -23,7 +23,7 @@ fn unbindable() -> Behaviour {
     Behaviour::Fails(Phase::Connect, Ending::Unusable("cannot send from 192.0.2.66".to_owned()))
 }
 
-fn auth_refused() -> Behaviour {
+pub(super) fn auth_refused() -> Behaviour {
     let (_, reply) = ReplyParser::new().feed(b"535 5.7.8 bad credentials\n").unwrap();
     Behaviour::Fails(Phase::Auth, Ending::Answered(reply.unwrap()))
 }
@@ -148,7 +148,7 @@ async fn a_smarthost_that_cannot_be_found_or_wants_a_login_is_the_relay_s_fault(
     assert_eq!(world.standing(id), ("bounced", 1), "what it says of the message counts");
 }
 
-fn warming(name: &str, per_day: u32) -> Relay {
+pub(super) fn warming(name: &str, per_day: u32) -> Relay {
     Relay { warm_up: Some(WarmUp { per_day, growth_percent: 0, since: 0 }), ..mx(name, &[]) }
 }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const RECORD: [&str; 31] = [
+const RECORD: [&str; 32] = [
     "id",
     "message_id_header",
     "status",
@@ -19,6 +19,7 @@ const RECORD: [&str; 31] = [
     "status_at",
     "attempts",
     "next_attempt_at",
+    "waiting",
     "delivered_at",
     "relay",
     "mx_host",

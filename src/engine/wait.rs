@@ -1,0 +1,119 @@
+//! The reason why a message waits (contract part 2, 4). Rows give part of it: pauses, a restored store's hold, the next
+//! attempt. The dispatcher gives the rest from its own memory.
+
+use serde::Serialize;
+
+use super::Engine;
+use super::messages::MessageRecord;
+use super::pauses::pauses;
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::site_name::SiteName;
+use crate::store::error::StoreError;
+use crate::store::read::Read;
+use crate::store::row::restored::Restored;
+use crate::store::schema::meta;
+use crate::store::snapshot::Snapshot;
+use crate::store::timer::{Timer, TimerKind};
+
+/// The kind of obstacle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WaitReason {
+    /// The last attempt failed; the next one is due later.
+    Backoff,
+    /// The site has asked for patience or can't be reached, or takes no more messages a minute.
+    Throttled,
+    /// The account has paused mail for the site.
+    Paused,
+    /// The mail servers of the domain are being looked up, or could not be.
+    Dns,
+    /// The relay can't be used, or has handed over its day's share.
+    Relay,
+    /// All connections are in use, or the message is being sent.
+    Busy,
+    /// The store was restored, and the operator has not released its queue.
+    Held,
+    /// A replica has not confirmed the message yet.
+    Unconfirmed,
+}
+
+impl WaitReason {
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Backoff => "backoff",
+            Self::Throttled => "throttled",
+            Self::Paused => "paused",
+            Self::Dns => "dns",
+            Self::Relay => "relay",
+            Self::Busy => "busy",
+            Self::Held => "held",
+            Self::Unconfirmed => "unconfirmed",
+        }
+    }
+}
+
+/// Why a message waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// The kind of obstacle.
+    pub reason: WaitReason,
+    /// The start of the obstacle, as far as it is known: never before the message was accepted.
+    pub since: Timestamp,
+    /// The end of the obstacle. None where it is unknown.
+    pub until: Option<Timestamp>,
+    /// The obstacle in one sentence.
+    pub detail: String,
+}
+
+/// The rows that keep an account's mail waiting, whatever the dispatcher knows.
+pub(super) struct Holds {
+    account: AccountId,
+    restored: Option<Restored>,
+    pauses: Vec<(SiteName, Timestamp)>,
+}
+
+impl Holds {
+    pub(super) fn read(snapshot: &Snapshot, account: AccountId) -> Result<Self, StoreError> {
+        let restored = snapshot.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.stands_still);
+        Ok(Self { account, restored, pauses: pauses(snapshot, account)? })
+    }
+
+    /// The hold of a restored store, or of one that was started on a damaged journal.
+    fn hold(&self, record: &MessageRecord, due: Timestamp) -> Option<Wait> {
+        let timer = Timer::new(due, TimerKind::Transfer, self.account, record.id.0);
+        let restored = self.restored.filter(|restored| restored.holds(&timer))?;
+        let detail = "The queue is on hold since the store was restored, until the operator releases it.".to_owned();
+        Some(Wait { reason: WaitReason::Held, since: restored.backup_at, until: None, detail })
+    }
+
+    /// The pause of one of these sites.
+    fn pause(&self, sites: &[String]) -> Option<Wait> {
+        let (site, since) = self.pauses.iter().find(|(site, _)| sites.iter().any(|name| name == site.as_str()))?;
+        let detail = format!("Mail for {site} is paused.");
+        Some(Wait { reason: WaitReason::Paused, since: *since, until: None, detail })
+    }
+}
+
+impl Engine {
+    /// Why a message waits; none where it has ended.
+    pub(super) fn wait_of(&self, record: &MessageRecord, holds: &Holds) -> Option<Wait> {
+        let due = record.transfer.due.filter(|_| record.transfer.state.status().is_waiting())?;
+        let view = self.queue_view();
+        let sites = || {
+            let site = view.as_ref().map(|view| view.site_of(record));
+            site.into_iter().chain([record.row.to.domain().to_string()]).collect::<Vec<_>>()
+        };
+        let held = holds.hold(record, due);
+        let wait = held.or_else(|| if holds.pauses.is_empty() { None } else { holds.pause(&sites()) });
+        let wait = wait.or_else(|| view.as_ref().map(|view| view.wait(record, due)));
+        let wait = wait.unwrap_or_else(|| Wait {
+            reason: WaitReason::Busy,
+            since: due,
+            until: None,
+            detail: "Mail is not being sent at this moment.".to_owned(),
+        });
+        Some(Wait { since: wait.since.max(record.row.created_at), ..wait })
+    }
+}

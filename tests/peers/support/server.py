@@ -6,6 +6,7 @@ import os
 import select
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -94,6 +95,10 @@ class Serve:
 
     def __init__(self, folder: Path, knot: Knot, authority: Authority, delivery_port: int, sections: dict):
         self.folder, self.knot, self.child, self.starts = folder, knot, None, 0
+        # What later starts find in their environment beside the tests' own.
+        self.environment: dict[str, str] = {}
+        # Called in the child of later starts, right before the program takes its place.
+        self.before_program: Callable[[], None] | None = None
         self.data_dir = folder / "data"
         folder.mkdir()
         self.config = folder / "postrider.toml"
@@ -159,6 +164,8 @@ class Serve:
                 [binary(), "serve", "--config", str(self.config), "--ready-fd", str(writer), *arguments],
                 log,
                 pass_fds=(writer,),
+                env={**os.environ, **self.environment},
+                preexec_fn=self.before_program,
             )
         os.close(writer)
         return reader

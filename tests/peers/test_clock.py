@@ -1,0 +1,125 @@
+"""A wall clock that is wrong ends nothing, and mail goes on (hardening 3, Clock)."""
+
+import http.client
+
+import pytest
+from support.faketime import WallClock
+from support.wait import free_port, until
+
+MESSAGE = {"from": "shop@sender.test", "subject": "kept", "text": "The text."}
+
+
+@pytest.fixture
+def clock(workdir):
+    return WallClock(workdir)
+
+
+@pytest.fixture
+def service(serve, knot, sink, clock):
+    """A service on that clock. sink.test takes mail; nobody listens at dead.test."""
+    knot.mail_server("sink.test", "mx.sink.test")
+    knot.mail_server("dead.test", "mx.dead.test", "127.0.0.99")
+    port = free_port()
+    service = serve(port=sink.port, metrics={"listen": f"127.0.0.1:{port}"})
+    service.metrics_port = port
+    service.domain("sender.test")
+    assert service.close() == 0
+    service.environment = clock.environment
+    service.start()
+    return service
+
+
+def says(service) -> set[bool]:
+    """Whether the wall clock is doubtful, as the metrics and the command line say."""
+    connection = http.client.HTTPConnection("127.0.0.1", service.metrics_port, timeout=10)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    [metric] = [line.split()[-1] for line in lines if line.startswith("postrider_clock_doubtful ")]
+    return {metric == "1", service.cli("clock", "show")["state"] == "doubtful"}
+
+
+def becomes(service, doubtful: bool):
+    until(f"the clock is doubtful: {doubtful}", lambda: says(service) == {doubtful}, seconds=15)
+
+
+class Sent:
+    """Messages of each kind, and that nothing has happened to them."""
+
+    def __init__(self, service):
+        self.service = service
+        self.delivered = service.api.accept(MESSAGE | {"to": "a@sink.test"}, key="once")["id"]
+        self.deferred = service.api.accept(MESSAGE | {"to": "b@dead.test"})["id"]
+        service.api.settled(self.delivered, "delivered")
+        service.api.settled(self.deferred, "deferred")
+
+    def are_kept(self):
+        for message in (self.delivered, self.deferred):
+            assert self.service.api.message(message)["text"] == MESSAGE["text"]
+        assert self.service.api.message(self.deferred)["status"] == "deferred"
+        again = self.service.api.accept(MESSAGE | {"to": "a@sink.test"}, key="once")
+        assert again["id"] == self.delivered, "the idempotency key was forgotten"
+
+    def goes_on(self):
+        """Mail is accepted and delivered, and its content is kept."""
+        sent = self.service.api.accept(MESSAGE | {"to": "c@sink.test"})["id"]
+        self.service.api.settled(sent, "delivered")
+        return sent
+
+
+@pytest.mark.parametrize("offset", ["+40d", "-40d"])
+def test_a_clock_that_jumps_and_comes_back_ends_nothing(service, clock, offset):
+    sent = Sent(service)
+    clock.set(offset)
+    becomes(service, True)
+    sent.are_kept()
+    between = sent.goes_on()
+    clock.set("+0")
+    becomes(service, False)
+    sent.are_kept()
+    assert service.api.message(between)["text"] == MESSAGE["text"]
+    sent.goes_on()
+    assert "wall clock is doubtful" in service.logged() and "wall clock is trusted again" in service.logged()
+
+
+@pytest.mark.parametrize("offset", ["+40d", "-40d"])
+def test_a_start_on_a_wrong_clock_ends_nothing(service, clock, offset):
+    sent = Sent(service)
+    service.kill()
+    clock.set(offset)
+    service.start()
+    becomes(service, True)
+    sent.are_kept()
+    between = sent.goes_on()
+    # A second start in the same doubt goes on from the newest identifier, not from the wall clock.
+    assert service.close() == 0
+    service.start()
+    becomes(service, True)
+    sent.are_kept()
+    assert service.api.message(between)["text"] == MESSAGE["text"]
+    assert service.close() == 0
+    clock.set("+0")
+    service.start()
+    becomes(service, False)
+    sent.are_kept()
+    assert service.api.message(between)["text"] == MESSAGE["text"]
+
+
+def test_an_accepted_clock_ends_what_is_past_its_time_and_keeps_what_came_in_the_doubt(service, clock):
+    sent = Sent(service)
+    clock.set("+40d")
+    becomes(service, True)
+    between = sent.goes_on()
+    service.cli("clock", "accept")
+    becomes(service, False)
+    service.api.settled(sent.deferred, "failed")
+    assert service.api.message(between)["text"] == MESSAGE["text"], "its deadline counts from the right time"
+
+
+@pytest.mark.parametrize("offset", ["+3000", "-3000"])
+def test_a_clock_that_is_set_by_less_than_an_hour_is_followed(service, clock, offset):
+    sent = Sent(service)
+    clock.set(offset)
+    sent.goes_on()
+    assert says(service) == {False}
+    sent.are_kept()

@@ -1,18 +1,18 @@
 //! Work that runs beside sending: one thread of low priority with a bounded queue, for work that keeps a processor busy
-//! and that nobody's mail waits for.
+//! and that nobody's mail waits for. Accounts take turns, so that one account's jobs hold up another's by one of them.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use tokio::sync::oneshot;
 
 use crate::base::id::AccountId;
+use crate::machine::fair_queue::FairQueue;
 
 /// Jobs that are queued at most.
-const QUEUE: usize = 64;
+const QUEUE: usize = 512;
 /// Jobs that one account has queued or running at most, so that it leaves room for others.
 const OF_ACCOUNT_MAX: usize = 8;
 
@@ -21,8 +21,23 @@ type Counts = Arc<Mutex<HashMap<AccountId, usize>>>;
 
 /// A low-priority thread. It ends when this is dropped.
 pub(super) struct Beside {
-    work: SyncSender<Work>,
+    inbox: Arc<Inbox>,
     counts: Counts,
+}
+
+/// The jobs that are queued.
+#[derive(Default)]
+struct Inbox {
+    state: Mutex<InboxState>,
+    /// Notified when a job comes, and at the end.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct InboxState {
+    jobs: FairQueue<Work>,
+    /// Whether no job comes any more, or nobody does them.
+    is_closed: bool,
 }
 
 /// Why a job has no result.
@@ -37,18 +52,21 @@ pub enum NotDone {
 impl Beside {
     /// Starts the thread, which calls `lower_priority` first.
     pub(super) fn new(name: &str, lower_priority: fn()) -> Self {
-        let (work, inbox) = sync_channel::<Work>(QUEUE);
+        let inbox = Arc::new(Inbox::default());
+        let served = Arc::clone(&inbox);
         let serve = move || {
             lower_priority();
-            serve(&inbox);
+            serve(&served);
         };
         if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(serve) {
             tracing::error!(%error, name, "could not start a thread; its work will be refused");
+            inbox.state().is_closed = true;
         }
-        Self { work, counts: Counts::default() }
+        Self { inbox, counts: Counts::default() }
     }
 
-    /// Does `work` for an account on the thread and returns its result.
+    /// Does `work` for an account on the thread and returns its result. A job whose caller went away before it began
+    /// is left out.
     ///
     /// # Errors
     /// [`NotDone`].
@@ -61,15 +79,51 @@ impl Beside {
         let (sender, result) = oneshot::channel();
         let work = move || {
             let _share = share;
-            drop(sender.send(work()));
+            if !sender.is_closed() {
+                drop(sender.send(work()));
+            }
         };
-        self.work.try_send(Box::new(work)).map_err(|_| NotDone::Crowded)?;
+        self.inbox.push(account, Box::new(work))?;
         result.await.map_err(|_| NotDone::Failed)
     }
 }
 
-fn serve(inbox: &Receiver<Work>) {
-    while let Ok(work) = inbox.recv() {
+impl Inbox {
+    fn state(&self) -> MutexGuard<'_, InboxState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, account: AccountId, work: Work) -> Result<(), NotDone> {
+        let mut state = self.state();
+        if state.is_closed {
+            return Err(NotDone::Failed);
+        }
+        if state.jobs.len() >= QUEUE {
+            return Err(NotDone::Crowded);
+        }
+        state.jobs.push(account, work);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// The next job; none once no job comes any more.
+    fn next(&self) -> Option<Work> {
+        let waits = |state: &mut InboxState| state.jobs.is_empty() && !state.is_closed;
+        let mut state = self.changed.wait_while(self.state(), waits).unwrap_or_else(PoisonError::into_inner);
+        state.jobs.pop()
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        self.inbox.state().is_closed = true;
+        self.inbox.changed.notify_one();
+    }
+}
+
+fn serve(inbox: &Inbox) {
+    while let Some(work) = inbox.next() {
         // A panic is that job's alone: its caller is told by what is dropped.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a job of low priority panicked");
@@ -144,6 +198,54 @@ mod tests {
         }
         assert_eq!(beside.run(account(1), || 8).await, Ok(8));
         assert!(beside.counts.lock().unwrap().is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_accounts_jobs_hold_up_another_account_by_one_of_them() {
+        let beside = Arc::new(Beside::new("test", || {}));
+        let (done, order) = channel();
+        let (release, held) = channel::<()>();
+        let mut jobs = tokio::task::JoinSet::new();
+        let run = |jobs: &mut tokio::task::JoinSet<_>, number: u8, work: Work| {
+            let beside = Arc::clone(&beside);
+            jobs.spawn(async move { beside.run(account(number), work).await });
+        };
+        run(&mut jobs, 1, Box::new(move || assert!(held.recv().is_err())));
+        for number in [1; OF_ACCOUNT_MAX - 1].into_iter().chain([2, 3]) {
+            let done = done.clone();
+            run(&mut jobs, number, Box::new(move || done.send(number).unwrap()));
+        }
+        while beside.counts.lock().unwrap().values().sum::<usize>() < OF_ACCOUNT_MAX + 2 {
+            tokio::task::yield_now().await;
+        }
+        drop(release);
+        while jobs.join_next().await.is_some() {}
+        let order: Vec<_> = order.try_iter().collect();
+        assert!(order.iter().position(|number| *number == 2) <= Some(2), "{order:?}");
+        assert!(order.iter().position(|number| *number == 3) <= Some(3), "{order:?}");
+    }
+
+    #[tokio::test]
+    async fn a_job_whose_caller_went_away_is_left_out() {
+        let beside = Arc::new(Beside::new("test", || {}));
+        let ((release, held), (done, was_done)) = (channel::<()>(), channel::<()>());
+        let first = tokio::spawn({
+            let beside = Arc::clone(&beside);
+            async move { beside.run(account(1), move || assert!(held.recv().is_err())).await }
+        });
+        let gone = tokio::spawn({
+            let beside = Arc::clone(&beside);
+            async move { beside.run(account(2), move || done.send(()).unwrap()).await }
+        });
+        while beside.counts.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        gone.abort();
+        assert!(gone.await.is_err());
+        drop(release);
+        first.await.unwrap().unwrap();
+        assert_eq!(beside.run(account(1), || 7).await, Ok(7));
+        assert!(was_done.recv().is_err());
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 
+use super::blocking::OPERATOR;
 use super::{Engine, virtual_clock};
 use crate::base::time::Timestamp;
 use crate::store::Standing;
@@ -83,8 +84,8 @@ impl Engine {
     pub async fn standing(self: &Arc<Self>) -> Result<Option<(Timestamp, Standing)>, StoreError> {
         let Some(restored) = self.store.standstill()? else { return Ok(None) };
         let store = Arc::clone(&self.store);
-        let counted = tokio::task::spawn_blocking(move || store.standing(&restored)).await;
-        Ok(Some((restored.backup_at, counted.unwrap_or(Err(StoreError::Panicked))?)))
+        let counted = self.blocking(OPERATOR, move || store.standing(&restored)).await??;
+        Ok(Some((restored.backup_at, counted)))
     }
 }
 

@@ -139,6 +139,7 @@ impl Engine {
     /// Those of the store.
     pub async fn content<T: Send + 'static>(
         &self,
+        account: AccountId,
         message: &MessageRecord,
         use_it: impl FnOnce(Vec<u8>) -> T + Send + 'static,
     ) -> Result<Option<T>, StoreError> {
@@ -147,12 +148,12 @@ impl Engine {
         }
         let (store, place, id) = (Arc::clone(&self.store), message.row.place, message.id);
         let now = self.clock.time().expiry;
-        let read = tokio::task::spawn_blocking(move || match store.body(place, id, now) {
+        let read = move || match store.body(place, id, now) {
             Ok(bytes) => Ok(Some(use_it(bytes))),
             Err(Unreadable::Gone) => Ok(None),
             Err(Unreadable::Failed(error)) => Err(error),
-        });
-        read.await.unwrap_or(Err(StoreError::Panicked))
+        };
+        self.blocking(account, read).await?
     }
 
     /// A page of the account's messages. Where few match it may hold less than was asked for and still name a next one.
@@ -165,9 +166,8 @@ impl Engine {
         filter: MessageFilter,
         page: PageRequest,
     ) -> Result<Page<MessageRecord>, StoreError> {
-        let store = Arc::clone(&self.store);
-        let search = tokio::task::spawn_blocking(move || search(&store, account, &filter, page));
-        search.await.unwrap_or(Err(StoreError::Panicked)).and_then(|page| self.all_foreseen(account, page))
+        let search = self.off_thread(account, move |store| search(store, account, &filter, page));
+        search.await.and_then(|page| self.all_foreseen(account, page))
     }
 
     /// The page of messages that follow `after` in time, newest first; its `next` says whether still newer ones do.
@@ -181,9 +181,8 @@ impl Engine {
         after: MessageId,
         limit: usize,
     ) -> Result<Page<MessageRecord>, StoreError> {
-        let store = Arc::clone(&self.store);
-        let search = tokio::task::spawn_blocking(move || search_newer(&store, account, &filter, after, limit));
-        search.await.unwrap_or(Err(StoreError::Panicked)).and_then(|page| self.all_foreseen(account, page))
+        let search = self.off_thread(account, move |store| search_newer(store, account, &filter, after, limit));
+        search.await.and_then(|page| self.all_foreseen(account, page))
     }
 }
 

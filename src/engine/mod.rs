@@ -7,6 +7,7 @@ pub mod accounts;
 pub mod audit;
 mod backlog;
 pub mod beside;
+pub mod blocking;
 mod clock_watch;
 pub mod crash;
 mod deliver;
@@ -17,6 +18,7 @@ pub mod endpoints;
 pub mod events;
 pub mod follow;
 mod hot_keys;
+pub mod imports;
 pub mod keeping;
 pub mod lease;
 pub mod listing;
@@ -69,9 +71,12 @@ use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::ApiKey;
 use crate::machine::service_clock::Effect;
 use crate::store::Store;
+use crate::store::error::StoreError;
 use beside::Beside;
+use blocking::Blocking;
 use follow::Streams;
 use hot_keys::HotKeys;
+use imports::Imports;
 use lease::Leases;
 use meters::EngineMeters;
 use passwords::Passwords;
@@ -121,10 +126,15 @@ pub struct Engine {
     key_generation: Beside,
     /// Reads lists to import.
     list_work: Beside,
+    /// Searches, exports, and what else accounts start that blocks.
+    blocking: Blocking,
+    /// Reads the bodies of messages that are being sent.
+    body_reads: Blocking,
     passwords: Passwords,
     throttles: Throttles,
     hot_keys: HotKeys,
     replays: Replays,
+    imports: Imports,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
     /// Submissions that wait for their answer.
@@ -165,15 +175,30 @@ impl Engine {
             signing,
             key_generation,
             list_work,
+            blocking: Blocking::new(blocking::WORK_AT_ONCE),
+            body_reads: Blocking::new(blocking::BODIES_AT_ONCE),
             passwords: Passwords::default(),
             throttles: Throttles::default(),
             hot_keys: HotKeys::default(),
             replays: Replays::default(),
+            imports: Imports::default(),
             in_progress: Mutex::default(),
             waiting_submissions: AtomicUsize::new(0),
             being_stamped: Arc::default(),
             clock_changes: tokio::sync::Mutex::default(),
             queue_view: OnceLock::new(),
         }
+    }
+
+    /// Does work for an account where it may block. Accounts take turns.
+    ///
+    /// # Errors
+    /// The work panicked.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.blocking.run(account, work).await
     }
 }

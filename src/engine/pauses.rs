@@ -84,8 +84,8 @@ impl Engine {
         let Some(view) = self.queue_view() else { return Ok(Tried { messages: 0, is_cut: false }) };
         self.note(&on, Change::new(Action::SiteTried, "", site.as_str())).await?;
         let (looking, wanted) = (Arc::clone(&view), site.clone());
-        let look = tokio::task::spawn_blocking(move || looking.waiting_at(account, &wanted, TRIED_AT_ONCE));
-        let (waiting, is_cut) = look.await.unwrap_or(Err(StoreError::Panicked))?;
+        let look = self.blocking(account, move || looking.waiting_at(account, &wanted, TRIED_AT_ONCE));
+        let (waiting, is_cut) = look.await??;
         let mut messages = 0;
         for part in waiting.chunks(TRIED_MAX) {
             messages += self.try_leased(account, part).await?;

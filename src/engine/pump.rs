@@ -119,6 +119,7 @@ impl Pump {
                 | TimerKind::TlsReports
                 | TimerKind::Reputation
                 | TimerKind::MessageIndex
+                | TimerKind::SuppressionImport
                 | TimerKind::TlsReport
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Engine;
+use super::blocking::OPERATOR;
 use super::messages::MessageRecord;
 use super::pauses::pauses;
 use super::wait::{Wait, WaitReason};
@@ -118,7 +119,7 @@ impl Engine {
     /// Those of the store.
     pub async fn queue(self: &Arc<Self>) -> Result<Vec<SiteQueue>, StoreError> {
         let Some(view) = self.queue_view() else { return Ok(Vec::new()) };
-        tokio::task::spawn_blocking(move || view.sites()).await.unwrap_or(Err(StoreError::Panicked))
+        self.blocking(OPERATOR, move || view.sites()).await?
     }
 
     /// What an account has in the queue. At most `most` of its messages are looked at, so that a long queue costs no
@@ -132,7 +133,6 @@ impl Engine {
             let pauses = pauses(&self.store.snapshot()?, account)?;
             return Ok(AccountQueue { pauses, ..AccountQueue::default() });
         };
-        let look = tokio::task::spawn_blocking(move || view.of_account(account, most));
-        look.await.unwrap_or(Err(StoreError::Panicked))
+        self.blocking(account, move || view.of_account(account, most)).await?
     }
 }

@@ -9,7 +9,6 @@ use super::deliveries::DeliveryRecord;
 use crate::base::id::{AccountId, DeliveryId, EndpointId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::audit::{Action, Change};
-use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::redeliver::{Redeliver, RedeliverRefusal, Replay, ReplayOf, ReplaySlice, TestEndpoint};
 use crate::store::read::Read as _;
@@ -57,7 +56,7 @@ impl Engine {
     /// # Errors
     /// The refusal, or the store's failure.
     pub async fn replay(
-        &self,
+        self: &Arc<Self>,
         on: impl Into<Behalf>,
         endpoint: EndpointId,
         of: ReplayOf,
@@ -68,10 +67,10 @@ impl Engine {
         let turn = self.replays.begin(account, endpoint).ok_or(Stop::Refused(RedeliverRefusal::ReplayRunning))?;
         self.note(&on, Change::new(Action::EventsReplayed, endpoint, format!("since {since}"))).await?;
         let replay = Replay { account, endpoint, of, since: Ulid::new(since, [0; 10]), until: self.next_id()? };
-        let store = Arc::clone(&self.store);
+        let engine = Arc::clone(self);
         let replayed = tokio::spawn(async move {
             let _turn = turn;
-            run(store, replay).await
+            run(&engine, replay).await
         });
         replayed.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
@@ -112,14 +111,14 @@ impl Drop for Turn {
 }
 
 /// Searches and writes in turns. Each slice is an operation of its own, so that a long replay holds up nobody.
-async fn run(store: Arc<Store>, replay: Replay) -> Result<u64, Stop<RedeliverRefusal>> {
+async fn run(engine: &Engine, replay: Replay) -> Result<u64, Stop<RedeliverRefusal>> {
     let (mut created, mut from) = (0, replay.since);
     loop {
-        let searched = Arc::clone(&store);
+        let searched = Arc::clone(&engine.store);
         let search = move || replay.search(&searched.snapshot()?, from);
-        let found = tokio::task::spawn_blocking(search).await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))?;
+        let found = engine.blocking(replay.account, search).await??;
         if !found.rows.is_empty() {
-            let slice = store.commit(ReplaySlice { replay, rows: found.rows }).await?;
+            let slice = engine.store.commit(ReplaySlice { replay, rows: found.rows }).await?;
             created += slice.created;
             if slice.is_full {
                 return Err(Stop::Refused(RedeliverRefusal::TooManyOutstanding { created }));

@@ -1,10 +1,7 @@
 //! The account's suppressions: adding, lifting, looking, and whole lists in and out (contract 6).
 
-use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::Engine;
 use super::audit::Behalf;
@@ -13,10 +10,9 @@ use super::listing::{Page, PageRequest, last_id, range, until};
 use super::waiting::Leased;
 use crate::base::id::{AccountId, Ulid};
 use crate::domain::address::Address;
-use crate::domain::audit::{Action, Change};
 use crate::store::Store;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::suppression::{Added, ImportSuppressions, Name, Suppress, Suppression, Unsuppress};
+use crate::store::op::suppression::{self, Added, Name, Suppress, Suppression, Unfinished, Unsuppress};
 use crate::store::op::{Never, NotThere};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
@@ -25,8 +21,6 @@ use crate::store::schema::{self, Table};
 
 /// Rows that one page of a filtered list looks at; then it ends, full or not, with a cursor to go on from.
 const SCAN_MAX: usize = 20_000;
-/// The longest pause between two batches of an import.
-const PAUSE_MAX: Duration = Duration::from_millis(50);
 
 /// Which suppressions are asked for. Absent members ask for nothing; the others hold together.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +92,7 @@ impl Engine {
     pub fn suppression(&self, account: AccountId, name: &Name) -> Result<Option<SuppressionRow>, StoreError> {
         let snapshot = self.store.snapshot()?;
         let Some(key) = name.row_key(&snapshot, account)? else { return Ok(None) };
-        snapshot.row(&key)
+        suppression::find(&snapshot, account, &key)
     }
 
     /// A page of the account's suppressions. Where few match it may hold less than was asked for and still name a next
@@ -112,46 +106,7 @@ impl Engine {
         filter: SuppressionFilter,
         page: PageRequest,
     ) -> Result<Page<SuppressionRow>, StoreError> {
-        self.off_thread(move |store| search(&store.snapshot()?, account, &filter, page)).await
-    }
-
-    /// Suppresses a whole list, batch by batch. It runs to its end even if the caller goes away. While submissions
-    /// wait, it pauses after each batch for as long as the batch took.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub async fn import_suppressions(
-        self: &Arc<Self>,
-        on: impl Into<Behalf>,
-        list: Arc<dyn SuppressionBatches>,
-    ) -> Result<Imported, StoreError> {
-        let (on, count) = (on.into(), list.count());
-        self.note(&on, Change::new(Action::SuppressionsImported, "", format!("a list of {count}"))).await?;
-        let (engine, account) = (Arc::clone(self), on.account);
-        let imported = tokio::spawn(async move {
-            let mut imported = 0;
-            for number in 0..list.batches() {
-                let read = Arc::clone(&list);
-                // A batch is little work, and an import that has begun is never refused for want of a turn.
-                let batch = engine.off_thread(move |_| Ok(read.batch(number))).await?;
-                imported += engine.import_batch(account, batch).await?;
-            }
-            Ok(Imported { imported, skipped: count - imported })
-        });
-        imported.await.unwrap_or(Err(StoreError::Panicked))
-    }
-
-    async fn import_batch(&self, account: AccountId, batch: Vec<Suppression>) -> Result<usize, StoreError> {
-        let began = tokio::time::Instant::now();
-        let addresses: Vec<_> = batch.iter().map(|suppression| suppression.address.clone()).collect();
-        let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;
-        let op = ImportSuppressions { account, suppressions: batch, waiting };
-        let imported = self.commit_leased(op, leases).await.map_err(failure)?;
-        self.end_waiting(account, &addresses).await?;
-        if self.waiting_submissions.load(Ordering::Acquire) > 0 {
-            tokio::time::sleep(began.elapsed().min(PAUSE_MAX)).await;
-        }
-        Ok(imported)
+        self.off_thread(account, move |store| search(&store.snapshot()?, account, &filter, page)).await
     }
 
     /// Returns what importing the list would do now.
@@ -165,17 +120,19 @@ impl Engine {
     ) -> Result<Result<Imported, StoreError>, NotDone> {
         let store = Arc::clone(&self.store);
         let preview = move || {
-            // Hashes take an eighth of the addresses; two that are alike are one in 10 million million lists.
-            let (random, mut new) = (RandomState::new(), HashSet::<u64>::new());
+            // Hashes take less memory than addresses. Two different addresses share one in 10 million million lists.
+            let (random, mut new) = (RandomState::new(), Vec::<u64>::with_capacity(list.count()));
             for number in 0..list.batches() {
                 let snapshot = store.snapshot()?;
                 for suppression in list.batch(number) {
                     let key = schema::named(account, suppression.address.match_key().as_bytes());
-                    if snapshot.get(Table::Suppressions, &key)?.is_none() {
-                        new.insert(random.hash_one(&key));
+                    if suppression::find(&snapshot, account, &key)?.is_none() {
+                        new.push(random.hash_one(&key));
                     }
                 }
             }
+            new.sort_unstable();
+            new.dedup();
             Ok(Imported { imported: new.len(), skipped: list.count() - new.len() })
         };
         self.beside(account, preview).await
@@ -204,13 +161,15 @@ impl Engine {
         SuppressionsAfter(after): SuppressionsAfter,
         limit: usize,
     ) -> Result<(Vec<SuppressionRow>, Option<SuppressionsAfter>), StoreError> {
-        self.off_thread(move |store| {
+        self.off_thread(account, move |store| {
             // The least key that is greater than the last one; at first, than the prefix of all.
             let from = after.map_or_else(|| account.as_bytes().to_vec(), |key| [&key[..], &[0]].concat());
             let (mut rows, mut last, mut looked) = (Vec::new(), Vec::new(), 0);
             let to = after_prefix(account.as_bytes());
-            store.snapshot()?.scan_sound(Table::Suppressions, &from, &to, Order::Ascending, &mut |key, bytes| {
-                rows.extend(sound(SuppressionRow::decode(bytes))?);
+            let snapshot = store.snapshot()?;
+            let unfinished = Unfinished::of(&snapshot, account)?;
+            snapshot.scan_sound(Table::Suppressions, &from, &to, Order::Ascending, &mut |key, bytes| {
+                rows.extend(sound(SuppressionRow::decode(bytes))?.filter(|row| !unfinished.hides(row)));
                 last = key.to_vec();
                 looked += 1;
                 Ok(until(looked == limit))
@@ -220,17 +179,18 @@ impl Engine {
         .await
     }
 
-    /// Does what may take a while where no other request waits for it.
-    async fn off_thread<T: Send + 'static>(
+    /// Reads the store for an account where no other request waits for it.
+    pub(super) async fn off_thread<T: Send + 'static>(
         &self,
+        account: AccountId,
         work: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let store = Arc::clone(&self.store);
-        tokio::task::spawn_blocking(move || work(&store)).await.unwrap_or(Err(StoreError::Panicked))
+        self.blocking(account, move || work(&store)).await?
     }
 }
 
-fn failure(stop: Stop<Never>) -> StoreError {
+pub(super) fn failure(stop: Stop<Never>) -> StoreError {
     match stop {
         Stop::Failed(error) => error,
         Stop::Refused(never) => match never {},
@@ -245,10 +205,11 @@ fn search(
 ) -> Result<Page<SuppressionRow>, StoreError> {
     if let Some(address) = &filter.address {
         // An address has one suppression at most, so there is nothing to go through.
-        let row: Option<SuppressionRow> = read.row(&schema::named(account, address.match_key().as_bytes()))?;
+        let row = suppression::find(read, account, &schema::named(account, address.match_key().as_bytes()))?;
         let is_asked_for = |row: &SuppressionRow| filter.takes(row) && page.before.is_none_or(|id| row.id.0 < id);
         return Ok(Page { rows: row.into_iter().filter(is_asked_for).collect(), next: None });
     }
+    let unfinished = Unfinished::of(read, account)?;
     let (from, to) = range(account.as_bytes(), page.before);
     let (mut rows, mut next, mut last, mut scanned) = (Vec::new(), None, None::<Ulid>, 0);
     read.scan_sound(Table::SuppressionsById, &from, &to, Order::Descending, &mut |key, match_key| {
@@ -260,7 +221,7 @@ fn search(
         scanned += 1;
         last = last_id(key);
         let row: Option<SuppressionRow> = read.sound_row(&schema::named(account, match_key))?;
-        rows.extend(row.filter(|row| filter.takes(row)));
+        rows.extend(row.filter(|row| filter.takes(row) && !unfinished.hides(row)));
         Ok(until(false))
     })?;
     Ok(Page { rows, next })

@@ -88,6 +88,7 @@ impl Sweeper {
             | TimerKind::Unpark
             | TimerKind::EndpointEnd => Some(&self.slices),
             TimerKind::Content
+            | TimerKind::SuppressionImport
             | TimerKind::StsPolicy
             | TimerKind::Reputation
             | TimerKind::Transfer
@@ -114,6 +115,7 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
         TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
         TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
         TimerKind::MessageIndex => told(store.commit(IndexMessages { timer }).await),
+        TimerKind::SuppressionImport => engine.settle_import(timer).await.map_err(|error| error.to_string()),
         TimerKind::Reputation => told(engine.judge_reputation(timer).await),
         TimerKind::TlsReport => told(engine.report_tls(post, timer).await),
         TimerKind::Transfer | TimerKind::Delivery => Err("is not housekeeping".to_owned()),

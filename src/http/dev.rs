@@ -17,6 +17,7 @@ use super::state::Api;
 use crate::base::id::MessageId;
 use crate::base::time::{Timestamp, iso};
 use crate::domain::violation::Violations;
+use crate::engine::blocking::OPERATOR;
 use crate::engine::virtual_clock::{AdvanceError, VirtualClock};
 use crate::net::dev::capture::{Capture, CapturedMail};
 
@@ -80,7 +81,7 @@ async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     if api.engine.is_content_over(id)? {
         return Err(ApiError::NotFound);
     }
-    let found = blocking(move || capture.get(id)).await?;
+    let found = blocking(api, move || capture.get(id)).await?;
     let (mail, raw) = found.ok_or(ApiError::NotFound)?;
     Ok(Answer::json(StatusCode::OK, &Mail { mail, raw: STANDARD.encode(raw) }))
 }
@@ -88,14 +89,15 @@ async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
 async fn clear(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let capture = Arc::clone(&dev(api)?.capture);
-    blocking(move || capture.clear()).await?;
+    blocking(api, move || capture.clear()).await?;
     Ok(Answer::no_content())
 }
 
 async fn blocking<T: Send + 'static>(
+    api: &Api,
     work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let done = tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::Internal)?;
+    let done = api.engine.blocking(OPERATOR, work).await?;
     done.map_err(|error| {
         tracing::error!(%error, "captured mail can't be reached");
         ApiError::Internal

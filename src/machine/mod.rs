@@ -8,6 +8,7 @@
 pub mod budget;
 pub mod delivery;
 pub mod endpoint;
+pub mod fair_permits;
 pub mod fair_queue;
 #[cfg(test)]
 mod golden;

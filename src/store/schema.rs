@@ -104,6 +104,8 @@ tables! {
     Suppressions = "suppressions";
     /// account, suppression → address in matching form: the list, newest last.
     SuppressionsById = "suppressions_by_id";
+    /// account → its import of suppressions that is not at its end.
+    SuppressionImports = "suppression_imports";
     /// relay, site → how much the relay handed over there on the last day that it did: for relays that warm up.
     WarmUps = "warm_ups";
     /// account, address in matching form, NUL, message → nothing: the messages that wait.

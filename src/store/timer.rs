@@ -38,6 +38,8 @@ pub enum TimerKind {
     TlsReport = 15,
     /// An account's messages, to be indexed for searches.
     MessageIndex = 16,
+    /// An import of suppressions, to be taken back or finished where its process ended.
+    SuppressionImport = 17,
 }
 
 impl TimerKind {
@@ -58,7 +60,8 @@ impl TimerKind {
             | Self::EndpointEnd
             | Self::Reputation
             | Self::TlsReport
-            | Self::MessageIndex => false,
+            | Self::MessageIndex
+            | Self::SuppressionImport => false,
         }
     }
 }
@@ -121,6 +124,7 @@ impl Timer {
             14 => TimerKind::Reputation,
             15 => TimerKind::TlsReport,
             16 => TimerKind::MessageIndex,
+            17 => TimerKind::SuppressionImport,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

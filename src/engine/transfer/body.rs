@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 use super::Shared;
@@ -15,7 +14,6 @@ use crate::engine::ports::{Body, BoxFuture};
 use crate::engine::room::Taken;
 use crate::machine::budget::Claim;
 use crate::store::content::Unreadable;
-use crate::store::error::StoreError;
 use crate::store::row::message::MessageRow;
 
 /// The longest wait for memory. Servers wait for at least three minutes after their 354 (RFC 5321 4.5.3.2.5).
@@ -51,9 +49,10 @@ impl<'a> StoredBody<'a> {
         }
         // Reading, decrypting and decompressing would hold up everybody's connections.
         let (reader, place, id, now) = (Arc::clone(store), self.row.place, self.id, self.shared.expiry());
-        let read = spawn_blocking(move || reader.body(place, id, now)).await;
+        let body_reads = &self.shared.engine.body_reads;
+        let read = body_reads.run(self.claim.account, move || reader.body(place, id, now)).await;
         store.health().check().map_err(NotBegun::Unreadable)?;
-        match read.unwrap_or(Err(Unreadable::Failed(StoreError::Panicked))) {
+        match read.unwrap_or_else(|error| Err(Unreadable::Failed(error))) {
             Ok(body) => Ok(body.into()),
             Err(Unreadable::Gone) => Err(NotBegun::Gone),
             Err(Unreadable::Failed(error)) => Err(NotBegun::Damaged(error)),

@@ -29,8 +29,7 @@ use crate::store::error::Stop;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::op::cancel::CancelRefusal;
-use crate::store::read::Read as _;
-use crate::store::row::suppression::SuppressionRow;
+use crate::store::op::suppression;
 use crate::store::schema;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -148,7 +147,7 @@ fn quota_exceeded(api: &Api, caller: &Caller, exhausted: QuotaExhausted) -> Resu
 /// Why an address is suppressed, and since when.
 fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<String, ApiError> {
     let key = schema::named(caller.account, match_key.as_bytes());
-    let row: Option<SuppressionRow> = api.engine.store.snapshot()?.row(&key)?;
+    let row = suppression::find(&api.engine.store.snapshot()?, caller.account, &key)?;
     Ok(row.map_or_else(|| "listed".to_owned(), |row| format!("{} since {}", row.reason.as_str(), row.created_at)))
 }
 
@@ -208,7 +207,7 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
     let row = record.row.clone();
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
     let read = move |signed| ContentView::of(signed, &row, list_fields);
-    let content = api.engine.content(record, read).await?;
+    let content = api.engine.content(account, record, read).await?;
     let events = api.engine.timeline(account, record.id)?;
     let view = MessageView::alone(record, content.as_ref(), api.engine.clock.time().expiry);
     view.with_events(&events).map_err(|error| {
@@ -221,7 +220,8 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
 pub(in crate::http) async fn raw(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let record = find(api, &call)?;
-    let signed = api.engine.content(&record, |signed| signed).await?.ok_or(ApiError::ContentGone)?;
+    let signed = api.engine.content(call.caller.account, &record, |signed| signed).await?;
+    let signed = signed.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed))
 }
 

@@ -15,6 +15,7 @@ use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::beside::NotDone;
+use crate::engine::imports::ImportRefusal;
 use crate::engine::listing::Page;
 use crate::engine::suppressions::SuppressionFilter;
 use crate::http::answer::Answer;
@@ -23,6 +24,7 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::suppression_export::SuppressionExport;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
+use crate::store::error::Stop;
 use crate::store::op::suppression::{Name, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
@@ -118,9 +120,20 @@ pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Ans
     let done = if is_dry {
         api.engine.preview_import(account, Arc::new(list)).await??
     } else {
-        api.engine.import_suppressions(&call.caller, Arc::new(list)).await?
+        api.engine.import_suppressions(&call.caller, Arc::new(list)).await.map_err(not_imported)?
     };
     Ok(Answer::json(StatusCode::OK, &ImportedView::new(done)))
+}
+
+/// Why a list is not imported.
+pub(crate) fn not_imported(stop: Stop<ImportRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(ImportRefusal::Running) => ApiError::Conflict(
+            "Another import of this account is running or is being taken back. Try again when it has ended.".to_owned(),
+        ),
+        Stop::Refused(ImportRefusal::Crowded) => ApiError::Overloaded,
+        Stop::Failed(error) => error.into(),
+    }
 }
 
 /// Checks a whole list off the async threads; returns all of its faults where it has any. The panel's import is checked

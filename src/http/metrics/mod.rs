@@ -18,6 +18,7 @@ use hyper::{Method, Request, Response, StatusCode};
 pub use self::process::Process;
 use super::meters::RequestMeters;
 use crate::engine::Engine;
+use crate::engine::blocking::OPERATOR;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, Serve};
 use crate::net::tls_settings::Presented;
@@ -44,7 +45,8 @@ impl MetricsService {
     async fn page(&self) -> Response<Body> {
         let (engine, requests) = (Arc::clone(&self.engine), Arc::clone(&self.requests));
         let (process, certificate) = (self.process.clone(), self.certificate.clone());
-        let written = tokio::task::spawn_blocking(move || {
+        let reader = Arc::clone(&self.engine);
+        let written = reader.blocking(OPERATOR, move || {
             let now = engine.clock.now();
             let certificate = certificate.as_ref().map(|presented| &presented.meters);
             page::page(&engine, &requests, &process, certificate, now)

@@ -12,8 +12,10 @@ use crate::base::id::{DomainId, KeyId};
 use crate::domain::api_key::Scope;
 use crate::domain::stream::Stream;
 use crate::engine::accounts::NewKeyRefusal;
+use crate::engine::imports::ImportRefusal;
 use crate::http::error::ApiError;
 use crate::http::handlers;
+use crate::http::handlers::suppressions::not_imported;
 use crate::http::view::account::{KeyView, MeView, SettingsView};
 use crate::http::view::domain::DomainView;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
@@ -90,12 +92,17 @@ pub(super) fn suppressions(name: &str) -> Option<Operation> {
         }
         "suppressions.delete" => at("Lift a suppression").gives_nothing("Lifted."),
         "suppressions.import" => Operation::new(SUPPRESSIONS, "Import suppressions")
-            .says("The whole list is checked before any of it is taken: with a faulty line nothing is.")
+            .says(
+                "The whole list is checked before any of it is taken: with a faulty line nothing is. The import is \
+                all or nothing: its suppressions count when all of them are written, and if the service stops before, \
+                none of them is kept. An account has one import at a time.",
+            )
             .query("dry_run", Schema::boolean().with("default", false), "Only tell what an import would do.")
             .takes(request::csv(), &[])
             .takes(request::json_lines(), &[])
             .gives(StatusCode::OK, "Imported.", ImportedView::schema())
-            .refuses_with(FaultyListView::schema()),
+            .refuses_with(FaultyListView::schema())
+            .fails([not_imported(Stop::Refused(ImportRefusal::Running))]),
         "suppressions.export" => Operation::new(SUPPRESSIONS, "Export suppressions")
             .says(
                 "All of them, in the form that the import takes. The list is read in parts as you take it, so \

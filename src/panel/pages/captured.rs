@@ -81,7 +81,7 @@ async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     if visit.api.engine.is_content_over(id)? {
         return Err(ApiError::NotFound.into());
     }
-    let found = tokio::task::spawn_blocking(move || capture.get(id)).await.map_err(|_| ApiError::Internal)?;
+    let found = visit.api.engine.blocking(visit.account_id(), move || capture.get(id)).await?;
     let found = found.map_err(|error| {
         tracing::error!(%error, "captured mail can't be reached");
         ApiError::Internal
@@ -89,9 +89,8 @@ async fn find(visit: &Visit<'_>) -> Result<(CapturedMail, Vec<u8>), Fault> {
     found.ok_or_else(|| ApiError::NotFound.into())
 }
 
-async fn parts(octets: Vec<u8>) -> Result<Parts, Fault> {
-    let read = tokio::task::spawn_blocking(move || parts_of(&octets, ListFields::Callers));
-    Ok(read.await.map_err(|_| ApiError::Internal)?)
+async fn parts(visit: &Visit<'_>, octets: Vec<u8>) -> Result<Parts, Fault> {
+    Ok(visit.api.engine.blocking(visit.account_id(), move || parts_of(&octets, ListFields::Callers)).await?)
 }
 
 /// `GET /captured/{id}`.
@@ -105,7 +104,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         at: visit.moment(mail.received_at),
         size,
         is_ours: visit.api.engine.message(visit.account_id(), mail.message_id)?.is_some(),
-        preview: Preview::new(parts(octets_read).await?, &own, &Form::of_query(&visit.call)),
+        preview: Preview::new(parts(&visit, octets_read).await?, &own, &Form::of_query(&visit.call)),
         mail,
     };
     html::page(StatusCode::OK, &page)
@@ -114,7 +113,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// `GET /captured/{id}/preview`: the HTML, for the sandboxed frame alone.
 pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (_, octets) = find(&visit).await?;
-    preview::document(parts(octets).await?, &Form::of_query(&visit.call))
+    preview::document(parts(&visit, octets).await?, &Form::of_query(&visit.call))
 }
 
 /// `GET /captured/{id}/source`: what came in, octet by octet, as text.

@@ -10,7 +10,7 @@ use crate::engine::suppressions::Imported;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::suppression_list::{FaultyLine, FaultyList, Form as Written};
-use crate::http::handlers::suppressions::{exported, list_of};
+use crate::http::handlers::suppressions::{exported, list_of, not_imported};
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
@@ -100,7 +100,7 @@ pub(in crate::panel) async fn import(visit: Visit<'_>) -> Result<Answer, Fault> 
         return written(&visit, StatusCode::OK, &list, Outcome::Checked(would));
     }
     let Imported { imported, skipped } =
-        visit.api.engine.import_suppressions(visit.on(), Arc::new(suppressions)).await?;
+        visit.api.engine.import_suppressions(visit.on(), Arc::new(suppressions)).await.map_err(not_imported)?;
     let (imported, skipped) = (imported.to_string(), skipped.to_string());
     Ok(html::redirect(&address(PATH, &[("imported", imported.as_str()), ("skipped", skipped.as_str())])))
 }

@@ -151,6 +151,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::TlsReport
         | TimerKind::TlsReports
         | TimerKind::MessageIndex
+        | TimerKind::SuppressionImport
         | TimerKind::Reputation => true,
     };
     if !serves {

@@ -20,7 +20,7 @@ use crate::store::row::message_index::IndexedBlock;
 use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::row::pause::PauseRow;
 use crate::store::row::restored::Restored;
-use crate::store::row::suppression::SuppressionRow;
+use crate::store::row::suppression::{SuppressionImportRow, SuppressionRow};
 use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
 use crate::store::row::totals::{ActiveKeysRow, OutstandingRow, StoredContentRow, StoredInBucketRow};
 use crate::store::row::warm_up::WarmUpRow;
@@ -59,6 +59,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Quotas => key.len() == 16 && reads::<Quota>(value)?,
         Table::Suppressions => key.len() > 16 && reads::<SuppressionRow>(value)?,
         Table::SuppressionsById => key.len() == 32,
+        Table::SuppressionImports => key.len() == 16 && reads::<SuppressionImportRow>(value)?,
         Table::WarmUps => reads::<WarmUpRow>(value)?,
         Table::Pauses => key.len() > 16 && reads::<PauseRow>(value)?,
         Table::Waiting => key.len() > 33,

@@ -36,6 +36,7 @@ pub mod settle_tls_report;
 pub mod settle_transfer;
 pub mod stored_content;
 pub mod suppression;
+pub mod suppression_import;
 pub mod sweep;
 pub mod sweep_deliveries;
 pub mod tls_policy;

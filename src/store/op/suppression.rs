@@ -6,12 +6,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Never, NotThere, Op, waiting};
-use crate::base::id::{AccountId, MessageId, SuppressionId};
+use crate::base::id::{AccountId, MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::Read;
-use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
+use crate::store::row::suppression::{ImportStage, SuppressionImportRow, SuppressionReason, SuppressionRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
@@ -58,11 +58,25 @@ pub struct Added {
 /// # Errors
 /// Those of the store.
 pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Result<Added, StoreError> {
+    add_in(tables, account, new, None)
+}
+
+/// The same as a part of `import`, whose suppressions count once it has finished.
+pub(super) fn add_in(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    new: &Suppression,
+    import: Option<Ulid>,
+) -> Result<Added, StoreError> {
     let match_key = new.address.match_key();
     let key = schema::named(account, match_key.as_bytes());
     // A damaged one is replaced: the address stays suppressed, and its row is whole again.
     if let Some(row) = tables.sound_row::<SuppressionRow>(&key)? {
-        return Ok(Added { row, is_new: false });
+        if row.import == import || !Unfinished::of_row(tables, account, &row)?.hides(&row) {
+            return Ok(Added { row, is_new: false });
+        }
+        // It was written by an import that has not finished, and may be taken back. This one counts now.
+        tables.remove(Table::SuppressionsById, &schema::suppression(account, row.id));
     }
     let row = SuppressionRow {
         id: tables.next_id::<SuppressionId>(),
@@ -73,6 +87,7 @@ pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Re
         smtp_response: new.smtp_response.clone(),
         note: new.note.clone(),
         created_at: new.created_at.unwrap_or(tables.now()),
+        import,
     };
     tables.put(&key, &row);
     tables.put_bytes(Table::SuppressionsById, &schema::suppression(account, row.id), match_key.into_bytes());
@@ -84,8 +99,42 @@ pub fn add(tables: &mut Tables<'_>, account: AccountId, new: &Suppression) -> Re
 /// # Errors
 /// Those of the store.
 pub fn is_suppressed(read: &impl Read, account: AccountId, address: &Address) -> Result<bool, StoreError> {
-    let key = schema::named(account, address.match_key().as_bytes());
-    Ok(read.get(Table::Suppressions, &key)?.is_some())
+    Ok(find(read, account, &schema::named(account, address.match_key().as_bytes()))?.is_some())
+}
+
+/// The suppression at `key`, where it counts.
+///
+/// # Errors
+/// Those of the store.
+pub fn find(read: &impl Read, account: AccountId, key: &[u8]) -> Result<Option<SuppressionRow>, StoreError> {
+    let Some(row) = read.row::<SuppressionRow>(key)? else { return Ok(None) };
+    let is_hidden = Unfinished::of_row(read, account, &row)?.hides(&row);
+    Ok((!is_hidden).then_some(row))
+}
+
+/// An account's import that has not finished, if there is one. Its suppressions count for nobody.
+#[derive(Clone, Copy, Debug)]
+pub struct Unfinished(Option<Ulid>);
+
+impl Unfinished {
+    /// The import of `account`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn of(read: &impl Read, account: AccountId) -> Result<Self, StoreError> {
+        let row = read.row::<SuppressionImportRow>(account.as_bytes())?;
+        Ok(Self(row.filter(|row| row.stage != ImportStage::Finished).map(|row| row.id)))
+    }
+
+    /// The import of `account` where it matters for `row`: only what an import wrote costs the look at it.
+    fn of_row(read: &impl Read, account: AccountId, row: &SuppressionRow) -> Result<Self, StoreError> {
+        if row.import.is_none() { Ok(Self(None)) } else { Self::of(read, account) }
+    }
+
+    /// Whether `row` was written by the import.
+    pub fn hides(&self, row: &SuppressionRow) -> bool {
+        self.0.is_some() && row.import == self.0
+    }
 }
 
 /// How a suppression is named: contract 6 takes either.
@@ -133,7 +182,7 @@ impl Op for Suppress {
     }
 }
 
-/// Suppresses a slice of another list.
+/// Suppresses a short list. A longer one is a [`super::suppression_import::BeginImport`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ImportSuppressions {
     /// The account.
@@ -175,7 +224,7 @@ impl Op for Unsuppress {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<SuppressionRow, Stop<NotThere>> {
         let Some(key) = self.name.row_key(tables, self.account)? else { return Err(Stop::Refused(NotThere)) };
-        let Some(row) = tables.row::<SuppressionRow>(&key)? else { return Err(Stop::Refused(NotThere)) };
+        let Some(row) = find(tables, self.account, &key)? else { return Err(Stop::Refused(NotThere)) };
         tables.remove(Table::Suppressions, &key);
         tables.remove(Table::SuppressionsById, &schema::suppression(self.account, row.id));
         Ok(row)
@@ -224,14 +273,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_twice_in_a_list_counts_once_across_its_slices_too() {
+    fn what_is_twice_in_a_short_list_counts_once() {
         let test = TestStore::new();
         let account = test.account(QuotaLimits::default());
-        let list: Vec<_> = (0..IMPORTED_MAX + 2).map(|n| manual(&format!("a{}@example.net", n / 2))).collect();
-        let import =
-            |slice: &[Suppression]| ImportSuppressions { account, suppressions: slice.to_vec(), waiting: vec![] };
-        let imported: usize = list.chunks(IMPORTED_MAX).map(|slice| test.done(import(slice))).sum();
-        assert_eq!(imported, IMPORTED_MAX / 2 + 1);
-        assert_eq!(test.count(Table::SuppressionsById, &[]), imported);
+        let suppressions = (0..IMPORTED_MAX).map(|n| manual(&format!("a{}@example.net", n / 2))).collect();
+        let imported = test.done(ImportSuppressions { account, suppressions, waiting: vec![] });
+        assert_eq!((imported, test.count(Table::SuppressionsById, &[])), (IMPORTED_MAX / 2, imported));
     }
 }

@@ -3,6 +3,8 @@
 //! The row of a message stands from its acceptance to its end. The table therefore holds the queue and nothing else:
 //! where mail flows it is a page or two, and writing to it costs little.
 
+use std::ops::ControlFlow;
+
 use serde::{Deserialize, Serialize};
 
 use super::event::{self, Happening, Subject};
@@ -11,7 +13,7 @@ use crate::base::id::{AccountId, MessageId, Ulid};
 use crate::domain::address::Address;
 use crate::machine::transfer::{Effect, Input, Wire};
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
@@ -19,6 +21,8 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Messages that one operation ends at most.
 pub const ENDED_MAX: usize = 256;
+/// Waiting messages that [`for_suppressed`] looks at in one part.
+const LOOKED_MAX: usize = 4096;
 
 /// Notes that a message to `to` waits.
 pub(super) fn begin(tables: &mut Tables<'_>, account: AccountId, message: MessageId, to: &Address) {
@@ -60,6 +64,40 @@ pub fn to_address(
     Ok(keys.iter().filter_map(|key| key.last_chunk::<16>()).map(|id| MessageId(Ulid(*id))).collect())
 }
 
+/// A part of the messages of an account that wait for suppressed addresses.
+#[derive(Debug, Default)]
+pub struct ForSuppressed {
+    /// The messages, [`ENDED_MAX`] at most.
+    pub messages: Vec<MessageId>,
+    /// Where the next part begins; none at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+/// The messages of an account that wait for suppressed addresses, from this key on.
+///
+/// # Errors
+/// Those of the store.
+pub fn for_suppressed(read: &impl Read, account: AccountId, from: &[u8]) -> Result<ForSuppressed, StoreError> {
+    let (mut found, mut looked) = (ForSuppressed::default(), 0);
+    let to = after_prefix(account.as_bytes());
+    read.scan_sound(Table::Waiting, from, &to, Order::Ascending, &mut |key, _| {
+        // The key begins with that of the address's suppression.
+        let Some((key_of_address, [0, id @ ..])) = key.split_last_chunk::<17>() else {
+            return Ok(ControlFlow::Continue(()));
+        };
+        if sound(suppression::find(read, account, key_of_address))?.flatten().is_some() {
+            found.messages.push(MessageId(Ulid(*id)));
+        }
+        looked += 1;
+        if looked < LOOKED_MAX && found.messages.len() < ENDED_MAX {
+            return Ok(ControlFlow::Continue(()));
+        }
+        found.next = Some([key, &[0]].concat());
+        Ok(ControlFlow::Break(()))
+    })?;
+    Ok(found)
+}
+
 /// Ends messages whose address became suppressed and whose leases the caller holds, so that none is on the wire. Those
 /// that have ended already stay as they are.
 pub(super) fn suppress(tables: &mut Tables<'_>, account: AccountId, messages: &[MessageId]) -> Result<(), StoreError> {
@@ -90,9 +128,10 @@ impl Op for EndWaiting {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         let mut suppressed = Vec::new();
         for id in &self.messages {
-            let row: Option<MessageRow> = tables.row(&schema::message(self.account, *id))?;
+            // A damaged row is left out: the worker that meets it says so.
+            let row: Option<MessageRow> = tables.sound_row(&schema::message(self.account, *id))?;
             if let Some(row) = row
-                && suppression::is_suppressed(tables, self.account, &row.to)?
+                && sound(suppression::is_suppressed(tables, self.account, &row.to))? == Some(true)
             {
                 suppressed.push(*id);
             }

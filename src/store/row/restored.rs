@@ -85,6 +85,7 @@ impl Restored {
                 | TimerKind::StsPolicy
                 | TimerKind::TlsReports
                 | TimerKind::MessageIndex
+                | TimerKind::SuppressionImport
                 | TimerKind::Reputation => false,
             }
     }

@@ -1,11 +1,11 @@
-//! A suppressed address (contract 6).
+//! A suppressed address, and an import of many (contract 6).
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
 use super::Row;
-use crate::base::id::{MessageId, SuppressionId};
+use crate::base::id::{MessageId, SuppressionId, Ulid};
 use crate::base::time::Timestamp;
 use crate::store::schema::Table;
 
@@ -72,8 +72,81 @@ pub struct SuppressionRow {
     pub note: Option<String>,
     /// When.
     pub created_at: Timestamp,
+    /// The import that wrote it in batches. The suppression counts once that import has finished.
+    pub import: Option<Ulid>,
 }
 
 impl Row for SuppressionRow {
     const TABLE: Table = Table::Suppressions;
+    const VERSION: u8 = 2;
+
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes::<SuppressionV1>(bytes).map(Self::from))
+    }
+}
+
+/// Version 1 had no imports.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(Serialize))]
+struct SuppressionV1 {
+    id: SuppressionId,
+    email: String,
+    reason: SuppressionReason,
+    message: Option<MessageId>,
+    smtp_code: Option<u16>,
+    smtp_response: Option<String>,
+    note: Option<String>,
+    created_at: Timestamp,
+}
+
+impl From<SuppressionV1> for SuppressionRow {
+    fn from(row: SuppressionV1) -> Self {
+        let SuppressionV1 { id, email, reason, message, smtp_code, smtp_response, note, created_at } = row;
+        Self { id, email, reason, message, smtp_code, smtp_response, note, created_at, import: None }
+    }
+}
+
+/// An account's import that is not at its end. Its key names the account, so that there is one at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SuppressionImportRow {
+    /// The import. Identifiers of its suppressions are greater.
+    pub id: Ulid,
+    /// How far it is.
+    pub stage: ImportStage,
+}
+
+/// How far an import is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum ImportStage {
+    /// Its suppressions are being written, or removed again up to this one. None of them counts.
+    Unfinished(Ulid),
+    /// All of them count. Messages to them are being ended.
+    Finished,
+}
+
+impl Row for SuppressionImportRow {
+    const TABLE: Table = Table::SuppressionImports;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suppression_of_version_1_belongs_to_no_import() {
+        let row = SuppressionV1 {
+            id: SuppressionId(Ulid([7; 16])),
+            email: "Ann@example.net".to_owned(),
+            reason: SuppressionReason::Bounce,
+            message: None,
+            smtp_code: Some(550),
+            smtp_response: Some("550 no".to_owned()),
+            note: None,
+            created_at: Timestamp::from_millis(5),
+        };
+        let read = SuppressionRow::decode(&postcard::to_extend(&row, vec![1]).unwrap()).unwrap();
+        assert_eq!((read.import, read.email.as_str(), read.created_at.as_millis()), (None, "Ann@example.net", 5));
+        assert_eq!(SuppressionRow::decode(&read.encode()).unwrap().smtp_response, read.smtp_response);
+        assert!(SuppressionRow::decode(&[3]).is_err());
+    }
 }

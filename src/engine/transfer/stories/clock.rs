@@ -83,7 +83,7 @@ impl World {
 
     async fn has_content(&self, id: MessageId) -> bool {
         let record = self.message(id);
-        self.engine.content(&record, |bytes| !bytes.is_empty()).await.unwrap() == Some(true)
+        self.engine.content(self.account, &record, |bytes| !bytes.is_empty()).await.unwrap() == Some(true)
     }
 
     /// A message that its server defers.

@@ -35,7 +35,7 @@ impl Op for Spoil {
 }
 
 impl World {
-    fn waits(&self, kind: TimerKind) -> bool {
+    pub(super) fn waits(&self, kind: TimerKind) -> bool {
         let snapshot = self.engine.store.snapshot().unwrap();
         let keys = snapshot.keys(Table::Timers, &[], &[u8::MAX; 64], Order::Ascending, 100).unwrap();
         keys.iter().filter_map(|key| Timer::decode(key)).any(|timer| timer.kind == kind)

@@ -4,6 +4,7 @@
 mod clock;
 mod failing;
 mod housekeeping;
+mod importing;
 mod isolation;
 mod last_check;
 mod names;

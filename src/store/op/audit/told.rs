@@ -14,7 +14,8 @@ use crate::store::op::endpoint_end::DeleteEndpoint;
 use crate::store::op::pause::{PauseSite, ResumeSite};
 use crate::store::op::redeliver::{Redeliver, TestEndpoint};
 use crate::store::op::session::EndSessions;
-use crate::store::op::suppression::{Added, Suppress, Unsuppress};
+use crate::store::op::suppression::{Added, ImportSuppressions, Suppress, Unsuppress};
+use crate::store::op::suppression_import::FinishImport;
 use crate::store::op::user::{CreateUser, DeleteUser, UpdateUser};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -155,6 +156,22 @@ impl Told for Suppress {
     fn told(&self, added: &Added) -> Change {
         Change::new(Action::AddressSuppressed, added.row.id, &added.row.email)
     }
+}
+
+impl Told for ImportSuppressions {
+    fn told(&self, _: &usize) -> Change {
+        imported(self.suppressions.len())
+    }
+}
+
+impl Told for FinishImport {
+    fn told(&self, (): &()) -> Change {
+        imported(self.count)
+    }
+}
+
+fn imported(count: usize) -> Change {
+    Change::new(Action::SuppressionsImported, "", format!("a list of {count}"))
 }
 
 impl Told for Unsuppress {

@@ -1,0 +1,158 @@
+//! Blocking work that accounts start: searches, exports, reading stored messages. A few threads at once do it, and
+//! accounts take turns, so that no account fills the runtime's pool of threads or keeps another waiting.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::base::id::AccountId;
+use crate::machine::fair_permits::FairPermits;
+use crate::store::error::StoreError;
+
+/// Threads that do blocking work for accounts at once.
+pub(super) const WORK_AT_ONCE: usize = 8;
+/// Threads that read the bodies of messages that are being sent. Reading one takes about a millisecond.
+pub(super) const BODIES_AT_ONCE: usize = 16;
+
+/// The account that stands for the operator and for the service itself.
+pub const OPERATOR: AccountId = AccountId(crate::base::id::Ulid([0; 16]));
+
+type Permits = Mutex<FairPermits<oneshot::Sender<Permit>>>;
+
+/// The permits for blocking work.
+pub(super) struct Blocking(Arc<Permits>);
+
+/// The right to do blocking work, until it is dropped.
+struct Permit {
+    permits: Arc<Permits>,
+    account: AccountId,
+}
+
+impl Blocking {
+    /// Work in so many places at once.
+    pub(super) fn new(at_once: usize) -> Self {
+        Self(Arc::new(Mutex::new(FairPermits::new(at_once))))
+    }
+
+    /// Does `work` for an account on a thread that may block, once it is the account's turn.
+    ///
+    /// # Errors
+    /// The work panicked.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let (sender, granted) = oneshot::channel();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).request(account, sender);
+        grant(&self.0);
+        let permit = granted.await.map_err(|_| StoreError::Panicked)?;
+        // The work goes on to its end even if the caller goes away, so the permit belongs to the work.
+        let work = move || {
+            let _permit = permit;
+            work()
+        };
+        tokio::task::spawn_blocking(work).await.map_err(|_| StoreError::Panicked)
+    }
+}
+
+/// Hands out the permits that are free.
+fn grant(permits: &Arc<Permits>) {
+    loop {
+        let mut locked = permits.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((account, waiter)) = locked.grant() else { return };
+        if waiter.is_closed() {
+            locked.release(account);
+            continue;
+        }
+        drop(locked);
+        // Where the caller has just gone away, the permit comes back by being dropped.
+        drop(waiter.send(Permit { permits: Arc::clone(permits), account }));
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.lock().unwrap_or_else(PoisonError::into_inner).release(self.account);
+        grant(&self.permits);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    fn account(byte: u8) -> AccountId {
+        AccountId(Ulid([byte; 16]))
+    }
+
+    /// Work that says when it has begun, and ends when the returned sender is dropped.
+    fn held(began: &Sender<u8>, number: u8) -> (impl FnOnce() + Send + 'static, Sender<()>) {
+        let ((release, held), began) = (channel(), began.clone());
+        let work = move || {
+            began.send(number).unwrap();
+            assert!(held.recv().is_err());
+        };
+        (work, release)
+    }
+
+    fn begun(began: &Receiver<u8>) -> u8 {
+        began.recv_timeout(Duration::from_secs(30)).unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn one_account_never_fills_the_pool_and_another_is_served_at_once() {
+        let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(4)), channel());
+        let mut releases = Vec::new();
+        for _ in 0..500 {
+            let (work, release) = held(&began, 1);
+            let blocking = Arc::clone(&blocking);
+            tokio::spawn(async move { blocking.run(account(1), work).await });
+            releases.push(release);
+        }
+        assert_eq!([begun(&has_begun), begun(&has_begun)], [1, 1]);
+        assert_eq!(blocking.run(account(2), || 7).await.unwrap(), 7);
+        assert!(has_begun.try_recv().is_err(), "a third of the first account has begun");
+        drop(releases);
+        for _ in 2..500 {
+            begun(&has_begun);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_caller_that_goes_away_keeps_its_permit_until_its_work_ends_and_its_place_in_line_no_longer() {
+        let (blocking, (began, has_begun)) = (Arc::new(Blocking::new(1)), channel());
+        let run = |account, work| {
+            let blocking = Arc::clone(&blocking);
+            tokio::spawn(async move { blocking.run(account, work).await })
+        };
+        let (work, release) = held(&began, 1);
+        let first = run(account(1), work);
+        begun(&has_begun);
+        first.abort();
+        let (gone, _release_gone) = held(&began, 2);
+        let gone = run(account(1), gone);
+        let (last, release_last) = held(&began, 3);
+        let last = run(account(2), last);
+        while blocking.0.lock().unwrap().waiting() < 2 {
+            tokio::task::yield_now().await;
+        }
+        gone.abort();
+        assert!(gone.await.unwrap_err().is_cancelled());
+        assert!(has_begun.try_recv().is_err(), "its work still runs");
+        drop((release, release_last));
+        assert_eq!(begun(&has_begun), 3);
+        last.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_gives_its_permit_back() {
+        let blocking = Blocking::new(1);
+        let panicked: Result<(), _> = blocking.run(OPERATOR, || panic!("on a thread")).await;
+        assert!(matches!(panicked, Err(StoreError::Panicked)));
+        assert_eq!(blocking.run(OPERATOR, || 7).await.unwrap(), 7);
+    }
+}

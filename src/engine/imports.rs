@@ -1,0 +1,243 @@
+//! Imports of lists of suppressions, all or nothing (contract 6). A short list is one operation. A long one is written
+//! in batches whose suppressions count for nobody until the last operation, see
+//! [`crate::store::op::suppression_import`].
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::Engine;
+use super::audit::Behalf;
+use super::suppressions::{Imported, SuppressionBatches, failure};
+use super::waiting::Leased;
+use crate::base::id::AccountId;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::suppression::ImportSuppressions;
+use crate::store::op::suppression_import::{BeginImport, EndImport, FinishImport, ImportBatch, TakeBackImport};
+use crate::store::op::waiting::{self, EndWaiting};
+use crate::store::op::{Never, Op};
+use crate::store::read::Read as _;
+use crate::store::row::suppression::{ImportStage, SuppressionImportRow};
+use crate::store::schema::Table;
+use crate::store::timer::Timer;
+
+/// Imports of long lists at once.
+const AT_ONCE: usize = 2;
+/// The longest pause between two batches.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
+/// Why an import does not begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ImportRefusal {
+    /// An import of the account is running, or is being taken back.
+    Running,
+    /// Other accounts import as many long lists as may be imported at once.
+    Crowded,
+}
+
+/// The accounts that import a list. An import does not outlive its process, so this is kept in memory.
+pub(super) struct Imports {
+    running: Arc<Running>,
+    permits: Arc<Semaphore>,
+}
+
+#[derive(Default)]
+struct Running {
+    accounts: Mutex<HashSet<AccountId>>,
+    ended: Notify,
+}
+
+/// A running import, until it is dropped.
+struct Turn {
+    running: Arc<Running>,
+    account: AccountId,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Default for Imports {
+    fn default() -> Self {
+        Self { running: Arc::default(), permits: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+}
+
+impl Imports {
+    /// Begins an import of so many batches. One batch is little work and takes no permit.
+    fn begin(&self, account: AccountId, batches: usize) -> Result<Turn, ImportRefusal> {
+        if !self.running.accounts().insert(account) {
+            return Err(ImportRefusal::Running);
+        }
+        let mut turn = Turn { running: Arc::clone(&self.running), account, _permit: None };
+        if batches > 1 {
+            let permit = Arc::clone(&self.permits).try_acquire_owned();
+            turn._permit = Some(permit.map_err(|_| ImportRefusal::Crowded)?);
+        }
+        Ok(turn)
+    }
+
+    /// Waits until no import of the account is running.
+    async fn ended(&self, account: AccountId) {
+        loop {
+            let ended = self.running.ended.notified();
+            tokio::pin!(ended);
+            ended.as_mut().enable();
+            if !self.running.accounts().contains(&account) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Running {
+    fn accounts(&self) -> std::sync::MutexGuard<'_, HashSet<AccountId>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.running.accounts().remove(&self.account);
+        self.running.ended.notify_waiters();
+    }
+}
+
+impl Engine {
+    /// Suppresses a whole list, or nothing of it. It runs to its end even if the caller goes away.
+    ///
+    /// # Errors
+    /// The refusal; the store's failure.
+    pub async fn import_suppressions(
+        self: &Arc<Self>,
+        on: impl Into<Behalf>,
+        list: Arc<dyn SuppressionBatches>,
+    ) -> Result<Imported, Stop<ImportRefusal>> {
+        let on = on.into();
+        let turn = self.imports.begin(on.account, list.batches()).map_err(Stop::Refused)?;
+        let engine = Arc::clone(self);
+        let imported = tokio::spawn(async move {
+            let _turn = turn;
+            if list.batches() > 1 { engine.import_long(on, list).await } else { engine.import_short(on, list).await }
+        });
+        imported.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
+    }
+
+    /// One operation: the messages that wait end in it too.
+    async fn import_short(
+        &self,
+        on: Behalf,
+        list: Arc<dyn SuppressionBatches>,
+    ) -> Result<Imported, Stop<ImportRefusal>> {
+        let (account, count) = (on.account, list.count());
+        let suppressions = list.batch(0);
+        let addresses: Vec<_> = suppressions.iter().map(|suppression| suppression.address.clone()).collect();
+        let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, &addresses)?;
+        let op = ImportSuppressions { account, suppressions, waiting };
+        let imported = self.commit_leased_on(on, op, leases).await.map_err(failure)?;
+        self.end_waiting(account, &addresses).await?;
+        Ok(Imported { imported, skipped: count - imported })
+    }
+
+    /// Batches, and one operation that has all of them count. Where it ends before, its timer has it taken back.
+    async fn import_long(
+        self: &Arc<Self>,
+        on: Behalf,
+        list: Arc<dyn SuppressionBatches>,
+    ) -> Result<Imported, Stop<ImportRefusal>> {
+        let (account, count) = (on.account, list.count());
+        let begun = self.store.commit(BeginImport { account }).await;
+        let timer = begun.map_err(|stop| match stop {
+            Stop::Refused(_) => Stop::Refused(ImportRefusal::Running),
+            Stop::Failed(error) => Stop::Failed(error),
+        })?;
+        let mut imported = 0;
+        for number in 0..list.batches() {
+            let read = Arc::clone(&list);
+            let suppressions = self.blocking(account, move || read.batch(number)).await?;
+            imported += self.paced(ImportBatch { account, import: timer.id, suppressions }).await?;
+        }
+        self.commit_on(on, FinishImport { account, import: timer.id, count }).await.map_err(failure)?;
+        self.end_import(timer).await?;
+        Ok(Imported { imported, skipped: count - imported })
+    }
+
+    /// Commits a batch. While submissions wait, it then pauses for as long as the batch took.
+    async fn paced<O: Op<Refusal = Never>>(&self, op: O) -> Result<O::Reply, StoreError> {
+        let began = Instant::now();
+        let reply = self.store.commit(op).await.map_err(failure)?;
+        if self.waiting_submissions.load(Ordering::Acquire) > 0 {
+            tokio::time::sleep(began.elapsed().min(PAUSE_MAX)).await;
+        }
+        Ok(reply)
+    }
+
+    /// What follows once the suppressions of an import count.
+    async fn end_import(&self, timer: Timer) -> Result<(), StoreError> {
+        self.end_suppressed(timer.account).await?;
+        self.store.commit(EndImport { timer }).await.map_err(failure)
+    }
+
+    /// Serves the timer of an import: where the import does not run any more, it is taken back, or ended if its
+    /// suppressions count already.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) async fn settle_import(&self, timer: Timer) -> Result<(), StoreError> {
+        self.imports.ended(timer.account).await;
+        let snapshot = self.store.snapshot()?;
+        if !snapshot.has(Table::Timers, &timer.encode())? {
+            self.store.near().forget(&timer);
+            return Ok(());
+        }
+        let row = snapshot.row::<SuppressionImportRow>(timer.account.as_bytes())?;
+        drop(snapshot);
+        match row.filter(|row| row.id == timer.id).map(|row| row.stage) {
+            Some(ImportStage::Unfinished(_)) => {
+                tracing::warn!(account_id = %timer.account, "an import of suppressions did not finish; it is taken back");
+                while !self.paced(TakeBackImport { timer }).await? {}
+                Ok(())
+            }
+            Some(ImportStage::Finished) | None => self.end_import(timer).await,
+        }
+    }
+
+    /// Ends the account's messages that wait for suppressed addresses. One that is on the wire ends by its outcome.
+    async fn end_suppressed(&self, account: AccountId) -> Result<(), StoreError> {
+        let mut next = Some(account.as_bytes().to_vec());
+        while let Some(from) = next {
+            let found = self
+                .off_thread(account, move |store| waiting::for_suppressed(&store.snapshot()?, account, &from))
+                .await?;
+            next = found.next;
+            let leased = |message| self.leases.take(message).map(|lease| (message, lease));
+            let (messages, leases): (Vec<_>, Vec<_>) = found.messages.into_iter().filter_map(leased).unzip();
+            if !messages.is_empty() {
+                self.commit_leased(EndWaiting { account, messages }, leases).await.map_err(failure)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    #[test]
+    fn an_account_has_one_import_and_all_have_two_long_ones() {
+        let imports = Imports::default();
+        let account = |byte| AccountId(Ulid([byte; 16]));
+        let begin = |byte, batches| imports.begin(account(byte), batches);
+        let turns = [begin(1, 2), begin(2, 9)];
+        assert!(turns.iter().all(Result::is_ok));
+        assert_eq!(begin(1, 1).err(), Some(ImportRefusal::Running));
+        assert_eq!(begin(3, 2).err(), Some(ImportRefusal::Crowded));
+        assert!(begin(3, 1).is_ok(), "a short list takes no permit, and the refused one left nothing behind");
+        drop(turns);
+        assert!(begin(3, 2).is_ok() && begin(1, 1).is_ok());
+    }
+}

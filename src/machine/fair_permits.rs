@@ -1,0 +1,126 @@
+//! A few permits that accounts take in turns. No account holds more than half of them, so one account's work never
+//! keeps another's waiting for all of it. Within an account the order is first in, first out.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::base::id::AccountId;
+
+/// The permits, and what waits for one.
+#[derive(Debug)]
+pub struct FairPermits<T> {
+    free: usize,
+    each: usize,
+    held: HashMap<AccountId, usize>,
+    lines: HashMap<AccountId, VecDeque<T>>,
+    /// The accounts with a line, the one whose turn it is first.
+    turns: VecDeque<AccountId>,
+}
+
+impl<T> FairPermits<T> {
+    /// So many permits, at least one.
+    pub fn new(permits: usize) -> Self {
+        let free = permits.max(1);
+        let each = free.div_ceil(2);
+        Self { free, each, held: HashMap::new(), lines: HashMap::new(), turns: VecDeque::new() }
+    }
+
+    /// Has `waiter` wait behind the others of its account.
+    pub fn request(&mut self, account: AccountId, waiter: T) {
+        let line = self.lines.entry(account).or_default();
+        if line.is_empty() {
+            self.turns.push_back(account);
+        }
+        line.push_back(waiter);
+    }
+
+    /// Grants a free permit to the next account that may have one more, and returns its first waiter.
+    pub fn grant(&mut self) -> Option<(AccountId, T)> {
+        if self.free == 0 {
+            return None;
+        }
+        let may = |account: &AccountId| self.held.get(account).is_none_or(|held| *held < self.each);
+        let at = self.turns.iter().position(may)?;
+        let account = self.turns.remove(at)?;
+        let line = self.lines.get_mut(&account)?;
+        let waiter = line.pop_front()?;
+        if line.is_empty() {
+            self.lines.remove(&account);
+        } else {
+            self.turns.push_back(account);
+        }
+        self.free -= 1;
+        *self.held.entry(account).or_default() += 1;
+        Some((account, waiter))
+    }
+
+    /// How many wait.
+    pub fn waiting(&self) -> usize {
+        self.lines.values().map(VecDeque::len).sum()
+    }
+
+    /// Takes a permit back.
+    pub fn release(&mut self, account: AccountId) {
+        let Some(held) = self.held.get_mut(&account) else { return };
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(&account);
+        }
+        self.free += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+    use proptest::prelude::*;
+
+    fn account(number: u8) -> AccountId {
+        AccountId(Ulid([number; 16]))
+    }
+
+    #[test]
+    fn one_account_holds_half_and_the_others_come_next_by_turns() {
+        let mut permits = FairPermits::new(4);
+        (0..100).for_each(|n| permits.request(account(1), n));
+        let mut granted = || permits.grant().map(|(_, waiter)| waiter);
+        assert_eq!([granted(), granted(), granted()], [Some(0), Some(1), None]);
+        permits.request(account(2), 200);
+        permits.request(account(3), 300);
+        permits.request(account(2), 201);
+        let granted: Vec<_> = std::iter::from_fn(|| permits.grant()).map(|(_, waiter)| waiter).collect();
+        assert_eq!(granted, [200, 300]);
+        permits.release(account(1));
+        assert_eq!(permits.grant(), Some((account(1), 2)));
+        permits.release(account(3));
+        assert_eq!(permits.grant(), Some((account(2), 201)), "the first account has its half");
+    }
+
+    proptest! {
+        #[test]
+        fn permits_are_never_more_than_there_are_and_nobody_waits_beside_a_free_one(
+            permits in 1usize..9,
+            steps in prop::collection::vec((any::<bool>(), 0u8..4), 0..80),
+        ) {
+            let (mut fair, mut held, mut waiting) = (FairPermits::new(permits), Vec::new(), 0);
+            for (is_request, number) in steps {
+                if is_request {
+                    fair.request(account(number), number);
+                    waiting += 1;
+                } else if !held.is_empty() {
+                    fair.release(account(held.swap_remove(usize::from(number) % held.len())));
+                }
+                while let Some((own, number)) = fair.grant() {
+                    prop_assert_eq!(own, account(number));
+                    held.push(number);
+                    waiting -= 1;
+                }
+                let of = |number: u8| held.iter().filter(|other| **other == number).count();
+                prop_assert!(held.len() <= permits && (0..4).all(|number| of(number) <= permits.div_ceil(2)));
+                let may_have_more = fair.turns.iter().any(|account| of(account.0.0[0]) < permits.div_ceil(2));
+                prop_assert!(held.len() == permits || !may_have_more);
+                prop_assert_eq!(fair.waiting(), waiting);
+            }
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! An import of a long list of suppressions, all or nothing (contract 6).
+//!
+//! Its batches are operations of their own, so that others' operations are not held up. What they write names the
+//! import and counts for nobody ([`super::suppression::find`]) until [`FinishImport`], one small operation, says that
+//! the import has finished. A timer stands for an import from its first operation to its last one: where its process
+//! ended, or a batch failed, the timer has the import taken back, or what follows its end done.
+
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use super::suppression::{Suppression, add_in};
+use super::{Never, Op};
+use crate::base::id::{AccountId, Ulid};
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::row::suppression::{ImportStage, SuppressionImportRow, SuppressionRow};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::{Timer, TimerKind};
+
+/// Suppressions that one operation takes back at most.
+const TAKEN_BACK_MAX: usize = 200;
+
+/// The account has an import that is not at its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ImportUnfinished;
+
+/// Begins an import.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct BeginImport {
+    /// The account.
+    pub account: AccountId,
+}
+
+impl Op for BeginImport {
+    /// The timer of the import. Its identifier is the import's.
+    type Reply = Timer;
+    type Refusal = ImportUnfinished;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<Timer, Stop<ImportUnfinished>> {
+        if tables.row::<SuppressionImportRow>(self.account.as_bytes())?.is_some() {
+            return Err(Stop::Refused(ImportUnfinished));
+        }
+        let id: Ulid = tables.next_id();
+        tables.put(self.account.as_bytes(), &SuppressionImportRow { id, stage: ImportStage::Unfinished(id) });
+        let timer = Timer::new(tables.now(), TimerKind::SuppressionImport, self.account, id);
+        tables.arm(timer);
+        Ok(timer)
+    }
+}
+
+/// Writes a batch of an import.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ImportBatch {
+    /// The account.
+    pub account: AccountId,
+    /// The import.
+    pub import: Ulid,
+    /// The addresses, [`super::suppression::IMPORTED_MAX`] at most.
+    pub suppressions: Vec<Suppression>,
+}
+
+impl Op for ImportBatch {
+    /// How many were not there before.
+    type Reply = usize;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<usize, Stop<Never>> {
+        unfinished(tables, self.account, self.import)?;
+        let mut imported = 0;
+        for suppression in &self.suppressions {
+            imported += usize::from(add_in(tables, self.account, suppression, Some(self.import))?.is_new);
+        }
+        Ok(imported)
+    }
+}
+
+/// Has all suppressions of an import count.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct FinishImport {
+    /// The account.
+    pub account: AccountId,
+    /// The import.
+    pub import: Ulid,
+    /// Suppressions in its list.
+    pub count: usize,
+}
+
+impl Op for FinishImport {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        let row = unfinished(tables, self.account, self.import)?;
+        tables.put(self.account.as_bytes(), &SuppressionImportRow { stage: ImportStage::Finished, ..row });
+        Ok(())
+    }
+}
+
+/// The row of an import that has not finished.
+fn unfinished(tables: &Tables<'_>, account: AccountId, import: Ulid) -> Result<SuppressionImportRow, StoreError> {
+    let row = tables.row::<SuppressionImportRow>(account.as_bytes())?;
+    let own = row.filter(|row| row.id == import && row.stage != ImportStage::Finished);
+    own.ok_or_else(|| StoreError::missing(Table::SuppressionImports))
+}
+
+/// Ends an import whose suppressions count, and that have ended what waited for them.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EndImport {
+    /// The timer of the import.
+    pub timer: Timer,
+}
+
+impl Op for EndImport {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        tables.disarm(self.timer);
+        let row = tables.row::<SuppressionImportRow>(self.timer.account.as_bytes())?;
+        if row.is_some_and(|row| row.id == self.timer.id && row.stage == ImportStage::Finished) {
+            tables.remove(Table::SuppressionImports, self.timer.account.as_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Takes back a slice of an import that did not finish.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct TakeBackImport {
+    /// The timer of the import.
+    pub timer: Timer,
+}
+
+impl Op for TakeBackImport {
+    /// Whether nothing of the import is left.
+    type Reply = bool;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, Stop<Never>> {
+        let account = self.timer.account;
+        let row = unfinished(tables, account, self.timer.id)?;
+        let ImportStage::Unfinished(after) = row.stage else { return Ok(true) };
+        let slice = by_id(tables, account, after)?;
+        for (id, match_key) in &slice {
+            let key = schema::named(account, match_key);
+            let found = tables.sound_row::<SuppressionRow>(&key)?;
+            if found.is_some_and(|found| found.id.0 == *id && found.import == Some(row.id)) {
+                tables.remove(Table::Suppressions, &key);
+                tables.remove(Table::SuppressionsById, &schema::owned(account, &id.0));
+            }
+        }
+        if let (TAKEN_BACK_MAX, Some((last, _))) = (slice.len(), slice.last()) {
+            let stage = ImportStage::Unfinished(*last);
+            tables.put(account.as_bytes(), &SuppressionImportRow { stage, ..row });
+            return Ok(false);
+        }
+        tables.remove(Table::SuppressionImports, account.as_bytes());
+        tables.disarm(self.timer);
+        Ok(true)
+    }
+}
+
+/// The next identifiers of suppressions after this one, and their addresses.
+fn by_id(tables: &Tables<'_>, account: AccountId, after: Ulid) -> Result<Vec<(Ulid, Vec<u8>)>, StoreError> {
+    let (from, to) = (schema::owned(account, &after.next().0), after_prefix(account.as_bytes()));
+    let mut slice = Vec::new();
+    tables.scan_sound(Table::SuppressionsById, &from, &to, Order::Ascending, &mut |key, match_key| {
+        let id = key.last_chunk::<16>().copied().unwrap_or_default();
+        slice.push((Ulid(id), match_key.to_vec()));
+        Ok(if slice.len() < TAKEN_BACK_MAX { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(slice)
+}
+
+#[cfg(test)]
+mod tests;

@@ -363,7 +363,6 @@ fn pump(
     let post = Arc::new(HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE));
     let port = config.delivery.mta_sts_port;
     let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
-    let policy_hosts = Arc::new(policy_hosts.map_err(|error| broken("MTA-STS", &error))?);
     let ways = ways::ways(config, in_house)?;
-    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), policy_hosts, post, ways, tables))
+    Ok(Pump::new(Arc::clone(engine), Arc::new(transmitter), Arc::new(policy_hosts), post, ways, tables))
 }

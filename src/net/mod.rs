@@ -15,7 +15,6 @@ pub mod entropy;
 pub mod event_source;
 pub mod forward;
 pub mod guard;
-mod guarded_client;
 pub mod handed_over;
 pub mod hook_listener;
 mod http_activity;

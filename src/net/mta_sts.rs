@@ -1,31 +1,44 @@
 //! The hosts of MTA-STS policies over HTTPS (RFC 8461 3.3): implements the port [`PolicyHosts`].
 //!
-//! One GET: no redirect, no proxy, no second try, a minute in all, 64 KiB of `text/plain` and not an octet more.
-//! Recipients' domains are chosen by customers, so the connection goes through the guard like any other.
+//! One GET: no redirect, no proxy, no second try, a minute in all, 64 KiB of `text/plain` and not an octet more, and no
+//! more before its head than a webhook's receiver may send. Recipients' domains are chosen by customers, so the
+//! connection goes only where the guard permits.
 
+use std::error::Error;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::CONTENT_TYPE;
-use reqwest::{Client, Response, StatusCode};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HOST};
+use hyper::{Request, Response, StatusCode};
 use rustls::RootCertStore;
+use rustls::pki_types::ServerName;
 use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
 
 use crate::domain::hostname::DomainName;
-use crate::engine::ports::{BoxFuture, PolicyHosts, PostError, StsFetchFailure, Unfetched};
+use crate::engine::ports::{BoxFuture, LookupFailure, PolicyHosts, PostError, StsFetchFailure, Unfetched};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
-use crate::net::guarded_client::{GuardedNames, classify, guarded, was_unasked};
+use crate::net::post::{Connection, connect, word};
+use crate::net::tls;
 use crate::smtp::tls_policy::TlsFault;
 
 /// What a whole fetch may take, name resolution included (RFC 8461 3.3).
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Octets of a policy (RFC 8461 3.3 proposes as much).
 const OCTETS_MAX: usize = 64 * 1024;
+/// The port of HTTPS, which `Host` leaves out.
+const HTTPS: u16 = 443;
 
 /// The way to policy hosts.
 pub struct HttpsPolicyHosts {
-    client: Client,
+    tls: TlsConnector,
+    names: Arc<dyn HostAddresses>,
+    guard: Arc<Guard>,
     port: u16,
     deadline: Duration,
 }
@@ -33,29 +46,46 @@ pub struct HttpsPolicyHosts {
 impl HttpsPolicyHosts {
     /// Fetches from `port` (443 on the internet), trusting `roots`, finding hosts through `names`, connecting only
     /// where `guard` permits, each within `deadline` (which is [`DEADLINE`] outside tests).
-    ///
-    /// # Errors
-    /// Those of the HTTP client's construction, which does no I/O.
     pub fn new(
         roots: RootCertStore,
         names: Arc<dyn HostAddresses>,
         guard: Arc<Guard>,
         port: u16,
         deadline: Duration,
-    ) -> Result<Self, reqwest::Error> {
-        // Policies are asked for once a day at most: no connection is worth keeping.
-        let client =
-            guarded(roots, GuardedNames { names, guard, patience: deadline }).pool_max_idle_per_host(0).build()?;
-        Ok(Self { client, port, deadline })
+    ) -> Self {
+        let tls = TlsConnector::from(Arc::new(tls::client_config(roots, &["http/1.1"])));
+        Self { tls, names, guard, port, deadline }
     }
 
     async fn fetch(&self, domain: &DomainName) -> Result<String, Unfetched> {
-        let url = format!("https://mta-sts.{domain}:{}/.well-known/mta-sts.txt", self.port);
-        let fetched = async {
-            let response = self.client.get(url).send().await.map_err(|error| not_fetched(&error))?;
-            read(response).await
-        };
-        timeout(self.deadline, fetched).await.unwrap_or_else(|_| Err(failed("the policy host did not answer in time")))
+        let fetched = timeout(self.deadline, self.ask(format!("mta-sts.{domain}"))).await;
+        fetched.unwrap_or_else(|_| Err(failed("the policy host did not answer in time")))
+    }
+
+    async fn ask(&self, host: String) -> Result<String, Unfetched> {
+        let addresses = self.permitted(&host).await?;
+        let authority = if self.port == HTTPS { host.clone() } else { format!("{host}:{}", self.port) };
+        let request = Request::get("/.well-known/mta-sts.txt").header(HOST, authority).header(ACCEPT, "*/*");
+        let request =
+            request.body(Full::<Bytes>::default()).map_err(|error| not_fetched(&error, PostError::Protocol))?;
+        let name = ServerName::try_from(host).map_err(|error| not_fetched(&error, PostError::Protocol))?;
+        let stream = connect(addresses).await.map_err(|error| not_fetched(&error, PostError::Connect))?;
+        let opened = Connection::open(stream, &self.tls, name).await;
+        let mut connection = opened.map_err(|error| not_fetched(&error, PostError::Connect))?;
+        let response = connection.exchange(request).await;
+        let response = response.map_err(|error| not_fetched(&*error, PostError::Protocol))?;
+        read(&mut connection, response).await
+    }
+
+    /// Where the host may be reached: never empty.
+    async fn permitted(&self, host: &str) -> Result<Vec<SocketAddr>, Unfetched> {
+        let found = self.names.addresses(host).await.map_err(|failure| match failure {
+            LookupFailure::Unasked => Unfetched::Unasked,
+            LookupFailure::Absent | LookupFailure::Temporary(_) => failed("the policy host's name did not resolve"),
+        })?;
+        let permitted = found.into_iter().filter(|address| self.guard.permits(*address));
+        let addresses: Vec<_> = permitted.map(|address| SocketAddr::new(address, self.port)).collect();
+        if addresses.is_empty() { Err(failed("no address of the policy host may be reached")) } else { Ok(addresses) }
     }
 }
 
@@ -65,24 +95,25 @@ impl PolicyHosts for HttpsPolicyHosts {
     }
 }
 
-async fn read(mut response: Response) -> Result<String, Unfetched> {
+async fn read(connection: &mut Connection, response: Response<Incoming>) -> Result<String, Unfetched> {
     if response.status() != StatusCode::OK {
         return Err(failed(&format!("the policy host answered {}", response.status().as_u16())));
     }
     if !is_plain_text(&response) {
         return Err(failed("the policy host's answer is not text/plain"));
     }
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| not_fetched(&error))? {
-        if body.len() + chunk.len() > OCTETS_MAX {
+    let (mut policy, mut body) = (Vec::new(), response.into_body());
+    while let Some(part) = connection.part(&mut body).await {
+        let part = part.map_err(|error| not_fetched(&error, PostError::Protocol))?;
+        if policy.len() + part.len() > OCTETS_MAX {
             return Err(failed("the policy is larger than 64 KiB"));
         }
-        body.extend_from_slice(&chunk);
+        policy.extend_from_slice(&part);
     }
-    String::from_utf8(body).map_err(|_| failed("the policy is not UTF-8"))
+    String::from_utf8(policy).map_err(|_| failed("the policy is not UTF-8"))
 }
 
-fn is_plain_text(response: &Response) -> bool {
+fn is_plain_text(response: &Response<Incoming>) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = content_type.split(';').next().unwrap_or_default();
     essence.trim().eq_ignore_ascii_case("text/plain")
@@ -92,17 +123,12 @@ fn failed(why: &str) -> Unfetched {
     Unfetched::Failed(StsFetchFailure { fault: TlsFault::StsPolicyFetchError, why: why.to_owned() })
 }
 
-fn not_fetched(error: &reqwest::Error) -> Unfetched {
-    if was_unasked(error) {
-        return Unfetched::Unasked;
-    }
-    match classify(error) {
+fn not_fetched(error: &(dyn Error + 'static), otherwise: PostError) -> Unfetched {
+    match word(error, otherwise) {
         PostError::Tls => {
             let why = "the policy host's certificate does not verify".to_owned();
             Unfetched::Failed(StsFetchFailure { fault: TlsFault::StsWebPkiInvalid, why })
         }
-        PostError::Blocked => failed("no address of the policy host may be reached"),
-        PostError::Dns => failed("the policy host's name did not resolve"),
         other => failed(&format!("the policy host could not be asked ({})", other.as_str())),
     }
 }

@@ -27,14 +27,14 @@ use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use url::{Host, Position, Url};
 
-use self::connection::Connection;
 use self::pool::Pool;
 use crate::engine::ports::{BoxFuture, Post, PostError, PostOutcome, WebhookRequest};
 use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::tls;
 
-pub(super) use self::fault::{causes, word};
+pub(super) use self::connection::{Connection, connect};
+pub(super) use self::fault::word;
 
 /// What a whole attempt may take, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);

@@ -19,9 +19,14 @@ use reqwest::dns::{Addrs, Name, Resolving};
 use reqwest::{Client, Response};
 use rustls::RootCertStore;
 
+use crate::engine::ports::LookupFailure;
 use crate::net::dns::HostAddresses;
-use crate::net::guarded_client::Unresolved;
 use crate::net::tls;
+
+/// The name did not resolve.
+#[derive(Debug, thiserror::Error)]
+#[error("the host's name did not resolve: {0}")]
+struct Unresolved(LookupFailure);
 
 /// One request, name resolution included.
 const DEADLINE: Duration = Duration::from_secs(30);

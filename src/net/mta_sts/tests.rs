@@ -15,6 +15,8 @@ use crate::net::tls;
 
 const TEXT: &str = "version: STSv1\nmode: enforce\nmx: mx.example.test\nmax_age: 86400\n";
 
+const INTERIM: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
+
 /// The one host, at these addresses.
 struct Names(Result<Vec<IpAddr>, LookupFailure>);
 
@@ -57,7 +59,7 @@ impl World {
     async fn fetch_under(&self, guard: Guard, addresses: Result<Vec<IpAddr>, LookupFailure>) -> Result<String, String> {
         let names = Arc::new(Names(addresses));
         let deadline = Duration::from_millis(1000);
-        let hosts = HttpsPolicyHosts::new(self.roots.clone(), names, Arc::new(guard), self.port, deadline).unwrap();
+        let hosts = HttpsPolicyHosts::new(self.roots.clone(), names, Arc::new(guard), self.port, deadline);
         let fetched = hosts.sts_policy(&"example.test".parse().unwrap()).await;
         fetched.map_err(|unfetched| match unfetched {
             Unfetched::Failed(failure) => format!("{}: {}", failure.fault.as_str(), failure.why),
@@ -105,6 +107,12 @@ async fn a_policy_is_fetched_from_its_well_known_place() {
 }
 
 #[tokio::test]
+async fn up_to_sixteen_interim_answers_are_skipped() {
+    let interim = INTERIM.repeat(16);
+    assert_eq!(fetched(format!("{interim}{}", answer("200 OK", "text/plain", TEXT))).await, Ok(TEXT.to_owned()));
+}
+
+#[tokio::test]
 async fn a_certificate_for_another_name_is_no_policy_host() {
     let world = World::new("example.test", answer("200 OK", "text/plain", TEXT)).await;
     let fault = world.fetch().await.unwrap_err();
@@ -114,6 +122,7 @@ async fn a_certificate_for_another_name_is_no_policy_host() {
 #[tokio::test]
 async fn whatever_is_not_a_short_plain_text_is_no_policy() {
     let moved = "HTTP/1.1 301 Moved\r\nLocation: https://mta-sts.example.test/\r\nContent-Length: 0\r\n\r\n".to_owned();
+    let early = format!("HTTP/1.1 103 Early Hints\r\nLink: <{}>\r\n\r\n", "a".repeat(6000));
     let long = "mx: a.example\n".repeat(OCTETS_MAX / 14 + 1);
     for (answer, why) in [
         (moved, "answered 301"),
@@ -125,6 +134,8 @@ async fn whatever_is_not_a_short_plain_text_is_no_policy() {
             "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n\r\nabc".to_owned(),
             "could not be asked",
         ),
+        (format!("{}{}", INTERIM.repeat(17), answer("200 OK", "text/plain", TEXT)), "could not be asked (protocol"),
+        (format!("{}{}", early.repeat(16), answer("200 OK", "text/plain", TEXT)), "could not be asked (protocol"),
         ("220 mail.example ESMTP\r\n".to_owned(), "could not be asked"),
         (String::new(), "did not answer in time"),
     ] {

@@ -1,4 +1,4 @@
-//! One connection to a receiver: opened to an address that the guard permits, then used for one request at a time.
+//! One connection to a webhook's receiver or a policy host: opened to an address that the guard permits, then used for one request at a time.
 //!
 //! It has no task of its own. Whoever waits for an answer moves its bytes meanwhile, which spares two changes of task
 //! for each request; while it is idle nobody moves them, and what came of it is seen when it is to be used again.
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -34,7 +34,7 @@ const BUFFER_MAX: usize = 64 * 1024;
 type Wire = http1::Connection<TokioIo<HeadLimited<TlsStream<TcpStream>>>, Full<Bytes>>;
 
 /// An open connection.
-pub(super) struct Connection {
+pub(in crate::net) struct Connection {
     requests: SendRequest<Full<Bytes>>,
     /// Moves the bytes; none once it has ended.
     wire: Option<Pin<Box<Wire>>>,
@@ -46,7 +46,11 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Speaks TLS as `name` expects it, and HTTP/1.1 over that.
-    pub(super) async fn open(stream: TcpStream, tls: &TlsConnector, name: ServerName<'static>) -> io::Result<Self> {
+    pub(in crate::net) async fn open(
+        stream: TcpStream,
+        tls: &TlsConnector,
+        name: ServerName<'static>,
+    ) -> io::Result<Self> {
         // A request is one write.
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr()?.ip();
@@ -62,7 +66,7 @@ impl Connection {
     /// # Errors
     /// Those of HTTP. [`TooMuchBefore`](super::preamble::TooMuchBefore) where more interim answers, or more bytes,
     /// came before that head than one receiver may send.
-    pub(super) async fn exchange(
+    pub(in crate::net) async fn exchange(
         &mut self,
         mut request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, Box<dyn Error + Send + Sync>> {
@@ -77,10 +81,17 @@ impl Connection {
 
     /// The next part of an answer's body; none at its end, and where it breaks off.
     pub(super) async fn next(&mut self, body: &mut Incoming) -> Option<Bytes> {
+        self.part(body).await?.ok()
+    }
+
+    /// The next part of an answer's body; none at its end, and an error where it breaks off.
+    pub(in crate::net) async fn part(&mut self, body: &mut Incoming) -> Option<hyper::Result<Bytes>> {
         loop {
             // Trailers are no part of it.
-            if let Ok(part) = moving(&mut self.wire, body.frame()).await?.ok()?.into_data() {
-                return Some(part);
+            match moving(&mut self.wire, body.frame()).await?.map(Frame::into_data) {
+                Ok(Ok(part)) => return Some(Ok(part)),
+                Ok(Err(_)) => {}
+                Err(error) => return Some(Err(error)),
             }
         }
     }
@@ -117,7 +128,7 @@ fn move_bytes(wire: &mut Option<Pin<Box<Wire>>>, context: &mut Context<'_>) {
 ///
 /// # Errors
 /// That of the last address that failed.
-pub(super) async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
+pub(in crate::net) async fn connect(addresses: Vec<SocketAddr>) -> io::Result<TcpStream> {
     let mut left = addresses.into_iter();
     let mut trying = JoinSet::new();
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);

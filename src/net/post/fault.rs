@@ -12,7 +12,7 @@ pub(in crate::net) fn word(error: &(dyn Error + 'static), otherwise: PostError) 
 }
 
 /// `error` and what it was caused by, outermost first.
-pub(in crate::net) fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     iter::successors(Some(error), |current: &&(dyn Error + 'static)| (**current).source())
 }
 

@@ -22,12 +22,13 @@ use super::checksum;
 use super::error::StoreError;
 use super::read::{Order, Read, sound};
 use super::row::delivery::DeliveryRow;
+use super::row::domain::DomainRow;
 use super::row::message::TransferRow;
 use super::row::restored::Restored;
 use super::schema::{self, Table};
 use super::snapshot::Snapshot;
 use super::timer::{Timer, TimerKind};
-use crate::base::id::{DeliveryId, MessageId};
+use crate::base::id::{DeliveryId, DomainId, MessageId};
 use crate::base::time::Timestamp;
 use ahead::{Ahead, REFILL};
 pub use alarms::Alarm;
@@ -271,8 +272,8 @@ impl NearTimers {
     }
 }
 
-/// The keys of up to [`REFILL`] timers. A timer's key says all of it: where its row is damaged, the key counts if the
-/// message or delivery that it names is due then.
+/// The keys of up to [`REFILL`] timers. A timer's key says all of it: where its row is damaged, the key counts if what
+/// it is for agrees.
 fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<Vec<u8>>, StoreError> {
     let (mut keys, (from, to)) = (Vec::new(), (from.encode(), to.encode()));
     snapshot.scan_stored(Table::Timers, (&from, &to), Order::Ascending, &mut |key, stored| {
@@ -284,21 +285,37 @@ fn timers_between(snapshot: &Snapshot, from: &Timer, to: &Timer) -> Result<Vec<V
     Ok(keys)
 }
 
-/// Whether the message or delivery of a damaged timer is due when its key says so. Meeting the row logs its damage.
+/// Whether the key of a damaged timer can be acted on, though the damage may be in it: what it is for is due then, or
+/// its work looks for itself what there is to do. Meeting the row logs its damage.
 fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
     drop(sound(snapshot.get(Table::Timers, key))?);
-    let Some(Timer { due, kind, account, id }) = Timer::decode(key) else { return Ok(false) };
-    let expected = match kind {
+    let Some(timer) = Timer::decode(key) else { return Ok(false) };
+    let Timer { due, kind, account, id } = timer;
+    let is_account = || snapshot.has(Table::Accounts, account.as_bytes());
+    Ok(match kind {
         TimerKind::Transfer => {
-            snapshot.sound_row::<TransferRow>(&schema::message(account, MessageId(id)))?.and_then(|row| row.due)
+            let row = snapshot.sound_row::<TransferRow>(&schema::message(account, MessageId(id)))?;
+            row.and_then(|row| row.due) == Some(due)
         }
         TimerKind::Delivery => {
             let row = snapshot.sound_row::<DeliveryRow>(&schema::delivery(account, DeliveryId(id)))?;
-            row.and_then(|row| row.state.due(Timestamp::ZERO))
+            row.and_then(|row| row.state.due(Timestamp::ZERO)) == Some(due)
         }
-        _ => None,
-    };
-    Ok(expected == Some(due))
+        TimerKind::DomainCheck => {
+            let row = snapshot.sound_row::<DomainRow>(&schema::domain(account, DomainId(id)))?;
+            row.and_then(|row| row.next_check_at) == Some(due)
+        }
+        // What an endpoint that exists is owed must not end.
+        TimerKind::EndpointEnd => is_account()? && !snapshot.has(Table::Endpoints, &schema::owned(account, &id.0))?,
+        TimerKind::Unpark | TimerKind::Reputation | TimerKind::MessageIndex | TimerKind::SuppressionImport => {
+            is_account()?
+        }
+        // Each settles its timer by its time alone.
+        TimerKind::Idempotency | TimerKind::Content | TimerKind::EventLog | TimerKind::TlsReports => {
+            timer == Timer::of_store(due, kind)
+        }
+        TimerKind::Deliveries | TimerKind::StsPolicy | TimerKind::TlsReport => true,
+    })
 }
 
 #[cfg(test)]

@@ -1,21 +1,30 @@
 //! Tests of damaged rows: what needs one fails, the row never counts as absent, and everything else goes on.
 
+use std::time::Duration;
+
 use redb::ReadableTable as _;
 
+use crate::base::id::{AccountId, Ulid};
 use crate::domain::account::QuotaLimits;
+use crate::domain::sending_domain::DomainStatus;
+use crate::domain::stream::Stream;
 use crate::machine::delivery::Stage;
+use crate::machine::retention::Bucket;
 use crate::store::Store;
+use crate::store::content::Place;
 use crate::store::error::{Stop, StoreError};
 use crate::store::near::Due;
 use crate::store::op::Op;
 use crate::store::op::accept::Accept;
 use crate::store::op::admission::IdempotencyClaim;
+use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
 use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::op::stored_content;
 use crate::store::op::suppression::{Suppress, Suppression};
 use crate::store::op::sweep::{ContentDestroyed, SweepIdempotency};
 use crate::store::read::{OnDamage, Order, Read, after_prefix};
 use crate::store::row::delivery::DeliveryRow;
-use crate::store::row::message::TransferRow;
+use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::suppression::SuppressionReason;
 use crate::store::row::totals::OutstandingRow;
 use crate::store::schema::{self, Table, meta};
@@ -118,7 +127,7 @@ fn sweeps_pass_by_damaged_rows() {
     test.store().damage_row(Table::IdempotencyByExpiry, &by_expiry[0]);
     test.store().damage_row(Table::Idempotency, &bound[1]);
     let [timer] = test.timers(TimerKind::Idempotency)[..] else { panic!("one timer") };
-    test.set_now(timer.due + std::time::Duration::from_secs(86_400));
+    test.set_now(timer.due + Duration::from_secs(86_400));
     test.done(SweepIdempotency { due: timer.due });
     let left = |table: Table| {
         let everything: (&[u8], &[u8]) = (&[], &after_prefix(&[]));
@@ -149,6 +158,66 @@ fn a_damaged_timer_holds_up_no_other() {
     let Due { timers: due, .. } = near.take_due(START, 100);
     let transfers: Vec<_> = due.iter().filter(|timer| timer.kind == TimerKind::Transfer).collect();
     assert_eq!(transfers.len(), messages.len(), "the message says that it is due then");
+}
+
+/// Arms a timer.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Arm(Timer);
+
+impl Op for Arm {
+    type Reply = ();
+    type Refusal = crate::store::op::Never;
+
+    fn apply(&self, tables: &mut crate::store::tables::Tables<'_>) -> Result<(), Stop<Self::Refusal>> {
+        tables.arm(self.0);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_damaged_timer_of_housekeeping_fires_unless_its_key_may_be_wrong() {
+    let mut test = TestStore::new();
+    let (account, gone) = (test.sender().account, Ulid([7; 16]));
+    let live = test.endpoint(account, None).0;
+    let domain = test.domain(account, "example.org", Stream::Transactional, DomainStatus::Pending).0;
+    let stranger = AccountId(gone);
+    let of_store = |kind| Timer::of_store(START, kind);
+    let of = |kind, account, id| Timer::new(START, kind, account, id);
+    use TimerKind::*;
+    let fires = [
+        of_store(EventLog),
+        of_store(Idempotency),
+        of_store(Content),
+        of_store(TlsReports),
+        of_store(Deliveries),
+        of(StsPolicy, AccountId::default(), gone),
+        of(TlsReport, AccountId::default(), gone),
+        of(EndpointEnd, account, gone),
+        of(Unpark, account, live),
+        of(Reputation, account, Ulid::default()),
+        of(MessageIndex, account, Ulid::default()),
+        of(SuppressionImport, account, gone),
+    ];
+    let stays = [
+        of(EndpointEnd, account, live),
+        of(EndpointEnd, stranger, gone),
+        of(EventLog, stranger, gone),
+        of(Content, account, Ulid::default()),
+        of(MessageIndex, stranger, Ulid::default()),
+        of(DomainCheck, account, domain),
+    ];
+    for timer in fires.iter().chain(&stays) {
+        test.done(Arm(*timer));
+        // A snapshot waits until the row is in the database.
+        drop(test.snapshot());
+        test.store().damage_row(Table::Timers, &timer.encode());
+    }
+    test.reopen();
+    let near = std::sync::Arc::clone(test.store().near());
+    near.refill(START, || test.store().snapshot()).unwrap();
+    let due = near.take_due(START, 100).timers;
+    assert!(fires.iter().all(|timer| due.contains(timer)), "{due:?}");
+    assert!(stays.iter().all(|timer| !due.contains(timer)), "{due:?}");
 }
 
 #[test]
@@ -229,6 +298,40 @@ fn a_damaged_count_of_content_keeps_no_bucket_from_its_end() {
     assert_eq!(test.count(Table::StoredContentByBucket, &[]), 0);
     test.reopen();
     assert_eq!(test.count(Table::StoredContent, &[]), 0, "counted again by the start");
+}
+
+#[test]
+fn a_damaged_total_of_content_refuses_nobody_and_is_counted_again_by_the_next_start() {
+    let mut test = TestStore::new();
+    let sender = test.sender();
+    let (account, domain) = (sender.account, sender.domain);
+    sender.accept_with_body("a@example.net", 2, &[7; 3000]);
+    let one = stored_content::used(&test.snapshot(), account).unwrap();
+    test.store().damage_row(Table::StoredContent, account.as_bytes());
+    assert_eq!(stored_content::used(&test.snapshot(), account).unwrap(), 0);
+    test.done(Accept { stored_bytes_max: 100_000, ..sender.message("b@example.net") });
+    sender.accept_with_body("c@example.net", 2, &[7; 3000]);
+    assert_eq!(stored_content::used(&test.snapshot(), account).unwrap(), one);
+    test.reopen();
+    assert_eq!(stored_content::used(&test.snapshot(), account).unwrap(), 2 * one);
+    Sender::of(&test, account, domain).accept("d@example.net");
+}
+
+#[test]
+fn a_damaged_doubt_about_the_clock_stops_no_message_and_can_end() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    test.done(BeginDoubt { number: 3 });
+    test.store().damage_row(Table::ClockDoubts, &test.keys(Table::ClockDoubts, &[])[0]);
+    test.done(BeginDoubt { number: 3 });
+    let mut accept = sender.message("a@example.net");
+    accept.message.place = Place::unknown(Bucket { end: START + Duration::from_secs(3600) }.in_doubt(3).end);
+    let key = sender.key(accept.id);
+    let give_up_at = accept.message.give_up_at;
+    test.done(accept);
+    test.done(EndDoubt { number: 3, until: test.now(), offset_ms: 5000 });
+    while !test.done(SettleDoubt { number: 3 }) {}
+    assert_eq!(test.row::<MessageRow>(&key).give_up_at, give_up_at.moved_by(5000), "the end finds what was accepted");
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Op for BeginDoubt {
 /// # Errors
 /// Those of the database.
 pub(super) fn begin(tables: &mut Tables<'_>, number: u32) -> Result<(), StoreError> {
-    if tables.get(Table::ClockDoubts, &key_of(number))?.is_none() {
+    // A damaged row stays as it is: mail goes on, and its messages keep the deadlines that they were given.
+    if !tables.has(Table::ClockDoubts, &key_of(number))? {
         let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.and_then(|last| last.try_into().ok());
         let after = Ulid::new(last.map(Ulid).unwrap_or_default().timestamp() - OUT_OF_ORDER, [0; 10]);
         let row = ClockDoubtRow { began: tables.now(), after, end: None };
@@ -72,7 +73,7 @@ pub(super) fn stamped<'a>(
 ) -> Result<Cow<'a, MessageRow>, StoreError> {
     let Some(number) = (Bucket { end: message.place.bucket }).doubt() else { return Ok(Cow::Borrowed(message)) };
     begin(tables, number)?;
-    let end = tables.row::<ClockDoubtRow>(&key_of(number))?.and_then(|row| row.end);
+    let end = tables.sound_row::<ClockDoubtRow>(&key_of(number))?.and_then(|row| row.end);
     let late = end.filter(|end| !matches!(&end.rest, Rest::Messages(from) if key >= from.as_slice()));
     Ok(match late {
         Some(end) => Cow::Owned(moved(tables, message.clone(), end.offset_ms)?),
@@ -107,9 +108,12 @@ impl Op for EndDoubt {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         begin(tables, self.number)?;
-        let Some(row) = tables.row::<ClockDoubtRow>(&key_of(self.number))?.filter(|row| row.end.is_none()) else {
+        let found = tables.sound_row::<ClockDoubtRow>(&key_of(self.number))?;
+        // A doubt that ends now has a row without an end. Where that is damaged, all messages are looked at.
+        let row = found.unwrap_or(ClockDoubtRow { began: self.until, after: Ulid::default(), end: None });
+        if row.end.is_some() {
             return Ok(());
-        };
+        }
         let Self { number, until, offset_ms } = *self;
         let rest = if offset_ms == 0 { Rest::Nothing } else { Rest::Messages(Vec::new()) };
         tables.put(&key_of(number), &ClockDoubtRow { end: Some(DoubtEnd { until, offset_ms, rest }), ..row });
@@ -131,7 +135,7 @@ impl Op for SettleDoubt {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, Stop<Never>> {
         let key = key_of(self.number);
-        let Some(row) = tables.row::<ClockDoubtRow>(&key)? else { return Ok(true) };
+        let Some(row) = tables.sound_row::<ClockDoubtRow>(&key)? else { return Ok(true) };
         let Some(end) = &row.end else { return Ok(true) };
         let moving = Moving { number: self.number, after: row.after, until: end.until, offset_ms: end.offset_ms };
         let rest = match &end.rest {

@@ -10,19 +10,31 @@ use crate::store::row::totals::{StoredContentRow, StoredInBucketRow};
 use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 
-/// The bytes that an account has stored.
+/// The bytes that an account has stored. A damaged count refuses nobody: it counts as nothing until the next start
+/// counts again.
 ///
 /// # Errors
-/// Those of the store.
+/// Those of the database.
 pub fn used(read: &impl Read, account: AccountId) -> Result<u64, StoreError> {
-    Ok(read.row::<StoredContentRow>(account.as_bytes())?.unwrap_or_default().bytes)
+    Ok(read.sound_row::<StoredContentRow>(account.as_bytes())?.unwrap_or_default().bytes)
+}
+
+/// The same for an operation that changes the count.
+fn counted_in_all(tables: &mut Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
+    match tables.row::<StoredContentRow>(account.as_bytes()) {
+        Err(error) if error.is_of_row() => {
+            tables.remove(Table::Meta, meta::TOTALS);
+            Ok(0)
+        }
+        found => Ok(found?.unwrap_or_default().bytes),
+    }
 }
 
 /// Counts a body of the account.
 pub(super) fn add(tables: &mut Tables<'_>, account: AccountId, place: Place) -> Result<(), StoreError> {
     let of_bucket = schema::stored_content(place.bucket, account);
     let in_bucket = counted_in_bucket(tables, &of_bucket)?;
-    let in_all = used(tables, account)?;
+    let in_all = counted_in_all(tables, account)?;
     let more = u64::from(place.length);
     if more > 0 {
         tables.put(&of_bucket, &StoredInBucketRow { bytes: in_bucket.saturating_add(more) });
@@ -53,11 +65,11 @@ pub(super) fn give_back(tables: &mut Tables<'_>, bucket: Timestamp, limit: usize
         // A damaged count is given up: no bucket is kept for its sake.
         let bytes = counted_in_bucket(tables, key)?;
         tables.remove(Table::StoredContentByBucket, key);
-        match used(tables, account) {
-            Ok(used) if used > bytes => tables.put(account.as_bytes(), &StoredContentRow { bytes: used - bytes }),
-            Ok(_) => tables.remove(Table::StoredContent, account.as_bytes()),
-            Err(error) if error.is_of_row() => tables.remove(Table::Meta, meta::TOTALS),
-            Err(error) => return Err(error),
+        let used = counted_in_all(tables, account)?;
+        if used > bytes {
+            tables.put(account.as_bytes(), &StoredContentRow { bytes: used - bytes });
+        } else {
+            tables.remove(Table::StoredContent, account.as_bytes());
         }
     }
     Ok(keys.len() < limit)

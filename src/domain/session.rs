@@ -131,6 +131,28 @@ pub struct Client<'a> {
     pub device: &'a str,
 }
 
+/// The same for who outlives the request.
+#[derive(Clone, Debug)]
+pub struct OwnedClient {
+    address: String,
+    agent: String,
+    device: String,
+}
+
+impl OwnedClient {
+    /// The client.
+    pub fn as_client(&self) -> Client<'_> {
+        Client { address: &self.address, agent: &self.agent, device: &self.device }
+    }
+}
+
+impl From<Client<'_>> for OwnedClient {
+    fn from(client: Client<'_>) -> Self {
+        let [address, agent, device] = [client.address, client.agent, client.device].map(str::to_owned);
+        Self { address, agent, device }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

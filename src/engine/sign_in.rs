@@ -3,6 +3,9 @@
 //! Whoever fails learns nothing but that they failed: an unknown address costs the same time and gets the same answer
 //! as a wrong password. Attempts are throttled ([`super::throttles`]).
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::Engine;
 use super::audit::Behalf;
 use super::passwords::{Crowded, Line};
@@ -12,7 +15,7 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::address::Address;
 use crate::domain::device::DeviceToken;
-use crate::domain::session::{Client, Session, SessionKey, SessionToken, Stage};
+use crate::domain::session::{Client, OwnedClient, Session, SessionKey, SessionToken, Stage};
 use crate::domain::user::{User, may_be_password};
 use crate::machine::throttle::Throttled;
 use crate::store::error::{Stop, StoreError};
@@ -77,7 +80,7 @@ impl Engine {
     /// # Errors
     /// The refusal, or the store's failure.
     pub async fn sign_in(
-        &self,
+        self: &Arc<Self>,
         email: &str,
         password: &Secret,
         from: Client<'_>,
@@ -95,17 +98,18 @@ impl Engine {
                 (vec![Bucket::name(&name), Bucket::client(from.address)], Line::Strangers)
             }
         };
-        let attempt = async {
+        let (engine, password, from) = (Arc::clone(self), password.clone(), OwnedClient::from(from));
+        let attempt = async move {
             let hash = found.as_ref().map(|(_, user)| user.password_hash.as_str());
             let is_worth_hashing = may_be_password(password.expose_text());
-            let is_right = self.passwords.is_right(password, hash.filter(|_| is_worth_hashing), line).await?;
+            let is_right = engine.passwords.is_right(&password, hash.filter(|_| is_worth_hashing), line).await?;
             let known = found.filter(|(_, user)| is_right && !user.disabled);
             let Some((account, user)) = known else { return Err(Stop::Refused(SignInRefusal::Wrong)) };
             let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };
-            let session = Session::begin(account, user.id, stage, from, self.clock.now());
-            self.begin_session(session, &user, None, None, from).await
+            let session = Session::begin(account, user.id, stage, from.as_client(), engine.clock.now());
+            engine.begin_session(session, &user, None, None, from.as_client()).await
         };
-        self.throttled(&buckets, attempt).await
+        self.throttled(buckets, attempt).await
     }
 
     /// Checks the second factor of a session that awaits it, and begins a whole one in its place.
@@ -113,7 +117,7 @@ impl Engine {
     /// # Errors
     /// The refusal, or the store's failure.
     pub async fn show_code(
-        &self,
+        self: &Arc<Self>,
         visitor: &Visitor,
         code: &str,
         from: Client<'_>,
@@ -123,26 +127,33 @@ impl Engine {
             Some(browser) => vec![Bucket::browser(&browser.key())],
             None => vec![Bucket::name(&format!("code of {}", visitor.user.id)), Bucket::client(from.address)],
         };
-        let attempt = async {
-            let step = self.code_step(&visitor.user, code, real_now).ok_or(Stop::Refused(SignInRefusal::Wrong))?;
+        let (engine, visitor) = (Arc::clone(self), visitor.clone());
+        let (code, from) = (code.to_owned(), OwnedClient::from(from));
+        let attempt = async move {
+            let step = engine.code_step(&visitor.user, &code, real_now).ok_or(Stop::Refused(SignInRefusal::Wrong))?;
             let Session { account, user, .. } = visitor.session;
-            let session = Session::begin(account, user, Stage::SignedIn, from, self.clock.now());
-            self.begin_session(session, &visitor.user, Some(step), Some(visitor.key), from).await
+            let session = Session::begin(account, user, Stage::SignedIn, from.as_client(), engine.clock.now());
+            engine.begin_session(session, &visitor.user, Some(step), Some(visitor.key), from.as_client()).await
         };
-        self.throttled(&buckets, attempt).await
+        self.throttled(buckets, attempt).await
     }
 
     /// Checks the password of somebody who is signed in.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
-    pub async fn check_password(&self, visitor: &Visitor, password: &Secret) -> Result<(), Stop<SignInRefusal>> {
-        let attempt = async {
-            let hash = Some(visitor.user.password_hash.as_str());
-            let is_right = self.passwords.is_right(password, hash, Line::Known).await?;
+    pub async fn check_password(
+        self: &Arc<Self>,
+        visitor: &Visitor,
+        password: &Secret,
+    ) -> Result<(), Stop<SignInRefusal>> {
+        let (engine, password) = (Arc::clone(self), password.clone());
+        let hash = visitor.user.password_hash.clone();
+        let attempt = async move {
+            let is_right = engine.passwords.is_right(&password, Some(&hash), Line::Known).await?;
             if is_right { Ok(()) } else { Err(Stop::Refused(SignInRefusal::Wrong)) }
         };
-        self.throttled(&[Bucket::session(&visitor.key)], attempt).await
+        self.throttled(vec![Bucket::session(&visitor.key)], attempt).await
     }
 
     /// Checks the password, and the code where there is a second factor, of somebody who is signed in, so that they may
@@ -151,40 +162,44 @@ impl Engine {
     /// # Errors
     /// The refusal, or the store's failure.
     pub async fn prove(
-        &self,
+        self: &Arc<Self>,
         visitor: &Visitor,
         shown: Proof<'_>,
         real_now: Timestamp,
     ) -> Result<(), Stop<SignInRefusal>> {
-        let user = &visitor.user;
-        let attempt = async {
-            let is_right = self.passwords.is_right(shown.password, Some(&user.password_hash), Line::Known).await?;
-            let totp_step = self.code_step(user, shown.code, real_now);
+        let (engine, key, user) = (Arc::clone(self), visitor.key, visitor.user.clone());
+        let (password, code) = (shown.password.clone(), shown.code.to_owned());
+        let attempt = async move {
+            let is_right = engine.passwords.is_right(&password, Some(&user.password_hash), Line::Known).await?;
+            let totp_step = engine.code_step(&user, &code, real_now);
             if !is_right || (user.totp.is_some() && totp_step.is_none()) {
                 return Err(Stop::Refused(SignInRefusal::Wrong));
             }
             let password_hash = user.password_hash.clone();
-            let op = ProveSession { key: visitor.key, password_hash, totp_step };
-            self.store.commit(op).await.map_err(outdated)
+            let op = ProveSession { key, password_hash, totp_step };
+            engine.store.commit(op).await.map_err(outdated)
         };
-        self.throttled(&[Bucket::session(&visitor.key)], attempt).await
+        self.throttled(vec![Bucket::session(&visitor.key)], attempt).await
     }
 
     /// Runs an attempt, which counts as a failure unless it succeeds. One that the service could not judge counts for
-    /// nothing either.
-    async fn throttled<T>(
-        &self,
-        buckets: &[Bucket],
-        attempt: impl Future<Output = Result<T, Stop<SignInRefusal>>>,
+    /// nothing either. It runs to its end even if the client goes away: by hanging up nobody gets more attempts, and
+    /// nobody's attempt counts as a failure that was none.
+    async fn throttled<T: Send + 'static>(
+        self: &Arc<Self>,
+        buckets: Vec<Bucket>,
+        attempt: impl Future<Output = Result<T, Stop<SignInRefusal>>> + Send + 'static,
     ) -> Result<T, Stop<SignInRefusal>> {
         let begun = self.clock.monotonic();
-        let counted = self.throttles.begin(buckets, begun);
+        let counted = self.throttles.begin(&buckets, begun);
         counted.map_err(|throttled| Stop::Refused(SignInRefusal::Throttled(throttled)))?;
-        let outcome = attempt.await;
-        if !matches!(outcome, Err(Stop::Refused(SignInRefusal::Wrong))) {
-            self.throttles.take_back(buckets, begun);
-        }
-        outcome
+        let counted = Counted { engine: Arc::clone(self), buckets, begun, is_failure: false };
+        let judged = tokio::spawn(async move {
+            let outcome = attempt.await;
+            counted.end(matches!(outcome, Err(Stop::Refused(SignInRefusal::Wrong))));
+            outcome
+        });
+        judged.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))
     }
 
     /// The token that the browser brings, where this user has signed in with it before.
@@ -291,6 +306,28 @@ impl Engine {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })
+    }
+}
+
+/// An attempt that is counted. When it is dropped it is taken back, unless it failed.
+struct Counted {
+    engine: Arc<Engine>,
+    buckets: Vec<Bucket>,
+    begun: Duration,
+    is_failure: bool,
+}
+
+impl Counted {
+    fn end(mut self, is_failure: bool) {
+        self.is_failure = is_failure;
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if !self.is_failure {
+            self.engine.throttles.take_back(&self.buckets, self.begun);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::base::secret::Secret;
 use crate::base::totp;
+use crate::domain::session::Client;
 use crate::domain::user::NewPassword;
 use crate::engine::users::UserChange;
 use crate::net::clock::SystemClock;
@@ -45,6 +46,32 @@ async fn strangers_lock_out_no_browser_that_its_user_has_signed_in_with() {
     }
     assert_eq!(known.sign_in(EMAIL, &world.password).await.status, 429);
     assert_eq!(other.sign_in(EMAIL, &world.password).await.status, 303);
+}
+
+impl World {
+    /// Begins so many attempts of which the client hears no end, and waits until they have ended.
+    async fn cut_off(&self, password: &str, attempts: usize) {
+        let before = Arc::strong_count(&self.engine);
+        for _ in 0..attempts {
+            let password = Secret::new(password);
+            let attempt = self.engine.sign_in(EMAIL, &password, Client::default());
+            assert!(tokio::time::timeout(Duration::ZERO, attempt).await.is_err(), "it hashes for longer than that");
+        }
+        while Arc::strong_count(&self.engine) > before {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_attempt_that_the_client_cuts_off_counts_as_what_it_is() {
+    let world = World::new().await;
+    for _ in 0..3 {
+        world.cut_off(&world.password, 4).await;
+    }
+    assert_eq!(world.browser().sign_in(EMAIL, &world.password).await.status, 303, "none of twelve was wrong");
+    world.cut_off("wrong", 10).await;
+    assert_eq!(world.browser().sign_in(EMAIL, &world.password).await.status, 429, "all of ten were");
 }
 
 #[tokio::test]

@@ -39,6 +39,10 @@ pub const EXPIRES_AHEAD_SECONDS: u64 = 60;
 
 /// Active API keys of one account: neither revoked nor expired.
 pub const ACTIVE_KEYS_COUNT: usize = 100;
+/// API keys of one account that are revoked or expired and stay listed: the newest ones.
+pub const INACTIVE_KEYS_COUNT: usize = 1_000;
+/// Lines in the audit log of one account: the newest ones.
+pub const AUDIT_LINES_COUNT: u64 = 100_000;
 /// Sending domains of one account.
 pub const DOMAINS_COUNT: usize = 100;
 /// Panel users of one account.

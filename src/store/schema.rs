@@ -122,6 +122,8 @@ tables! {
     SessionsByUser = "sessions_by_user";
     /// account, line → what somebody changed through the panel.
     AuditLog = "audit_log";
+    /// account → how many lines its audit log has.
+    AuditLines = "audit_lines";
     /// digest of a receiving domain → its MTA-STS policy.
     StsPolicies = "sts_policies";
     /// day, digest of a receiving domain, kind of policy → how TLS sessions went.

@@ -125,7 +125,8 @@ pub(super) fn keys(name: &str) -> Option<Operation> {
         "keys.create" => Operation::new(KEYS, "Make an API key")
             .says(
                 "The answer shows the secret, this once. A key never makes one that may do more than itself. An \
-                 account has at most 100 keys that are neither revoked nor expired.",
+                 account has at most 100 keys that are neither revoked nor expired. Of the others it keeps the newest \
+                 1,000.",
             )
             .takes(request::new_key(), &[("sender", json!({ "name": "web shop", "scopes": ["send", "read"] }))])
             .gives(StatusCode::CREATED, "Made.", KeyView::whole())

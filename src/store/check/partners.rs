@@ -100,6 +100,7 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         | Table::Quotas
         | Table::Reputations
         | Table::AuditLog
+        | Table::AuditLines
         | Table::SuppressionImports
         | Table::Pauses => vec![owner()],
         Table::StoredContentByBucket => vec![there(Table::Accounts, &key[8..])],

@@ -8,7 +8,7 @@ use crate::machine::quota::Quota;
 use crate::machine::reputation::Reputation;
 use crate::store::op::outstanding;
 use crate::store::row::Row;
-use crate::store::row::audit::AuditRow;
+use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::domain::DomainRow;
@@ -66,6 +66,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Users => key.len() == 32 && reads::<User>(value)?,
         Table::Sessions => key.len() == 32 && reads::<Session>(value)?,
         Table::SessionsByUser => key.len() == 64,
+        Table::AuditLines => key.len() == 16 && reads::<AuditLinesRow>(value)?,
         Table::AuditLog => key.len() == 32 && reads::<AuditRow>(value)?,
         Table::StsPolicies => key.len() == 16 && reads::<StsPolicyRow>(value)?,
         Table::TlsReports => reads::<TlsReportRow>(value)?,

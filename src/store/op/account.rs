@@ -9,7 +9,7 @@ use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::ApiKey;
-use crate::domain::limits::ACTIVE_KEYS_COUNT;
+use crate::domain::limits::{ACTIVE_KEYS_COUNT, INACTIVE_KEYS_COUNT};
 use crate::domain::return_path::AccountHint;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
@@ -94,6 +94,9 @@ impl Op for UpdateAccount {
     }
 }
 
+/// Keys that one operation forgets at most.
+const FORGOTTEN_MAX: usize = 64;
+
 /// Creates an API key.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CreateKey {
@@ -131,8 +134,24 @@ impl Op for CreateKey {
         let key = ApiKey { id, created_at: tables.now(), ..self.key.clone() };
         tables.put(&schema::api_key(self.account, id), &key);
         tables.put_bytes(Table::KeysByHash, &key.hash, schema::api_key(self.account, id).to_vec());
+        forget_inactive(tables, self.account)?;
         Ok(key)
     }
+}
+
+/// Removes the oldest keys that are revoked or expired, where the account has more of them than stay listed.
+fn forget_inactive(tables: &mut Tables<'_>, account: AccountId) -> Result<(), StoreError> {
+    const STORED_COUNT: usize = ACTIVE_KEYS_COUNT + INACTIVE_KEYS_COUNT;
+    let stored = tables.sound_rows::<ApiKey>(account.as_bytes(), STORED_COUNT + FORGOTTEN_MAX)?;
+    let surplus = stored.len().saturating_sub(STORED_COUNT);
+    let now = tables.now();
+    let is_inactive =
+        |key: &ApiKey| key.revoked_at.is_some() || key.expires_at.is_some_and(|expires_at| expires_at <= now);
+    for (row_key, key) in stored.into_iter().filter(|(_, key)| is_inactive(key)).take(surplus) {
+        tables.remove(Table::Keys, &row_key);
+        tables.remove(Table::KeysByHash, &key.hash);
+    }
+    Ok(())
 }
 
 /// The account's keys that were not revoked. A store of an earlier version has no row of them, so its keys are read
@@ -285,6 +304,23 @@ mod tests {
         assert!(is_full(104));
         let other = test.account(QuotaLimits::default());
         test.done(new_key(other, 105, None));
+    }
+
+    #[test]
+    fn of_keys_that_are_revoked_or_expired_the_newest_1000_stay() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let kept = test.done(new_key(account, 1, None)).id;
+        let mut made = Vec::new();
+        for number in 2..INACTIVE_KEYS_COUNT + ACTIVE_KEYS_COUNT + 7 {
+            let key = test.done(new_key(account, number, None)).id;
+            test.done(RevokeKey { account, key });
+            made.push(key);
+        }
+        assert_eq!(test.count(Table::Keys, &[]), INACTIVE_KEYS_COUNT + ACTIVE_KEYS_COUNT);
+        assert_eq!(test.count(Table::KeysByHash, &[]), INACTIVE_KEYS_COUNT + ACTIVE_KEYS_COUNT);
+        let is_stored = |key| test.snapshot().has(Table::Keys, &schema::api_key(account, key)).unwrap();
+        assert!(is_stored(kept) && !is_stored(made[5]) && is_stored(made[6]));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //!
 //! [`Audited`] wraps an operation that can be [`Told`]; what it tells stands in `told.rs`, operation by operation.
 
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -10,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::{Never, Op};
 use crate::base::id::{AccountId, ChangeId, Ulid};
 use crate::domain::audit::{Actor, Change};
+use crate::domain::limits::AUDIT_LINES_COUNT;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::{Order, Read as _};
-use crate::store::row::audit::AuditRow;
+use crate::store::read::{OnDamage, Order, Read as _, after_prefix};
+use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 
@@ -22,6 +24,9 @@ pub(super) use told::host;
 
 /// How long a line is kept.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
+
+/// Lines that one new line takes the place of at most.
+const FORGOTTEN_MAX: u64 = 2;
 
 /// An operation that the audit log can tell.
 pub trait Told: Op {
@@ -46,7 +51,7 @@ impl<O: Told> Op for Audited<O> {
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<O::Reply, Stop<O::Refusal>> {
         let reply = self.op.apply(tables)?;
-        write(tables, self.account, &self.actor, self.op.told(&reply));
+        write(tables, self.account, &self.actor, self.op.told(&reply))?;
         Ok(reply)
     }
 }
@@ -68,16 +73,45 @@ impl Op for NoteChange {
     type Refusal = Never;
 
     fn apply(&self, tables: &mut Tables<'_>) -> Result<ChangeId, Stop<Never>> {
-        Ok(write(tables, self.account, &self.actor, self.change.clone()))
+        Ok(write(tables, self.account, &self.actor, self.change.clone())?)
     }
 }
 
 /// Writes the line of a change that is a part of the operation that calls this.
-pub(super) fn write(tables: &mut Tables<'_>, account: AccountId, actor: &Actor, change: Change) -> ChangeId {
+///
+/// # Errors
+/// Those of the database.
+pub(super) fn write(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    actor: &Actor,
+    change: Change,
+) -> Result<ChangeId, StoreError> {
+    let lines = counted(tables, account)? + 1;
+    let surplus = lines.saturating_sub(AUDIT_LINES_COUNT).min(FORGOTTEN_MAX);
+    let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+    let surplus = usize::try_from(surplus).unwrap_or_default();
+    let oldest = tables.keys_with(Table::AuditLog, (from, &to), Order::Ascending, OnDamage::Key, surplus)?;
+    oldest.iter().for_each(|key| tables.remove(Table::AuditLog, key));
+    tables.put(account.as_bytes(), &AuditLinesRow { lines: lines - oldest.len() as u64 });
     let id: ChangeId = tables.next_id();
     let row = AuditRow { at: tables.now(), actor: actor.clone(), change };
     tables.put(&schema::change(account, id), &row);
-    id
+    Ok(id)
+}
+
+/// How many lines the account has. They are counted where no row says so, or a damaged one.
+fn counted(tables: &Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
+    if let Some(row) = tables.sound_row::<AuditLinesRow>(account.as_bytes())? {
+        return Ok(row.lines);
+    }
+    let (mut lines, range) = (0, (account.as_bytes().as_slice(), &*after_prefix(account.as_bytes())));
+    tables.scan_with(Table::AuditLog, range, Order::Ascending, OnDamage::Key, &mut |_, _| {
+        lines += 1;
+        // Where there are more, each new line takes the place of two.
+        Ok(if lines <= AUDIT_LINES_COUNT { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+    })?;
+    Ok(lines)
 }
 
 /// Removes up to `limit` lines of the account that have been kept for long enough; tells how many.
@@ -85,7 +119,11 @@ pub(super) fn sweep(tables: &mut Tables<'_>, account: AccountId, limit: usize) -
     let end = Ulid::new(tables.expiry() - KEPT, [0; 10]);
     let (from, to) = (schema::owned(account, &[0; 16]), schema::owned(account, &end.0));
     let keys = tables.sound_keys(Table::AuditLog, &from, &to, Order::Ascending, limit)?;
-    keys.iter().for_each(|key| tables.remove(Table::AuditLog, key));
+    if !keys.is_empty() {
+        let lines = counted(tables, account)?.saturating_sub(keys.len() as u64);
+        keys.iter().for_each(|key| tables.remove(Table::AuditLog, key));
+        tables.put(account.as_bytes(), &AuditLinesRow { lines });
+    }
     Ok(keys.len())
 }
 
@@ -122,6 +160,24 @@ mod tests {
         let AuditRow { at, actor, change } = &lines[0].1;
         assert_eq!((*at, actor, change.action), (test.now(), &ann(), Action::SettingsChanged));
         assert_eq!(change.object, account.to_string());
+    }
+
+    #[test]
+    fn of_more_than_100_000_lines_the_newest_are_kept() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let lines = || test.row::<AuditLinesRow>(account.as_bytes()).lines;
+        (0..4).for_each(|_| drop(test.done(renamed(account))));
+        assert_eq!(lines(), 4);
+        let before = test.keys(Table::AuditLog, &[]);
+        test.write(account.as_bytes(), &AuditLinesRow { lines: AUDIT_LINES_COUNT });
+        test.done(renamed(account));
+        let after = test.keys(Table::AuditLog, &[]);
+        assert_eq!((lines(), &after[..3], after.len()), (AUDIT_LINES_COUNT, &before[1..], 4));
+        // A store of an earlier version, or a damaged count.
+        test.put(Table::AuditLines, account.as_bytes(), None);
+        test.done(renamed(account));
+        assert_eq!((lines(), test.count(Table::AuditLog, &[])), (5, 5));
     }
 
     #[test]

@@ -127,7 +127,7 @@ impl Op for RecordDomainCheck {
             row.verified_at = Some(now);
         }
         if step.state.status != row.status {
-            self.tell_status(tables, &row, step.state.status);
+            self.tell_status(tables, &row, step.state.status)?;
         }
         row.status = step.state.status;
         row.last_seen_at = step.state.last_seen_at;
@@ -151,13 +151,14 @@ impl Op for RecordDomainCheck {
 
 impl RecordDomainCheck {
     /// Writes what the service has found to the audit log.
-    fn tell_status(&self, tables: &mut Tables<'_>, row: &DomainRow, status: DomainStatus) {
+    fn tell_status(&self, tables: &mut Tables<'_>, row: &DomainRow, status: DomainStatus) -> Result<(), StoreError> {
         let action = match status {
             DomainStatus::Verified => Action::DomainVerified,
             DomainStatus::Failing => Action::DomainFailing,
             DomainStatus::Pending => Action::DomainUnverified,
         };
-        audit::write(tables, self.account, &Actor::Service, Change::new(action, self.domain, row.name.as_str()));
+        let change = Change::new(action, self.domain, row.name.as_str());
+        audit::write(tables, self.account, &Actor::Service, change).map(drop)
     }
 
     /// Whether the record of the domain's key of this kind was seen; none where the look-up itself failed.

@@ -50,7 +50,7 @@ impl Op for JudgeReputation {
         }
         for (stream, crossing) in &crossed {
             let change = Change::new(Action::ThresholdCrossed, "", format!("{stream} {crossing}"));
-            audit::write(tables, account, &Actor::Service, change);
+            audit::write(tables, account, &Actor::Service, change)?;
         }
         if Stream::ALL.into_iter().any(|stream| !after.of(stream).is_ok()) {
             let next_hour = outcomes::start_of(outcomes::hour_of(tables.now())) + RECOVERY;

@@ -205,7 +205,7 @@ impl SettleDelivery {
         if disabled {
             row.updated_at = tables.now();
             let change = Change::new(Action::WebhookDisabled, id, audit::host(&row));
-            audit::write(tables, self.account, &Actor::Service, change);
+            audit::write(tables, self.account, &Actor::Service, change)?;
         }
         tables.put(&key, &row);
         Ok(if disabled { EndpointChange::Disabled(id) } else { EndpointChange::None })

@@ -18,6 +18,17 @@ pub struct AuditRow {
     pub change: Change,
 }
 
+/// How many lines an account has; its key names the account.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct AuditLinesRow {
+    /// The number.
+    pub lines: u64,
+}
+
+impl Row for AuditLinesRow {
+    const TABLE: Table = Table::AuditLines;
+}
+
 /// A line of version 1, which only people of the panel had.
 #[derive(Serialize, Deserialize)]
 struct PersonsRow {

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
-use super::opening;
+use super::opening::{self, Start};
 use super::reload;
 use super::settings;
 use super::signals::{Asked, Signals};
@@ -51,7 +52,7 @@ use crate::net::transmit::Transmitter;
 use crate::panel;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::{OnJournalDamage, StartOptions, Surroundings};
+use crate::store::open::{StartOptions, Surroundings};
 
 /// How long what is on the wire may take to end (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
@@ -96,17 +97,11 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Opens the store of `directory`, on `clock`'s time. `on_journal_damage` says what to do where its journal is
-    /// damaged.
+    /// Opens the store of `directory`, on `clock`'s time.
     ///
     /// # Errors
     /// What is in the way, for the operator.
-    pub fn open(
-        directory: &Path,
-        lock: DirectoryLock,
-        clock: Arc<dyn Clock>,
-        on_journal_damage: OnJournalDamage,
-    ) -> Result<Self, Trouble> {
+    pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>, start: Start) -> Result<Self, Trouble> {
         // Beside the store's opening, which waits for the disk.
         tls::gather_entropy();
         let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
@@ -114,10 +109,10 @@ impl Ground {
         let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
         let time = Arc::clone(&clock);
         let monotonic = Arc::new(move || time.monotonic());
-        let progress = Box::new(supervisor::migrating());
+        let (on_journal_damage, progress) = (start.on_journal_damage(), Rc::new(supervisor::starting()));
         let options = StartOptions { on_journal_damage, monotonic, progress, ..StartOptions::default() };
         let store = Store::open_with(directory, surroundings, options)
-            .map_err(|error| opening::cannot_open(directory, &error))?;
+            .map_err(|error| opening::cannot_open(directory, &error, start))?;
         clock.start(store.clock_past().map_err(|error| broken("the clock", &error))?);
         Ok(Self { store: Arc::new(store), clock, entropy, lock })
     }

@@ -14,6 +14,7 @@ use super::cli::DevOptions;
 use super::daemon::{Daemon, DevParts, Ground};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::opening::Start;
 use super::trouble::Trouble;
 use super::{logging, runtime};
 use crate::base::id::AccountId;
@@ -39,7 +40,6 @@ use crate::net::dev::routes::Scope;
 use crate::net::handed_over::HandedOver;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
-use crate::store::open::OnJournalDamage;
 
 const FILE: &str = "dev.json";
 const ACCOUNT: &str = "Development";
@@ -114,7 +114,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
     };
     let capture = Capture::open(directory, Arc::clone(&clock)).map_err(|error| cannot("capture mail", &error))?;
     let capture = Arc::new(capture);
-    let ground = Ground::open(directory, lock, clock, OnJournalDamage::Refuse)?;
+    let ground = Ground::open(directory, lock, clock, Start::Dev)?;
     let reporter = Reporter::new(Arc::clone(ground.store.near())).map_err(|error| cannot("report on mail", &error))?;
     let reporter = Arc::new(reporter);
     let receiver = DevReceiver::start(Arc::clone(&capture), Arc::clone(&reporter)).await;

@@ -20,6 +20,7 @@ use super::daemon::Ground;
 use super::environment::Environment;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::opening::Start;
 use super::runtime;
 use super::trouble::Trouble;
 use crate::base::id::AccountId;
@@ -230,7 +231,8 @@ struct Furnished {
 
 /// Makes the store, an account, its key, and what a person signs in with.
 async fn furnish(config: &Config, user: Address, lock: DirectoryLock) -> Result<Furnished, Trouble> {
-    let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), OnJournalDamage::Refuse)?;
+    let ground =
+        Ground::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(OnJournalDamage::Refuse))?;
     let engine = ground.engine(config)?;
     let furnished = first_account(&engine, user).await;
     let store = Arc::clone(&engine.store);

@@ -7,11 +7,30 @@ use super::exit::Exit;
 use super::trouble::Trouble;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::OpenError;
+use crate::store::open::{OnJournalDamage, OpenError};
 use crate::store::row::restored::HoldCause;
 
+/// What starts on a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// The service, or a command that works on its store, with what it does where the journal is damaged.
+    Service(OnJournalDamage),
+    /// `dev`, which never starts on a damaged journal.
+    Dev,
+}
+
+impl Start {
+    /// What happens where the journal is damaged.
+    pub(super) const fn on_journal_damage(self) -> OnJournalDamage {
+        match self {
+            Self::Service(on_damage) => on_damage,
+            Self::Dev => OnJournalDamage::Refuse,
+        }
+    }
+}
+
 /// Why the store in `directory` does not open, and what to do about it.
-pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
+pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> Trouble {
     let what = format!("cannot open the store in {}", directory.display());
     match error {
         OpenError::Locked => {
@@ -42,6 +61,12 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError) -> Trouble {
             what,
             error.to_string(),
             "Empty the directory and restore again; the backup is as it was.",
+        ),
+        OpenError::JournalDamaged(_) if start == Start::Dev => Trouble::new(
+            Exit::Failed,
+            what,
+            error.to_string(),
+            "Name an empty directory with --data-dir, or none. Only the service starts on a damaged journal.",
         ),
         OpenError::JournalDamaged(damage) => Trouble::new(
             Exit::Failed,

@@ -8,6 +8,7 @@ use super::config::Config;
 use super::daemon::{Daemon, Ground};
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::opening::Start;
 use super::trouble::Trouble;
 use super::{logging, runtime, supervisor};
 use crate::net::clock::service_clock;
@@ -31,7 +32,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
     // The lock first: it may be waited for, and nothing else may be touched before.
     let lock = DirectoryLock::take(&config.data_dir)?;
     runtime::build()?.block_on(async {
-        let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), on_damage)?;
+        let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(on_damage))?;
         let daemon = Daemon::start(config, ground, sockets, None).await?;
         tracing::info!(listen = ?daemon.http_addresses, "serving");
         tell_ready(ready_fd)?;

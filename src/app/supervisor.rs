@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use crate::store::Store;
 use crate::store::health::Progress;
 use crate::store::migrate::Migration;
+use crate::store::open::StartWork;
 
 /// Says that connections are accepted.
 pub(super) fn ready() {
@@ -30,20 +31,33 @@ pub(super) fn stopping() {
     tell(&[NotifyState::Stopping]);
 }
 
-/// How long systemd waits for the next sign of a migration.
-const MIGRATION_WAIT: Duration = Duration::from_secs(120);
-/// How often the log shows how far a migration is.
-const MIGRATION_LOG: Duration = Duration::from_secs(5);
+/// How long systemd waits for the next sign of a start's work.
+const WORK_WAIT: Duration = Duration::from_secs(120);
+/// How often the log shows how far that work is.
+const WORK_LOG: Duration = Duration::from_secs(5);
 
-/// Reports a migration of the store: to systemd, which then extends the time that a start may take, and to the log.
-pub(super) fn migrating() -> impl Fn(Migration) {
+/// Reports work of a start that may take long: to systemd, which then extends the time that the start may take, and to
+/// the log.
+pub(super) fn starting() -> impl Fn(StartWork) {
     let logged = Cell::new(Instant::now());
-    move |Migration { rows, of }| {
-        let wait = u32::try_from(MIGRATION_WAIT.as_micros()).unwrap_or(u32::MAX);
-        tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status("migrating the store")]);
-        if logged.get().elapsed() >= MIGRATION_LOG {
-            logged.set(Instant::now());
-            tracing::info!(percent = rows * 100 / of.max(1), "migrating the store");
+    move |work| {
+        let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
+        let status = match work {
+            StartWork::Repairing => "repairing the database",
+            StartWork::Migrating(_) => "migrating the store",
+            StartWork::Counting(_) => "counting rows of the store",
+        };
+        tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+        if logged.get().elapsed() < WORK_LOG {
+            return;
+        }
+        logged.set(Instant::now());
+        match work {
+            StartWork::Repairing => tracing::info!("repairing the database"),
+            StartWork::Migrating(Migration { rows, of }) => {
+                tracing::info!(percent = rows * 100 / of.max(1), "migrating the store");
+            }
+            StartWork::Counting(rows) => tracing::info!(rows, "counting rows of the store"),
         }
     }
 }

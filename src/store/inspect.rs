@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase, StorageBackend};
 
+use super::check::{self, Failure, Rule};
 use super::content::{InJournal, SealedContent};
 use super::damage::{OpenDatabase, guarded};
 use super::disk::FileSystem;
@@ -61,6 +62,8 @@ pub enum InspectError {
     Older {
         /// The format found.
         found: u32,
+        /// What is wrong with it, as far as that can be seen without its rows.
+        failures: Vec<Failure>,
     },
     /// The database can't be read at all: the worst that a check can find.
     #[error("the database can't be read: {0}")]
@@ -98,7 +101,7 @@ impl Inspection {
         let mut database = OpenDatabase::new(opened.map_err(|error| InspectError::Unreadable(error.to_string()))?);
         // Before anything is written: a page that is written again has a checksum that fits, whatever it holds.
         let soundness = guarded(|| database.check_integrity().map_err(|error| error.to_string())).flatten();
-        check_format(&database)?;
+        check_format(&database, directory, &soundness)?;
         let mut in_journal = InJournal::default();
         let keep = |key: &[u8], sealed: &[u8]| {
             in_journal.keep(key, sealed);
@@ -134,12 +137,19 @@ impl Inspection {
 }
 
 /// Whether this program checks a store of its format.
-fn check_format(database: &Database) -> Result<(), InspectError> {
-    match migrate::format_of(database)?.unwrap_or(FORMAT) {
-        found if found > FORMAT => Err(InspectError::Newer { found }),
-        found if found < FORMAT => Err(InspectError::Older { found }),
-        _ => Ok(()),
+fn check_format(database: &Database, directory: &Path, soundness: &Result<bool, String>) -> Result<(), InspectError> {
+    let found = migrate::format_of(database)?.unwrap_or(FORMAT);
+    if found > FORMAT {
+        return Err(InspectError::Newer { found });
     }
+    if found == FORMAT {
+        return Ok(());
+    }
+    // Its pages and its journal are what a start would look at before it brings the store forward.
+    let pages = check::page_failure(soundness);
+    let damage = Replay::read(database, &FileSystem, directory)?.damage().map(ToString::to_string);
+    let journal = damage.map(|what| Failure { rule: Rule::Journal, what });
+    Err(InspectError::Older { found, failures: pages.into_iter().chain(journal).collect() })
 }
 
 /// A store that was restored and never opened has no empty tables yet.

@@ -40,7 +40,7 @@ use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
-pub use options::StartOptions;
+pub use options::{StartOptions, StartWork};
 pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
@@ -200,7 +200,7 @@ impl Store {
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
         }
-        let mut database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience)?;
+        let mut database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
         migrate::refuse_newer(&database, FORMAT)?;
         schema::refuse_renamed(&database)?;
         let mut reserve = Reserve::open(&*disk, directory, limits.clone(), {
@@ -211,14 +211,15 @@ impl Store {
         reserve.before_commit();
         let replayed_at = clock_doubts::time_of_start(&database, now().now);
         replaying::replay(&database, &*disk, directory, on_journal_damage, replayed_at, &*entropy)?;
-        let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &*progress };
+        let migrating = |migration| progress(StartWork::Migrating(migration));
+        let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &migrating };
         if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
             drop(database);
-            database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience)?;
+            database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
         }
         let database = Arc::new(database);
         let Prepared { last, last_message, master, restored, waiting, epoch } =
-            prepare(&database, &*disk, directory, &*entropy)?;
+            prepare(&database, &*disk, directory, &*entropy, &*progress)?;
         let master = Arc::new(master);
         let health = Arc::new(Health::default());
         let content = Content::open(
@@ -350,7 +351,9 @@ fn prepare(
     disk: &dyn Disk,
     directory: &Path,
     entropy: &dyn Entropy,
+    progress: &dyn Fn(StartWork),
 ) -> Result<Prepared, OpenError> {
+    let counting = |rows| progress(StartWork::Counting(rows));
     let transaction = database.begin_write().map_err(StoreError::from)?;
     schema::make_tables(&transaction)?;
     journal::publish(transaction)?;
@@ -367,10 +370,10 @@ fn prepare(
     let waiting =
         match sound(found.get(Table::Meta, meta::WAITING))?.flatten().and_then(|bytes| Waiting::decode(&bytes)) {
             Some(waiting) => waiting,
-            None => Waiting::count(&found)?,
+            None => Waiting::count(&found, &counting)?,
         };
     put(meta::WAITING, &waiting.encode());
-    totals::count_missing(&found, &mut changes)?;
+    totals::count_missing(&found, &mut changes, &counting)?;
     let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
     drop(found);
     let transaction = database.begin_write().map_err(StoreError::from)?;

@@ -1,5 +1,6 @@
 //! Totals of a store that was written before they were kept: counted once, when the store is opened.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
@@ -21,12 +22,37 @@ const KEPT: u8 = 1;
 
 type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 
-/// Adds the totals that the store lacks to `changes`. Memory grows with the number of totals, not with the rows
+/// Rows between two reports.
+const PART: u64 = 10_000;
+
+/// How many rows were counted, which is reported at the beginning and after each part.
+pub(super) struct Counted<'a> {
+    rows: Cell<u64>,
+    report: &'a dyn Fn(u64),
+}
+
+impl<'a> Counted<'a> {
+    pub(super) fn begin(report: &'a dyn Fn(u64)) -> Self {
+        report(0);
+        Self { rows: Cell::new(0), report }
+    }
+
+    /// One more.
+    pub(super) fn row(&self) {
+        let rows = self.rows.get() + 1;
+        self.rows.set(rows);
+        if rows.is_multiple_of(PART) {
+            (self.report)(rows);
+        }
+    }
+}
+
+/// Adds the totals that the store lacks to `changes`, and reports how many rows it counted. Memory grows with the number of totals, not with the rows
 /// counted. A damaged row counts for nothing.
 ///
 /// # Errors
 /// Those of the database.
-pub(super) fn count_missing(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
+pub(super) fn count_missing(found: &impl Read, changes: &mut Changes, report: &dyn Fn(u64)) -> Result<(), StoreError> {
     let kept = sound(found.get(Table::Meta, meta::TOTALS))?.flatten();
     if kept.is_some_and(|kept| kept.first().is_some_and(|kept| *kept >= KEPT)) {
         return Ok(());
@@ -37,15 +63,17 @@ pub(super) fn count_missing(found: &impl Read, changes: &mut Changes) -> Result<
             changes.put(table, key, None);
         }
     }
-    count_outstanding(found, changes)?;
-    count_stored_content(found, changes)?;
+    let counted = Counted::begin(report);
+    count_outstanding(found, changes, &counted)?;
+    count_stored_content(found, changes, &counted)?;
     changes.put(Table::Meta, meta::TOTALS.to_vec(), Some(vec![KEPT]));
     Ok(())
 }
 
-fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
+fn count_outstanding(found: &impl Read, changes: &mut Changes, rows: &Counted<'_>) -> Result<(), StoreError> {
     let mut counted = BTreeMap::<Vec<u8>, u64>::new();
     found.scan_sound(Table::Deliveries, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+        rows.row();
         let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
         let id = key.last_chunk::<16>().map(|id| DeliveryId(Ulid(*id)));
         let (Some(account), Some(id), Ok(row)) = (account, id, DeliveryRow::decode(value)) else {
@@ -69,9 +97,10 @@ fn count_outstanding(found: &impl Read, changes: &mut Changes) -> Result<(), Sto
 }
 
 /// Counts the content of every message whose bucket has a timer: the others have ended.
-fn count_stored_content(found: &impl Read, changes: &mut Changes) -> Result<(), StoreError> {
+fn count_stored_content(found: &impl Read, changes: &mut Changes, rows: &Counted<'_>) -> Result<(), StoreError> {
     let (mut in_buckets, mut in_all) = (InBuckets::new(), BTreeMap::<AccountId, u64>::new());
     found.scan_sound(Table::Messages, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+        rows.row();
         let account = key.first_chunk::<16>().map(|account| AccountId(Ulid(*account)));
         let row = MessageRow::decode(value).ok().filter(|row| row.place.length > 0);
         if let Some((account, row)) = account.zip(row) {

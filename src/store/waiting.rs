@@ -7,6 +7,7 @@ use super::error::StoreError;
 use super::read::{OnDamage, Order, Read};
 use super::schema::Table;
 use super::timer::TimerKind;
+use super::totals::Counted;
 
 /// How many timers wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,12 +57,13 @@ impl Waiting {
     }
 
     /// Counts the timers of `tables`, for a store that has no count yet.
-    pub(super) fn count(tables: &impl Read) -> Result<Self, StoreError> {
-        let mut found = WaitingChange::default();
+    pub(super) fn count(tables: &impl Read, report: &dyn Fn(u64)) -> Result<Self, StoreError> {
+        let (mut found, counted) = (WaitingChange::default(), Counted::begin(report));
         // A damaged timer counts, as it does when it is armed or disarmed.
         let range: (&[u8], &[u8]) = (&[], &[u8::MAX; 9]);
         tables.scan_with(Table::Timers, range, Order::Ascending, OnDamage::Key, &mut |key, _| {
             found.note(key, false, true);
+            counted.row();
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(Self::default().changed(found))

@@ -148,12 +148,15 @@ pub fn check(
             report.fail(Rule::Database, || fault);
             return Ok(report);
         }
+        Err(InspectError::Older { found, failures }) if !failures.is_empty() => {
+            report.format = found;
+            failures.into_iter().for_each(|Failure { rule, what }| report.fail(rule, || what));
+            return Ok(report);
+        }
         Err(error) => return Err(error),
     };
-    match &inspection.soundness {
-        Ok(true) => {}
-        Ok(false) => report.fail(Rule::Database, || "pages are damaged or not accounted for".to_owned()),
-        Err(fault) => report.fail(Rule::Database, || fault.clone()),
+    if let Some(Failure { rule, what }) = page_failure(&inspection.soundness) {
+        report.fail(rule, || what);
     }
     if let Some(damage) = inspection.journal_damage {
         report.fail(Rule::Journal, || damage.to_string());
@@ -175,6 +178,16 @@ pub fn check(
         report.fail(Rule::Database, || fault);
     }
     Ok(report)
+}
+
+/// What the database's own check of its pages found wrong.
+pub(super) fn page_failure(soundness: &Result<bool, String>) -> Option<Failure> {
+    let what = match soundness {
+        Ok(true) => return None,
+        Ok(false) => "pages are damaged or not accounted for".to_owned(),
+        Err(fault) => fault.clone(),
+    };
+    Some(Failure { rule: Rule::Database, what })
 }
 
 /// The same of a store that is open, as far as that can be: its rows and its bodies.

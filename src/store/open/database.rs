@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use redb::{Database, DatabaseError, StorageError};
 
-use super::OpenError;
+use super::{OpenError, StartWork};
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
@@ -31,18 +32,23 @@ pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), Op
 }
 
 /// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
+/// Says to `progress` while it repairs.
 pub(super) fn open(
     disk: &dyn Disk,
     path: &Path,
     cache_bytes: usize,
     patience: Duration,
+    progress: &Rc<dyn Fn(StartWork)>,
 ) -> Result<OpenDatabase, OpenError> {
     if !disk.exists(path) {
         make_database(disk, path)?;
     }
     let patience = Instant::now() + patience;
     loop {
-        match disk.open_database(path, Database::builder().set_cache_size(cache_bytes)) {
+        let mut builder = Database::builder();
+        let progress = Rc::clone(progress);
+        builder.set_cache_size(cache_bytes).set_repair_callback(move |_| progress(StartWork::Repairing));
+        match disk.open_database(path, &builder) {
             Ok(database) => return Ok(OpenDatabase::new(database)),
             Err(DatabaseError::DatabaseAlreadyOpen) if Instant::now() < patience => {
                 thread::sleep(Duration::from_millis(50));

@@ -1,5 +1,6 @@
 //! How a store is opened, beside what it is given of the world.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -7,14 +8,25 @@ use super::OnJournalDamage;
 use crate::store::limits::Limits;
 use crate::store::migrate::Migration;
 
+/// Work of a start that may take long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartWork {
+    /// The database is repaired after a crash.
+    Repairing,
+    /// The store is brought to the format of this version.
+    Migrating(Migration),
+    /// Rows are counted for totals that the store lacks: so many are done.
+    Counting(u64),
+}
+
 /// The choices of a start.
 pub struct StartOptions {
     /// What the start does where the journal is damaged.
     pub on_journal_damage: OnJournalDamage,
     /// Time since some fixed moment, which never goes back: for the age of the journal.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,
-    /// Called while a migration works, so that a supervisor can be asked for more time.
-    pub progress: Box<dyn Fn(Migration)>,
+    /// Called while a start does what may take long, so that a supervisor can be asked for more time.
+    pub progress: Rc<dyn Fn(StartWork)>,
     /// The bounds that the store keeps.
     pub limits: Limits,
 }
@@ -26,7 +38,7 @@ impl Default for StartOptions {
         Self {
             on_journal_damage: OnJournalDamage::Refuse,
             monotonic: Arc::new(move || began.elapsed()),
-            progress: Box::new(|_| {}),
+            progress: Rc::new(|_| {}),
             limits: Limits::default(),
         }
     }

@@ -1,9 +1,12 @@
 //! Stories of opening: one process at a time, no store of a later program, no master key but its own.
 
+use std::cell::RefCell;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::rc::Rc;
 
 use super::*;
+use crate::store::schema::meta;
 use crate::store::testing::TestStore;
 
 fn mode(path: &Path) -> u32 {
@@ -85,4 +88,22 @@ fn a_lost_master_key_is_not_replaced() {
     fs::remove_file(&path).unwrap();
     assert!(matches!(test.open(), Err(OpenError::Io { .. })));
     assert!(!path.exists());
+}
+
+#[test]
+fn a_start_that_counts_rows_says_so_each_time() {
+    let mut test = TestStore::new();
+    test.sender().accept("a@example.net");
+    for lacking in [&[][..], &[meta::TOTALS], &[meta::TOTALS, meta::WAITING]] {
+        lacking.iter().for_each(|fact| test.put(Table::Meta, fact, None));
+        test.close();
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let hears = Rc::clone(&heard);
+        let progress = Rc::new(move |work| hears.borrow_mut().push(work));
+        let options = StartOptions { progress, ..StartOptions::default() };
+        let surroundings = test.surroundings();
+        Store::open_within(test.directory(), surroundings, Duration::ZERO, options).unwrap().close();
+        assert_eq!(*heard.borrow(), vec![StartWork::Counting(0); lacking.len()]);
+        test.open().unwrap();
+    }
 }

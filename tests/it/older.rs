@@ -86,6 +86,28 @@ async fn a_killed_store_of_format_1_has_what_its_journal_held_and_its_rows_are_b
 }
 
 #[test]
+fn a_damaged_journal_of_format_1_is_found_by_a_check_and_stops_a_start() {
+    let place = tempfile::tempdir().unwrap();
+    let data = place.path().join("data");
+    unpack(&stores().join("format-1-killed"), &data);
+    let mut journal = fs::read(data.join(JOURNAL)).unwrap();
+    journal[60] ^= 1;
+    fs::write(data.join(JOURNAL), &journal).unwrap();
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
+        let output = command.args(words).arg("--data-dir").arg(&data).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, text) = run(&["check", "--json"]);
+    let report: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &report["format"], &report["failures"][0]["rule"]), (Some(7), &json!(1), &json!("journal")));
+    let (code, text) = run(&["dev", "--listen", "127.0.0.1:0"]);
+    assert!(code == Some(1) && text.contains("the journal is damaged"), "{code:?}: {text}");
+    assert!(!text.contains("--accept-journal-damage"), "dev has no such flag: {text}");
+    assert_eq!(fs::read(data.join(JOURNAL)).unwrap(), journal, "nothing touched it");
+}
+
+#[test]
 fn a_backup_of_every_format_is_checked_and_restored() {
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/backups")).unwrap() {
         let (file, place) = (entry.unwrap().path(), tempfile::tempdir().unwrap());

@@ -99,6 +99,11 @@ impl Dev {
         tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
     }
 
+    /// Waits until it has ended by itself.
+    pub(crate) async fn ended(mut self) -> ExitStatus {
+        tokio::task::spawn_blocking(move || self.child.wait().unwrap()).await.unwrap()
+    }
+
     /// Follows the event log, behind this event where one is named.
     pub(crate) async fn follow(&self, last: Option<&str>) -> Following {
         let mut request = self.request(Method::GET, "/v1/events/stream", &[]);

@@ -1,6 +1,10 @@
 //! Webhook endpoints that go, and deliveries that are asked for.
 
 use super::*;
+use crate::domain::audit::Action;
+use crate::engine::listing::PageRequest;
+use crate::store::op::redeliver::ReplayOf;
+use crate::store::row::audit::AuditRow;
 
 async fn endpoint(world: &mut World) -> (String, Value) {
     let made = world.post("/v1/webhooks", serde_json::json!({ "url": "https://hooks.example.com/in" })).await;
@@ -88,4 +92,34 @@ async fn an_event_is_delivered_once_more_or_all_since_a_moment() {
     assert_eq!(deliveries(&mut world, &path).await.len(), 3);
     let faults = world.post(&replay, serde_json::json!({ "only_failed": 1, "until": "x" })).await;
     assert_eq!(faults.faults(), ["only_failed", "since", "until"]);
+}
+
+#[tokio::test]
+async fn an_endpoint_has_one_replay_at_a_time() {
+    let mut world = World::new().await;
+    let (path, made) = endpoint(&mut world).await;
+    let (engine, account) = (Arc::clone(&world.engine), world.account);
+    // The searches of the replay wait while the account does other work.
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    let held = Arc::new(Mutex::new(held));
+    for _ in 0..4 {
+        let (engine, held) = (Arc::clone(&engine), Arc::clone(&held));
+        tokio::spawn(async move { engine.blocking(account, move || held.lock().unwrap().recv().is_err()).await });
+    }
+    let since = "2023-11-14T22:13:20Z";
+    let id = made["id"].as_str().unwrap().parse().unwrap();
+    let first = tokio::spawn(async move { engine.replay(account, id, ReplayOf::All, since.parse().unwrap()).await });
+    let replay = format!("{path}/replay");
+    let body = serde_json::json!({ "since": since });
+    let page = PageRequest { before: None, limit: 9 };
+    let is_noted = |(_, row): &(_, AuditRow)| row.change.action == Action::EventsReplayed;
+    while !world.engine.audit_log(account, page).unwrap().rows.iter().any(is_noted) {
+        tokio::task::yield_now().await;
+    }
+    world.post(&replay, body.clone()).await.fails_with(409, "conflict");
+    let (other, _) = endpoint(&mut world).await;
+    drop(release);
+    assert_eq!(first.await.unwrap().unwrap(), 0);
+    assert_eq!(world.post(&format!("{other}/replay"), body.clone()).await.status, 200);
+    assert_eq!(world.post(&replay, body).await.status, 200);
 }

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
-use tokio::time::Instant;
 
 use super::Engine;
 use super::audit::Behalf;
@@ -166,7 +165,7 @@ impl Engine {
 
     /// Commits a batch. While submissions wait, it then pauses for as long as the batch took.
     async fn paced<O: Op<Refusal = Never>>(&self, op: O) -> Result<O::Reply, StoreError> {
-        let began = Instant::now();
+        let began = tokio::time::Instant::now();
         let reply = self.store.commit(op).await.map_err(failure)?;
         if self.waiting_submissions.load(Ordering::Acquire) > 0 {
             tokio::time::sleep(began.elapsed().min(PAUSE_MAX)).await;
@@ -196,7 +195,8 @@ impl Engine {
         drop(snapshot);
         match row.filter(|row| row.id == timer.id).map(|row| row.stage) {
             Some(ImportStage::Unfinished(_)) => {
-                tracing::warn!(account_id = %timer.account, "an import of suppressions did not finish; it is taken back");
+                let account = timer.account;
+                tracing::warn!(%account, "an import of suppressions did not finish; its suppressions are removed");
                 while !self.paced(TakeBackImport { timer }).await? {}
                 Ok(())
             }

@@ -1,4 +1,5 @@
-//! One connection to a webhook's receiver or a policy host: opened to an address that the guard permits, then used for one request at a time.
+//! One connection to a webhook's receiver or a policy host: opened to an address that the guard permits, then used for
+//! one request at a time.
 //!
 //! It has no task of its own. Whoever waits for an answer moves its bytes meanwhile, which spares two changes of task
 //! for each request; while it is idle nobody moves them, and what came of it is seen when it is to be used again.

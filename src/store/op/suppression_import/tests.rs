@@ -1,3 +1,5 @@
+//! Tests of imports: their crashes, and what others do meanwhile.
+
 use super::*;
 use crate::domain::account::QuotaLimits;
 use crate::store::op::admission::Refusal;

@@ -1,0 +1,20 @@
+//! Keys of [`Table::Meta`](super::Table::Meta).
+
+/// The store's format, four bytes.
+pub const FORMAT: &[u8] = b"format";
+/// Something that only the store's own master key opens.
+pub const MASTER_KEY_PROOF: &[u8] = b"master_key_proof";
+/// The last identifier that the writer gave out.
+pub const LAST_ID: &[u8] = b"last_id";
+/// The greatest message identifier accepted.
+pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
+/// The epoch of the journal whose records this state lacks, sixteen bytes.
+pub const JOURNAL: &[u8] = b"journal";
+/// How many timers wait, sixteen bytes.
+pub const WAITING: &[u8] = b"waiting";
+/// Which totals the store keeps, one byte: see [`crate::store::totals`].
+pub const TOTALS: &[u8] = b"totals";
+/// How far a migration has come; only in the copy that it makes.
+pub const MIGRATION: &[u8] = b"migration";
+/// The backup that the store was restored from.
+pub const RESTORED: &[u8] = b"restored";

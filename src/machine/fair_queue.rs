@@ -60,6 +60,44 @@ impl<T> FairQueue<T> {
         self.turns.iter().filter_map(|account| self.lines.get(account)).flatten()
     }
 
+    /// Takes out `count` items, or all there are: always the last one of the longest line.
+    pub fn shed(&mut self, count: usize) -> Vec<T> {
+        let mut lengths: Vec<usize> = self.lines.values().map(VecDeque::len).collect();
+        lengths.sort_unstable();
+        // The length to which the longest lines are cut.
+        let (mut level, mut left) = (lengths.pop().unwrap_or_default(), count.min(self.len));
+        let mut longest = 1;
+        while left > 0 {
+            let next = lengths.last().copied().unwrap_or_default();
+            if next == level && !lengths.is_empty() {
+                lengths.pop();
+                longest += 1;
+                continue;
+            }
+            let down = (level - next).min(left.div_ceil(longest));
+            level -= down;
+            left = left.saturating_sub(down * longest);
+        }
+        // To the level and one more first: the last step may be longer than is left for all of them.
+        let mut out = Vec::with_capacity(count.min(self.len));
+        for level in [level + 1, level] {
+            for account in &self.turns {
+                let Some(line) = self.lines.get_mut(account) else { continue };
+                let excess = line.len().saturating_sub(level).min(count.saturating_sub(out.len()));
+                out.extend(line.split_off(line.len() - excess));
+            }
+        }
+        self.len -= out.len();
+        self.forget_empty_lines();
+        out
+    }
+
+    fn forget_empty_lines(&mut self) {
+        self.lines.retain(|_, line| !line.is_empty());
+        let lines = &self.lines;
+        self.turns.retain(|account| lines.contains_key(account));
+    }
+
     /// Takes out the items for which `leaves` holds.
     pub fn extract(&mut self, leaves: impl Fn(&T) -> bool) -> Vec<T> {
         let mut out = Vec::new();
@@ -72,9 +110,7 @@ impl<T> FairQueue<T> {
             }
         }
         self.len -= out.len();
-        self.lines.retain(|_, line| !line.is_empty());
-        let lines = &self.lines;
-        self.turns.retain(|account| lines.contains_key(account));
+        self.forget_empty_lines();
         out
     }
 }
@@ -99,7 +135,39 @@ mod tests {
         assert_eq!(first, [0, 5000, 6000, 1, 2]);
     }
 
+    #[test]
+    fn the_longest_line_sheds_first_and_from_its_end() {
+        let mut queue = FairQueue::default();
+        (0..10).for_each(|n| queue.push(account(1), n));
+        (100..104).for_each(|n| queue.push(account(2), n));
+        let mut first = queue.shed(6);
+        first.sort_unstable();
+        assert_eq!(first, [4, 5, 6, 7, 8, 9]);
+        let mut shed = queue.shed(3);
+        shed.sort_unstable();
+        assert!(shed == [2, 3, 103] || shed == [3, 102, 103], "{shed:?}");
+        assert_eq!((queue.len(), queue.shed(100).len(), queue.len()), (5, 5, 0));
+        assert_eq!(queue.pop(), None);
+    }
+
     proptest! {
+        #[test]
+        fn shedding_takes_as_many_as_asked_and_levels_the_lines(lines in prop::collection::vec(0usize..20, 0..6), count in 0usize..60) {
+            let mut queue = FairQueue::default();
+            for (number, length) in lines.iter().enumerate() {
+                (0..*length).for_each(|n| queue.push(account(u8::try_from(number).unwrap()), (number, n)));
+            }
+            let before = queue.len();
+            let shed = queue.shed(count);
+            prop_assert_eq!(shed.len(), count.min(before));
+            prop_assert_eq!(queue.len() + shed.len(), before);
+            let left: Vec<_> = (0..lines.len()).map(|n| queue.iter().filter(|item| item.0 == n).count()).collect();
+            let longest = left.iter().copied().max().unwrap_or_default();
+            for (number, line) in left.iter().enumerate() {
+                prop_assert!(*line == lines[number] || *line + 1 >= longest, "{left:?} of {lines:?}");
+            }
+        }
+
         #[test]
         fn every_item_leaves_once_and_in_the_order_of_its_account(items in prop::collection::vec((0u8..4, 0u8..9), 0..60)) {
             let mut queue = FairQueue::default();

@@ -214,6 +214,31 @@ impl NearTimers {
         });
     }
 
+    /// Taken timers that nobody keeps in memory any more: their rows stay, and [`NearTimers::claim`] takes them again.
+    pub fn leave(&self, timers: impl IntoIterator<Item = Timer>) {
+        self.put_down(|in_hand| {
+            timers.into_iter().for_each(|timer| {
+                in_hand.forget(&timer);
+            });
+        });
+    }
+
+    /// Whether a timer that was read from the table waits or is taken already, or is to be found there later.
+    pub fn knows(&self, timer: &Timer) -> bool {
+        let state = self.state();
+        !state.ahead.has_passed(timer) || state.in_hand.knows(timer)
+    }
+
+    /// Takes a timer that was read from the table, unless somebody knows it, or is to find it there.
+    pub fn claim(&self, timer: &Timer) -> bool {
+        let mut state = self.state();
+        let is_free = state.ahead.has_passed(timer) && !state.in_hand.knows(timer);
+        if is_free {
+            state.in_hand.take(&[*timer]);
+        }
+        is_free
+    }
+
     /// Messages' taken timers that nobody works on until an alarm: they count as settled meanwhile. Those that were
     /// settled for good by now are left out.
     pub fn rest(&self, timers: impl IntoIterator<Item = Timer>) {

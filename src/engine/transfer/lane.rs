@@ -59,7 +59,7 @@ impl Lane {
         Self { number, relay, site, limits, pool, queue, pushed: Notify::const_new() }
     }
 
-    fn state(&self) -> MutexGuard<'_, Queue> {
+    pub(super) fn state(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,8 +148,7 @@ impl Lane {
 
     /// The messages that wait.
     pub(super) fn len(&self) -> usize {
-        let state = self.state();
-        state.transactional.len() + state.marketing.len()
+        self.state().len()
     }
 
     /// How many more connections the window allows beside those in use.
@@ -317,7 +316,7 @@ impl Lane {
     pub(super) fn is_idle(&self, now: Timestamp) -> bool {
         let state = self.state();
         let is_held = matches!(state.window.standing(), Standing::Held(until) if until > now);
-        state.workers == 0 && state.transactional.is_empty() && state.marketing.is_empty() && !is_held
+        state.workers == 0 && state.len() == 0 && !is_held && state.left.is_none() && !state.is_reading
     }
 
     /// Lets no worker begin another job.

@@ -13,6 +13,7 @@ mod ends;
 mod held;
 mod lane;
 mod listing;
+mod overflow;
 mod pace;
 mod paused;
 mod pool;
@@ -65,10 +66,6 @@ use way::{InHouse, Ways};
 
 /// Lanes remembered at most while they are idle: what is forgotten is only how fast a site may be served.
 const LANES_MAX: usize = 10_000;
-/// Messages that wait in all lanes, as timers in memory: some 15 MB.
-const QUEUED_MAX: usize = 131_072;
-/// A lane this short takes a message though there are so many, for others fill the memory.
-const SHORT_LANE: usize = 64;
 /// When a message is looked at again for which memory has no room.
 const NO_ROOM: Duration = Duration::from_secs(600);
 /// How long stopping waits for what is on the wire.
@@ -132,6 +129,11 @@ impl Shared {
         self.queued.fetch_sub(count, Ordering::AcqRel);
     }
 
+    /// The number of messages in destination queues.
+    fn queued(&self) -> usize {
+        self.queued.load(Ordering::Acquire)
+    }
+
     /// Resolves when nothing new is to begin.
     pub(super) async fn closing(&self) {
         // An error says that nobody is left to stop us: the process is ending.
@@ -166,6 +168,10 @@ struct Lanes {
     /// The same, by the numbers under which they set alarms.
     by_number: HashMap<u64, Arc<Lane>>,
     last_number: u64,
+}
+
+fn way_lanes(lanes: &Lanes) -> Vec<Arc<Lane>> {
+    lanes.by_way.values().map(Arc::clone).collect()
 }
 
 impl Transfers {
@@ -286,11 +292,6 @@ impl Transfers {
         if let Some(until) = shared.relays.held_until(relay, now) {
             shared.put_off_until_their_end(lane.hold(until, now, shared.near()));
         }
-        // In the house nothing is slow, and time that is moved would never come to the later moment.
-        let is_full = shared.queued.load(Ordering::Acquire) >= QUEUED_MAX && lane.len() >= SHORT_LANE;
-        if is_full && !matches!(lane.site, Site::InHouse(_)) {
-            return shared.put_off(ticket, now + NO_ROOM);
-        }
         // Counted first, for a worker may take it at once.
         shared.queued.fetch_add(1, Ordering::AcqRel);
         match lane.push(ticket, now, shared.near()) {
@@ -298,6 +299,7 @@ impl Transfers {
             Ok(None) => {}
             Err(late) => shared.put_off_until_their_end(vec![late]),
         }
+        self.make_room();
     }
 
     fn lane(&self, relay: Number, site: Site) -> Arc<Lane> {
@@ -322,15 +324,16 @@ impl Transfers {
     }
 
     /// An alarm has come: the lane that set it may probe its site, or what is paused has come to its end.
-    pub(super) fn ring(&self, alarm: Alarm) {
+    pub(super) fn ring(self: &Arc<Self>, alarm: Alarm) {
         if alarm.1 == paused::ALARM {
             self.shared.end_paused();
         }
         let lane = self.lanes().by_number.get(&alarm.1).map(Arc::clone);
-        if let Some(lane) = lane
-            && let Some((probe, duty)) = lane.ring(self.shared.now(), self.shared.near())
-        {
-            self.shared.start_worker(lane, duty, Some(probe));
+        if let Some(lane) = lane {
+            if let Some((probe, duty)) = lane.ring(self.shared.now(), self.shared.near()) {
+                self.shared.start_worker(Arc::clone(&lane), duty, Some(probe));
+            }
+            self.read_again(&lane);
         }
         // Only now: until the probe is in hand, nothing may count as settled.
         self.shared.near().silence(&alarm);

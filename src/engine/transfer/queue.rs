@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::overflow::Left;
 use super::pace::Pace;
 use super::window::{Standing, Window};
 use crate::base::id::{AccountId, MessageId};
@@ -64,6 +65,10 @@ pub(super) struct Queue {
     pub(super) slower: Option<(Pace, Timestamp)>,
     pub(super) last_answer: Option<String>,
     pub(super) is_closed: bool,
+    /// Its messages that memory has no room for.
+    pub(super) left: Option<Left>,
+    /// Whether those are being read again.
+    pub(super) is_reading: bool,
     /// Whether its relay carries both streams, so that a place is kept for transactional mail.
     pub(super) is_shared: bool,
 }
@@ -86,6 +91,8 @@ impl Queue {
             slower: None,
             last_answer: None,
             is_closed: false,
+            left: None,
+            is_reading: false,
             is_shared,
         }
     }
@@ -99,6 +106,11 @@ impl Queue {
 
     pub(super) fn timers(&self) -> impl Iterator<Item = Timer> {
         self.transactional.iter().chain(self.marketing.iter()).map(|ticket| ticket.timer)
+    }
+
+    /// The messages that wait here.
+    pub(super) const fn len(&self) -> usize {
+        self.transactional.len() + self.marketing.len()
     }
 
     /// How many marketing messages may begin at `now`: where the streams share the lane, one place is not theirs.

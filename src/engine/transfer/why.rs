@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::Transfers;
 use super::lane::Lane;
 use super::relays::Number;
 use super::routes::Seen;
 use super::site::Site;
+use super::worker::obstacle;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
 use crate::engine::messages::MessageRecord;
@@ -60,7 +59,7 @@ impl Transfers {
             return wait(WaitReason::Dns, format!("The mail servers of {domain} could not be looked up."));
         }
         if transfer.attempts == 0 {
-            let obstacle = self.lane_of(record, now).map(|lane| (lane.obstacle(now, Instant::now()), lane));
+            let obstacle = self.lane_of(record, now).map(|lane| (obstacle(&lane, now), lane));
             return match obstacle {
                 // Its time ends before the site is tried again.
                 Some((Obstacle::Throttled { since, last_answer, .. }, lane)) => {
@@ -99,7 +98,7 @@ impl Transfers {
         };
         let site = lane.site.name();
         let throttled_by = |since, until, detail| Wait { reason: WaitReason::Throttled, since, until, detail };
-        match lane.obstacle(now, Instant::now()) {
+        match obstacle(&lane, now) {
             Obstacle::Throttled { since, until: None, .. } => {
                 throttled_by(since, None, format!("One attempt checks whether {site} takes mail again."))
             }

@@ -13,6 +13,7 @@ use super::pool::IDLE;
 use super::queue::{Duty, Ticket};
 use super::settle::{Ready, Unsettled};
 use super::site::Site;
+use super::why::Obstacle;
 use super::window::Window;
 use crate::base::time::Timestamp;
 use crate::domain::event::AttemptFacts;
@@ -69,6 +70,11 @@ impl Drop for Job<'_> {
     }
 }
 
+/// What keeps `lane` from sending its next message at once.
+pub(super) fn obstacle(lane: &Lane, now: Timestamp) -> Obstacle {
+    lane.obstacle(now, Instant::now())
+}
+
 async fn serve(shared: &Arc<Shared>, lane: &Arc<Lane>, duty: &mut Duty) {
     loop {
         match lane.next(duty, shared.now(), Instant::now(), shared.near()) {
@@ -100,6 +106,7 @@ async fn carry(shared: &Arc<Shared>, lane: &Arc<Lane>, ticket: Ticket) {
     let in_hand = InHand { lane, stream: ticket.stream };
     transfer(shared, lane, ticket).await;
     drop(in_hand);
+    lane.call_for_more(shared.now(), shared.near());
     while let Some(duty) = lane.grow(shared.now()) {
         shared.start_worker(Arc::clone(lane), duty, None);
     }

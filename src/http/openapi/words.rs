@@ -31,8 +31,8 @@ words! {
         "Why a message waits. `backoff`: the last attempt failed, and the next one is due at `until`. `throttled`: the \
          receiving site has asked for patience, can't be reached, or takes no more messages a minute. `paused`: the \
          account has paused mail for the site. `dns`: the mail servers of the domain are being looked up, or could not \
-         be. `relay`: the relay can't be used, or has sent its share of the day. `busy`: all connections are in use, or \
-         the message is being sent. `held`: the store was restored, and the operator has not released its queue. \
+         be. `relay`: the relay can't be used, or has sent its share of the day. `busy`: all connections are in use, \
+         or the message is being sent. `held`: the store was restored, and the operator has not released its queue. \
          `unconfirmed`: a replica has not confirmed the message yet.":
         Backoff Throttled Paused Dns Relay Busy Held Unconfirmed;
     delivery::Status as "DeliveryStatus",

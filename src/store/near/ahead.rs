@@ -51,6 +51,11 @@ impl Ahead {
             && !(self.is_frozen && timer.kind.ends_things())
     }
 
+    /// Whether the timer lies before the horizon and does not wait here.
+    pub(super) fn has_passed(&self, timer: &Timer) -> bool {
+        self.is_before_horizon(timer) && !self.waiting.contains(timer)
+    }
+
     /// Deadlines stand still, or move on: then their timers are read from the table again. Says whether that is new.
     pub(super) fn freeze(&mut self, is_frozen: bool) -> bool {
         let is_new = self.is_frozen != is_frozen;

@@ -9,6 +9,7 @@ mod isolation;
 mod last_check;
 mod names;
 mod net;
+mod overflow;
 mod pauses;
 mod rates;
 mod relays;

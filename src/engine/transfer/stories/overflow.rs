@@ -1,0 +1,87 @@
+//! Messages that memory has no room for wait in the store, and cost nobody else anything. Here memory has room for 512.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::world::START;
+use super::*;
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+
+const MANY: usize = 1_500;
+
+async fn send_many(world: &World, domain: &str) -> Vec<MessageId> {
+    let mut ids = Vec::new();
+    for n in 0..MANY {
+        ids.push(world.send(&format!("u{n}@{domain}")).await);
+    }
+    ids
+}
+
+impl World {
+    /// How many of the messages have this status.
+    fn count(&self, ids: &[MessageId], status: &str) -> usize {
+        ids.iter().filter(|id| self.standing(**id).0 == status).count()
+    }
+
+    fn dues(&self, ids: &[MessageId]) -> BTreeSet<Option<Timestamp>> {
+        ids.iter().map(|id| self.message(*id).transfer.due).collect()
+    }
+}
+
+#[tokio::test]
+async fn messages_for_a_dead_site_beyond_all_memory_put_off_nobody_and_all_leave_when_it_is_back() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let dead = send_many(&world, "dead.test").await;
+    world.pass(0).await;
+    let mut good = Vec::new();
+    for n in 0..300 {
+        good.push(world.send(&format!("u{n}@good{}.test", n % 30)).await);
+    }
+    world.pass(0).await;
+    assert_eq!(world.count(&good, "delivered"), 300, "at once, on a clock that stands still");
+    assert!(good.iter().all(|id| world.standing(*id).1 == 1));
+    let untried: Vec<_> = dead.iter().filter(|id| world.standing(**id) == ("queued", 0)).copied().collect();
+    assert!(untried.len() >= MANY - 2);
+    assert_eq!(world.dues(&untried), [Some(START)].into(), "none was put off by a write");
+    world.net.behave("mx.dead.test", Behaviour::Takes);
+    world.pass(120).await;
+    assert_eq!(world.count(&dead, "delivered"), MANY);
+    assert!(untried.iter().all(|id| world.standing(*id).1 == 1));
+    assert_eq!(world.net.seen().len(), 300 + MANY, "each once");
+}
+
+#[tokio::test]
+async fn a_site_that_takes_mail_slowly_gets_all_of_it_and_two_dead_ones_keep_theirs_apart() {
+    let world = World::new().await;
+    for site in ["mx.one.test", "mx.two.test"] {
+        world.net.behave(site, Behaviour::Refuses);
+    }
+    let (one, two) = (send_many(&world, "one.test").await, send_many(&world, "two.test").await);
+    world.pass(0).await;
+    world.net.behave("mx.one.test", Behaviour::Takes);
+    world.pass(55).await;
+    assert_eq!(world.count(&one, "delivered") + world.count(&one, "deferred"), MANY);
+    assert!(world.count(&one, "deferred") <= 2 && world.count(&two, "queued") >= MANY - 4);
+    let world = world.restarted(vec![mx("direct", &[])]).await;
+    world.net.behave("mx.two.test", Behaviour::Takes);
+    world.pass(3600).await;
+    assert_eq!((world.count(&one, "delivered"), world.count(&two, "delivered")), (MANY, MANY));
+    assert_eq!(world.net.seen().len(), 2 * MANY);
+}
+
+#[tokio::test]
+async fn messages_in_the_store_end_in_time_and_a_cancelled_one_is_never_sent() {
+    let world = World::new().await;
+    world.net.behave("mx.dead.test", Behaviour::Refuses);
+    let dead = send_many(&world, "dead.test").await;
+    world.pass(0).await;
+    let last = *dead.last().unwrap();
+    world.cancel(last).await;
+    world.clock.advance(Duration::from_secs(48 * 3600 - 1), &world.engine.store).await.unwrap();
+    assert_eq!(world.count(&dead, "failed"), 0);
+    world.pass(61).await;
+    assert_eq!((world.count(&dead, "failed"), world.standing(last).0), (MANY - 1, "canceled"));
+    assert_eq!(world.net.seen().len(), 0);
+}

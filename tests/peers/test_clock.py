@@ -1,6 +1,7 @@
 """A wall clock that is wrong ends nothing, and mail goes on (hardening 3, Clock)."""
 
 import http.client
+import time
 
 import pytest
 from support.faketime import WallClock
@@ -123,3 +124,25 @@ def test_a_clock_that_is_set_by_less_than_an_hour_is_followed(service, clock, of
     sent.goes_on()
     assert says(service) == {False}
     sent.are_kept()
+
+
+def test_a_webhook_that_fails_while_the_clock_is_doubtful_does_not_count_against_its_endpoint(service, clock, hooks):
+    """Receivers refuse signatures whose time is wrong, and rightly so."""
+    endpoint = service.api.request("POST", "/v1/webhooks", {"url": hooks.url, "events": ["queued"]}).json()["id"]
+
+    def failures() -> int | None:
+        record = service.api.get(f"/v1/webhooks/{endpoint}")
+        return record["consecutive_failures"] if record["last_failure_at"] else None
+
+    clock.set("+40d")
+    becomes(service, True)
+    hooks.statuses = [400, 400]
+    service.api.accept(MESSAGE | {"to": "a@sink.test"})
+    until("the failure is recorded", lambda: failures() is not None)
+    assert failures() == 0
+    signed_at = int(hooks.received[0].headers["x-service-signature"].split(",")[0].removeprefix("t="))
+    assert signed_at > time.time() + 39 * 86400, "what leaves the process bears the wall clock's time"
+    clock.set("+0")
+    becomes(service, False)
+    service.api.accept(MESSAGE | {"to": "a@sink.test"})
+    until("a failure on a trusted clock counts", lambda: failures() == 1)

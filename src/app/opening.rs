@@ -7,6 +7,7 @@ use super::exit::Exit;
 use super::trouble::Trouble;
 use crate::store::Store;
 use crate::store::error::StoreError;
+use crate::store::journal::Damage;
 use crate::store::open::{OnJournalDamage, OpenError};
 use crate::store::row::restored::HoldCause;
 
@@ -68,17 +69,9 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             error.to_string(),
             "Name an empty directory with --data-dir, or none. Only the service starts on a damaged journal.",
         ),
-        OpenError::JournalDamaged(damage) => Trouble::new(
-            Exit::Failed,
-            what,
-            error.to_string(),
-            format!(
-                "Look at the disk, and at what `postrider check` finds. Then restore a backup, or start once with \
-                 `postrider serve --accept-journal-damage`: it starts as of before the damage, without {} records, \
-                 keeps the file as journal.damaged-<time>, and holds queued mail until `postrider queue release`.",
-                damage.left_out
-            ),
-        ),
+        OpenError::JournalDamaged(damage) => {
+            Trouble::new(Exit::Failed, what, error.to_string(), without_journal(damage))
+        }
         OpenError::JournalWhole => Trouble::new(
             Exit::Usage,
             what,
@@ -95,6 +88,21 @@ pub(super) fn cannot_open(directory: &Path, error: &OpenError, start: Start) -> 
             "Check the disk and the directory's owner; without its master.key a store can't be opened.",
         ),
     }
+}
+
+/// The ways on from a damaged journal.
+fn without_journal(damage: &Damage) -> String {
+    let (first, without) = match damage {
+        Damage::Record { left_out, .. } => (
+            "Look at the disk, and at what `postrider check` finds.",
+            format!("without {left_out} records, keeps the file as journal.damaged-<time>,"),
+        ),
+        Damage::Missing => ("If the file was moved, put it back.", "without what the file held".to_owned()),
+    };
+    format!(
+        "{first} Otherwise restore a backup, or start once with `postrider serve --accept-journal-damage`: it starts \
+         as of before the damage, {without} and holds queued mail until `postrider queue release`."
+    )
 }
 
 /// Warns that queued mail is on hold.

@@ -18,7 +18,7 @@ mod gather;
 pub mod health;
 mod inspect;
 mod job;
-mod journal;
+pub mod journal;
 pub mod key_changes;
 pub mod limits;
 pub mod master_key;

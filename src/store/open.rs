@@ -217,6 +217,7 @@ impl Store {
             drop(database);
             database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
         }
+        journal::make(&*disk, directory)?;
         let database = Arc::new(database);
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy, &*progress)?;

@@ -230,6 +230,10 @@ impl Building {
         let formats = (self.format, FORMAT);
         rows.into_iter()
             .filter_map(|(key, value)| {
+                // A restored store has no journal; one that is missing would be damage.
+                if table == Table::Meta.name() && key == meta::JOURNAL {
+                    return None;
+                }
                 if table == Table::Meta.name() && key == meta::FORMAT {
                     return Some((key, FORMAT.to_be_bytes().to_vec()));
                 }

@@ -58,6 +58,18 @@ pub(super) struct Journal {
     limits: Limits,
 }
 
+/// Makes the file where there is none, durably: before the database names an epoch, for then a missing file is damage.
+///
+/// # Errors
+/// Those of the file system.
+pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    if disk.exists(&directory.join(FILE)) {
+        return Ok(());
+    }
+    let made = disk.open(&directory.join(FILE), Opening::Kept).and_then(|_| disk.sync_directory(directory));
+    made.map_err(|error| failed("make", &error))
+}
+
 /// Whether a batch is durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {

@@ -36,13 +36,17 @@ impl Replay {
         let Some((epoch, values)) = epoch_of(database)? else {
             return Ok(Self { bytes: Vec::new(), found: Scan::default(), values: Values::Checked });
         };
-        let bytes = match disk.read(&directory.join(FILE)) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
-            Err(error) => return Err(failed("read", &error)),
-        };
-        let found = scan(&bytes, &epoch);
-        Ok(Self { bytes, found, values })
+        match disk.read(&directory.join(FILE)) {
+            Ok(bytes) => {
+                let found = scan(&bytes, &epoch);
+                Ok(Self { bytes, found, values })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let found = Scan { damage: Some(Damage::Missing), ..Scan::default() };
+                Ok(Self { bytes: Vec::new(), found, values })
+            }
+            Err(error) => Err(failed("read", &error)),
+        }
     }
 
     /// The damage in it, where there is any: then only the records before it are replayed.
@@ -88,7 +92,7 @@ impl Replay {
         Ok(Some(transaction))
     }
 
-    /// Keeps the file as it is under another name, durably, and returns that name. The journal itself stays until a
+    /// Keeps a damaged file as it is under another name, durably, and returns that name. The journal itself stays until a
     /// checkpoint has what is whole of it: a crash before that must find the damage again.
     ///
     /// # Errors
@@ -98,7 +102,10 @@ impl Replay {
         disk: &dyn Disk,
         directory: &Path,
         now: Timestamp,
-    ) -> Result<String, StoreError> {
+    ) -> Result<Option<String>, StoreError> {
+        if self.found.damage == Some(Damage::Missing) {
+            return Ok(None);
+        }
         let name = format!("{FILE}.damaged-{}", now.as_millis());
         let kept = disk.open(&directory.join(&name), Opening::Fresh).and_then(|file| {
             file.write_all_at(&self.bytes, 0)?;
@@ -106,7 +113,7 @@ impl Replay {
             disk.sync_directory(directory)
         });
         kept.map_err(|error| failed("keep a copy of", &error))?;
-        Ok(name)
+        Ok(Some(name))
     }
 }
 

@@ -8,25 +8,36 @@
 use super::Epoch;
 use super::record::{self, Found, Layout, Record};
 
-/// Damage in the journal: a record that can't be read, with later records of the same epoch behind it.
+/// Damage of the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Damage {
-    /// Records before the damage, which are whole.
-    pub whole: u64,
-    /// Where the damaged record begins in the file, in bytes.
-    pub offset: u64,
-    /// Records from the damaged one on, as far as they are known.
-    pub left_out: u64,
+pub enum Damage {
+    /// A record can't be read, and later records of the same epoch stand behind it.
+    Record {
+        /// Records before the damage, which are whole.
+        whole: u64,
+        /// Where the damaged record begins in the file, in bytes.
+        offset: u64,
+        /// Records from the damaged one on, as far as they are known.
+        left_out: u64,
+    },
+    /// The file is missing, with every record that was in it.
+    Missing,
 }
 
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { whole, offset, left_out } = self;
-        write!(
-            f,
-            "the journal is damaged at byte {offset}: {whole} records before it are whole, and {left_out} records from \
-             there on can't be replayed"
-        )
+        match self {
+            Self::Record { whole, offset, left_out } => write!(
+                f,
+                "the journal is damaged at byte {offset}: {whole} records before it are whole, and {left_out} records \
+                 from there on can't be replayed"
+            ),
+            Self::Missing => write!(
+                f,
+                "the file \"journal\" is missing from the data directory, and with it what was recorded in the last \
+                 seconds before the service ended"
+            ),
+        }
     }
 }
 
@@ -59,7 +70,7 @@ pub(super) fn scan(bytes: &[u8], epoch: &Epoch) -> Scan {
     if behind.records > 0 {
         // The number of the last record says how many there were; records of the first layout are only counted.
         let left_out = behind.last.map_or(behind.records + 1, |last| (u64::from(last) + 1).saturating_sub(whole));
-        scan.damage = Some(Damage { whole, offset: begin as u64, left_out: left_out.max(2) });
+        scan.damage = Some(Damage::Record { whole, offset: begin as u64, left_out: left_out.max(2) });
     } else if matches!(failed, Found::HeaderOnly { .. }) {
         scan.torn_at = Some(begin as u64);
     }

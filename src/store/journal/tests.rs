@@ -155,7 +155,8 @@ fn one_wrong_bit_before_later_records_stops_the_start_and_changes_nothing() {
         let path = left.path().to_owned();
         let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
         let OpenError::JournalDamaged(damage) = error else { panic!("bit at {at}: {error}") };
-        assert_eq!((damage.offset, damage.left_out), (first as u64, 4), "bit at {at}");
+        let Damage::Record { offset, left_out, .. } = damage else { panic!("bit at {at}: {damage}") };
+        assert_eq!((offset, left_out), (first as u64, 4), "bit at {at}");
         assert_eq!(fs::read(path.join(FILE)).unwrap(), bytes, "the journal is as it was");
         let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
         assert!(report.failures.iter().any(|failure| failure.rule == Rule::Journal), "{:?}", report.failures);
@@ -274,7 +275,7 @@ fn a_journal_of_format_1_is_replayed_and_its_damage_is_found() {
         damaged[at] ^= 1;
         let error = opened_with(&test, &damaged).err().expect("it does not start");
         let OpenError::JournalDamaged(damage) = error else { panic!("byte {at}: {error}") };
-        assert_eq!(damage.offset, begins[1] as u64);
+        assert!(matches!(damage, Damage::Record { offset, .. } if offset == begins[1] as u64), "byte {at}: {damage}");
     }
 }
 
@@ -306,8 +307,9 @@ fn a_header_behind_a_bad_record_proves_damage_though_its_payload_is_torn() {
     journal.truncate(journal.len() - 1);
     assert_eq!((scan(&journal, &epoch).records.len(), scan(&journal, &epoch).damage), (2, None));
     journal[record::HEAD + 10] ^= 1;
-    let damage = scan(&journal, &epoch).damage.expect("the third was written after the first was whole");
-    assert_eq!((damage.whole, damage.offset, damage.left_out), (0, 0, 3));
+    let damage = scan(&journal, &epoch).damage;
+    let third_was_written = Damage::Record { whole: 0, offset: 0, left_out: 3 };
+    assert_eq!(damage, Some(third_was_written));
 }
 
 #[test]
@@ -373,4 +375,20 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     assert_eq!((journal.due(), found()), (None, None));
     append(&mut journal, b"c");
     assert_eq!(found(), Some(vec![b"c".to_vec()]));
+}
+
+#[test]
+fn a_missing_journal_is_damage_and_a_store_without_one_was_never_opened() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    sender.accept("a@example.net");
+    let left = killed(&test);
+    fs::remove_file(left.path().join(FILE)).unwrap();
+    let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
+    assert!(report.failed > 0);
+    let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
+    assert!(matches!(error, OpenError::JournalDamaged(Damage::Missing)), "{error}");
+    assert!(!left.path().join(FILE).exists(), "the refused start changed nothing");
+    let accepted = TestStore::try_in_directory(left, OnJournalDamage::Accept).ok().unwrap();
+    assert!(accepted.store().standstill().unwrap().is_some(), "queued mail is on hold");
 }

@@ -49,7 +49,7 @@ pub(super) fn replay(
     let mut replayed = replay.apply(database, |key, sealed| bodies.write(key, sealed))?;
     if let Some(damage) = damage {
         let name = replay.keep_damaged(disk, directory, now)?;
-        report(damage, &name);
+        report(damage, name.as_deref());
         // Seen now, and durable with the hold.
         replayed.map(journal::publish).transpose()?;
         replayed = Some(hold_queue(database, now)?);
@@ -61,12 +61,9 @@ pub(super) fn replay(
     Ok(())
 }
 
-fn report(damage: &journal::Damage, kept_as: &str) {
-    let journal::Damage { whole, offset, left_out } = *damage;
+fn report(damage: &journal::Damage, kept_as: Option<&str>) {
     tracing::error!(
-        replayed = whole,
-        left_out,
-        offset,
+        %damage,
         kept_as,
         "started on a damaged journal: what its last records say is lost, and the queued mail stays on hold until \
          `postrider queue release`"

@@ -86,7 +86,7 @@ impl Store {
             writer.keys(&content.sealed_keys(named.keys().copied()))?;
         }
         for name in beside {
-            match std::fs::read(self.directory().join(name)) {
+            match self.disk.read(&self.directory().join(name)) {
                 Ok(bytes) => writer.file(name, &bytes)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error.into()),
@@ -107,7 +107,7 @@ impl Store {
         let mut writer = begin(transaction, now, extent, FORMAT, out)?;
         if extent.master_key {
             let proof = snapshot.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
-            let key = master_key::raw_of_store(self.directory(), &proof);
+            let key = master_key::raw_of_store(&*self.disk, self.directory(), &proof);
             writer.master_key(&*key.map_err(|error| BackupError::MasterKey(Box::new(error)))?)?;
         }
         let mut named = Named::new();

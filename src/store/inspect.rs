@@ -2,9 +2,8 @@
 //! be mended before it can be read. What redb would write, after a crash say, goes to memory instead.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fmt;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -13,7 +12,7 @@ use redb::{Builder, Database, DatabaseError, ReadOnlyDatabase, ReadableDatabase,
 use super::check::{self, Failure, Rule};
 use super::content::{InJournal, SealedContent};
 use super::damage::{OpenDatabase, guarded};
-use super::disk::FileSystem;
+use super::disk::{Disk, DiskFile, FileSystem, Opening};
 use super::error::StoreError;
 use super::journal::{Damage, Replay};
 use super::limits::CACHE_BYTES;
@@ -80,7 +79,7 @@ impl From<StoreError> for InspectError {
 }
 
 impl Inspection {
-    /// Opens the store of `directory`.
+    /// Opens the store of `directory`, which no process has open.
     pub(super) fn open(directory: &Path) -> Result<Self, InspectError> {
         let path = directory.join(FILE);
         if !path.exists() {
@@ -91,12 +90,18 @@ impl Inspection {
         if locked.unwrap_or(false) {
             return Err(InspectError::Locked);
         }
-        let overlay = Overlay::over(File::open(&path)?)?;
-        guarded(|| Self::open_over(overlay, directory)).unwrap_or_else(|fault| Err(InspectError::Unreadable(fault)))
+        Self::open_on(Arc::new(FileSystem), directory)
+    }
+
+    /// The same on any disk, where nobody looks whether a process has the store open.
+    pub(super) fn open_on(disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, InspectError> {
+        let overlay = Overlay::over(disk.open(&directory.join(FILE), Opening::Existing)?)?;
+        let opened = guarded(|| Self::open_over(overlay, disk, directory));
+        opened.unwrap_or_else(|fault| Err(InspectError::Unreadable(fault)))
     }
 
     /// Opens what a start would open, and does what it would do.
-    fn open_over(overlay: Overlay, directory: &Path) -> Result<Self, InspectError> {
+    fn open_over(overlay: Overlay, disk: Arc<dyn Disk>, directory: &Path) -> Result<Self, InspectError> {
         let opened = Builder::new().set_cache_size(CACHE_BYTES).create_with_backend(overlay);
         let mut database = OpenDatabase::new(opened.map_err(|error| InspectError::Unreadable(error.to_string()))?);
         // Before anything is written: a page that is written again has a checksum that fits, whatever it holds.
@@ -107,21 +112,26 @@ impl Inspection {
             in_journal.keep(key, sealed);
             Ok(())
         };
-        let replay = Replay::read(&database, &FileSystem, directory)?;
+        let replay = Replay::read(&database, &*disk, directory)?;
         let journal_damage = replay.damage().copied();
         if let Some(transaction) = replay.apply(&database, keep)? {
             transaction.commit().map_err(StoreError::from)?;
         }
         make_tables(&database)?;
         let mut inspection = Self { database, soundness, content: None, key_fault: None, journal_damage };
-        inspection.open_content(directory, in_journal)?;
+        inspection.open_content(disk, directory, in_journal)?;
         Ok(inspection)
     }
 
-    fn open_content(&mut self, directory: &Path, in_journal: InJournal) -> Result<(), InspectError> {
+    fn open_content(
+        &mut self,
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        in_journal: InJournal,
+    ) -> Result<(), InspectError> {
         let proof = self.snapshot()?.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
-        match master_key::raw_of_store(directory, &proof) {
-            Ok(raw) => self.content = Some(SealedContent::open(directory, &MasterKey::new(&raw), in_journal)?),
+        match master_key::raw_of_store(&*disk, directory, &proof) {
+            Ok(raw) => self.content = Some(SealedContent::open(disk, directory, &MasterKey::new(&raw), in_journal)?),
             Err(error @ (OpenError::WrongMasterKey | OpenError::Io { .. })) => {
                 self.key_fault = Some(error.to_string());
             }
@@ -160,13 +170,11 @@ fn make_tables(database: &Database) -> Result<(), StoreError> {
 }
 
 /// The pages of a file, and what was changed of them.
-#[derive(Debug)]
 struct Overlay {
-    file: File,
+    file: Arc<dyn DiskFile>,
     changed: RwLock<Changed>,
 }
 
-#[derive(Debug)]
 struct Changed {
     length: u64,
     /// How much of the file still counts: what was cut off and grows again is zeros.
@@ -175,8 +183,8 @@ struct Changed {
 }
 
 impl Overlay {
-    fn over(file: File) -> io::Result<Self> {
-        let length = file.metadata()?.len();
+    fn over(file: Arc<dyn DiskFile>) -> io::Result<Self> {
+        let length = file.length()?;
         let changed = Changed { length, of_file: length, pages: BTreeMap::new() };
         Ok(Self { file, changed: RwLock::new(changed) })
     }
@@ -203,6 +211,12 @@ fn parts(offset: u64, length: usize) -> impl Iterator<Item = (u64, usize, std::o
         done = part.end;
         Some((at / PAGE as u64, within, part))
     })
+}
+
+impl fmt::Debug for Overlay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a database that is only read")
+    }
 }
 
 impl StorageBackend for Overlay {

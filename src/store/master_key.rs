@@ -44,8 +44,8 @@ pub(super) fn of_store(
 ///
 /// # Errors
 /// A key that can't be read, or is not the one that made `proof`.
-pub(super) fn raw_of_store(directory: &Path, proof: &[u8]) -> Result<Raw, OpenError> {
-    let raw = read_raw(&place(directory))?;
+pub(super) fn raw_of_store(disk: &dyn Disk, directory: &Path, proof: &[u8]) -> Result<Raw, OpenError> {
+    let raw = read_raw_on(disk, &place(directory))?;
     if is_of(&MasterKey::new(&raw), proof) { Ok(raw) } else { Err(OpenError::WrongMasterKey) }
 }
 

@@ -112,7 +112,7 @@ impl Writer {
     }
 
     /// When the journal is old enough for a checkpoint, where anything is in it.
-    fn rest_at(&self) -> Option<Duration> {
+    pub(super) fn rest_at(&self) -> Option<Duration> {
         self.journal.due().filter(|_| self.health.failure().is_none())
     }
 

@@ -15,6 +15,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::Path;
+#[cfg(test)]
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -22,6 +24,8 @@ use super::archive::Fault;
 use super::checksum;
 use super::content::{Place, SealedContent, Unreadable};
 use super::damage::guarded;
+#[cfg(test)]
+use super::disk::Disk;
 use super::error::StoreError;
 pub use super::inspect::InspectError;
 use super::inspect::Inspection;
@@ -141,8 +145,23 @@ pub fn check(
     key_place: KeyPlace,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Report, InspectError> {
+    report_on(Inspection::open(directory), now, key_place, progress)
+}
+
+/// The same of a store on a simulated disk.
+#[cfg(test)]
+pub(super) fn check_on(disk: Arc<dyn Disk>, directory: &Path, now: Timestamp) -> Result<Report, InspectError> {
+    report_on(Inspection::open_on(disk, directory), now, KeyPlace::WithStore, &mut |_| {})
+}
+
+fn report_on(
+    opened: Result<Inspection, InspectError>,
+    now: Timestamp,
+    key_place: KeyPlace,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Report, InspectError> {
     let mut report = Report::empty();
-    let mut inspection = match Inspection::open(directory) {
+    let mut inspection = match opened {
         Ok(inspection) => inspection,
         Err(InspectError::Unreadable(fault)) => {
             report.fail(Rule::Database, || fault);

@@ -10,7 +10,7 @@ use super::{InJournal, Place, Unreadable, failed, opened, segment, unsealed};
 use crate::base::id::MessageId;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
-use crate::store::disk::{Disk, DiskFile, FileSystem, Opening};
+use crate::store::disk::{Disk, DiskFile, Opening};
 use crate::store::error::StoreError;
 
 /// Which segment: its bucket, and its number there.
@@ -18,6 +18,7 @@ type SegmentName = (Timestamp, u32);
 
 /// The content of a data directory that no process has open.
 pub(in crate::store) struct SealedContent {
+    disk: Arc<dyn Disk>,
     directory: PathBuf,
     keys: BTreeMap<SegmentName, Arc<MasterKey>>,
     /// What is damaged of the files of keys.
@@ -30,13 +31,14 @@ pub(in crate::store) struct SealedContent {
 impl SealedContent {
     /// The content below `directory`, if there is any, and what the journal carries of it.
     pub(in crate::store) fn open(
+        disk: Arc<dyn Disk>,
         directory: &Path,
         master: &MasterKey,
         in_journal: InJournal,
     ) -> Result<Self, StoreError> {
         let directory = directory.join("content");
-        let KeysFound { keys, faults } = keys::find(&FileSystem, &directory, master)?;
-        Ok(Self { keys, key_faults: faults, in_journal, directory, last: RefCell::new(None) })
+        let KeysFound { keys, faults } = keys::find(&*disk, &directory, master)?;
+        Ok(Self { disk, keys, key_faults: faults, in_journal, directory, last: RefCell::new(None) })
     }
 
     /// How many segments have a key.
@@ -56,7 +58,7 @@ impl SealedContent {
             Some((open, file)) if open == id => file,
             _ => {
                 let path = segment::path(&self.directory, id.0, id.1);
-                FileSystem.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?
+                self.disk.open(&path, Opening::Existing).map_err(|error| failed("open", &path, &error))?
             }
         };
         let body = opened(&*file, key, place, message, &self.directory);

@@ -15,7 +15,6 @@ use crate::store::damage::guarded;
 use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::limits::CACHE_BYTES;
-
 use crate::store::schema::{self, Table, meta};
 
 /// The copy's file in the data directory.

@@ -4,18 +4,19 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
 use super::start::{Setup, make};
 use super::work::timers;
 use crate::base::entropy::{Entropy, SeededEntropy};
-use crate::base::id::MessageId;
+use crate::base::id::{AccountId, MessageId};
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::store::content::{InJournal, Place, SealedContent, compression};
-use crate::store::disk::Disk;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
+use crate::store::disk::{Disk, FileSystem};
 use crate::store::limits::Limits;
 use crate::store::op::accept::Accept;
 use crate::store::op::sweep::ContentDestroyed;
@@ -84,10 +85,21 @@ fn plant() -> Planted {
 }
 
 pub(super) fn accept(process: &Process, setup: &Setup, bucket: Timestamp, body: &[u8]) -> (MessageId, Waiting<bool>) {
-    let (store, account) = (process.store.clone(), setup.account);
-    let id = store.reserve_message_id(setup.now);
     let mut message = message_row(setup.domain, "b@example.net", setup.now);
     message.content_expires_at = bucket;
+    accept_row(process, setup.account, bucket, body, message)
+}
+
+/// Submits `message`, whose body stands in `bucket`.
+pub(super) fn accept_row(
+    process: &Process,
+    account: AccountId,
+    bucket: Timestamp,
+    body: &[u8],
+    mut message: MessageRow,
+) -> (MessageId, Waiting<bool>) {
+    let store = process.store.clone();
+    let id = store.reserve_message_id(message.created_at);
     let sealed = store.content().seal(bucket, id, body.to_vec());
     let waiting = Waiting::new(async move {
         let accept = move |place| {
@@ -225,7 +237,8 @@ impl Planted {
             std::fs::write(&path, bytes).unwrap();
         }
         std::fs::write(directory.path().join("content/keys"), keys).unwrap();
-        let sealed = SealedContent::open(directory.path(), &self.master, InJournal::default()).unwrap();
+        let sealed =
+            SealedContent::open(Arc::new(FileSystem), directory.path(), &self.master, InJournal::default()).unwrap();
         let opened = self
             .bodies
             .iter()

@@ -4,15 +4,19 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::canaries::{Pieces, accept, content_of, sweep_in};
-use super::process::{Clock, Company, DIRECTORY, Process};
-use super::start::make;
+use super::canaries::{Pieces, accept, accept_row, content_of, sweep_in};
+use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
+use super::start::{Setup, make};
+use super::variable;
 use crate::base::entropy::{Entropy, SeededEntropy};
 use crate::base::time::Timestamp;
+use crate::store::content::compression;
 use crate::store::disk::Disk;
+use crate::store::disk::simulated::chance::Chance;
 use crate::store::disk::simulated::{Fault, Honesty, Loss, SimulatedDisk};
 use crate::store::limits::Limits;
 use crate::store::open::OpenError;
+use crate::store::testing::message_row;
 
 /// Bodies of each bucket; together they fit into one record.
 const BODIES: usize = 4;
@@ -127,4 +131,113 @@ fn a_body_that_only_the_journal_of_a_dead_process_carries_is_erased_by_the_next_
     carrying.process = start(&carrying.disk, &carrying.clock, 3).unwrap();
     let found = carrying.pieces.found_on(&carrying.disk);
     assert!(!found.contains(&carrying.journal), "the journal still has a body");
+}
+
+/// A message whose recipient, subject and body are found again wherever they are.
+struct Canary {
+    bucket: Timestamp,
+    pieces: Pieces,
+}
+
+/// Work by chance in a store that carries bodies in its journal. What the journal has of messages whose content is
+/// over is looked for after every step, while it holds records of others.
+struct DirtyJournal {
+    disk: SimulatedDisk,
+    clock: Clock,
+    setup: Setup,
+    chance: Chance,
+    process: Process,
+    /// What the process has to answer.
+    answers: Vec<Waiting<bool>>,
+    canaries: Vec<Canary>,
+    journal: PathBuf,
+    /// How often the journal had records while something was looked for.
+    looks: u64,
+}
+
+impl DirtyJournal {
+    fn new(seed: u64) -> Self {
+        let disk = SimulatedDisk::new(seed, Honesty::Honest);
+        let setup = make(&disk, 1000);
+        let clock = Clock::new(setup.now);
+        let process = Process::start(&disk, &clock, seed).unwrap();
+        let journal = Path::new(DIRECTORY).join("journal");
+        let (chance, answers, canaries) = (Chance::new(seed), Vec::new(), Vec::new());
+        Self { disk, clock, setup, chance, process, answers, canaries, journal, looks: 0 }
+    }
+
+    fn accept(&mut self) {
+        let word = |chance: &mut Chance| format!("{:016x}{:016x}", chance.next(), chance.next());
+        let now = self.clock.now();
+        let hours = self.chance.below(2) + 1;
+        let bucket = Timestamp::from_millis((now.as_millis() / 3_600_000 + hours) * 3_600_000);
+        let (name, subject) = (word(&mut self.chance), word(&mut self.chance));
+        let body = format!("{}\r\n", word(&mut self.chance)).repeat(1 + self.chance.index(4)).into_bytes();
+        let mut pieces = Pieces::default();
+        [name.as_bytes(), subject.as_bytes(), &body].into_iter().for_each(|bytes| pieces.add(bytes));
+        pieces.add(&compression::compress(&body)[12..]);
+        let mut message = message_row(self.setup.domain, &format!("{name}@example.net"), now);
+        (message.subject, message.content_expires_at) = (Some(subject), bucket);
+        let mut answer = accept_row(&self.process, self.setup.account, bucket, &body, message).1;
+        answer.poll();
+        self.answers.push(answer);
+        self.canaries.push(Canary { bucket, pieces });
+    }
+
+    /// Ends the process, with the machine or alone, and starts another.
+    fn restart(&mut self) {
+        match self.chance.below(3) {
+            0 => self.disk.turn_off(Loss::Some),
+            1 => self.disk.turn_off(Loss::Everything),
+            _ => {}
+        }
+        self.disk.restart();
+        self.answers.clear();
+        self.process = Process::start(&self.disk, &self.clock, self.chance.next()).unwrap();
+    }
+
+    fn step(&mut self) {
+        match self.chance.below(8) {
+            0..3 => (0..1 + self.chance.below(3)).for_each(|_| self.accept()),
+            3 => self.process.append(),
+            4 => self.process.write(1 + self.chance.index(3)),
+            5 => self.process.settle(),
+            6 => self.restart(),
+            _ => {
+                self.clock.set(self.clock.now() + HOUR / 2);
+                self.process.settle();
+                assert!(sweep_in(&mut self.process, &self.clock));
+            }
+        }
+    }
+
+    /// That the journal has nothing of messages whose content is over by `swept`.
+    fn look(&mut self, swept: Timestamp, when: &str) {
+        let over = self.canaries.iter().filter(|canary| canary.bucket <= swept);
+        for canary in over {
+            self.looks += u64::from(self.process.journal_is_dirty());
+            let found = canary.pieces.found_on(&self.disk);
+            assert!(!found.contains(&self.journal), "{when}: the journal has a message whose content is over");
+        }
+    }
+}
+
+#[test]
+fn the_journal_never_has_anything_of_a_message_whose_content_is_over() {
+    let mut looks = 0;
+    for seed in 0..variable("POSTRIDER_JOURNALS").unwrap_or(60) {
+        let mut run = DirtyJournal::new(seed);
+        let mut swept = Timestamp::ZERO;
+        for step in 0..24 {
+            let before = run.clock.now();
+            run.step();
+            // Only a sweep moves the clock.
+            if run.clock.now() > before {
+                swept = run.clock.now();
+            }
+            run.look(swept, &format!("seed {seed}, step {step}"));
+        }
+        looks += run.looks;
+    }
+    assert!(looks > 40, "records are in the journal while it is looked through: {looks}");
 }

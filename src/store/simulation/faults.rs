@@ -52,6 +52,11 @@ impl Story {
                 self.say(|story| format!("a panic at {:?}", story.panic));
                 return false;
             }
+            15 if self.chance.coin() => {
+                self.read_error = Some(self.chance.below(300));
+                self.say(|story| format!("a read error after {:?} more of the work", story.read_error));
+                return false;
+            }
             _ => {
                 self.disk.plan_read_error(after);
                 self.say(|_| format!("after {after} more reads: an error"));

@@ -11,6 +11,7 @@ use crate::base::id::{AccountId, EventId, MessageId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::transfer::Status;
 use crate::store::content::Place;
+use crate::store::disk::simulated::LastWrite;
 use crate::store::op::admission::IdempotencyClaim;
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::Row;
@@ -58,6 +59,8 @@ pub(super) struct History {
     pub(super) destroyed: BTreeMap<Timestamp, Known>,
     /// All rows after the last commit that was answered.
     pub(super) rows: Rows,
+    /// The rows after each commit that was answered, with the last write to the journal by then.
+    pub(super) states: Vec<(Rows, Option<LastWrite>)>,
     /// The events seen after it, and the greatest identifier given out by then.
     pub(super) events: BTreeSet<EventId>,
     pub(super) last_id: Ulid,
@@ -89,6 +92,11 @@ impl History {
                 self.ended.insert(*id, transfer.state.status());
             }
         }
+    }
+
+    /// Notes the state that was looked at last.
+    pub(super) fn note_state(&mut self, journal: Option<LastWrite>) {
+        self.states.push((self.rows.clone(), journal));
     }
 
     /// Whether a snapshot has all messages that were acknowledged.

@@ -5,6 +5,7 @@
 //! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
 
 mod canaries;
+mod damage;
 mod erasure;
 mod faults;
 mod first_start;

@@ -17,7 +17,7 @@ use crate::store::disk::simulated::chance::Chance;
 use crate::store::gather::Announcement;
 use crate::store::job::Job;
 use crate::store::limits::Limits;
-use crate::store::open::{OpenError, StartOptions, Surroundings, Workers};
+use crate::store::open::{OnJournalDamage, OpenError, StartOptions, Surroundings, Workers};
 
 /// Where the store stands on the disk.
 pub(super) const DIRECTORY: &str = "/var/lib/postrider";
@@ -85,11 +85,23 @@ impl Process {
         limits: Limits,
         company: Company,
     ) -> Result<Self, OpenError> {
+        Self::start_damaged(disk, clock, seed, limits, company, OnJournalDamage::Refuse)
+    }
+
+    /// The same, which accepts the damage of a journal where it is told to.
+    pub(super) fn start_damaged(
+        disk: &SimulatedDisk,
+        clock: &Clock,
+        seed: u64,
+        limits: Limits,
+        company: Company,
+        on_journal_damage: OnJournalDamage,
+    ) -> Result<Self, OpenError> {
         let (now, monotonic) = (clock.clone(), clock.clone());
         let surroundings =
             Surroundings { now: Arc::new(move || now.now().into()), entropy: Arc::new(SeededEntropy::new(seed)) };
         let monotonic = Arc::new(move || monotonic.monotonic());
-        let options = StartOptions { monotonic, limits, ..StartOptions::default() };
+        let options = StartOptions { on_journal_damage, monotonic, limits, ..StartOptions::default() };
         let (store, workers) =
             Store::open_on(Arc::new(disk.clone()), Path::new(DIRECTORY), surroundings, Duration::ZERO, options)?;
         let company = (company == Company::Announced).then(|| store.announce());
@@ -123,6 +135,11 @@ impl Process {
     pub(super) fn settle(&mut self) {
         self.append();
         self.write(usize::MAX);
+    }
+
+    /// Whether the journal has records that count.
+    pub(super) fn journal_is_dirty(&self) -> bool {
+        self.workers.writer.rest_at().is_some()
     }
 
     /// Whether the process must end: nobody knows any more what is on its disk.

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::history::{History, Known};
 use super::law::{Finding, Law, judge};
-use super::process::{Clock, Ear, Process, Waiting};
+use super::process::{Clock, DIRECTORY, Ear, Process, Waiting};
 use super::start::{Setup, set_up};
 use super::work::{Intent, Outcome};
 use crate::base::id::MessageId;
@@ -55,6 +56,8 @@ pub(super) struct Story {
     pub(super) faults_left: u64,
     /// Where the process that starts next is to panic.
     pub(super) panic: Option<(Point, u64)>,
+    /// After how many reads one is to fail in the process that starts next.
+    pub(super) read_error: Option<u64>,
 }
 
 /// What a story came to.
@@ -73,25 +76,8 @@ pub(super) struct Told {
 
 /// Tells the story of `seed` on such a disk.
 pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
-    let (disk, setup) = set_up(seed, honesty);
-    let mut chance = Chance::new(seed ^ 0x5eed);
-    let faults_left = 1 + chance.below(3);
-    let mut story = Story {
-        chance,
-        clock: Clock::new(setup.now),
-        disk,
-        setup,
-        history: History { account: setup.account, ..History::default() },
-        tickets: Vec::new(),
-        process: None,
-        is_lifting: false,
-        findings: Vec::new(),
-        log: Vec::new(),
-        seed,
-        starts: 0,
-        faults_left,
-        panic: None,
-    };
+    let mut story = Story::new(seed, honesty);
+    story.faults_left = 1 + story.chance.below(3);
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| story.run())) {
         let what =
             panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
@@ -112,6 +98,28 @@ pub(super) fn tell(seed: u64, honesty: Honesty) -> Told {
 }
 
 impl Story {
+    /// The story of `seed`, with no fault planned.
+    pub(super) fn new(seed: u64, honesty: Honesty) -> Self {
+        let (disk, setup) = set_up(seed, honesty);
+        Self {
+            chance: Chance::new(seed ^ 0x5eed),
+            clock: Clock::new(setup.now),
+            disk,
+            setup,
+            history: History { account: setup.account, ..History::default() },
+            tickets: Vec::new(),
+            process: None,
+            is_lifting: false,
+            findings: Vec::new(),
+            log: Vec::new(),
+            seed,
+            starts: 0,
+            faults_left: 0,
+            panic: None,
+            read_error: None,
+        }
+    }
+
     pub(super) fn find(&mut self, law: Law, what: String) {
         self.say(|_| "this is found".to_owned());
         self.findings.push(Finding { law, what });
@@ -133,7 +141,7 @@ impl Story {
         self.finish();
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         for _ in 0..1 + self.chance.below(4) {
             self.submit();
         }
@@ -223,6 +231,7 @@ impl Story {
                     self.history.look(&snapshot);
                 }
             });
+            self.history.note_state(disk.last_write(&Path::new(DIRECTORY).join("journal")));
         }
     }
 
@@ -289,7 +298,7 @@ impl Story {
     }
 
     /// Starts the process, over and over where faults are planned, and judges what it finds.
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         for attempt in 0..=STARTS_MAX {
             self.disk.restart();
             let is_planned = attempt < STARTS_MAX && self.plan(attempt);
@@ -299,6 +308,9 @@ impl Story {
                     self.disk.forgive_reads();
                     if let Some((point, passes)) = self.panic.take() {
                         process.store.health().tripwire.set(point, passes);
+                    }
+                    if let Some(after) = self.read_error.take() {
+                        self.disk.plan_read_error(after);
                     }
                     self.process = Some(process);
                     self.say(|_| "started".to_owned());

@@ -100,6 +100,9 @@ impl Copies {
     fn damaged(&mut self, place: u64, file: Slot, mirror: Slot) {
         let mut named = None;
         let mut has_key = false;
+        if matches!((&file, &mirror), (Slot::Key { .. }, Slot::Key { .. })) {
+            self.faults.push(format!("slot {place} of content/{FILE} and of content/{MIRROR} hold different keys"));
+        }
         for (slot, name, other) in [(file, FILE, MIRROR), (mirror, MIRROR, FILE)] {
             match slot {
                 Slot::Key { segment, key, .. } => {

@@ -18,8 +18,8 @@ use redb::{Builder, Database, DatabaseError, StorageError};
 
 use super::{Disk, DiskFile, Entry, Opening};
 use file::{SimulatedDatabase, SimulatedFile};
-pub(in crate::store) use node::Loss;
 use node::{Change, FileNode, Naming, Node};
+pub(in crate::store) use node::{LastWrite, Loss};
 use state::{State, Touch, not_found};
 
 /// What happens at an operation.
@@ -106,6 +106,18 @@ impl SimulatedDisk {
     /// Flips a bit of a file whose path `is_meant`, on the disk and in the page cache. The path, where there was one.
     pub(in crate::store) fn rot(&self, is_meant: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         self.state().rot(is_meant)
+    }
+
+    /// Has the disk hold `bytes` at `offset` of a file, though nobody wrote them there.
+    pub(in crate::store) fn damage(&self, path: &Path, offset: usize, bytes: &[u8]) {
+        self.state().damage(path, offset, bytes).expect("the file is there");
+    }
+
+    /// The last write to a file, where there was one.
+    pub(in crate::store) fn last_write(&self, path: &Path) -> Option<LastWrite> {
+        let mut state = self.state();
+        let node = state.find(path).ok()?;
+        state.file_mut(node).ok()?.last_write.clone()
     }
 
     /// How many planned faults have not come yet.

@@ -3,6 +3,7 @@
 //! since; a name is there or not, as it was at the last sync or after any change since.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::chance::Chance;
 
@@ -78,6 +79,16 @@ pub(super) struct FileNode {
     pub(super) unsynced: Vec<Change>,
     /// Whether it holds bodies.
     pub(super) is_segment: bool,
+    pub(super) last_write: Option<LastWrite>,
+}
+
+/// The last write to a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::store) struct LastWrite {
+    /// How many writes there were, this one included.
+    pub(in crate::store) number: u64,
+    /// Which bytes it wrote.
+    pub(in crate::store) range: Range<usize>,
 }
 
 impl FileNode {
@@ -88,6 +99,10 @@ impl FileNode {
 
     pub(super) fn change(&mut self, change: Change) {
         change.apply(&mut self.bytes);
+        if let Change::Write { offset, bytes } = &change {
+            let number = self.last_write.as_ref().map_or(1, |last| last.number + 1);
+            self.last_write = Some(LastWrite { number, range: *offset..offset + bytes.len() });
+        }
         self.unsynced.push(change);
     }
 

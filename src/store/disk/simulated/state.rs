@@ -92,6 +92,9 @@ impl State {
     /// Counts one read, which fails where that was planned.
     pub(super) fn read(&mut self, run: u64) -> io::Result<()> {
         self.check(run)?;
+        if self.is_quiet {
+            return Ok(());
+        }
         self.reads += 1;
         if self.read_errors.remove(&self.reads) { Err(io::Error::other("a sector can't be read")) } else { Ok(()) }
     }
@@ -208,6 +211,20 @@ impl State {
         (file.bytes, file.durable) = (bytes, durable);
         self.is_damaged = true;
         Some(path)
+    }
+
+    /// Changes what a file holds, on the disk and in the page cache.
+    pub(super) fn damage(&mut self, path: &Path, offset: usize, bytes: &[u8]) -> io::Result<()> {
+        let node = self.find(path)?;
+        let FileNode { bytes: seen, durable, .. } = self.file_mut(node)?;
+        for of in [seen, durable] {
+            let end = (offset + bytes.len()).min(of.len());
+            if let Some(there) = of.get_mut(offset..end) {
+                there.copy_from_slice(&bytes[..end - offset]);
+            }
+        }
+        self.is_damaged = true;
+        Ok(())
     }
 
     fn note(&mut self, touch: Touch) {

@@ -1,0 +1,356 @@
+//! Damage between two runs of a process: one of the store's files no longer holds what was written to it. A bit is
+//! flipped, or a write of another file or place went there, or its own never came.
+//!
+//! Whatever is damaged, nothing panics; a start that refuses names the file; and a start that succeeds serves every row
+//! and body as it was written, or an error in its place. Damage of one file leaves the others' content whole, and a
+//! check finds whatever a start refuses or can't serve.
+
+mod hit;
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+
+use hit::{Hit, Target};
+
+use super::canaries::accept;
+use super::history::{Rows, rows};
+use super::process::{Clock, Company, DIRECTORY, Process, Waiting};
+use super::story::Story;
+use super::variable;
+use crate::base::id::{MessageId, Ulid};
+use crate::store::Store;
+use crate::store::check::check_on;
+use crate::store::content::Unreadable;
+use crate::store::disk::Disk;
+use crate::store::disk::simulated::chance::Chance;
+use crate::store::disk::simulated::{Honesty, Loss, SimulatedDisk};
+use crate::store::limits::Limits;
+use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
+use crate::store::open::{OnJournalDamage, OpenError};
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::message::MessageRow;
+use crate::store::schema::{Table, meta};
+use crate::store::snapshot::Snapshot;
+
+/// Runs of the everyday tests; `POSTRIDER_DAMAGED` asks for more.
+const RUNS: u64 = 300;
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum End {
+    /// The start refused.
+    Refused,
+    /// Some rows or bodies are errors.
+    Partly,
+    /// The last commit is taken for one that a crash interrupted.
+    TakenForTorn,
+    /// Everything is served.
+    Whole,
+}
+
+/// A body's place, and the body where it can be read.
+type Body = (MessageRow, Option<Vec<u8>>);
+
+/// All that a store serves.
+struct Served {
+    rows: BTreeMap<(&'static str, Vec<u8>), Vec<u8>>,
+    bodies: BTreeMap<MessageId, Body>,
+    state: Rows,
+}
+
+impl Served {
+    fn of(store: &Store) -> Self {
+        let snapshot = store.snapshot().unwrap();
+        let mut all = BTreeMap::new();
+        for table in Table::ALL {
+            let mut each = |key: &[u8], value: &[u8]| {
+                all.insert((table.name(), key.to_vec()), value.to_vec());
+                Ok(ControlFlow::Continue(()))
+            };
+            snapshot.scan(*table, &[], &after_prefix(&[]), Order::Ascending, &mut each).unwrap();
+        }
+        // Each start draws another epoch.
+        all.remove(&(Table::Meta.name(), meta::JOURNAL.to_vec()));
+        let bodies = snapshot.rows::<MessageRow>(&[], usize::MAX).unwrap().into_iter().map(|(key, row)| {
+            let id = MessageId(Ulid(*key.last_chunk().unwrap()));
+            let body = store.content().read(row.place, id).ok();
+            (id, (row, body))
+        });
+        Self { rows: all, bodies: bodies.collect(), state: rows(&snapshot) }
+    }
+}
+
+/// One run.
+struct Damaged {
+    seed: u64,
+    chance: Chance,
+    story: Story,
+    /// What the store served before the damage.
+    expected: Served,
+}
+
+impl Damaged {
+    /// A store that worked for a while and was killed, or whose machine went off, or that was closed.
+    fn new(seed: u64) -> Self {
+        let mut chance = Chance::new(seed ^ 0xda4a);
+        // No seed of these has damage of its own.
+        let mut story = Story::new(seed * 8 + 1, Honesty::Honest);
+        story.start();
+        story.history.note_state(None);
+        (0..3 + chance.below(8)).for_each(|_| story.turn());
+        assert_eq!(story.findings, []);
+        match chance.below(4) {
+            0 => story.process().rest(),
+            1 => story.disk.turn_off(Loss::Everything),
+            _ => {}
+        }
+        story.disk.restart();
+        story.process = None;
+        let expected = Served::of(&start(&story.disk.copy(seed, Honesty::Honest), &story.clock, seed).unwrap().store);
+        Self { seed, chance, story, expected }
+    }
+
+    /// What a start makes of the damage.
+    fn judge(&self, hit: &Hit) -> End {
+        let (disk, clock) = (&self.story.disk, &self.story.clock);
+        let report = check_on(Arc::new(disk.copy(self.seed, Honesty::Honest)), Path::new(DIRECTORY), clock.now());
+        let is_found = report.as_ref().map_or(true, |report| report.failed > 0);
+        let end = match start(disk, clock, self.seed) {
+            Ok(mut process) => {
+                let end = self.judge_served(hit, &process.store, OnJournalDamage::Refuse);
+                self.go_on(&mut process);
+                end
+            }
+            Err(error) => {
+                self.judge_refused(hit, &error);
+                End::Refused
+            }
+        };
+        let needs_check = match end {
+            End::Refused | End::Partly => true,
+            End::TakenForTorn => false,
+            // A key is read from its copy.
+            End::Whole => matches!(hit.target, Target::Keys | Target::Mirror) && !hit.is_like_a_crash,
+        };
+        assert!(is_found || !needs_check, "{end:?}, and a check says that everything holds");
+        end
+    }
+
+    fn judge_refused(&self, hit: &Hit, error: &OpenError) {
+        let name = hit.path.file_name().unwrap().to_str().unwrap();
+        let disk = &self.story.disk;
+        disk.restart();
+        match (hit.target, error) {
+            (Target::Database, OpenError::Damaged { .. }) => assert!(error.to_string().contains(name), "{error}"),
+            (Target::Journal, OpenError::JournalDamaged(_)) => {
+                let damaged = disk.read(&hit.path).unwrap();
+                let accepted = start_with(disk, &self.story.clock, self.seed, OnJournalDamage::Accept);
+                let process = accepted.unwrap_or_else(|error| panic!("the loss is accepted: {error}"));
+                self.judge_served(hit, &process.store, OnJournalDamage::Accept);
+                let kept = disk.list(Path::new(DIRECTORY)).unwrap().into_iter().map(|entry| entry.name);
+                let kept: Vec<_> = kept.filter(|name| name.starts_with("journal.damaged-")).collect();
+                assert_eq!(kept.len(), 1, "the damaged journal is kept");
+                assert_eq!(disk.read(&Path::new(DIRECTORY).join(&kept[0])).unwrap(), damaged);
+            }
+            (Target::Database | Target::Journal | Target::Keys | Target::Mirror | Target::Segment, error) => {
+                panic!("it does not start: {error}");
+            }
+        }
+    }
+
+    /// Everything is served as it was, or is an error where it may be.
+    fn judge_served(&self, hit: &Hit, store: &Store, on_damage: OnJournalDamage) -> End {
+        let snapshot = store.snapshot().unwrap();
+        match hit.target {
+            Target::Database => {
+                let failed_rows = self.judge_rows(hit, &snapshot);
+                let failed_bodies = self.judge_bodies(store, |_| true);
+                if failed_rows + failed_bodies > 0 { End::Partly } else { End::Whole }
+            }
+            Target::Segment => {
+                assert_eq!(self.judge_rows(hit, &snapshot), 0);
+                let is_hit = |row: &MessageRow| {
+                    let place = row.place;
+                    let (begin, end) = (place.offset, place.offset + u64::from(place.length));
+                    let file = format!("content/{:013}/{:06}.segment", place.bucket.as_millis(), place.segment);
+                    hit.path.ends_with(file) && begin < hit.range.end as u64 && (hit.range.start as u64) < end
+                };
+                if self.judge_bodies(store, is_hit) > 0 { End::Partly } else { End::Whole }
+            }
+            Target::Keys | Target::Mirror => {
+                assert_eq!((self.judge_rows(hit, &snapshot), self.judge_bodies(store, |_| false)), (0, 0));
+                End::Whole
+            }
+            Target::Journal => self.judge_journal(hit, store, &snapshot, on_damage),
+        }
+    }
+
+    /// All records before the damage count; later ones are left out, and in silence only those that it touches.
+    fn judge_journal(&self, hit: &Hit, store: &Store, snapshot: &Snapshot, on_damage: OnJournalDamage) -> End {
+        let mut state = rows(snapshot);
+        let states = &self.story.history.states;
+        // A start on a damaged journal notes there that the queue is on hold.
+        let without_facts = |state: &Rows| {
+            let mut state = state.clone();
+            state.remove(Table::Meta.name());
+            state
+        };
+        if on_damage == OnJournalDamage::Refuse && state == self.expected.state {
+            assert_eq!(self.judge_bodies(store, |_| false), 0);
+            return End::Whole;
+        }
+        state.remove(Table::Meta.name());
+        let found = states.iter().rposition(|(before, _)| without_facts(before) == state);
+        let found = found.unwrap_or_else(|| panic!("the rows are as they never were"));
+        for (number, (_, written)) in states.iter().enumerate().skip(found + 1) {
+            let record = written.as_ref().map_or(0..0, |written| written.range.clone());
+            assert!(hit.range.start < record.end, "state {number} was recorded in {record:?}, before the damage");
+            let is_touched = record.start < hit.range.end;
+            assert!(is_touched || on_damage == OnJournalDamage::Accept, "{record:?} is dropped and not damaged");
+        }
+        End::TakenForTorn
+    }
+
+    /// How many rows are errors. None has another value, and none is new.
+    fn judge_rows(&self, hit: &Hit, snapshot: &Snapshot) -> usize {
+        let mut failed = 0;
+        for ((name, key), value) in &self.expected.rows {
+            let table = *Table::ALL.iter().find(|table| table.name() == *name).unwrap();
+            match snapshot.get(table, key) {
+                Ok(Some(found)) => assert!(found == *value, "a row of {name} has another value"),
+                // Where a whole sector is damaged, no key and no checksum need be left that is the row's.
+                Ok(None) if hit.target == Target::Database && hit.range.len() > 1 => failed += 1,
+                Ok(None) => panic!("a row of {name} is taken as absent"),
+                Err(error) if error.is_of_row() => failed += 1,
+                Err(error) => panic!("a row of {name} ends everything: {error}"),
+            }
+        }
+        for table in Table::ALL {
+            let mut each = |key: &[u8], _: &[u8]| {
+                let is_known = self.expected.rows.contains_key(&(table.name(), key.to_vec()))
+                    || (*table, key) == (Table::Meta, meta::JOURNAL);
+                assert!(is_known, "a row of {} is listed that nobody wrote", table.name());
+                Ok(ControlFlow::Continue(()))
+            };
+            if let Err(error) = snapshot.scan_sound(*table, &[], &after_prefix(&[]), Order::Ascending, &mut each) {
+                assert!(error.is_of_row(), "the list of {} ends everything: {error}", table.name());
+                failed += 1;
+            }
+        }
+        failed
+    }
+
+    /// How many bodies are errors that were none. None is another one, and only those fail that `may_fail`.
+    fn judge_bodies(&self, store: &Store, may_fail: impl Fn(&MessageRow) -> bool) -> usize {
+        let mut failed = 0;
+        for (id, (row, expected)) in &self.expected.bodies {
+            match (store.content().read(row.place, *id), expected) {
+                (Ok(body), Some(expected)) => assert!(body == *expected, "message {id} has another body"),
+                (Ok(_), None) => panic!("message {id} has a body that was gone"),
+                (Err(_), None) => {}
+                (Err(Unreadable::Gone), Some(_)) => panic!("the body of message {id} is taken for gone"),
+                (Err(Unreadable::Failed(error)), Some(_)) => {
+                    assert!(may_fail(row), "message {id} has no body, and is not damaged: {error}");
+                    failed += 1;
+                }
+            }
+        }
+        failed
+    }
+
+    /// Work goes on; what it meets may fail, and ends nothing by a panic.
+    fn go_on(&self, process: &mut Process) {
+        let now = self.story.clock.now();
+        let bucket = self.story.setup.now + std::time::Duration::from_secs(7200);
+        let mut answers: Vec<Waiting<bool>> =
+            (0_u8..3).map(|number| accept(process, &self.story.setup, bucket, &[number; 300]).1).collect();
+        for timer in super::work::timers(&process.store).into_iter().take(6) {
+            let store = process.store.clone();
+            let settle = SettleTransfer {
+                account: timer.account,
+                message: MessageId(timer.id),
+                due: timer.due,
+                end: TransferEnd::Delivered,
+                facts: Default::default(),
+                provider: None,
+                chance: [0; 4],
+                transcript: None,
+                others: Vec::new(),
+            };
+            answers.push(Waiting::new(async move { store.commit(settle).await.is_ok() }));
+        }
+        for answer in &mut answers {
+            answer.poll();
+        }
+        process.settle();
+        process.rest();
+        drop(
+            process
+                .store
+                .content()
+                .buckets_until(now)
+                .map(|over| over.into_iter().try_for_each(|bucket| process.store.content().destroy(bucket))),
+        );
+    }
+}
+
+fn start(disk: &SimulatedDisk, clock: &Clock, seed: u64) -> Result<Process, OpenError> {
+    start_with(disk, clock, seed, OnJournalDamage::Refuse)
+}
+
+fn start_with(
+    disk: &SimulatedDisk,
+    clock: &Clock,
+    seed: u64,
+    on_journal_damage: OnJournalDamage,
+) -> Result<Process, OpenError> {
+    Process::start_damaged(disk, clock, seed, Limits::default(), Company::None, on_journal_damage)
+}
+
+/// One run; none where the seed finds nothing to damage.
+fn run(seed: u64) -> Option<(Target, End)> {
+    let mut damaged = Damaged::new(seed);
+    let hit = Hit::draw(&damaged.story.disk, &mut damaged.chance)?;
+    let judged = catch_unwind(AssertUnwindSafe(|| damaged.judge(&hit)));
+    let end = judged.unwrap_or_else(|panic| {
+        let said =
+            panic.downcast_ref::<String>().cloned().or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).into()));
+        panic!("seed {seed}, {hit:?}: {}", said.unwrap_or_default())
+    });
+    Some((hit.target, end))
+}
+
+#[test]
+fn damage_between_two_runs_is_reported_and_never_served() {
+    let mut ends: BTreeMap<(Target, End), u64> = BTreeMap::new();
+    if let Some(seed) = variable("POSTRIDER_DAMAGED_SEED") {
+        run(seed);
+        return;
+    }
+    let mut found = BTreeMap::new();
+    for seed in 0..variable("POSTRIDER_DAMAGED").unwrap_or(RUNS) {
+        match catch_unwind(|| run(seed)) {
+            Ok(Some(end)) => *ends.entry(end).or_default() += 1,
+            Ok(None) => {}
+            Err(panic) => {
+                let said = panic.downcast_ref::<String>().cloned().unwrap_or_default();
+                found.insert(seed, said);
+            }
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}, {} of {ends:?}", found.len());
+    for expected in [
+        (Target::Journal, End::Refused),
+        (Target::Journal, End::TakenForTorn),
+        (Target::Keys, End::Whole),
+        (Target::Mirror, End::Whole),
+        (Target::Database, End::Refused),
+        (Target::Database, End::Partly),
+        (Target::Segment, End::Partly),
+    ] {
+        assert!(ends.contains_key(&expected), "{expected:?} never happens: {ends:?}");
+    }
+}

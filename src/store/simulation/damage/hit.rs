@@ -1,0 +1,106 @@
+//! The damage of one run: which file, and what of it.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use crate::store::disk::Disk;
+use crate::store::disk::simulated::SimulatedDisk;
+use crate::store::disk::simulated::chance::Chance;
+use crate::store::simulation::canaries::content_of;
+use crate::store::simulation::process::DIRECTORY;
+
+/// What a disk writes whole or not at all.
+const SECTOR: usize = 512;
+/// The length of a key's slot.
+const SLOT: usize = 128;
+
+/// Which file is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Target {
+    Journal,
+    Keys,
+    Mirror,
+    Database,
+    Segment,
+}
+
+impl Target {
+    const ALL: [Self; 5] = [Self::Journal, Self::Keys, Self::Mirror, Self::Database, Self::Segment];
+
+    /// The file, if there is one.
+    fn path(self, disk: &SimulatedDisk, chance: &mut Chance) -> Option<PathBuf> {
+        let directory = Path::new(DIRECTORY);
+        Some(match self {
+            Self::Journal => directory.join("journal"),
+            Self::Keys => directory.join("content/keys"),
+            Self::Mirror => directory.join("content/keys.mirror"),
+            Self::Database => directory.join("postrider.redb"),
+            Self::Segment => {
+                let is_segment = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "segment");
+                let segments: Vec<_> = content_of(disk).into_keys().filter(is_segment).collect();
+                if segments.is_empty() {
+                    return None;
+                }
+                directory.join(&segments[chance.index(segments.len())])
+            }
+        })
+    }
+}
+
+/// The damage of one run.
+#[derive(Debug)]
+pub(super) struct Hit {
+    pub(super) target: Target,
+    pub(super) path: PathBuf,
+    /// The bytes that may have changed.
+    pub(super) range: Range<usize>,
+    /// Whether a crash may leave a file of keys like that: every slot that changed has no key, or had none.
+    pub(super) is_like_a_crash: bool,
+}
+
+impl Hit {
+    /// Damages one file, if there is something to damage in it: flips a bit, or has a sector lose what was written to
+    /// it, or hold what was written to another.
+    pub(super) fn draw(disk: &SimulatedDisk, chance: &mut Chance) -> Option<Self> {
+        let target = Target::ALL[chance.index(Target::ALL.len())];
+        let path = target.path(disk, chance)?;
+        let bytes = disk.read(&path).unwrap();
+        let length = match target {
+            Target::Journal => disk.last_write(&path)?.range.end.min(bytes.len()),
+            Target::Keys | Target::Mirror | Target::Database | Target::Segment => bytes.len(),
+        };
+        let sector = |at: usize| at..(at + SECTOR).min(bytes.len());
+        let is_used = |at: &usize| bytes[sector(*at)].iter().any(|byte| *byte != 0);
+        let used: Vec<usize> = (0..length).step_by(SECTOR).filter(is_used).collect();
+        if used.is_empty() {
+            return None;
+        }
+        let at = used[chance.index(used.len())];
+        let mut damaged = bytes[sector(at)].to_vec();
+        let range = match chance.below(4) {
+            0..2 => {
+                let byte = chance.index((length - at).min(damaged.len()));
+                damaged[byte] ^= 1 << chance.below(8);
+                at + byte..at + byte + 1
+            }
+            2 => {
+                damaged.fill(0);
+                sector(at)
+            }
+            _ => {
+                let other = &bytes[sector(used[chance.index(used.len())])];
+                let common = other.len().min(damaged.len());
+                damaged[..common].copy_from_slice(&other[..common]);
+                sector(at)
+            }
+        };
+        if damaged == bytes[sector(at)] {
+            return None;
+        }
+        let is_blank = |slot: &[u8]| slot.iter().all(|byte| *byte == 0);
+        let mut slots = bytes[sector(at)].chunks(SLOT).zip(damaged.chunks(SLOT));
+        let is_like_a_crash = slots.all(|(before, after)| before == after || is_blank(before) || is_blank(after));
+        disk.damage(&path, at, &damaged);
+        Some(Self { target, path, range, is_like_a_crash })
+    }
+}

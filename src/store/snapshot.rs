@@ -66,6 +66,16 @@ impl Snapshot {
         }
     }
 
+    /// Whether a search finds a row at `key`, whether its checksum fits or not. Damage may hide the row: this is for
+    /// counts, not for decisions.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub(super) fn finds(&self, table: Table, key: &[u8]) -> Result<bool, StoreError> {
+        let opened = self.table(table)?;
+        self.read(table, key, guarded(|| Ok(opened.get(key)?.is_some())))
+    }
+
     /// Calls `each` with all that is stored in a range of keys, whether its checksum fits or not.
     ///
     /// # Errors

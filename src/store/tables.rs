@@ -46,7 +46,11 @@ impl Batch {
     fn join(&mut self, changes: Changes) -> Result<(), StoreError> {
         let mut waiting = self.waiting;
         for (key, value) in changes.of(Table::Timers).into_iter().flatten() {
-            waiting.note(key, self.has(Table::Timers, key)?, value.is_some());
+            let was_armed = match self.changes.get(Table::Timers, key) {
+                Some(changed) => changed.is_some(),
+                None => self.committed.finds(Table::Timers, key)?,
+            };
+            waiting.note(key, was_armed, value.is_some());
         }
         self.waiting = waiting;
         for (table, key, value) in changes.into_rows() {

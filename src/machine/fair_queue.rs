@@ -43,6 +43,11 @@ impl<T> FairQueue<T> {
 
     /// Takes the first item of the account whose turn it is. The next turn is another account's.
     pub fn pop(&mut self) -> Option<T> {
+        self.pop_of().map(|(_, item)| item)
+    }
+
+    /// The same, with the account.
+    pub fn pop_of(&mut self) -> Option<(AccountId, T)> {
         let account = self.turns.pop_front()?;
         let line = self.lines.get_mut(&account)?;
         let item = line.pop_front()?;
@@ -52,7 +57,7 @@ impl<T> FairQueue<T> {
         } else {
             self.turns.push_back(account);
         }
-        Some(item)
+        Some((account, item))
     }
 
     /// The items, in no order that means anything.

@@ -13,6 +13,7 @@ pub mod fair_queue;
 #[cfg(test)]
 mod golden;
 pub mod idempotency;
+pub mod look_up_places;
 pub mod pace;
 pub mod quota;
 pub mod rate;

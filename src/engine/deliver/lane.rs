@@ -11,6 +11,8 @@ use crate::machine::endpoint::IN_FLIGHT_MAX;
 use crate::store::op::settle_delivery::Unparking;
 use crate::store::timer::Timer;
 
+/// Attempts on the wire of an endpoint that is not known to answer fast.
+const START: usize = 2;
 /// Deliveries that wait in one lane at most.
 const ROOMY: usize = 512;
 /// The same, while all lanes together hold much.
@@ -26,14 +28,15 @@ pub(super) struct Lane {
     parked: Parked,
 }
 
-/// How many attempts may be on the wire. One that has begun to fail gets them singly, so that what it does not answer
-/// costs little of what all share; each success doubles them again.
+/// How many attempts may be on the wire. An endpoint begins with few, until it is known to answer fast. One that has
+/// begun to fail gets them singly, so that what it does not answer costs little of what all share; each success doubles
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window(usize);
 
 impl Default for Window {
     fn default() -> Self {
-        Self(IN_FLIGHT_MAX)
+        Self(START)
     }
 }
 
@@ -42,6 +45,8 @@ impl Default for Window {
 pub(super) enum Ended {
     /// With a 2xx.
     Acknowledged,
+    /// With a 2xx that took long.
+    Slowly,
     /// With anything else.
     Failed,
     /// Without a request.
@@ -89,6 +94,7 @@ impl Lane {
         self.in_flight -= 1;
         match ended {
             Ended::Acknowledged => self.window.0 = (self.window.0 * 2).min(IN_FLIGHT_MAX),
+            Ended::Slowly => self.window.0 = self.window.0.min(START),
             Ended::Failed => self.window.0 = 1,
             Ended::Unmade => {}
         }
@@ -179,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_falls_to_one_at_a_failure_and_doubles_with_each_success() {
+    fn the_window_begins_small_doubles_with_each_success_and_falls_to_one_at_a_failure() {
         let mut lane = lane_of(0);
         let width = |lane: &mut Lane, ended| {
             lane.in_flight = 1;
@@ -190,8 +196,10 @@ mod tests {
             lane.in_flight
         };
         let steps = [Ended::Unmade, Ended::Acknowledged, Ended::Failed, Ended::Failed, Ended::Unmade];
-        assert_eq!(steps.map(|ended| width(&mut lane, ended)), [8, 8, 1, 1, 1]);
+        assert_eq!(steps.map(|ended| width(&mut lane, ended)), [2, 4, 1, 1, 1]);
         assert_eq!([Ended::Acknowledged; 5].map(|ended| width(&mut lane, ended)), [2, 4, 8, 8, 8]);
+        let slowly = [Ended::Slowly, Ended::Slowly, Ended::Acknowledged, Ended::Failed, Ended::Slowly];
+        assert_eq!(slowly.map(|ended| width(&mut lane, ended)), [2, 2, 4, 1, 1]);
     }
 
     #[test]

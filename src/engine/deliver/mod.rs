@@ -1,7 +1,7 @@
 //! From an owed event to a settled webhook attempt (contract 5).
 //!
-//! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once; while it fails
-//! they are made singly, and a dead endpoint sees exactly ten requests. One attempt is one request.
+//! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once. It begins
+//! with two, until it is known to answer fast; while it fails they are made singly, and a dead endpoint sees exactly ten requests. One attempt is one request.
 
 mod lane;
 mod permits;
@@ -260,13 +260,16 @@ impl Shared {
     /// it back at once: how fast an endpoint is served must not hang on the disk.
     fn settle(self: &Arc<Self>, job: Job, end: DeliveryEnd, lane: Option<Key>) {
         let ended = match &end {
-            DeliveryEnd::Attempted(Attempt { error: None, .. }) => Ended::Acknowledged,
+            DeliveryEnd::Attempted(Attempt { error: None, duration_ms, .. }) => {
+                if u128::from(*duration_ms) <= PROMPT.as_millis() { Ended::Acknowledged } else { Ended::Slowly }
+            }
             DeliveryEnd::Attempted(_) => Ended::Failed,
             DeliveryEnd::Overflowed(_) | DeliveryEnd::Parked | DeliveryEnd::Abandoned => Ended::Unmade,
         };
         let op =
             SettleDelivery { account: job.timer.account, delivery: DeliveryId(job.timer.id), due: job.timer.due, end };
-        let (before, after) = if ended == Ended::Acknowledged { (lane, None) } else { (None, lane) };
+        let is_acknowledged = matches!(ended, Ended::Acknowledged | Ended::Slowly);
+        let (before, after) = if is_acknowledged { (lane, None) } else { (None, lane) };
         let shared = Arc::clone(self);
         let runtime = tokio::runtime::Handle::current();
         self.engine.store.post(op, move |answer| {

@@ -1,20 +1,24 @@
 //! Which site a domain belongs to: looked up before a message joins a lane, once however many wait for it.
 //!
 //! What waits for a name waits as a timer and an entry here, never as a task, and so many at most. Names that
-//! transactional mail waits for are asked for first, and marketing never takes all places. A look-up that is slow makes
+//! transactional mail waits for are asked for first, and marketing never takes all places. Accounts take turns, and no
+//! account's slow look-ups take more than half of the places for those. A look-up that is slow makes
 //! way for others, so that one name server that does not answer holds up nobody else's mail. A site that was seen a
 //! while ago is looked up again behind the mail, which goes on.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::site::Site;
+use crate::base::id::AccountId;
 use crate::domain::hostname::DomainName;
 use crate::domain::stream::Stream;
 use crate::engine::Engine;
 use crate::engine::crash::caught;
 use crate::engine::ports::{BoxFuture, RouteFailure};
+use crate::machine::fair_queue::FairQueue;
+use crate::machine::look_up_places::{LookUpPlaces, reserved};
 use crate::smtp::shaping::Shaping;
 use crate::store::timer::Timer;
 
@@ -24,8 +28,6 @@ const PROMPT_MAX: usize = 128;
 const PROMPT: Duration = Duration::from_secs(2);
 /// Slow look-ups on their way. Beyond that a slow one is given up, and whoever waits for it asks again later.
 const SLOW_MAX: usize = 1024;
-/// Of so many places, and of so many that may wait, one is kept for transactional mail.
-const RESERVED_PART: usize = 4;
 /// Messages that wait for names, as timers in memory.
 const WAITING_MAX: usize = 65_536;
 /// How long a domain's site is believed. The servers themselves are asked for again at every connection, by their TTL.
@@ -34,9 +36,9 @@ const SITE_LIFETIME: Duration = Duration::from_secs(60);
 const STALE_LIFETIME: Duration = Duration::from_secs(600);
 /// How long a failure is believed: as long as it takes to tell it to whoever waited.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
-/// Memory for domains' sites: 8 MiB of the 32 MiB that all caches of names share. Beyond that, the domains that were
+/// Memory for domains' sites: 6 MiB of the 32 MiB that all caches of names share. Beyond that, the domains that were
 /// used least recently are forgotten.
-const BYTES_MAX: usize = 8 * 1024 * 1024;
+const BYTES_MAX: usize = 6 * 1024 * 1024;
 /// Memory of a domain beside its name and its site's.
 const ENTRY_BYTES: usize = 256;
 
@@ -84,7 +86,7 @@ pub(super) enum Seen {
 struct Asked {
     /// When it began to wait.
     since: Duration,
-    /// Where it stands in the queue of a stream; nowhere once its look-up has begun.
+    /// Its place in the queue of a stream. None once its look-up has begun.
     place: Option<(Stream, u64)>,
     waiting: Vec<Timer>,
     /// The site that serves meanwhile.
@@ -127,61 +129,33 @@ struct State {
     prune_at: usize,
     /// The memory of all that was added since domains were last forgotten, and of what was left then.
     bytes: usize,
-    /// Domains that nobody looks up yet, by when they came.
-    transactional: BTreeMap<u64, DomainName>,
-    marketing: BTreeMap<u64, DomainName>,
+    /// Domains that nobody looks up yet, with their places. One that has moved to another place is passed over.
+    transactional: FairQueue<(u64, DomainName)>,
+    marketing: FairQueue<(u64, DomainName)>,
     last_place: u64,
     /// Messages that wait.
     waiting: usize,
-    prompt: Places,
-    slow: Places,
-}
-
-/// Places that look-ups have taken.
-#[derive(Default)]
-struct Places {
-    taken: usize,
-    /// Those of names that marketing asked for.
-    marketing: usize,
-}
-
-impl Places {
-    const fn take(&mut self, stream: Stream, max: usize) -> bool {
-        let marketing = matches!(stream, Stream::Marketing) as usize;
-        let is_free = self.taken < max && self.marketing + marketing <= share(stream, max);
-        if is_free {
-            self.taken += 1;
-            self.marketing += marketing;
-        }
-        is_free
-    }
-
-    const fn free(&mut self, stream: Stream) {
-        self.taken -= 1;
-        self.marketing -= matches!(stream, Stream::Marketing) as usize;
-    }
+    prompt: LookUpPlaces<PROMPT_MAX>,
+    slow: LookUpPlaces<SLOW_MAX>,
 }
 
 /// What `stream` may take of `max`.
 const fn share(stream: Stream, max: usize) -> usize {
-    match stream {
-        Stream::Transactional => max,
-        Stream::Marketing => max - max / RESERVED_PART,
-    }
+    max - reserved(stream, max)
 }
 
 impl State {
-    const fn queue(&mut self, stream: Stream) -> &mut BTreeMap<u64, DomainName> {
+    const fn queue(&mut self, stream: Stream) -> &mut FairQueue<(u64, DomainName)> {
         match stream {
             Stream::Transactional => &mut self.transactional,
             Stream::Marketing => &mut self.marketing,
         }
     }
 
-    fn enqueue(&mut self, domain: &DomainName, stream: Stream) -> (Stream, u64) {
+    fn enqueue(&mut self, domain: &DomainName, (account, stream): (AccountId, Stream)) -> (Stream, u64) {
         self.last_place += 1;
         let place = self.last_place;
-        self.queue(stream).insert(place, domain.clone());
+        self.queue(stream).push(account, (place, domain.clone()));
         (stream, place)
     }
 
@@ -197,15 +171,14 @@ impl State {
                 asked.place
             }
             Some(Entry::Known(_)) | None => {
-                let place = Some(self.enqueue(domain, stream));
+                let place = Some(self.enqueue(domain, (timer.account, stream)));
                 let asked = Asked { since, place, waiting: vec![timer], stale: None };
                 self.entries.insert(domain.clone(), Entry::Asked(asked));
                 place
             }
         };
-        if let (Some((Stream::Marketing, place)), Stream::Transactional) = (before, stream) {
-            self.marketing.remove(&place);
-            let place = self.enqueue(domain, stream);
+        if let (Some((Stream::Marketing, _)), Stream::Transactional) = (before, stream) {
+            let place = self.enqueue(domain, (timer.account, stream));
             if let Some(Entry::Asked(asked)) = self.entries.get_mut(domain) {
                 asked.place = Some(place);
             }
@@ -214,7 +187,7 @@ impl State {
     }
 
     /// What serves at `now` without waiting; what is no longer fresh is queued to be looked up again.
-    fn known(&mut self, domain: &DomainName, stream: Stream, now: Duration) -> Option<Route> {
+    fn known(&mut self, domain: &DomainName, asker: (AccountId, Stream), now: Duration) -> Option<Route> {
         let route = match self.entries.get_mut(domain)? {
             Entry::Known(known) if known.is_fresh(now) => {
                 known.used = now;
@@ -225,7 +198,7 @@ impl State {
                 return asked.stale.as_ref().filter(|stale| stale.may_serve(now)).map(Known::route);
             }
         };
-        let place = Some(self.enqueue(domain, stream));
+        let place = Some(self.enqueue(domain, asker));
         if let Some(Entry::Known(known)) = self.entries.remove(domain) {
             let asked = Asked { since: now, place, waiting: Vec::new(), stale: Some(known) };
             self.entries.insert(domain.clone(), Entry::Asked(asked));
@@ -261,16 +234,21 @@ impl State {
     }
 
     /// The next domain to look up, its place taken.
-    fn next(&mut self) -> Option<(DomainName, Stream)> {
-        let stream = if self.transactional.is_empty() { Stream::Marketing } else { Stream::Transactional };
-        if self.queue(stream).is_empty() || !self.prompt.take(stream, PROMPT_MAX) {
-            return None;
+    fn next(&mut self) -> Option<(DomainName, (AccountId, Stream))> {
+        loop {
+            let stream = if self.transactional.is_empty() { Stream::Marketing } else { Stream::Transactional };
+            if !self.prompt.is_free(stream) {
+                return None;
+            }
+            let (account, (place, domain)) = self.queue(stream).pop_of()?;
+            if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain)
+                && asked.place == Some((stream, place))
+            {
+                asked.place = None;
+                self.prompt.take((account, stream));
+                return Some((domain, (account, stream)));
+            }
         }
-        let (_, domain) = self.queue(stream).pop_first()?;
-        if let Some(Entry::Asked(asked)) = self.entries.get_mut(&domain) {
-            asked.place = None;
-        }
-        Some((domain, stream))
     }
 }
 
@@ -288,7 +266,7 @@ impl Routes {
         let now = self.engine.clock.monotonic();
         let mut state = self.state();
         state.prune();
-        let known = state.known(domain, stream, now);
+        let known = state.known(domain, (timer.account, stream), now);
         let route = known.unwrap_or_else(|| state.wait(domain, timer, stream, now));
         drop(state);
         self.start();
@@ -321,28 +299,28 @@ impl Routes {
     fn start(self: &Arc<Self>) {
         loop {
             let next = self.state().next();
-            let Some((domain, stream)) = next else { return };
+            let Some((domain, asker)) = next else { return };
             // Boxed, for a look-up may start another.
-            let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, stream));
+            let look_up: BoxFuture<'static, ()> = Box::pin(Arc::clone(self).serve(domain, asker));
             tokio::spawn(look_up);
         }
     }
 
     /// Looks up one domain, for which a place is taken.
-    async fn serve(self: Arc<Self>, domain: DomainName, stream: Stream) {
+    async fn serve(self: Arc<Self>, domain: DomainName, asker: (AccountId, Stream)) {
         let mut looking = std::pin::pin!(self.looked_up(&domain));
         let prompt = tokio::time::timeout(PROMPT, &mut looking).await;
         let goes_on = {
             let mut state = self.state();
-            state.prompt.free(stream);
-            prompt.is_err() && state.slow.take(stream, SLOW_MAX)
+            state.prompt.free(asker);
+            prompt.is_err() && state.slow.take_of_half(asker)
         };
         self.start();
         let found = match prompt {
             Ok(found) => found,
             Err(_slow) if goes_on => {
                 let found = looking.await;
-                self.state().slow.free(stream);
+                self.state().slow.free(asker);
                 found
             }
             Err(_slow) => Err(RouteFailure::Unasked),

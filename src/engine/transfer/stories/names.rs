@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::world::START;
 use super::*;
+use crate::base::id::{AccountId, Ulid};
 use crate::domain::stream::Stream;
 use crate::engine::transfer::routes::{Route, Routes};
 use crate::engine::transfer::site::Site;
@@ -24,7 +25,11 @@ impl Names {
     }
 
     fn ask(&self, domain: &str, stream: Stream) -> Route {
-        let timer = Timer::of_store(START, TimerKind::Transfer);
+        self.ask_for(AccountId::default(), domain, stream)
+    }
+
+    fn ask_for(&self, account: AccountId, domain: &str, stream: Stream) -> Route {
+        let timer = Timer { account, ..Timer::of_store(START, TimerKind::Transfer) };
         self.routes.get(&domain.parse().unwrap(), timer, stream)
     }
 
@@ -102,4 +107,21 @@ async fn what_could_not_be_asked_for_is_asked_again_soon_and_charges_nobody() {
     world.net.busy.lock().unwrap().clear();
     world.pass(10).await;
     assert_eq!(world.standing(id), ("delivered", 1));
+}
+
+#[tokio::test]
+async fn accounts_take_turns_at_look_ups() {
+    let names = Names::new().await;
+    for n in 0..2000 {
+        let domain = format!("slow{n}.test");
+        names.never_answers(&domain);
+        assert_eq!(names.ask(&domain, Stream::Transactional), Route::Asked);
+    }
+    // It takes a place as soon as one is free, though it came last.
+    let other = AccountId(Ulid([7; 16]));
+    assert_eq!(names.ask_for(other, "own.test", Stream::Transactional), Route::Asked);
+    names.know("own.test").await;
+    let asked = names.world.net.asked.lock().unwrap().clone();
+    let before = asked.iter().position(|domain| domain == "own.test").unwrap();
+    assert!(before <= 2 * 128, "{before}");
 }

@@ -47,8 +47,8 @@ impl<'a> Counted<'a> {
     }
 }
 
-/// Adds the totals that the store lacks to `changes`, and reports how many rows it counted. Memory grows with the number
-/// of totals, not with the rows counted. A damaged row counts for nothing.
+/// Adds the totals that the store lacks to `changes`, and reports how many rows it counted. Memory grows with the
+/// number of totals, not with the rows counted. A damaged row counts for nothing.
 ///
 /// # Errors
 /// Those of the database.

@@ -45,7 +45,7 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     ),
     ("src/store/open/options.rs", Touch::Clock, "the default monotonic clock: a virtual one takes its place in tests"),
     (
-        "src/engine/suppressions.rs",
+        "src/engine/imports.rs",
         Touch::Clock,
         "pauses an import for as long as its batch took, in the machine's time",
     ),

@@ -187,6 +187,11 @@ impl<C> Call<C> {
         self.uri.authority().map(hyper::http::uri::Authority::as_str).or_else(|| self.header(&HOST))
     }
 
+    /// Takes the body out, so that its memory is free as soon as its taker drops it.
+    pub fn take_body(&mut self) -> Bytes {
+        std::mem::replace(&mut self.body, ReadBody::none()).bytes
+    }
+
     /// The query, which may only hold the parameters of `known`; what is wrong goes to `violations`.
     pub fn query(&self, known: &[&'static str], violations: &mut Violations) -> Query {
         Query::parse(self.uri.query().unwrap_or(""), known, violations)

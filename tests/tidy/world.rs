@@ -44,11 +44,7 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
         "waits for a dead process's lock, in the machine's time: there is no program yet",
     ),
     ("src/store/open/options.rs", Touch::Clock, "the default monotonic clock: a virtual one takes its place in tests"),
-    (
-        "src/engine/imports.rs",
-        Touch::Clock,
-        "pauses an import for as long as its batch took, in the machine's time",
-    ),
+    ("src/engine/imports.rs", Touch::Clock, "pauses an import for as long as its batch took, in the machine's time"),
     ("src/store/writer.rs", Touch::Clock, "times a commit for monitoring, in the machine's time: no row depends on it"),
     ("src/store/content/appender.rs", Touch::Clock, "times a sync for monitoring, in the machine's time"),
     ("src/engine/signing.rs", Touch::Clock, "times a signature for monitoring, in the machine's time"),

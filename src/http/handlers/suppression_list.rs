@@ -2,7 +2,6 @@
 //!
 //! Both forms become JSON objects, so that one check holds for both, and every fault of every line is told.
 
-use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::suppressions::note;
@@ -15,6 +14,7 @@ use crate::http::csv::{Records, write_record};
 use crate::http::error::ApiError;
 use crate::http::json;
 pub(crate) use crate::http::view::suppression::FaultyLine;
+use crate::store::content::compression::{compress, decompress};
 use crate::store::op::suppression::{IMPORTED_MAX, Suppression};
 use crate::store::row::suppression::{SuppressionReason, SuppressionRow};
 
@@ -41,17 +41,16 @@ pub(crate) enum FaultyList {
     Lines(Violations, Vec<FaultyLine>),
 }
 
-/// A list without faults. It is kept as it was sent, with the places where its batches begin, and read again batch by
-/// batch: as objects, a million lines would take ten times their size.
+/// A list without faults. It is kept as text, batch by batch and compressed, and read again: as objects, a million lines
+/// would take ten times their size.
 #[derive(Debug)]
 pub(crate) struct CheckedList {
-    body: Bytes,
     form: Form,
     now: Timestamp,
     /// The columns that the first line of CSV names.
     columns: Vec<&'static str>,
-    /// Where each batch begins, in bytes.
-    batches: Vec<usize>,
+    /// The text of each batch, compressed.
+    batches: Vec<Vec<u8>>,
     count: usize,
 }
 
@@ -65,12 +64,13 @@ impl SuppressionBatches for CheckedList {
     }
 
     fn batch(&self, number: usize) -> Vec<Suppression> {
-        let text = std::str::from_utf8(&self.body).unwrap_or_default();
-        let rest = self.batches.get(number).and_then(|at| text.get(*at..)).unwrap_or_default();
+        let Some(compressed) = self.batches.get(number) else { return Vec::new() };
+        let text = decompress(compressed).ok().and_then(|text| String::from_utf8(text).ok());
+        let Some(text) = text else { unreachable!("memory gives back what was compressed") };
         let mut reading = Reading::new(self.now, Keep::Batch(Vec::with_capacity(IMPORTED_MAX)));
         match self.form {
-            Form::Csv => reading.records(text, Records::of_rest(rest), &self.columns),
-            Form::JsonLines => reading.json_lines(text, rest),
+            Form::Csv => reading.records(&text, Records::of_rest(&text), &self.columns),
+            Form::JsonLines => reading.json_lines(&text, &text),
         }
         match reading.keep {
             Keep::Batch(list) => list,
@@ -97,8 +97,8 @@ struct Reading {
 }
 
 /// Checks the whole list in `body`; returns all of its faults where it has any.
-pub(super) fn check(body: Bytes, form: Form, now: Timestamp) -> Result<CheckedList, FaultyList> {
-    let text = std::str::from_utf8(&body).map_err(|fault| {
+pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedList, FaultyList> {
+    let text = std::str::from_utf8(body).map_err(|fault| {
         let sentence = format!("must be UTF-8: see byte {}", fault.valid_up_to() + 1);
         FaultyList::Unreadable(Violations::of("body", sentence).into())
     })?;
@@ -115,8 +115,10 @@ pub(super) fn check(body: Bytes, form: Form, now: Timestamp) -> Result<CheckedLi
     }
     match reading.keep {
         Keep::Places(batches) if reading.faulty.is_empty() => {
+            let ends = batches.iter().skip(1).copied().chain([text.len()]);
+            let batches = batches.iter().zip(ends).map(|(at, end)| compress(&text.as_bytes()[*at..end])).collect();
             let count = reading.count;
-            Ok(CheckedList { body, form, now, columns, batches, count })
+            Ok(CheckedList { form, now, columns, batches, count })
         }
         Keep::Places(_) | Keep::Batch(_) => Err(FaultyList::Lines(reading.violations, reading.faulty)),
     }
@@ -285,7 +287,7 @@ mod tests {
     #[test]
     fn a_wrong_list_is_not_read_to_its_end() {
         let list = format!("email\n{}", "nobody\n".repeat(FAULTY_LINES_MAX + 1));
-        let Err(FaultyList::Lines(violations, lines)) = check(list.into(), Form::Csv, Timestamp::ZERO) else {
+        let Err(FaultyList::Lines(violations, lines)) = check(list.as_bytes(), Form::Csv, Timestamp::ZERO) else {
             panic!("taken");
         };
         assert_eq!((lines.len(), lines[0].line), (FAULTY_LINES_MAX, 2));
@@ -300,7 +302,7 @@ mod tests {
         for (body, form) in
             [(format!("\u{feff}note,email\n{csv}"), Form::Csv), (format!("\u{feff}{lines}"), Form::JsonLines)]
         {
-            let Ok(list) = check(body.into(), form, Timestamp::ZERO) else { panic!("it has no faults") };
+            let Ok(list) = check(body.as_bytes(), form, Timestamp::ZERO) else { panic!("it has no faults") };
             assert_eq!((list.count(), list.batches()), (count, 3));
             let read: Vec<_> = (0..list.batches()).flat_map(|number| list.batch(number)).collect();
             let expected = (0..count).map(|n| format!("a{n}@example.net"));
@@ -311,7 +313,7 @@ mod tests {
 
     #[test]
     fn what_is_no_utf_8_is_refused_as_a_whole() {
-        let refused = check(Bytes::from_static(b"email\n\xff"), Form::Csv, Timestamp::ZERO);
+        let refused = check(b"email\n\xff", Form::Csv, Timestamp::ZERO);
         assert!(matches!(refused, Err(FaultyList::Unreadable(ApiError::Invalid(_)))));
     }
 }

@@ -104,10 +104,10 @@ pub(in crate::http) async fn delete(api: &Api, call: Call<Caller>) -> Result<Ans
 }
 
 /// `POST /v1/suppressions/import`: the whole list is checked before any of it is written.
-pub(in crate::http) async fn import(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+pub(in crate::http) async fn import(api: &Api, mut call: Call<Caller>) -> Result<Answer, ApiError> {
     let is_dry = is_dry_run(&call)?;
     let account = call.caller.account;
-    let list = match list_of(api, account, call.body().clone(), form(&call)).await? {
+    let list = match list_of(api, account, call.take_body(), form(&call)).await? {
         Ok(list) => list,
         Err(FaultyList::Unreadable(error)) => return Err(error),
         Err(FaultyList::Lines(violations, lines)) => {
@@ -145,7 +145,7 @@ pub(crate) async fn list_of(
     form: Form,
 ) -> Result<Result<CheckedList, FaultyList>, ApiError> {
     let now = api.engine.clock.now();
-    Ok(api.engine.beside(account, move || suppression_list::check(body, form, now)).await?)
+    Ok(api.engine.beside(account, move || suppression_list::check(&body, form, now)).await?)
 }
 
 fn is_dry_run(call: &Call<Caller>) -> Result<bool, ApiError> {

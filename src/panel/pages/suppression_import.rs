@@ -78,8 +78,9 @@ fn written(visit: &Visit<'_>, status: StatusCode, list: &Bytes, outcome: Outcome
 }
 
 /// `POST /suppressions/import`: `act` says whether the list is only checked.
-pub(in crate::panel) async fn import(visit: Visit<'_>) -> Result<Answer, Fault> {
+pub(in crate::panel) async fn import(mut visit: Visit<'_>) -> Result<Answer, Fault> {
     let upload = Upload::of(&visit.call);
+    drop(visit.call.take_body());
     let list = upload.octets("file").or_else(|| upload.octets("list")).unwrap_or_default();
     let unprocessable = StatusCode::UNPROCESSABLE_ENTITY;
     let suppressions = match list_of(visit.api, visit.account_id(), list.clone(), form_of(&list)).await? {
@@ -99,6 +100,8 @@ pub(in crate::panel) async fn import(visit: Visit<'_>) -> Result<Answer, Fault> 
         let would = visit.api.engine.preview_import(visit.account_id(), Arc::new(suppressions)).await??;
         return written(&visit, StatusCode::OK, &list, Outcome::Checked(would));
     }
+    // The import holds the list in its own form.
+    drop((upload, list));
     let Imported { imported, skipped } =
         visit.api.engine.import_suppressions(visit.on(), Arc::new(suppressions)).await.map_err(not_imported)?;
     let (imported, skipped) = (imported.to_string(), skipped.to_string());

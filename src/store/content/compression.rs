@@ -1,4 +1,4 @@
-//! Bodies, and the rows of a backup, under zstd. Each thread keeps its contexts, whose making costs as much as
+//! Bodies, the rows of a backup, and lists that are being imported, under zstd. Each thread keeps its contexts, whose making costs as much as
 //! compressing a small message.
 
 use std::cell::RefCell;
@@ -17,7 +17,7 @@ thread_local! {
 }
 
 /// `body`, compressed.
-pub(in crate::store) fn compress(body: &[u8]) -> Vec<u8> {
+pub(crate) fn compress(body: &[u8]) -> Vec<u8> {
     COMPRESSOR.with_borrow_mut(|kept| {
         let fresh = || Compressor::new(LEVEL).unwrap_or_else(|error| unreachable!("level 1 is a level: {error}"));
         let compressor = kept.get_or_insert_with(fresh);
@@ -29,7 +29,7 @@ pub(in crate::store) fn compress(body: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 /// The bytes are damaged, or would grow beyond any message.
-pub(in crate::store) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn decompress(compressed: &[u8]) -> io::Result<Vec<u8>> {
     let length = Decompressor::upper_bound(compressed).unwrap_or(BODY_OCTETS_MAX).min(BODY_OCTETS_MAX);
     DECOMPRESSOR.with_borrow_mut(|kept| {
         let decompressor = match kept {

@@ -9,7 +9,7 @@
 
 mod appender;
 mod carried;
-pub(in crate::store) mod compression;
+pub(crate) mod compression;
 mod fresh;
 mod inspect;
 mod keys;

@@ -55,14 +55,21 @@ enum End {
 type Body = (MessageRow, Option<Vec<u8>>);
 
 /// All that a store serves.
-struct Served {
+pub(super) struct Served {
     rows: BTreeMap<(&'static str, Vec<u8>), Vec<u8>>,
     bodies: BTreeMap<MessageId, Body>,
     state: Rows,
 }
 
 impl Served {
-    fn of(store: &Store) -> Self {
+    /// Whether the other serves the same.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        let bodies =
+            |served: &Self| -> Vec<_> { served.bodies.iter().map(|(id, (_, body))| (*id, body.clone())).collect() };
+        self.rows == other.rows && bodies(self) == bodies(other)
+    }
+
+    pub(super) fn of(store: &Store) -> Self {
         let snapshot = store.snapshot().unwrap();
         let mut all = BTreeMap::new();
         for table in Table::ALL {

@@ -4,6 +4,7 @@
 //!
 //! A seed that found something is written into `tests/seeds/store.txt`, and told ever after.
 
+mod backup;
 mod canaries;
 mod damage;
 mod erasure;
@@ -11,6 +12,7 @@ mod faults;
 mod first_start;
 mod history;
 mod law;
+mod migration;
 mod process;
 mod start;
 mod story;

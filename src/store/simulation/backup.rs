@@ -1,0 +1,49 @@
+//! A backup of a store whose reads fail: it is whole, or it reports the failure.
+
+use super::canaries::accept;
+use super::process::{Clock, Company, Process};
+use super::start::make;
+use crate::base::time::Timestamp;
+use crate::store::backup::{BackupError, Extent};
+use crate::store::disk::simulated::{Honesty, SimulatedDisk};
+use crate::store::limits::Limits;
+
+#[test]
+fn a_backup_fails_at_a_read_error_or_is_whole() {
+    let disk = SimulatedDisk::new(1, Honesty::Honest);
+    let setup = make(&disk, 100);
+    let clock = Clock::new(setup.now);
+    // Without a cache every page is read.
+    let limits = Limits { cache_bytes: 0, ..Limits::default() };
+    let mut process = Process::start_with(&disk, &clock, 2, limits, Company::Announced).unwrap();
+    let bucket = Timestamp::from_millis((setup.now.as_millis() / 3_600_000 + 2) * 3_600_000);
+    let mut answers: Vec<_> = (0..6_u8).map(|number| accept(&process, &setup, bucket, &[number; 200]).1).collect();
+    answers.iter_mut().for_each(|answer| assert!(answer.poll().is_none()));
+    process.settle();
+    process.rest();
+    let back_up = || -> Result<Vec<u8>, BackupError> {
+        let mut bytes = Vec::new();
+        let extent = Extent { content: true, master_key: true };
+        process.store.back_up(clock.now(), extent, &["postrider.toml"], &mut bytes)?;
+        Ok(bytes)
+    };
+    let whole = back_up().unwrap();
+    let (mut failed, mut succeeded) = (0, 0);
+    for after in 0..2000 {
+        disk.plan_read_error(after);
+        match back_up() {
+            Ok(bytes) => {
+                assert!(bytes == whole, "read {after}: another backup");
+                succeeded += 1;
+            }
+            Err(_) => failed += 1,
+        }
+        let is_over = disk.planned() > 0;
+        disk.forgive_reads();
+        if is_over {
+            break;
+        }
+    }
+    assert!(failed > 0, "{failed} failed, {succeeded} succeeded");
+    drop(answers);
+}

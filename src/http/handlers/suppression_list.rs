@@ -50,7 +50,7 @@ pub(crate) struct CheckedList {
     /// The columns that the first line of CSV names.
     columns: Vec<&'static str>,
     /// The text of each batch, compressed.
-    batches: Vec<Vec<u8>>,
+    batches: Vec<Box<[u8]>>,
     count: usize,
 }
 
@@ -116,7 +116,9 @@ pub(super) fn check(body: &[u8], form: Form, now: Timestamp) -> Result<CheckedLi
     match reading.keep {
         Keep::Places(batches) if reading.faulty.is_empty() => {
             let ends = batches.iter().skip(1).copied().chain([text.len()]);
-            let batches = batches.iter().zip(ends).map(|(at, end)| compress(&text.as_bytes()[*at..end])).collect();
+            // Boxed, for compressing reserves more than it fills.
+            let pack = |(at, end): (&usize, usize)| compress(&text.as_bytes()[*at..end]).into_boxed_slice();
+            let batches = batches.iter().zip(ends).map(pack).collect();
             let count = reading.count;
             Ok(CheckedList { form, now, columns, batches, count })
         }

@@ -2,6 +2,12 @@
 
 use std::collections::BTreeMap;
 
+/// Fields whose faults are listed. An answer with more would help nobody and be many times the request's size.
+const FIELDS_MAX: usize = 1000;
+
+/// Hints that one sentence of an answer holds.
+const HINTS_MAX: usize = 20;
+
 /// Faults by dotted field name (`headers.X-Foo`, `events.1`). Empty means that the input is good.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Violations {
@@ -24,20 +30,29 @@ impl Violations {
 
     /// Adds a fault of `field`: a sentence that says what to do.
     pub fn add(&mut self, field: impl Into<String>, sentence: impl Into<String>) {
-        self.faults.entry(field.into()).or_default().push(sentence.into());
+        self.add_all(field.into(), vec![sentence.into()]);
     }
 
     /// Adds a hint for the answer's `message`, such as the nearest known name of an unknown field.
     pub fn hint(&mut self, hint: impl Into<String>) {
-        self.hints.push(hint.into());
+        if self.hints.len() < HINTS_MAX {
+            self.hints.push(hint.into());
+        }
     }
 
     /// Adds the faults and hints of `other`.
     pub fn absorb(&mut self, other: Self) {
-        for (field, mut sentences) in other.faults {
+        for (field, sentences) in other.faults {
+            self.add_all(field, sentences);
+        }
+        other.hints.into_iter().for_each(|hint| self.hint(hint));
+    }
+
+    /// Adds faults, unless so many fields have some that this one is left out.
+    fn add_all(&mut self, field: String, mut sentences: Vec<String>) {
+        if self.faults.len() < FIELDS_MAX || self.faults.contains_key(&field) {
             self.faults.entry(field).or_default().append(&mut sentences);
         }
-        self.hints.extend(other.hints);
     }
 
     /// Takes the value out of `parsed`, or notes its error under `field`.
@@ -66,5 +81,19 @@ impl Violations {
     /// The faults themselves, where there are any.
     pub fn or<T>(self, value: impl FnOnce() -> Option<T>) -> Result<T, Self> {
         if self.is_empty() { value().ok_or(self) } else { Err(self) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_fields_are_listed_and_further_ones_left_out() {
+        let mut violations = Violations::new();
+        (0..5000).for_each(|number| violations.add(format!("unknown{number}"), "There is no such field."));
+        violations.add("unknown0", "Twice.");
+        assert_eq!(violations.by_field().len(), FIELDS_MAX);
+        assert_eq!(violations.by_field()["unknown0"].len(), 2);
     }
 }

@@ -3,6 +3,7 @@
 //!
 //! serde_json alone lets a repeated key win silently and nests to 128; this reads each body once and refuses both.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
@@ -14,11 +15,15 @@ use super::error::ApiError;
 /// How deep arrays and objects may nest, the body itself counted.
 const DEPTH_MAX: usize = 32;
 
+/// Values and members of a body, all counted. The largest message that is accepted has a few hundred. A parsed value
+/// takes many times the memory of its text, which the budget of bodies does not count.
+const VALUES_MAX: usize = 100_000;
+
 /// The object that `body` holds.
 ///
 /// # Errors
 /// [`ApiError::InvalidJson`] where it is not JSON in UTF-8, not an object, repeats a key at any depth, holds a lone
-/// surrogate or a number out of range, or nests too deep.
+/// surrogate or a number out of range, nests too deep or has too many values.
 pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
     if body.is_empty() {
         return Err(ApiError::InvalidJson("The request's body is empty; send a JSON object.".to_owned()));
@@ -27,7 +32,10 @@ pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
         ApiError::InvalidJson(format!("The request's body is not UTF-8: see byte {}.", fault.valid_up_to() + 1))
     })?;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let object = reader.deserialize_any(ObjectVisitor { depth: 1 }).and_then(|object| reader.end().map(|()| object));
+    let left = Cell::new(VALUES_MAX);
+    let object = reader
+        .deserialize_any(ObjectVisitor { depth: 1, left: &left })
+        .and_then(|object| reader.end().map(|()| object));
     object.map_err(|fault| ApiError::InvalidJson(format!("The request's body is not the JSON it must be: {fault}.")))
 }
 
@@ -95,12 +103,13 @@ fn write_length(length: usize, form: &mut Vec<u8>) {
     form.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
-/// Reads an object that stands `depth` deep.
-struct ObjectVisitor {
+/// Reads an object that stands `depth` deep, while `left` values may follow.
+struct ObjectVisitor<'a> {
     depth: usize,
+    left: &'a Cell<usize>,
 }
 
-impl<'de> Visitor<'de> for ObjectVisitor {
+impl<'de> Visitor<'de> for ObjectVisitor<'_> {
     type Value = Map<String, Value>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,7 +124,7 @@ impl<'de> Visitor<'de> for ObjectVisitor {
         while let Some(key) = members.next_key::<String>()? {
             match object.entry(key) {
                 serde_json::map::Entry::Vacant(place) => {
-                    place.insert(members.next_value_seed(ValueSeed { depth: self.depth })?);
+                    place.insert(members.next_value_seed(ValueSeed { depth: self.depth, left: self.left })?);
                 }
                 serde_json::map::Entry::Occupied(twice) => {
                     let key: String = twice.key().chars().take(64).collect();
@@ -129,19 +138,22 @@ impl<'de> Visitor<'de> for ObjectVisitor {
 
 /// Reads any value inside a container that stands `depth` deep.
 #[derive(Clone, Copy)]
-struct ValueSeed {
+struct ValueSeed<'a> {
     depth: usize,
+    left: &'a Cell<usize>,
 }
 
-impl<'de> DeserializeSeed<'de> for ValueSeed {
+impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Value, D::Error> {
+        let left = self.left.get().checked_sub(1);
+        self.left.set(left.ok_or_else(|| D::Error::custom(format_args!("more than {VALUES_MAX} values")))?);
         reader.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for ValueSeed {
+impl<'de> Visitor<'de> for ValueSeed<'_> {
     type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -177,7 +189,7 @@ impl<'de> Visitor<'de> for ValueSeed {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
-        let inner = Self { depth: self.depth + 1 };
+        let inner = Self { depth: self.depth + 1, ..self };
         if inner.depth > DEPTH_MAX {
             return Err(A::Error::custom(format_args!("nested deeper than {DEPTH_MAX}")));
         }
@@ -189,7 +201,7 @@ impl<'de> Visitor<'de> for ValueSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
-        ObjectVisitor { depth: self.depth + 1 }.visit_map(members).map(Value::Object)
+        ObjectVisitor { depth: self.depth + 1, left: self.left }.visit_map(members).map(Value::Object)
     }
 }
 
@@ -203,6 +215,15 @@ mod tests {
             Err(ApiError::InvalidJson(message)) => message,
             other => panic!("{:?} gave {other:?}", String::from_utf8_lossy(body)),
         }
+    }
+
+    #[test]
+    fn a_body_of_many_values_is_refused_before_they_take_memory() {
+        let with = |count: usize| format!("{{\"a\":[{}0]}}", "0,".repeat(count - 1));
+        assert!(parse_object(with(VALUES_MAX - 1).as_bytes()).is_ok());
+        assert!(refusal(with(VALUES_MAX).as_bytes()).contains("more than 100000 values"));
+        let members: String = (0..VALUES_MAX).map(|n| format!("\"m{n}\":0,")).collect();
+        assert!(refusal(format!("{{{members}\"z\":0}}").as_bytes()).contains("more than"));
     }
 
     #[test]

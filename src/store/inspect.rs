@@ -18,7 +18,7 @@ use super::journal::{Damage, Replay};
 use super::limits::CACHE_BYTES;
 use super::master_key;
 use super::migrate;
-use super::open::{FILE, OpenError};
+use super::open::{FILE, OpenError, database};
 use super::read::Read;
 use super::schema::{self, FORMAT, Table, meta};
 use super::snapshot::Snapshot;
@@ -67,6 +67,9 @@ pub enum InspectError {
     /// The database can't be read at all: the worst that a check can find.
     #[error("the database can't be read: {0}")]
     Unreadable(String),
+    /// The database is missing or empty, and other files of the store are there.
+    #[error("postrider.redb is damaged: {0}")]
+    Lost(String),
     /// The file system.
     #[error("{0}")]
     Io(#[from] io::Error),
@@ -82,6 +85,9 @@ impl Inspection {
     /// Opens the store of `directory`, which no process has open.
     pub(super) fn open(directory: &Path) -> Result<Self, InspectError> {
         let path = directory.join(FILE);
+        if let Some(fault) = database::is_lost(&FileSystem, &path)? {
+            return Err(InspectError::Lost(fault));
+        }
         if !path.exists() {
             return Err(InspectError::NoStore);
         }

@@ -1,6 +1,6 @@
 //! Opening a data directory: its lock, its format, its threads.
 
-mod database;
+pub(super) mod database;
 mod options;
 mod replaying;
 
@@ -15,7 +15,7 @@ use redb::{Database, ReadableDatabase as _};
 use super::bells::Bells;
 use super::changes::Changes;
 use super::clock_doubts;
-use super::content::{Append, Appender, Content};
+use super::content::{self, Append, Appender, Content};
 use super::damage::guarded;
 use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
@@ -150,7 +150,7 @@ impl Store {
         let removed = [
             FileSystem.remove_file(&directory.join(FILE)),
             FileSystem.remove_file(&directory.join(database::HALF_MADE)),
-            FileSystem.remove_directory(&directory.join("content")),
+            FileSystem.remove_directory(&directory.join(content::DIRECTORY)),
             FileSystem.remove_file(&directory.join(master_key::FILE)),
             FileSystem.remove_file(&directory.join(reserve::FILE)),
             FileSystem.remove_file(&directory.join(journal::FILE)),
@@ -388,5 +388,7 @@ pub(super) fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> 
     Ok(found.get(Table::Meta, key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
 }
 
+#[cfg(test)]
+mod missing;
 #[cfg(test)]
 mod tests;

@@ -72,6 +72,10 @@ fn looked_at(
     let checked = check::check(directory, now, key_place, &mut |rows| progress.looked_at(rows));
     checked.map_err(|error| {
         let (exit, remedy) = match &error {
+            InspectError::Lost(_) => (
+                Exit::ChecksFailed,
+                "If the file was moved, put it back. Otherwise restore the newest backup into an empty directory.",
+            ),
             InspectError::NoStore => (Exit::NotFound, "Name the service's directory with --data-dir or --config."),
             InspectError::Locked => (Exit::Conflict, "Stop the process that has it open, or check a backup."),
             InspectError::Newer { .. } => (Exit::Failed, "Use a newer program."),

@@ -22,6 +22,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+/// The directory of the segments, in the data directory.
+pub(super) const DIRECTORY: &str = "content";
+
 pub(super) use appender::{Append, Appender, Placed, PlacedJob};
 pub(super) use carried::{Carried, InJournal, Returning};
 use fresh::Fresh;
@@ -125,7 +128,7 @@ impl Content {
         entropy: Arc<dyn Entropy>,
         limits: &Limits,
     ) -> Result<Self, StoreError> {
-        let inner = directory.join("content");
+        let inner = directory.join(DIRECTORY);
         disk.create_directory(&inner).map_err(|error| failed("create", &inner, &error))?;
         let keys = KeySlots::open(Arc::clone(&disk), &inner, master, Arc::clone(&entropy))?;
         segment::sync_directory(&*disk, &inner)?;

@@ -211,4 +211,4 @@ fn failed(what: &str, error: &io::Error) -> StoreError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(in crate::store) mod tests;

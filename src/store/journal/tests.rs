@@ -20,7 +20,7 @@ use crate::store::testing::{Sender, TestStore};
 const NOW: Duration = Duration::from_secs(1_700);
 
 /// What the directory would hold after `kill -9`: the files as they stand, while the process still runs.
-fn killed(test: &TestStore) -> tempfile::TempDir {
+pub(in crate::store) fn killed(test: &TestStore) -> tempfile::TempDir {
     let left = tempfile::tempdir().unwrap();
     copy(test.directory(), left.path());
     left
@@ -375,20 +375,4 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     assert_eq!((journal.due(), found()), (None, None));
     append(&mut journal, b"c");
     assert_eq!(found(), Some(vec![b"c".to_vec()]));
-}
-
-#[test]
-fn a_missing_journal_is_damage_and_a_store_without_one_was_never_opened() {
-    let test = TestStore::new();
-    let sender = test.sender();
-    sender.accept("a@example.net");
-    let left = killed(&test);
-    fs::remove_file(left.path().join(FILE)).unwrap();
-    let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
-    assert!(report.failed > 0);
-    let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
-    assert!(matches!(error, OpenError::JournalDamaged(Damage::Missing)), "{error}");
-    assert!(!left.path().join(FILE).exists(), "the refused start changed nothing");
-    let accepted = TestStore::try_in_directory(left, OnJournalDamage::Accept).ok().unwrap();
-    assert!(accepted.store().standstill().unwrap().is_some(), "queued mail is on hold");
 }

@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use redb::{Database, DatabaseError, StorageError};
 
 use super::{OpenError, StartWork};
+use crate::store::content;
 use crate::store::damage::OpenDatabase;
 use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
+use crate::store::journal;
 
 /// What the database is called while it is made.
 pub(super) const HALF_MADE: &str = "postrider.redb.new";
@@ -31,6 +33,20 @@ pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), Op
     })
 }
 
+/// What is wrong where the database's file at `path` is missing or empty beside other files of a store. A new database
+/// in its place would have every account gone, and would end the journal of the old one.
+pub(in crate::store) fn is_lost(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
+    let state = match disk.open(path, Opening::Existing) {
+        Ok(file) if file.length()? > 0 => return Ok(None),
+        Ok(_) => "empty",
+        Err(error) if error.kind() == io::ErrorKind::NotFound => "missing",
+        Err(error) => return Err(error),
+    };
+    let mut others = [journal::FILE, content::DIRECTORY].into_iter();
+    let other = others.find(|name| disk.exists(&path.with_file_name(name)));
+    Ok(other.map(|other| format!("it is {state}, and {other:?} beside it belongs to a store")))
+}
+
 /// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
 /// Says to `progress` while it repairs.
 pub(super) fn open(
@@ -40,6 +56,10 @@ pub(super) fn open(
     patience: Duration,
     progress: &Rc<dyn Fn(StartWork)>,
 ) -> Result<OpenDatabase, OpenError> {
+    let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
+    if let Some(fault) = is_lost(disk, path).map_err(io)? {
+        return Err(OpenError::Damaged { file: path.to_owned(), fault });
+    }
     if !disk.exists(path) {
         make_database(disk, path)?;
     }

@@ -1,4 +1,5 @@
-//! How many look-ups are under way, and whose: a part is kept for transactional mail, and an account may be held to half.
+//! How many look-ups are under way, and whose: a part is kept for transactional mail, and an account may be held to
+//! half.
 
 use std::collections::HashMap;
 

@@ -14,7 +14,7 @@ use redb::{Database, Durability, TableDefinition, WriteTransaction};
 
 use super::archive::{Fault, Head, Part, Reader, Totals};
 use super::checksum;
-use super::content::segment;
+use super::content::{DIRECTORY as CONTENT, segment};
 use super::disk::{Disk, FileSystem};
 use super::error::StoreError;
 use super::limits::CACHE_BYTES;
@@ -32,8 +32,7 @@ use crate::base::time::Timestamp;
 
 /// The directory aside.
 const ASIDE: &str = "restoring";
-/// The directory of content, and the file of keys in it.
-const CONTENT: &str = "content";
+/// The file of keys in the directory of content.
 const KEYS: &str = "keys";
 /// What may stand in a directory that counts as empty: a lock that nobody holds, and what a file system puts there.
 const NOTHING: [&str; 2] = ["postrider.pid", "lost+found"];
@@ -230,14 +229,12 @@ impl Building {
         let formats = (self.format, FORMAT);
         rows.into_iter()
             .filter_map(|(key, value)| {
-                // A restored store has no journal; one that is missing would be damage.
-                if table == Table::Meta.name() && key == meta::JOURNAL {
-                    return None;
-                }
-                if table == Table::Meta.name() && key == meta::FORMAT {
-                    return Some((key, FORMAT.to_be_bytes().to_vec()));
-                }
-                let value = migrate::forward(migrate::STEPS, formats, (table, &key, value))?;
+                let value = match (table == Table::Meta.name(), key.as_slice()) {
+                    // A restored store has no journal; one that is missing would be damage.
+                    (true, meta::JOURNAL) => return None,
+                    (true, meta::FORMAT) => FORMAT.to_be_bytes().to_vec(),
+                    _ => migrate::forward(migrate::STEPS, formats, (table, &key, value))?,
+                };
                 Some((key, value))
             })
             .collect()

@@ -1,7 +1,8 @@
 //! From an owed event to a settled webhook attempt (contract 5).
 //!
 //! Each endpoint has its own lane, so that none holds up another, and at most eight attempts at once. It begins
-//! with two, until it is known to answer fast; while it fails they are made singly, and a dead endpoint sees exactly ten requests. One attempt is one request.
+//! with two, until it is known to answer fast; while it fails they are made singly, and a dead endpoint sees exactly
+//! ten requests. One attempt is one request.
 
 mod lane;
 mod permits;

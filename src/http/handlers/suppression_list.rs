@@ -41,8 +41,8 @@ pub(crate) enum FaultyList {
     Lines(Violations, Vec<FaultyLine>),
 }
 
-/// A list without faults. It is kept as text, batch by batch and compressed, and read again: as objects, a million lines
-/// would take ten times their size.
+/// A list without faults. It is kept as text, batch by batch and compressed, and read again: as objects, a million
+/// lines would take ten times their size.
 #[derive(Debug)]
 pub(crate) struct CheckedList {
     form: Form,

@@ -1,5 +1,5 @@
-//! Bodies, the rows of a backup, and lists that are being imported, under zstd. Each thread keeps its contexts, whose making costs as much as
-//! compressing a small message.
+//! Bodies, the rows of a backup, and lists that are being imported, under zstd. Each thread keeps its contexts, whose
+//! making costs as much as compressing a small message.
 
 use std::cell::RefCell;
 use std::io;

@@ -92,8 +92,8 @@ impl Replay {
         Ok(Some(transaction))
     }
 
-    /// Keeps a damaged file as it is under another name, durably, and returns that name. The journal itself stays until a
-    /// checkpoint has what is whole of it: a crash before that must find the damage again.
+    /// Keeps a damaged file as it is under another name, durably, and returns that name. The journal itself stays until
+    /// a checkpoint has what is whole of it: a crash before that must find the damage again.
     ///
     /// # Errors
     /// Those of the file system; a full disk among them.

@@ -8,6 +8,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LINK, LOCA
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use crate::base::id::AccountId;
 use crate::net::http_body::{Body, BodyStream};
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -18,13 +19,14 @@ pub struct Answer {
     status: StatusCode,
     headers: HeaderMap,
     body: Body,
+    account: Option<AccountId>,
 }
 
 impl Answer {
     fn new(status: StatusCode, content_type: HeaderValue, body: Body) -> Self {
         let mut headers = HeaderMap::with_capacity(12);
         headers.insert(CONTENT_TYPE, content_type);
-        Self { status, headers, body }
+        Self { status, headers, body, account: None }
     }
 
     /// `value` as JSON. A value that can't be written (a map with keys that are no text) is a fault of ours: 500.
@@ -60,7 +62,7 @@ impl Answer {
 
     /// 204.
     pub fn no_content() -> Self {
-        Self { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::empty() }
+        Self { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::empty(), account: None }
     }
 
     /// A page of a list (contract 1): rows of JSON that are already written, joined as they are, and the cursor of the
@@ -129,6 +131,26 @@ impl Answer {
     /// The headers so far.
     pub const fn headers(&self) -> &HeaderMap {
         &self.headers
+    }
+
+    /// The answer to somebody who is signed in to `account`, which its memory is charged to.
+    #[must_use]
+    pub const fn for_account(mut self, account: AccountId) -> Self {
+        self.account = Some(account);
+        self
+    }
+
+    /// The account of [`Self::for_account`].
+    pub(super) const fn account(&self) -> Option<AccountId> {
+        self.account
+    }
+
+    /// The bytes of the body that nothing but this answer holds: no static text, no part of a cache, no stream.
+    pub(super) fn own_bytes(&mut self) -> Option<&mut Bytes> {
+        match &mut self.body {
+            Body::Whole(bytes) => Some(bytes).filter(|bytes| bytes.is_unique()),
+            Body::Stream(_) => None,
+        }
     }
 
     /// The answer as hyper sends it.

@@ -1,5 +1,6 @@
-//! The memory for request bodies, and who holds how much of it: one supply for accounts, and a small one for requests
-//! that are not authenticated yet. [`super::body::read`] charges each body to its holder as it comes.
+//! The memory for bodies, and who holds how much of it: one supply for accounts, and a small one for requests that are
+//! not authenticated. [`super::body::read`] charges each request's body to its holder as it comes,
+//! [`super::answer_budget`] each answer's.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -99,9 +100,32 @@ impl BodyBudgets {
         shares.take(holder, bytes).map_err(|_| ApiError::Overloaded)
     }
 
+    /// Takes `bytes` at once; at most the holder's whole share, so that one large answer is possible while it holds
+    /// nothing else. Returns what was taken.
+    fn take_some(&self, holder: &Holder, bytes: usize, excess: Excess) -> Result<usize, ApiError> {
+        let mut shares = self.of(holder).lock().unwrap_or_else(PoisonError::into_inner);
+        let units = bytes.min(shares.each());
+        match (shares.take(holder, units), excess) {
+            (Ok(()), _) => {}
+            (Err(_), Excess::Refuse) => return Err(ApiError::Overloaded),
+            (Err(_), Excess::Overdraw) => shares.overdraw(holder, units),
+        }
+        drop(shares);
+        Ok(units)
+    }
+
     fn give_back(&self, holder: &Holder, bytes: usize) {
         self.of(holder).lock().unwrap_or_else(PoisonError::into_inner).give_back(holder, bytes);
     }
+}
+
+/// What happens to an answer for which its holder's share has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess {
+    /// It is refused.
+    Refuse,
+    /// It is charged all the same, and the holder's next bodies are refused.
+    Overdraw,
 }
 
 /// A counted request that waits for its body, until it is dropped.
@@ -133,6 +157,20 @@ impl Charge {
     pub(super) fn new(budgets: &Arc<BodyBudgets>, holder: Holder) -> Self {
         let is_free = matches!(holder, Holder::Stranger(_));
         Self { budgets: Arc::clone(budgets), holder, received: 0, charged: 0, is_free }
+    }
+
+    /// The charge of an answer of `bytes`.
+    ///
+    /// # Errors
+    /// [`ApiError::Overloaded`] where the holder, or all together, hold too much.
+    pub(super) fn of_answer(
+        budgets: &Arc<BodyBudgets>,
+        holder: Holder,
+        bytes: usize,
+        excess: Excess,
+    ) -> Result<Self, ApiError> {
+        let charged = budgets.take_some(&holder, bytes, excess)?;
+        Ok(Self { budgets: Arc::clone(budgets), holder, received: bytes, charged, is_free: false })
     }
 
     /// Bytes that have come.

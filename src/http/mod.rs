@@ -2,6 +2,7 @@
 //! been checked and answer an [`answer::Answer`] or an [`error::ApiError`].
 
 pub mod answer;
+mod answer_budget;
 pub mod api;
 pub mod body;
 pub mod body_budget;
@@ -13,6 +14,7 @@ pub mod error_page;
 pub(crate) mod event_stream;
 mod gate;
 pub(crate) mod handlers;
+mod head_limit;
 mod html;
 pub mod json;
 pub mod meters;

@@ -13,6 +13,7 @@ use hyper::{Method, Request, Response, Version};
 use tokio::time::Instant;
 
 use super::answer::Answer;
+use super::answer_budget;
 use super::body::{self, BodyLimits, ReadBody};
 use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
 use super::dev_guard;
@@ -20,6 +21,7 @@ use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
 use super::gate::bearer;
 pub use super::gate::{Admission, Gate};
+use super::head_limit;
 use super::meters::{self, RequestMeters};
 use super::route::{Access, Call, Handler, PageCheck, Params, Route};
 use super::router::{Found, Router};
@@ -38,8 +40,6 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
-/// Hyper holds HTTP/1 to this too; HTTP/2 has no limit of its own.
-const HEADERS_MAX: usize = 100;
 
 /// The numbers of a service.
 #[derive(Debug, Clone)]
@@ -89,6 +89,8 @@ struct Journey<'j> {
     for_people: bool,
     /// Set once the caller is known: from then on every answer tells the rate.
     admission: &'j OnceLock<Admission>,
+    /// Whom the answer is charged to; a stranger where it isn't set.
+    asker: &'j OnceLock<Holder>,
 }
 
 impl Journey<'_> {
@@ -164,7 +166,7 @@ impl<S: Gate> HttpService<S> {
     }
 
     async fn pass(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
-        if is_too_large(&journey.head, self.limits.head_bytes) {
+        if head_limit::is_too_large(&journey.head, self.limits.head_bytes) {
             return Err(ApiError::HeadersTooLarge);
         }
         let known = match &found {
@@ -179,6 +181,7 @@ impl<S: Gate> HttpService<S> {
             None if journey.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) => {
                 dev_guard::check(&journey.head.uri, &journey.head.headers, journey.client.is_loopback())?;
+                journey.asker.get_or_init(|| Holder::Operator);
                 self.open(found, *handler, journey).await
             }
             Some(Access::Operator(handler)) if is_admin => self.open(found, *handler, journey).await,
@@ -196,7 +199,7 @@ impl<S: Gate> HttpService<S> {
         let (route, params) = row(found)?;
         let holder = match journey.connection.kind {
             ListenerKind::Admin => Holder::Operator,
-            ListenerKind::Public => Holder::Stranger(journey.client.address.map(Network::of_client)),
+            ListenerKind::Public => stranger(journey.client),
         };
         let mut call = journey.call((), params);
         call.body = self.body(route, holder, journey, &call.headers).await?;
@@ -226,6 +229,11 @@ impl<S: Gate> HttpService<S> {
     /// Key, path, method, scope and rate, in this order; then the handler.
     async fn keyed(&self, found: Found<'_, S>, journey: &mut Journey<'_>) -> Result<Answer, ApiError> {
         let caller = self.caller(journey).await?;
+        let holder = match journey.connection.kind {
+            ListenerKind::Admin => Holder::Operator,
+            ListenerKind::Public => Holder::Account(self.state.account(&caller)),
+        };
+        journey.asker.get_or_init(|| holder);
         let (route, params) = row(found)?;
         let handler = match route.access {
             Access::Key(handler) => handler,
@@ -244,10 +252,6 @@ impl<S: Gate> HttpService<S> {
         if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
             return Err(ApiError::RateLimited(seconds));
         }
-        let holder = match journey.connection.kind {
-            ListenerKind::Admin => Holder::Operator,
-            ListenerKind::Public => Holder::Account(self.state.account(&caller)),
-        };
         let mut call = journey.call(caller, params);
         call.body = self.body(route, holder, journey, &call.headers).await?;
         handler(&self.state, call).await
@@ -318,7 +322,10 @@ impl<S: Gate> Serve for HttpService<S> {
         let started = Instant::now();
         let chance = entropy::bytes(&*self.entropy);
         let request_id: Arc<str> = Ulid::new(self.clock.now(), chance).to_string().into();
-        let admission = OnceLock::new();
+        let (admission, asker) = (OnceLock::new(), OnceLock::new());
+        if connection.kind == ListenerKind::Admin {
+            asker.get_or_init(|| Holder::Operator);
+        }
         let (head, body) = request.into_parts();
         let version = head.version;
         let method = head.method.clone();
@@ -331,20 +338,23 @@ impl<S: Gate> Serve for HttpService<S> {
         let people = self.people(&found, &head, connection);
         let for_people = people.is_some();
         let client = connection.client(&head.headers);
-        let journey =
-            Journey { head, body, connection, client, request_id: &request_id, for_people, admission: &admission };
+        let (request_id, admission, asker) = (&request_id, &admission, &asker);
+        let journey = Journey { head, body, connection, client, request_id, for_people, admission, asker };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
-            tracing::error!(request_id = &*request_id, route, "a handler panicked");
+            tracing::error!(request_id = &**request_id, route, "a handler panicked");
             Err(ApiError::Internal)
         });
-        if let Err(error) = &outcome {
-            self.meters.refused(error.code());
-        }
         let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));
-        let answer = outcome.unwrap_or_else(|error| match people {
-            Some((page, headers)) => page(&self.state, &error, &headers, &request_id),
-            None => error.answer_for(&request_id),
-        });
+        let refusal = |error: ApiError| {
+            self.meters.refused(error.code());
+            match &people {
+                Some((page, headers)) => page(&self.state, &error, headers, request_id),
+                None => error.answer_for(request_id),
+            }
+        };
+        let asker = asker.get().copied().unwrap_or_else(|| stranger(client));
+        let answer = outcome.unwrap_or_else(refusal);
+        let answer = answer_budget::charged(answer, &method, &self.budgets, asker).unwrap_or_else(refusal);
         let took = started.elapsed();
         self.meters.answered(route, answer.status(), took);
         // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since
@@ -354,11 +364,11 @@ impl<S: Gate> Serve for HttpService<S> {
             route,
             status = answer.status().as_u16(),
             duration_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            request_id = &*request_id,
+            request_id = &**request_id,
             client = client.address.map(tracing::field::display),
             "request"
         );
-        let mut response = self.finish(answer, &method, &request_id, admission.get());
+        let mut response = self.finish(answer, &method, request_id, admission.get());
         if is_too_large {
             close(&mut response, version, connection);
         }
@@ -375,17 +385,14 @@ fn close(response: &mut Response<Body>, version: Version, connection: &Connectio
     }
 }
 
+fn stranger(client: Client) -> Holder {
+    Holder::Stranger(client.address.map(Network::of_client))
+}
+
 fn row<S: Gate>(found: Found<'_, S>) -> Result<(&Route<S>, Params), ApiError> {
     match found {
         Found::Row(route, params) => Ok((route, params)),
         Found::OtherMethod(_, allow) => Err(ApiError::MethodNotAllowed(allow.to_owned())),
         Found::Nothing => Err(ApiError::NotFound),
     }
-}
-
-/// Hyper's caps are met while it reads, and let through what one read brings; this one is exact.
-fn is_too_large(head: &Parts, most: usize) -> bool {
-    let line = head.uri.path().len() + head.uri.query().map_or(0, str::len);
-    let fields: usize = head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
-    head.headers.len() > HEADERS_MAX || line + fields > most
 }

@@ -48,6 +48,20 @@ impl<K: Eq + Hash + Clone> Shares<K> {
         Ok(())
     }
 
+    /// Lends `units` to `holder` even beyond the limits, so that what it asks for next is refused.
+    pub fn overdraw(&mut self, holder: &K, units: usize) {
+        if units > 0 {
+            let held = self.by_holder.entry(holder.clone()).or_insert(0);
+            *held = held.saturating_add(units);
+            self.lent = self.lent.saturating_add(units);
+        }
+    }
+
+    /// The most that one holder may have.
+    pub const fn each(&self) -> usize {
+        self.each
+    }
+
     /// Takes `units` back from `holder`.
     pub fn give_back(&mut self, holder: &K, units: usize) {
         let Some(held) = self.by_holder.get_mut(holder) else { return };
@@ -75,6 +89,16 @@ mod tests {
         assert_eq!(shares.take(&"c", 2), Ok(()));
         shares.give_back(&"a", 4);
         assert_eq!(shares.take(&"c", 2), Ok(()));
+    }
+
+    #[test]
+    fn an_overdrawn_holder_gets_nothing_until_it_gives_back() {
+        let mut shares = Shares::new(10, 4);
+        shares.overdraw(&"a", 6);
+        assert_eq!(shares.take(&"a", 1), Err(Exhausted));
+        assert_eq!(shares.take(&"b", 4), Ok(()));
+        shares.give_back(&"a", 6);
+        assert_eq!(shares.take(&"a", 4), Ok(()));
     }
 
     proptest! {

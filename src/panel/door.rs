@@ -7,6 +7,7 @@ use url::form_urlencoded;
 
 use super::cookie;
 use super::fault::Fault;
+use super::form::NEXT_MAX;
 use super::html;
 use super::moment::Moment;
 use super::pages::error;
@@ -102,11 +103,14 @@ pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Res
 /// Lets a visitor in who has what the page needs.
 pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
     let asked = Asked::of(&call);
-    let outcome = match admit(api, &call, need) {
-        Ok((visitor, account)) => page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await,
-        Err(fault) => Err(fault),
-    };
-    Ok(asked.answer(api, outcome))
+    match admit(api, &call, need) {
+        Ok((visitor, account)) => {
+            let id = account.id;
+            let outcome = page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await;
+            Ok(asked.answer(api, outcome).for_account(id))
+        }
+        Err(fault) => Ok(asked.answer(api, Err(fault))),
+    }
 }
 
 /// Checks before a form is read whether the visitor may send it, and says whom its bytes are charged to.
@@ -211,7 +215,7 @@ impl Asked {
 
 /// `path`, which leads on to `next` in the end.
 fn with_next(path: &str, next: &str) -> String {
-    if next == "/" {
+    if next == "/" || next.len() > NEXT_MAX {
         return path.to_owned();
     }
     let next: String = form_urlencoded::byte_serialize(next.as_bytes()).collect();

@@ -13,6 +13,8 @@ use crate::http::route::Call;
 
 /// Fields of a form at most.
 const FIELDS_MAX: usize = 200;
+/// Bytes at most of an address to go on to.
+pub(super) const NEXT_MAX: usize = 2000;
 
 /// The fields of one form. No formatter shows them: passwords are among them.
 pub(super) struct Form(Vec<(String, String)>);
@@ -79,8 +81,12 @@ impl Form {
     }
 }
 
-/// An address of our own to go on to; the overview where it is another's or none.
+/// An address of our own to go on to; the overview where it is another's, none, or too long to be repeated to whoever
+/// is not signed in.
 pub(super) fn own_address(text: &str) -> &str {
+    if text.len() > NEXT_MAX {
+        return "/";
+    }
     let is_path = text.starts_with('/') && !text[1..].starts_with(['/', '\\']);
     if is_path && text.bytes().all(|byte| byte.is_ascii_graphic()) { text } else { "/" }
 }
@@ -104,5 +110,6 @@ mod tests {
         for foreign in ["//evil.example", "/\\evil.example", "https://evil.example", "", "/a\nb", "javascript:x"] {
             assert_eq!(own_address(foreign), "/", "{foreign}");
         }
+        assert_eq!(own_address(&format!("/{}", "a".repeat(NEXT_MAX))), "/");
     }
 }

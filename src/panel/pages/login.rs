@@ -21,6 +21,9 @@ use crate::panel::frame::Sheet;
 use crate::panel::html;
 use crate::store::error::Stop;
 
+/// Characters of an address that a page repeats.
+const EMAIL_MAX: usize = 320;
+
 #[derive(Template)]
 #[template(path = "login.html")]
 struct LoginPage<'a> {
@@ -88,6 +91,11 @@ fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fault> {
     }
 }
 
+/// The address as the page repeats it; nothing where it is longer than any address (RFC 5321 4.5.3.1).
+fn repeated(email: &str) -> &str {
+    if email.chars().nth(EMAIL_MAX).is_some() { "" } else { email }
+}
+
 /// `GET /login`.
 pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, Fault> {
     let query = Form::of_query(&call);
@@ -96,7 +104,7 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
         return Ok(html::redirect(next));
     }
     let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
-    html::page(StatusCode::OK, &LoginPage { sheet, email: query.text("email"), next, refused: None })
+    html::page(StatusCode::OK, &LoginPage { sheet, email: repeated(query.text("email")), next, refused: None })
 }
 
 /// `POST /login`.
@@ -116,7 +124,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
         Err(stop) => {
             let refused = Refused::of(stop, "Address or password is wrong.")?;
             let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
-            refused.answer(&LoginPage { sheet, email, next, refused: Some(refused.sentence.clone()) })
+            refused.answer(&LoginPage { sheet, email: repeated(email), next, refused: Some(refused.sentence.clone()) })
         }
     }
 }

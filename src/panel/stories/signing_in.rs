@@ -20,6 +20,24 @@ async fn whoever_is_not_signed_in_is_led_to_the_login_and_back() {
 }
 
 #[tokio::test]
+async fn a_page_for_anyone_repeats_no_long_text() {
+    let world = World::new().await;
+    let mut browser = world.browser();
+    assert!(browser.get("/login?email=a%40b.example&next=/keys").await.body.contains("a@b.example"));
+    let long = "%22".repeat(4000);
+    for path in [format!("/login?email={long}"), format!("/login?next=/{long}")] {
+        let reply = browser.get(&path).await;
+        assert_eq!(reply.status, 200);
+        assert!(reply.body.len() < 4096, "{}", reply.body.len());
+    }
+    let long = "&".repeat(4000);
+    let form = [("email", long.as_str()), ("password", "wrong"), ("next", long.as_str())];
+    let reply = browser.post("/login", &form).await;
+    assert!(reply.status == 401 && reply.body.len() < 4096);
+    assert_eq!(browser.get(&format!("/messages?q={long}")).await.location(), "/login");
+}
+
+#[tokio::test]
 async fn every_failure_has_the_same_answer() {
     let world = World::new().await;
     let mut browser = world.browser();

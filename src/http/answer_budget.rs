@@ -1,0 +1,112 @@
+//! The memory of answers that wait for their readers: charged like request bodies ([`super::body_budget`]), so that
+//! nobody who asks for much and reads nothing takes what others need.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::Method;
+
+use super::answer::Answer;
+use super::body_budget::{BodyBudgets, Charge, Excess, Holder, UNCHARGED_BYTES};
+use super::error::ApiError;
+
+/// Charges the bytes of `answer` to whoever asked, until the last of them is sent or dropped. Small answers and those
+/// to the operator are free.
+///
+/// # Errors
+/// [`ApiError::Overloaded`] where the holder, or all together, hold too much. An account still gets the answer to what
+/// it has changed: the charge overdraws its share.
+pub(super) fn charged(
+    mut answer: Answer,
+    method: &Method,
+    budgets: &Arc<BodyBudgets>,
+    asker: Holder,
+) -> Result<Answer, ApiError> {
+    let holder = answer.account().map_or(asker, Holder::Account);
+    // The body of an answer to HEAD is dropped at once.
+    if holder == Holder::Operator || *method == Method::HEAD {
+        return Ok(answer);
+    }
+    let changes = *method != Method::GET;
+    let excess = if changes && matches!(holder, Holder::Account(_)) { Excess::Overdraw } else { Excess::Refuse };
+    if let Some(bytes) = answer.own_bytes().filter(|bytes| bytes.len() > UNCHARGED_BYTES) {
+        let charge = Charge::of_answer(budgets, holder, bytes.len(), excess)?;
+        *bytes = charge.hold(std::mem::replace(bytes, Bytes::new()));
+    }
+    Ok(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::StatusCode;
+
+    use super::*;
+    use crate::base::id::{AccountId, Ulid};
+    use crate::http::body_budget::BudgetSizes;
+
+    fn budgets() -> Arc<BodyBudgets> {
+        Arc::new(BodyBudgets::new(&BudgetSizes { shared: 80_000, strangers: 40_000, stranger: 10_000 }))
+    }
+
+    fn account(id: u8) -> Holder {
+        Holder::Account(AccountId(Ulid([id; 16])))
+    }
+
+    fn of(bytes: impl Into<Bytes>) -> Answer {
+        Answer::bytes(StatusCode::OK, "text/plain", bytes)
+    }
+
+    #[test]
+    fn unread_answers_of_one_account_hold_a_quarter_and_other_accounts_are_answered() {
+        let budgets = budgets();
+        let ask = |method, holder| charged(of(vec![b'x'; 10_000]), &method, &budgets, holder);
+        let held = [ask(Method::GET, account(1)).unwrap(), ask(Method::GET, account(1)).unwrap()];
+        assert_eq!(ask(Method::GET, account(1)).err(), Some(ApiError::Overloaded));
+        assert!(ask(Method::GET, account(2)).is_ok());
+        assert!(ask(Method::HEAD, account(1)).is_ok() && ask(Method::GET, Holder::Operator).is_ok());
+        drop(held);
+        assert!(ask(Method::GET, account(1)).is_ok());
+    }
+
+    #[test]
+    fn an_answer_to_a_change_overdraws_the_share() {
+        let budgets = budgets();
+        let ask = |method, bytes| charged(of(vec![b'x'; bytes]), &method, &budgets, account(1));
+        let held = [ask(Method::GET, 20_000).unwrap(), ask(Method::POST, 5000).unwrap()];
+        assert_eq!(Charge::new(&budgets, account(1)).grow(1), Err(ApiError::Overloaded));
+        drop(held);
+        assert_eq!(Charge::new(&budgets, account(1)).grow(20_000), Ok(()));
+    }
+
+    #[test]
+    fn an_answer_larger_than_the_share_is_given_to_whoever_holds_nothing_else() {
+        let budgets = budgets();
+        let ask = || charged(of(vec![b'x'; 30_000]), &Method::GET, &budgets, account(1));
+        let held = ask().unwrap();
+        assert_eq!(ask().err(), Some(ApiError::Overloaded));
+        drop(held);
+        assert!(ask().is_ok());
+    }
+
+    #[test]
+    fn a_visitor_who_is_signed_in_is_charged_as_the_account() {
+        let budgets = budgets();
+        let ask = |bytes| {
+            let answer = of(vec![b'x'; bytes]).for_account(AccountId(Ulid([1; 16])));
+            charged(answer, &Method::GET, &budgets, Holder::Stranger(None))
+        };
+        let _held = ask(20_000).unwrap();
+        assert_eq!(ask(5000).err(), Some(ApiError::Overloaded));
+    }
+
+    #[test]
+    fn strangers_hold_their_share_beside_what_is_small_or_common() {
+        let budgets = budgets();
+        let cached = Bytes::from(vec![b'x'; 20_000]);
+        let ask = |bytes: Bytes| charged(of(bytes), &Method::POST, &budgets, Holder::Stranger(None));
+        let _held = ask(vec![b'x'; 10_000].into()).unwrap();
+        assert_eq!(ask(vec![b'x'; UNCHARGED_BYTES + 1].into()).err(), Some(ApiError::Overloaded));
+        assert!(ask(vec![b'x'; UNCHARGED_BYTES].into()).is_ok());
+        assert!(ask(cached.clone()).is_ok() && ask(Bytes::from_static(&[b'x'; 20_000])).is_ok());
+    }
+}

@@ -200,6 +200,7 @@ impl Store {
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
         }
+        reserve::make_room(&*disk, directory, &limits);
         let mut database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
         migrate::refuse_newer(&database, FORMAT)?;
         schema::refuse_renamed(&database)?;

@@ -22,6 +22,20 @@ pub(super) struct Reserve {
     limits: Limits,
 }
 
+/// Gives the room of `directory` back before the database is opened, where the device runs short: opening may need it
+/// already. The writer takes it again once there is plenty. No file is made here, for the directory may be another
+/// process's or a later program's.
+pub(super) fn make_room(disk: &dyn Disk, directory: &Path, limits: &Limits) {
+    let path = directory.join(FILE);
+    let is_short = disk.free_octets(directory).is_ok_and(|free| free < limits.reserve_short_bytes);
+    if !is_short || !disk.exists(&path) {
+        return;
+    }
+    if let Err(error) = disk.open(&path, Opening::Kept).and_then(|file| file.set_length(0)) {
+        tracing::warn!(%error, "the room that was kept for outcomes could not be given back before the start");
+    }
+}
+
 impl Reserve {
     /// The room of `directory`, where `free` says how much the device has left. Without its file the store does
     /// without.

@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 
 use super::*;
+use crate::store::limits::Limits;
 use crate::store::schema::meta;
 use crate::store::testing::TestStore;
 
@@ -106,4 +107,20 @@ fn a_start_that_counts_rows_says_so_each_time() {
         assert_eq!(*heard.borrow(), vec![StartWork::Counting(0); lacking.len()]);
         test.open().unwrap();
     }
+}
+
+#[test]
+fn the_room_that_is_kept_is_given_back_before_the_database_is_opened() {
+    let mut test = TestStore::new();
+    test.close();
+    let (directory, surroundings) = (test.directory().to_owned(), test.surroundings());
+    let kept = || fs::metadata(directory.join(reserve::FILE)).unwrap().len();
+    fs::write(directory.join(reserve::FILE), [0; 4096]).unwrap();
+    // A start that goes no further than to the database.
+    fs::write(directory.join(FILE), [1; 8192]).unwrap();
+    let limits = Limits { reserve_short_bytes: u64::MAX, ..Limits::default() };
+    let options = StartOptions { limits, ..StartOptions::default() };
+    let opened = Store::open_within(&directory, surroundings, Duration::ZERO, options);
+    assert!(matches!(opened, Err(OpenError::Damaged { .. })));
+    assert_eq!(kept(), 0);
 }

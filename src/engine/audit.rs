@@ -54,6 +54,7 @@ impl From<AccountId> for Behalf {
 impl Engine {
     /// Commits `op` with its line in the audit log.
     pub(super) async fn commit_on<O: Told>(&self, on: Behalf, op: O) -> Result<O::Reply, Stop<O::Refusal>> {
+        self.check_room_for(&on, op.takes_room())?;
         self.store.commit(Audited { account: on.account, actor: on.actor, op }).await
     }
 
@@ -64,16 +65,33 @@ impl Engine {
         op: O,
         leases: Vec<Lease>,
     ) -> Result<O::Reply, Stop<O::Refusal>> {
+        self.check_room_for(&on, op.takes_room())?;
         self.commit_leased(Audited { account: on.account, actor: on.actor, op }, leases).await
     }
 
     /// Writes the line of a change that takes many operations, before the first of them, or of one that changes no row.
     pub(super) async fn note(&self, on: &Behalf, change: Change) -> Result<ChangeId, StoreError> {
+        self.check_room_for(on, true)?;
         let op = NoteChange { account: on.account, actor: on.actor.clone(), change };
         self.store.commit(op).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })
+    }
+
+    /// Refuses what fills the disk while it has less free space than the operator wants kept. The operator and the
+    /// service itself are not refused.
+    fn check_room_for(&self, on: &Behalf, takes_room: bool) -> Result<(), StoreError> {
+        match on.actor {
+            Actor::Operator | Actor::Service => Ok(()),
+            Actor::Person(_) | Actor::Key(_) | Actor::SetupLink { .. } if !takes_room => Ok(()),
+            Actor::Person(_) | Actor::Key(_) | Actor::SetupLink { .. } => self.check_room(),
+        }
+    }
+
+    /// [`StoreError::Full`] while the disk has less free space than the operator wants kept.
+    pub(super) fn check_room(&self) -> Result<(), StoreError> {
+        if self.store.free_octets()? < self.settings.min_free_octets { Err(StoreError::Full) } else { Ok(()) }
     }
 
     /// A page of the account's audit log.

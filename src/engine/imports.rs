@@ -130,6 +130,7 @@ impl Engine {
         on: Behalf,
         list: Arc<dyn SuppressionBatches>,
     ) -> Result<Imported, Stop<ImportRefusal>> {
+        self.check_room()?;
         let (account, count) = (on.account, list.count());
         let suppressions = list.batch(0);
         let addresses: Vec<_> = suppressions.iter().map(|suppression| suppression.address.clone()).collect();
@@ -146,6 +147,7 @@ impl Engine {
         on: Behalf,
         list: Arc<dyn SuppressionBatches>,
     ) -> Result<Imported, Stop<ImportRefusal>> {
+        self.check_room()?;
         let (account, count) = (on.account, list.count());
         let begun = self.store.commit(BeginImport { account }).await;
         let timer = begun.map_err(|stop| match stop {
@@ -156,6 +158,7 @@ impl Engine {
         for number in 0..list.batches() {
             let read = Arc::clone(&list);
             let suppressions = self.blocking(account, move || read.batch(number)).await?;
+            self.check_room()?;
             imported += self.paced(ImportBatch { account, import: timer.id, suppressions }).await?;
         }
         self.commit_on(on, FinishImport { account, import: timer.id, count }).await.map_err(failure)?;

@@ -177,11 +177,10 @@ impl Engine {
     }
 
     fn check_free_space(&self) -> Result<(), SubmitError> {
-        match self.store.free_octets() {
-            Ok(free) if free < self.settings.min_free_octets => Err(SubmitError::Full),
-            Ok(_) => Ok(()),
-            Err(error) => Err(SubmitError::Failed(error)),
-        }
+        self.check_room().map_err(|error| match error {
+            StoreError::Full => SubmitError::Full,
+            error => SubmitError::Failed(error),
+        })
     }
 
     fn prepare(

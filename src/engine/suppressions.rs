@@ -66,6 +66,7 @@ impl Engine {
     /// # Errors
     /// Those of the store.
     pub async fn suppress(&self, on: impl Into<Behalf>, suppression: Suppression) -> Result<Added, StoreError> {
+        self.check_room()?;
         let on = on.into();
         let (account, address) = (on.account, suppression.address.clone());
         let Leased { messages: waiting, leases, .. } = self.lease_waiting(account, [&address])?;

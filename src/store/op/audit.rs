@@ -32,6 +32,11 @@ const FORGOTTEN_MAX: u64 = 2;
 pub trait Told: Op {
     /// What it did. Never a secret.
     fn told(&self, reply: &Self::Reply) -> Change;
+
+    /// Whether it is refused while the disk is nearly full. What removes or stops something is not.
+    fn takes_room(&self) -> bool {
+        true
+    }
 }
 
 /// An operation that somebody asked for.

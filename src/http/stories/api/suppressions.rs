@@ -202,3 +202,26 @@ async fn every_faulty_line_is_told_and_nothing_of_the_list_is_imported() {
     }
     assert_eq!(emails(&world.get("/v1/suppressions").await.json()).len(), 0);
 }
+
+#[tokio::test]
+async fn a_nearly_full_disk_refuses_changes_that_take_room_and_allows_removals() {
+    use serde_json::json;
+
+    let settings = Settings { min_free_octets: u64::MAX, ..Settings::of_a_story() };
+    let mut world = World::set(settings, HttpLimits::default(), Streams::default()).await;
+    let name = "more.example.test".parse().unwrap();
+    let (domain, _) = world.engine.create_domain(world.account, name, Stream::Transactional).await.unwrap();
+    for (path, body) in [
+        ("/v1/messages", letter("a@example.net")),
+        ("/v1/suppressions", json!({"email": "a@example.net"})),
+        ("/v1/domains", json!({"name": "other.example.test", "stream": "transactional"})),
+        ("/v1/keys", json!({"name": "more", "scopes": ["send"]})),
+    ] {
+        world.post(path, body).await.fails_with(503, "storage_full");
+    }
+    let list = "email\na@example.net\n";
+    let refused = world.import("text/csv", "", list).await;
+    refused.fails_with(503, "storage_full");
+    assert_eq!(world.get("/v1/suppressions").await.json()["data"], json!([]));
+    assert_eq!(world.delete(&format!("/v1/domains/{domain}")).await.status, 204);
+}

@@ -49,17 +49,29 @@ impl Told for UpdateUser {
         let to = self.role.map(|role| format!(" to {role}")).unwrap_or_default();
         Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
     }
+
+    fn takes_room(&self) -> bool {
+        self.disabled != Some(true)
+    }
 }
 
 impl Told for DeleteUser {
     fn told(&self, user: &User) -> Change {
         Change::new(Action::UserRemoved, user.id, user.email.as_given())
     }
+
+    fn takes_room(&self) -> bool {
+        false
+    }
 }
 
 impl Told for EndSessions {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::SessionsEnded, self.user, "their own")
+    }
+
+    fn takes_room(&self) -> bool {
+        false
     }
 }
 
@@ -78,6 +90,10 @@ impl Told for RenameKey {
 impl Told for RevokeKey {
     fn told(&self, key: &ApiKey) -> Change {
         Change::new(Action::KeyRevoked, key.id, &key.name)
+    }
+
+    fn takes_room(&self) -> bool {
+        false
     }
 }
 
@@ -103,6 +119,10 @@ impl Told for DeleteDomain {
     fn told(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainDeleted, self.domain, row.name.as_str())
     }
+
+    fn takes_room(&self) -> bool {
+        false
+    }
 }
 
 /// An endpoint as people know it: where it is. What may follow in its URL is the receiver's own business.
@@ -126,6 +146,10 @@ impl Told for UpdateEndpoint {
         };
         Change::new(action, self.endpoint, host(row))
     }
+
+    fn takes_room(&self) -> bool {
+        self.enabled != Some(false)
+    }
 }
 
 impl Told for RotateSecret {
@@ -137,6 +161,10 @@ impl Told for RotateSecret {
 impl Told for DeleteEndpoint {
     fn told(&self, row: &EndpointRow) -> Change {
         Change::new(Action::WebhookDeleted, self.endpoint, host(row))
+    }
+
+    fn takes_room(&self) -> bool {
+        false
     }
 }
 
@@ -178,6 +206,10 @@ impl Told for Unsuppress {
     fn told(&self, row: &SuppressionRow) -> Change {
         Change::new(Action::SuppressionLifted, row.id, &row.email)
     }
+
+    fn takes_room(&self) -> bool {
+        false
+    }
 }
 
 impl Told for PauseSite {
@@ -190,10 +222,18 @@ impl Told for ResumeSite {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::SiteResumed, "", self.site.as_str())
     }
+
+    fn takes_room(&self) -> bool {
+        false
+    }
 }
 
 impl Told for CancelMessage {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::MessageCanceled, self.message, "")
+    }
+
+    fn takes_room(&self) -> bool {
+        false
     }
 }

@@ -4,6 +4,7 @@
 use tokio::time::timeout;
 
 use super::*;
+use crate::http::body_budget::BudgetSizes;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -66,7 +67,16 @@ impl Frame {
 impl Client<TcpStream> {
     /// A connection with these settings.
     async fn begin(http: HttpLimits, settings: &[u8]) -> (HttpServer<HttpService<Toy>>, Self) {
-        let (server, address) = listening(http, ServiceLimits::default()).await;
+        Self::begin_with(http, ServiceLimits::default(), settings).await
+    }
+
+    /// The same with a service of these limits.
+    async fn begin_with(
+        http: HttpLimits,
+        service: ServiceLimits,
+        settings: &[u8],
+    ) -> (HttpServer<HttpService<Toy>>, Self) {
+        let (server, address) = listening(http, service).await;
         let mut client = Self::open(address).await;
         client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
         client.write(frame(SETTINGS, 0, 0, settings)).await;
@@ -221,6 +231,24 @@ async fn an_answer_that_is_given_no_window_is_not_kept_for_ever() {
             let _closed = client.stream.write_all(&self::frame(PING, 1, 0, &frame.payload)).await;
         }
     }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_given_no_window_is_charged_to_the_account_that_asked() {
+    let budgets = BudgetSizes { shared: 80_000, ..BudgetSizes::default() };
+    let limits = ServiceLimits { budgets, ..ServiceLimits::default() };
+    let initial_window_of_0 = [0, 4, 0, 0, 0, 0];
+    let (_server, mut client) = Client::begin_with(HttpLimits::default(), limits, &initial_window_of_0).await;
+    let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/v1/large"), ("authorization", "Bearer all")];
+    client.write(frame(HEADERS, END_STREAM | END_HEADERS, 1, &block(&fields))).await;
+    while client.next_frame().await.unwrap().kind != HEADERS {}
+    let mut second = Client::open(client.stream.peer_addr().unwrap()).await;
+    let reply = second.get("/v1/large", "all").await;
+    assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "overloaded", "1"));
+    assert_eq!(second.get("/v1/large", "other").await.body.len(), 20_000);
+    client.write(frame(RST_STREAM, 0, 1, &[0, 0, 0, 8])).await;
+    let freed = async { while second.get("/v1/large", "all").await.status != 200 {} };
+    timeout(PATIENCE, freed).await.expect("the charge ends with the stream");
 }
 
 #[tokio::test]

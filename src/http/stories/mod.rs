@@ -94,6 +94,10 @@ async fn show(_: &Toy, call: Call<ToyCaller>) -> Result<Answer, ApiError> {
     Ok(Answer::json(StatusCode::OK, &format!("{} for {}", call.param("id"), call.caller.0)))
 }
 
+async fn large(_: &Toy, _: Call<ToyCaller>) -> Result<Answer, ApiError> {
+    Ok(Answer::bytes(StatusCode::OK, "text/plain", vec![b'x'; 20_000]))
+}
+
 async fn fail(_: &Toy, _: Call<ToyCaller>) -> Result<Answer, ApiError> {
     panic!("a secret detail")
 }
@@ -117,6 +121,7 @@ fn router() -> Router<Toy> {
         Route::open(Method::POST, "/form", "form", |state, call| Box::pin(health(state, call)))
             .with_size(BodySize::Form),
         Route::key(Method::POST, "/v1/keys", "keys.create", |state, call| Box::pin(make(state, call))),
+        Route::key(Method::GET, "/v1/large", "large", |state, call| Box::pin(large(state, call))),
         Route::key(Method::GET, "/v1/panic", "panic", |state, call| Box::pin(fail(state, call))),
         Route::scoped(Method::POST, "/v1/messages", "messages.create", Scope::Send, |state, call| {
             Box::pin(create(state, call))

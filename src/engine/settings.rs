@@ -41,7 +41,7 @@ pub struct Settings {
     pub max_connections: usize,
     /// Memory for the bodies of the messages that are being sent, in KiB.
     pub body_kib: u32,
-    /// Below this many free octets no message is accepted.
+    /// Below this many free octets no message is accepted, and no change that takes room but the operator's.
     pub min_free_octets: u64,
     /// Threads that compose and sign.
     pub signing_threads: usize,

@@ -33,7 +33,6 @@ pub(super) struct Counted<'a> {
 
 impl<'a> Counted<'a> {
     pub(super) fn begin(report: &'a dyn Fn(u64)) -> Self {
-        report(0);
         Self { rows: Cell::new(0), report }
     }
 
@@ -41,7 +40,8 @@ impl<'a> Counted<'a> {
     pub(super) fn row(&self) {
         let rows = self.rows.get() + 1;
         self.rows.set(rows);
-        if rows.is_multiple_of(PART) {
+        // A store without rows has nothing to report.
+        if rows == 1 || rows.is_multiple_of(PART) {
             (self.report)(rows);
         }
     }

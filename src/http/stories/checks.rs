@@ -110,5 +110,5 @@ async fn a_panic_is_a_500_without_detail_and_the_service_lives() {
 fn a_table_that_contradicts_itself_is_refused() {
     let row = || Route::<Toy>::open(Method::GET, "/healthz", "health", |state, call| Box::pin(health(state, call)));
     assert!(Router::new([row(), row()]).is_err());
-    assert_eq!(router().routes().count(), 9);
+    assert_eq!(router().routes().count(), 10);
 }

@@ -42,7 +42,9 @@ impl Replay {
                 Ok(Self { bytes, found, values })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                let found = Scan { damage: Some(Damage::Missing), ..Scan::default() };
+                // Versions that wrote format 1 went on without the file.
+                let damage = (values == Values::Checked).then_some(Damage::Missing);
+                let found = Scan { damage, ..Scan::default() };
                 Ok(Self { bytes: Vec::new(), found, values })
             }
             Err(error) => Err(failed("read", &error)),

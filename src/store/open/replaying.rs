@@ -62,8 +62,13 @@ pub(super) fn replay(
 }
 
 fn report(damage: &journal::Damage, kept_as: Option<&str>) {
+    let left_out = match damage {
+        journal::Damage::Record { left_out, .. } => Some(*left_out),
+        journal::Damage::Missing => None,
+    };
     tracing::error!(
         %damage,
+        left_out,
         kept_as,
         "started on a damaged journal: what its last records say is lost, and the queued mail stays on hold until \
          `postrider queue release`"

@@ -104,7 +104,7 @@ fn a_start_that_counts_rows_says_so_each_time() {
         let options = StartOptions { progress, ..StartOptions::default() };
         let surroundings = test.surroundings();
         Store::open_within(test.directory(), surroundings, Duration::ZERO, options).unwrap().close();
-        assert_eq!(*heard.borrow(), vec![StartWork::Counting(0); lacking.len()]);
+        assert_eq!(*heard.borrow(), vec![StartWork::Counting(1); lacking.len()]);
         test.open().unwrap();
     }
 }

@@ -17,7 +17,7 @@ pub const fn reserved(stream: Stream, max: usize) -> usize {
     }
 }
 
-/// `MAX` places, and those that are taken.
+/// The `MAX` places for look-ups, and who has taken how many of them.
 #[derive(Debug, Default)]
 pub struct LookUpPlaces<const MAX: usize> {
     taken: usize,

@@ -13,7 +13,7 @@ use crate::http::route::Call;
 
 /// Fields of a form at most.
 const FIELDS_MAX: usize = 200;
-/// Bytes at most of an address to go on to.
+/// The longest path, in bytes, to which a visitor is sent after signing in.
 pub(super) const NEXT_MAX: usize = 2000;
 
 /// The fields of one form. No formatter shows them: passwords are among them.

@@ -85,7 +85,7 @@ impl Inspection {
     /// Opens the store of `directory`, which no process has open.
     pub(super) fn open(directory: &Path) -> Result<Self, InspectError> {
         let path = directory.join(FILE);
-        if let Some(fault) = database::is_lost(&FileSystem, &path)? {
+        if let Some(fault) = database::loss(&FileSystem, &path)? {
             return Err(InspectError::Lost(fault));
         }
         if !path.exists() {

@@ -330,8 +330,7 @@ fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreErr
         tracing::error!(
             segments,
             "the keys of content segments are missing, so their messages can't be read and fail after an hour; stop \
-             the \
-             service and put content/keys and content/keys.mirror back as they were, or restore a backup"
+             the service and put content/keys and content/keys.mirror back as they were, or restore a backup"
         );
     }
     Ok(())

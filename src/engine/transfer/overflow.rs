@@ -43,7 +43,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 pub(super) struct Left {
     /// None of them has an earlier timer.
     from: Timer,
-    /// None of them ends before.
+    /// The earliest end of a message among them, or a time before it.
     ends_at: Timestamp,
 }
 

@@ -84,7 +84,7 @@ impl Relays {
         own
     }
 
-    /// The same, the relay of this name first.
+    /// The relays in the order of [`Self::order`], but with the relay `last` first.
     pub(super) fn order_after(&self, stream: Stream, message: MessageId, last: Option<&str>) -> Vec<Number> {
         let mut order = self.order(stream, message);
         let last = last.and_then(|name| self.named(name));

@@ -35,7 +35,7 @@ impl Kept {
 }
 
 impl Fresh {
-    /// An empty cache of so many bytes.
+    /// Makes an empty cache that holds at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { kept: Mutex::default(), bytes_max }
     }

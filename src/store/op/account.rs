@@ -94,7 +94,7 @@ impl Op for UpdateAccount {
     }
 }
 
-/// Keys that one operation forgets at most.
+/// The most keys that one operation removes.
 const FORGOTTEN_MAX: usize = 64;
 
 /// Creates an API key.

@@ -106,10 +106,7 @@ pub(super) fn requested(
     id: DeliveryId,
     row: &DeliveryRow,
 ) -> Result<(), StoreError> {
-    if !is_requested(row, id) {
-        return Ok(());
-    }
-    change(tables, account.as_bytes(), |deliveries| deliveries.saturating_add(1))
+    count_requested(tables, account, (id, row), |deliveries| deliveries.saturating_add(1))
 }
 
 /// Counts a delivery whose row was removed. Those that earlier versions wrote were not counted.
@@ -119,10 +116,17 @@ pub(super) fn removed(
     id: DeliveryId,
     row: &DeliveryRow,
 ) -> Result<(), StoreError> {
-    if !is_requested(row, id) {
-        return Ok(());
-    }
-    change(tables, account.as_bytes(), |deliveries| deliveries.saturating_sub(1))
+    count_requested(tables, account, (id, row), |deliveries| deliveries.saturating_sub(1))
+}
+
+/// Changes the account's number of stored deliveries that were requested, where this is one.
+fn count_requested(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    (id, row): (DeliveryId, &DeliveryRow),
+    counted: impl FnOnce(u64) -> u64,
+) -> Result<(), StoreError> {
+    if is_requested(row, id) { change(tables, account.as_bytes(), counted) } else { Ok(()) }
 }
 
 /// Reports whether a delivery is a test or a later delivery of its event.

@@ -105,7 +105,7 @@ fn unfinished(tables: &Tables<'_>, account: AccountId, import: Ulid) -> Result<S
     own.ok_or_else(|| StoreError::missing(Table::SuppressionImports))
 }
 
-/// Ends an import whose suppressions count, and that have ended what waited for them.
+/// Ends an import after its suppressions count and the messages that waited for their addresses have ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct EndImport {
     /// The timer of the import.

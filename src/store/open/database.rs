@@ -33,9 +33,9 @@ pub(super) fn make_directory(disk: &dyn Disk, directory: &Path) -> Result<(), Op
     })
 }
 
-/// What is wrong where the database's file at `path` is missing or empty beside other files of a store. A new database
-/// in its place would have every account gone, and would end the journal of the old one.
-pub(in crate::store) fn is_lost(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
+/// Describes the fault if the database's file at `path` is missing or empty beside other files of a store. A new
+/// database in its place would hold no account, and its first checkpoint would clear the journal of the old one.
+pub(in crate::store) fn loss(disk: &dyn Disk, path: &Path) -> io::Result<Option<String>> {
     let state = match disk.open(path, Opening::Existing) {
         Ok(file) if file.length()? > 0 => return Ok(None),
         Ok(_) => "empty",
@@ -48,7 +48,7 @@ pub(in crate::store) fn is_lost(disk: &dyn Disk, path: &Path) -> io::Result<Opti
 }
 
 /// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
-/// Says to `progress` while it repairs.
+/// Reports a repair to `progress`.
 pub(super) fn open(
     disk: &dyn Disk,
     path: &Path,
@@ -57,7 +57,7 @@ pub(super) fn open(
     progress: &Rc<dyn Fn(StartWork)>,
 ) -> Result<OpenDatabase, OpenError> {
     let io = |error| OpenError::Io { what: format!("reading {}", path.display()), error };
-    if let Some(fault) = is_lost(disk, path).map_err(io)? {
+    if let Some(fault) = loss(disk, path).map_err(io)? {
         return Err(OpenError::Damaged { file: path.to_owned(), fault });
     }
     if !disk.exists(path) {

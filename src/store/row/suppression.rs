@@ -115,7 +115,7 @@ pub struct SuppressionImportRow {
     pub stage: ImportStage,
 }
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum ImportStage {
     /// Its suppressions are being written, or removed again up to this one. None of them counts.

@@ -52,9 +52,9 @@ impl Clock {
 /// Whether another body is on its way all the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Company {
-    /// None is: a small body is written by its bringer.
+    /// No other body is announced: the caller writes a small body itself.
     None,
-    /// One is: every body waits for the appender's turn.
+    /// Another body is announced: every body waits for the appender's turn.
     Announced,
 }
 

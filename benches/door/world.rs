@@ -76,6 +76,7 @@ fn settings() -> Settings {
         unsubscribe_keys: keys(),
         tls_reports_from: None,
         public_url: Arc::default(),
+        smtp: Arc::default(),
         queue_lifetime: Duration::from_secs(48 * 3600),
         requests_per_minute: 600,
         account_requests_per_minute: 600,

@@ -22,6 +22,7 @@ pub(super) fn engine(config: &Config, store: &Store) -> Settings {
         feedback_keys: keys(b"feedback id keys"),
         unsubscribe_keys: keys(b"unsubscribe keys"),
         public_url: Arc::default(),
+        smtp: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
         tls_reports_from: config.delivery.tls_reports_from.clone(),
         requests_per_minute: config.limits.requests_per_minute,

@@ -201,20 +201,35 @@ impl Engine {
     /// Those of the store.
     pub fn authenticate(&self, text: &str) -> Result<Option<Caller>, StoreError> {
         let Ok(secret) = text.parse::<KeySecret>() else { return Ok(None) };
-        let hash = secret.hash();
-        let known = self.hot_keys.get(&hash, self.store.key_changes());
-        let Some(HotKey { account, key, .. }) = known.map_or_else(|| self.read_key(&hash), |hot| Ok(Some(hot)))? else {
+        let owner = self.key_owner(&secret.hash())?;
+        let owner = owner.filter(|caller| caller.key.as_ref().is_some_and(|key| key.is_live(self.clock.now())));
+        if let Some(caller) = &owner {
+            self.stamp_key(caller);
+        }
+        Ok(owner)
+    }
+
+    /// The key with this hash and its account, also where the key is revoked or has expired.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn key_owner(&self, hash: &[u8; 32]) -> Result<Option<Caller>, StoreError> {
+        let known = self.hot_keys.get(hash, self.store.key_changes());
+        let Some(HotKey { account, key, .. }) = known.map_or_else(|| self.read_key(hash), |hot| Ok(Some(hot)))? else {
             return Ok(None);
         };
-        let now = self.clock.now();
         // Index and memory compare in their own time; what it found is compared again in constant time.
-        if !bool::from(key.hash.ct_eq(&hash)) || !key.is_live(now) {
-            return Ok(None);
+        Ok(bool::from(key.hash.ct_eq(hash)).then_some(Caller { account, key: Some(key) }))
+    }
+
+    /// Has the use of a caller's key written down, where the last one is a minute old.
+    pub(super) fn stamp_key(&self, caller: &Caller) {
+        let now = self.clock.now();
+        if let Some(key) = &caller.key
+            && key.needs_use_stamp(now)
+        {
+            self.stamp_use(caller.account, key.id, now);
         }
-        if key.needs_use_stamp(now) {
-            self.stamp_use(account, key.id, now);
-        }
-        Ok(Some(Caller { account, key: Some(key) }))
     }
 
     /// The key with this hash, as the store has it, remembered from now on.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::ports::{PostError, PostOutcome};
 use super::receive::Tally;
+use super::smtp_submission::SubmissionMeters;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::store::op::settle_transfer::TransferEnd;
 
@@ -19,6 +20,8 @@ pub struct EngineMeters {
     pub endpoints_disabled: Counter,
     /// What came back by mail.
     pub came_back: Tally,
+    /// SMTP submission.
+    pub submission: SubmissionMeters,
     /// How long composing, signing and sealing a message took.
     pub signing_duration: Histogram,
 }
@@ -30,6 +33,7 @@ impl Default for EngineMeters {
             posts: std::array::from_fn(|_| Histogram::of_durations()),
             endpoints_disabled: Counter::default(),
             came_back: Tally::default(),
+            submission: SubmissionMeters::default(),
             signing_duration: Histogram::of_durations(),
         }
     }

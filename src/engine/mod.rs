@@ -44,6 +44,7 @@ pub mod settings;
 pub mod setup_link;
 pub mod sign_in;
 pub mod signing;
+pub mod smtp_submission;
 pub mod submit;
 pub mod suppressions;
 mod sweep;
@@ -86,6 +87,7 @@ use rates::Rates;
 use redeliver::Replays;
 use settings::Settings;
 use signing::SigningPool;
+use smtp_submission::Refusals;
 use throttles::Throttles;
 
 /// Who calls: an API key of an account, or the operator on the admin socket.
@@ -111,6 +113,8 @@ pub struct Engine {
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
+    /// The last refusals of SMTP submission.
+    pub smtp_refusals: Refusals,
     /// What is counted for monitoring.
     pub meters: Arc<EngineMeters>,
     /// Who may decide over which message.
@@ -167,6 +171,7 @@ impl Engine {
             resolver,
             settings,
             rates: Rates::default(),
+            smtp_refusals: Refusals::default(),
             meters,
             leases: Leases::default(),
             on_content_destroyed: OnceLock::new(),

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::settings::Settings;
+use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId};
 use crate::machine::rate::{Rate, RateLimited, RateView};
 
@@ -64,6 +66,26 @@ pub struct RequestLimits {
     pub key: u32,
     /// Of all keys of an account.
     pub account: u32,
+}
+
+impl Engine {
+    /// Counts one request of a caller's key, as the API does. The operator has no limit.
+    ///
+    /// # Errors
+    /// Seconds to wait, where this request is one too many; it is not counted.
+    pub(super) fn admit_request(&self, caller: &Caller) -> Result<(), u64> {
+        let Some(key) = &caller.key else { return Ok(()) };
+        let limits = RequestLimits::of(&self.settings);
+        let admitted = self.rates.admit(caller.account, key.id, limits, self.clock.monotonic());
+        admitted.map(drop).map_err(|limited| limited.retry_after_secs)
+    }
+}
+
+impl RequestLimits {
+    /// The limits of the configuration.
+    pub const fn of(settings: &Settings) -> Self {
+        Self { key: settings.requests_per_minute, account: settings.account_requests_per_minute }
+    }
 }
 
 impl Windows {

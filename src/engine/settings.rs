@@ -10,6 +10,17 @@ use crate::domain::token_key::TokenKeys;
 /// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are.
 pub const BODY_KIB: u32 = 256 * 1024;
 
+/// Where programs find SMTP submission.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SmtpAddress {
+    /// The host.
+    pub host: String,
+    /// The port that begins in the clear; none where nothing listens.
+    pub port: Option<u16>,
+    /// The port that speaks TLS from the first byte; none where nothing listens.
+    pub tls_port: Option<u16>,
+}
+
 /// The engine's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -25,6 +36,8 @@ pub struct Settings {
     pub unsubscribe_keys: TokenKeys,
     /// The public address of the API, known once it is served.
     pub public_url: Arc<OnceLock<String>>,
+    /// Where SMTP submission listens, once it does.
+    pub smtp: Arc<OnceLock<SmtpAddress>>,
     /// How long a message is tried (contract 6).
     pub queue_lifetime: Duration,
     /// Who sends TLS reports; none are sent without.
@@ -63,6 +76,7 @@ impl Settings {
             feedback_keys: keys(3),
             unsubscribe_keys: keys(2),
             public_url: Arc::new("https://mail.example.com".to_owned().into()),
+            smtp: Arc::default(),
             queue_lifetime: Duration::from_secs(48 * 3600),
             tls_reports_from: None,
             requests_per_minute: 600,

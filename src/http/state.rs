@@ -104,7 +104,7 @@ impl Gate for Api {
     fn admit(&self, caller: &Caller) -> Admission {
         let engine = &self.engine;
         let limit = engine.settings.requests_per_minute;
-        let limits = RequestLimits { key: limit, account: engine.settings.account_requests_per_minute };
+        let limits = RequestLimits::of(&engine.settings);
         let now = engine.clock.monotonic();
         let Some(key) = &caller.key else { return Admission { left: limit.into(), reset_s: 0, refused: None } };
         let (view, refused) = match engine.rates.admit(caller.account, key.id, limits, now) {

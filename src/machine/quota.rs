@@ -96,22 +96,31 @@ impl Quota {
     /// # Errors
     /// [`QuotaExhausted`], with the state unchanged.
     pub fn admit(&self, limits: QuotaLimits, now: Timestamp) -> Result<(Self, QuotaView), QuotaExhausted> {
+        self.check(1, limits, now)?;
         let mut quota = self.at(now);
-        let view = quota.show(limits);
+        quota.hour_used += 1;
+        quota.day_used += 1;
+        Ok((quota, quota.show(limits)))
+    }
+
+    /// Checks that both windows have room for so many messages more.
+    ///
+    /// # Errors
+    /// [`QuotaExhausted`] names the window that has not.
+    pub fn check(&self, messages: u64, limits: QuotaLimits, now: Timestamp) -> Result<(), QuotaExhausted> {
+        let view = self.view(limits, now);
         let exhausted = |window: Window, view: WindowView| QuotaExhausted {
             window,
             retry_after_secs: (view.reset * 1000).saturating_sub(now.as_millis()).div_ceil(1000).max(1),
         };
         // The day never ends before its hour, so it is the one to wait for.
-        if view.day.remaining == 0 {
+        if view.day.remaining < messages {
             return Err(exhausted(Window::Day, view.day));
         }
-        if view.hour.remaining == 0 {
+        if view.hour.remaining < messages {
             return Err(exhausted(Window::Hour, view.hour));
         }
-        quota.hour_used += 1;
-        quota.day_used += 1;
-        Ok((quota, quota.show(limits)))
+        Ok(())
     }
 
     /// Both windows as they stand at `now`.

@@ -63,8 +63,15 @@ impl StorageRoom {
     /// # Errors
     /// [`Refusal::StorageExhausted`], or the store's failure.
     pub fn check(&self, read: &impl Read, account: AccountId) -> Result<(), Stop<Refusal>> {
-        let is_full = self.max > 0 && stored_content::used(read, account)?.saturating_add(self.wanted) > self.max;
-        if is_full { Err(Stop::Refused(Refusal::StorageExhausted)) } else { Ok(()) }
+        if self.has_room(read, account)? { Ok(()) } else { Err(Stop::Refused(Refusal::StorageExhausted)) }
+    }
+
+    /// Whether the account has room for the message.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn has_room(&self, read: &impl Read, account: AccountId) -> Result<bool, StoreError> {
+        Ok(self.max == 0 || stored_content::used(read, account)?.saturating_add(self.wanted) <= self.max)
     }
 }
 

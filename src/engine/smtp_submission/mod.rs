@@ -1,0 +1,248 @@
+//! The engine's side of SMTP submission: logins, recipients and messages of one connection.
+//!
+//! `net` makes one [`SmtpSession`] for each connection, asks it at AUTH, MAIL, RCPT and the final dot, and sends the
+//! [`Answer`]s. The session never answers what the protocol layer decides alone, such as syntax, order and limits of
+//! the connection; those refusals are reported to [`SmtpSession::note_refusal`].
+
+mod message;
+mod meters;
+mod recipient;
+mod refusals;
+
+pub use meters::{LoginEnd, SmtpStage, SubmissionMeters};
+pub use refusals::{Refusals, SmtpRefusal};
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use super::{Caller, Engine};
+use crate::base::id::{AccountId, KeyId};
+use crate::domain::api_key::{KeySecret, Scope};
+use crate::domain::limits::MESSAGE_OCTETS;
+use crate::smtp::server::Answer;
+use crate::store::error::StoreError;
+use recipient::Transaction;
+
+/// The client of a connection. The name changes with EHLO, the version with STARTTLS.
+#[derive(Clone, Debug)]
+pub struct SmtpClient {
+    /// The name given in EHLO or HELO.
+    pub name: String,
+    /// The address that it connects from.
+    pub address: IpAddr,
+    /// The TLS version, such as `TLSv1.3`; none in the clear.
+    pub tls_version: Option<String>,
+}
+
+/// The result of a login.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginOutcome {
+    /// The session sends with this key from now on.
+    Good {
+        /// The key's account.
+        account: AccountId,
+        /// The key.
+        key: KeyId,
+    },
+    /// The key is good, but has not the scope `send`.
+    NoSendScope,
+    /// The key is unknown, revoked, expired or malformed. The client is not told which.
+    Refused,
+    /// The store failed.
+    Failed,
+}
+
+/// What MAIL said.
+#[derive(Clone, Debug, Default)]
+pub struct SmtpSender {
+    /// The path without its angle brackets; empty for `<>`.
+    pub mail_from: String,
+    /// The parameter SIZE, in bytes.
+    pub size: Option<u64>,
+}
+
+/// The answer to a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Send this answer.
+    Answer(Answer),
+    /// Close the connection without an answer: nobody knows yet whether the message is committed.
+    CloseWithoutAnswer,
+}
+
+/// One connection's login and transaction.
+pub struct SmtpSession {
+    /// The client as it is known at present.
+    pub client: SmtpClient,
+    engine: Arc<Engine>,
+    login: Option<Login>,
+    /// The owner of the key that was presented last, good or not.
+    presented: Option<Caller>,
+    transaction: Option<Transaction>,
+}
+
+/// A good login.
+struct Login {
+    hash: [u8; 32],
+    caller: Caller,
+}
+
+impl Engine {
+    /// Begins a session. Nobody is logged in.
+    pub fn smtp_session(self: &Arc<Self>, client: SmtpClient) -> SmtpSession {
+        SmtpSession { client, engine: Arc::clone(self), login: None, presented: None, transaction: None }
+    }
+}
+
+impl SmtpSession {
+    /// Logs in with an API key. White space around it is ignored. A login that fails leaves an earlier one in place.
+    ///
+    /// The protocol layer answers, and reports a refusal to [`Self::note_refusal`] with the stage
+    /// [`SmtpStage::Auth`]: it is listed for the account of this key, revoked or expired as it may be.
+    pub fn login(&mut self, password: &[u8]) -> LoginOutcome {
+        self.presented = None;
+        let secret = str::from_utf8(password).ok().and_then(|text| text.trim().parse::<KeySecret>().ok());
+        let Some(secret) = secret else { return self.logged_in(LoginOutcome::Refused) };
+        let hash = secret.hash();
+        let outcome = match self.engine.key_owner(&hash) {
+            Ok(None) => LoginOutcome::Refused,
+            Ok(Some(caller)) => {
+                let outcome = self.judge(&caller);
+                if matches!(outcome, LoginOutcome::Good { .. }) {
+                    self.login = Some(Login { hash, caller: caller.clone() });
+                    self.transaction = None;
+                }
+                self.presented = Some(caller);
+                outcome
+            }
+            Err(error) => {
+                tracing::error!(%error, "could not look up the key of an SMTP login");
+                LoginOutcome::Failed
+            }
+        };
+        self.logged_in(outcome)
+    }
+
+    fn logged_in(&self, outcome: LoginOutcome) -> LoginOutcome {
+        self.engine.meters.submission.login(match outcome {
+            LoginOutcome::Good { .. } => LoginEnd::Ok,
+            LoginOutcome::NoSendScope | LoginOutcome::Refused | LoginOutcome::Failed => LoginEnd::Refused,
+        });
+        outcome
+    }
+
+    fn judge(&self, caller: &Caller) -> LoginOutcome {
+        match caller.key.as_deref() {
+            Some(key) if !key.is_live(self.engine.clock.now()) => LoginOutcome::Refused,
+            Some(key) if !key.scopes.contains(Scope::Send) => LoginOutcome::NoSendScope,
+            Some(key) => LoginOutcome::Good { account: caller.account, key: key.id },
+            None => LoginOutcome::Refused,
+        }
+    }
+
+    /// Forgets the transaction: after RSET, EHLO and HELO.
+    pub fn reset(&mut self) {
+        self.transaction = None;
+    }
+
+    /// Forgets the login too: after STARTTLS.
+    pub fn forget(&mut self) {
+        self.transaction = None;
+        self.login = None;
+        self.presented = None;
+    }
+
+    /// Begins a transaction, with the key looked up again. Nothing is asked of the path.
+    pub fn sender(&mut self, sender: SmtpSender) -> Answer {
+        self.transaction = None;
+        let answer = match self.check_sender(&sender) {
+            Ok(()) => Answer::new(250, "2.1.0", "OK"),
+            Err(answer) => answer,
+        };
+        if answer.is_positive() {
+            self.transaction = Some(Transaction::new(sender));
+        } else {
+            self.refused(
+                SmtpStage::Mail,
+                &answer,
+                SmtpRefusal { mail_from: sender.mail_from, ..SmtpRefusal::default() },
+            );
+        }
+        answer
+    }
+
+    fn check_sender(&mut self, sender: &SmtpSender) -> Result<(), Answer> {
+        let Some(login) = &self.login else {
+            return Err(Answer::new(
+                530,
+                "5.7.0",
+                "Log in first: AUTH PLAIN or LOGIN, with an API key as the password",
+            ));
+        };
+        let owner = self.engine.key_owner(&login.hash).map_err(|error| failed(&error))?;
+        let owner = owner.filter(|caller| matches!(self.judge(caller), LoginOutcome::Good { .. }));
+        let Some(caller) = owner else {
+            self.login = None;
+            return Err(Answer::new(530, "5.7.0", "The API key was revoked or has expired: log in with another one"));
+        };
+        self.login = Some(Login { hash: login.hash, caller: caller.clone() });
+        self.engine.stamp_key(&caller);
+        let limit = u64::try_from(MESSAGE_OCTETS).unwrap_or(u64::MAX);
+        if sender.size.is_some_and(|size| size > limit) {
+            return Err(Answer::new(552, "5.3.4", "The message is too large: the limit is 20 MiB"));
+        }
+        self.engine.check_room().map_err(|error| failed(&error))
+    }
+
+    /// Reports a refusal that the protocol layer decided, for the metrics and the account's list. Answers of
+    /// [`Self::sender`], [`Self::recipient`] and [`Self::message`] are counted there already.
+    pub fn note_refusal(&self, stage: SmtpStage, answer: &Answer, to: Option<&str>) {
+        let mail_from = self.transaction.as_ref().map(|transaction| transaction.sender.mail_from.clone());
+        let refusal = SmtpRefusal {
+            mail_from: mail_from.unwrap_or_default(),
+            to: to.unwrap_or_default().to_owned(),
+            ..SmtpRefusal::default()
+        };
+        self.refused(stage, answer, refusal);
+    }
+
+    fn refused(&self, stage: SmtpStage, answer: &Answer, refusal: SmtpRefusal) {
+        let engine = &self.engine;
+        engine.meters.submission.refused(stage, answer.code());
+        let logged_in = self.login.as_ref().map(|login| &login.caller);
+        let presented = self.presented.as_ref();
+        let owner = if stage == SmtpStage::Auth { presented.or(logged_in) } else { logged_in.or(presented) };
+        let Some((caller, key)) = owner.and_then(|caller| Some((caller, caller.key.as_ref()?))) else { return };
+        engine.smtp_refusals.add(
+            caller.account,
+            SmtpRefusal {
+                at: engine.clock.now(),
+                stage,
+                reply: refusals::text_of(answer),
+                key: key.id,
+                key_prefix: key.prefix.clone(),
+                client_address: self.client.address.to_string(),
+                client_name: self.client.name.clone(),
+                ..refusal
+            },
+        );
+    }
+}
+
+/// The answer to a failure of ours: the client sends again later.
+fn failed(error: &StoreError) -> Answer {
+    match error {
+        StoreError::Full => Answer::new(452, "4.3.1", "The service's disk is nearly full; try again later"),
+        StoreError::Database(_)
+        | StoreError::Corrupted(_)
+        | StoreError::Row { .. }
+        | StoreError::Damaged { .. }
+        | StoreError::Content(_)
+        | StoreError::Unsynced(_)
+        | StoreError::Panicked
+        | StoreError::Closed => {
+            tracing::error!(%error, "an SMTP submission failed");
+            Answer::new(451, "4.3.0", "The service failed; try again later")
+        }
+    }
+}

@@ -98,6 +98,10 @@ fn without_journal(damage: &Damage) -> String {
             format!("without {left_out} records, keeps the file as journal.damaged-<time>,"),
         ),
         Damage::Missing => ("If the file was moved, put it back.", "without what the file held".to_owned()),
+        Damage::Foreign => (
+            "If the file was replaced, put the one back that was there.",
+            "without what the file held, keeps the file as journal.damaged-<time>,".to_owned(),
+        ),
     };
     format!(
         "{first} Otherwise restore a backup, or start once with `postrider serve --accept-journal-damage`: it starts \

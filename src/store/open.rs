@@ -212,13 +212,13 @@ impl Store {
         reserve.before_commit();
         let replayed_at = clock_doubts::time_of_start(&database, now().now);
         replaying::replay(&database, &*disk, directory, on_journal_damage, replayed_at, &*entropy)?;
+        journal::name_epoch_of_format_1(&database, &*disk, directory)?;
         let migrating = |migration| progress(StartWork::Migrating(migration));
         let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &migrating };
         if migrate::migrate(&database, &environment, FORMAT, migrate::STEPS)? {
             drop(database);
             database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
         }
-        journal::make(&*disk, directory)?;
         let database = Arc::new(database);
         let Prepared { last, last_message, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy, &*progress)?;
@@ -379,7 +379,7 @@ fn prepare(
     drop(found);
     let transaction = database.begin_write().map_err(StoreError::from)?;
     changes.write_to(&transaction)?;
-    let epoch = journal::checkpoint(transaction, entropy)?;
+    let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
     Ok(Prepared { last, last_message, master, restored, waiting, epoch })
 }
 

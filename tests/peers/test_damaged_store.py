@@ -44,6 +44,10 @@ def flip(file: Path, position: int, bit: int = 0):
         opened.write(bytes([byte ^ (1 << bit)]))
 
 
+# Where the journal's first record begins.
+RECORDS = 8192
+
+
 def accepted_since_a_checkpoint(service, count: int) -> list[dict]:
     """Messages whose records are in the journal of a killed service."""
     sent = []
@@ -76,7 +80,7 @@ def exits_at_start(service) -> tuple[int, str]:
 def test_damage_early_in_the_journal_is_no_torn_tail(service, sink):
     sent = accepted_since_a_checkpoint(service, 20)
     journal = service.data_dir / "journal"
-    flip(journal, 200)
+    flip(journal, RECORDS + 200)
 
     checked = check(service)
     assert checked.returncode == 7 and "journal" in checked.stdout + checked.stderr, checked
@@ -96,6 +100,21 @@ def test_damage_early_in_the_journal_is_no_torn_tail(service, sink):
         [binary(), "serve", "--config", str(service.config), "--accept-journal-damage"], capture_output=True, timeout=60
     )
     assert whole.returncode == 2, "with a whole journal the flag is a mistake"
+
+
+def test_a_journal_that_was_emptied_stops_the_start_until_its_loss_is_accepted(service, sink):
+    accepted_since_a_checkpoint(service, 10)
+    journal = service.data_dir / "journal"
+    journal.write_bytes(b"")
+    assert check(service).returncode == 7
+    code, said = exits_at_start(service)
+    assert code == 1 and "does not belong to this database" in said and "--accept-journal-damage" in said, said
+    assert journal.read_bytes() == b"", "the refused start changed nothing"
+    service.start("--accept-journal-damage")
+    assert run(service, "queue", "release", "--data-dir", str(service.data_dir)).returncode == 0
+    service.close()
+    service.start()
+    service.api.settled(service.api.accept(MESSAGE)["id"], "delivered")
 
 
 def test_a_torn_tail_of_the_journal_is_left_out_without_a_word(service):

@@ -6,13 +6,15 @@
 //! checkpoint left it, and the records are laid over it again. A record may carry the bodies that its rows name
 //! ([`super::content`]).
 //!
-//! Each checkpoint draws an epoch at random and keeps it in the same transaction; from then on records are written
-//! from the start of the file again, under the new epoch. A record counts only if its checksums, which are keyed with
-//! the epoch and bind the place, fit ([`record`]). A start replays the records up to the first that does not verify
-//! ([`replay`]); where later ones of the same epoch follow, the file is damaged ([`scan`]). The file is written over
-//! and seldom cut, because a sync that changes no length is a cheaper one. At a start, and where bodies that it may
-//! have carried have come to their end, nothing is left in it.
+//! Each checkpoint draws an epoch at random, names it in the file ([`epoch`]), and keeps it in the same transaction;
+//! from then on records are written from the first place again, under the new epoch. A record counts only if its
+//! checksums, which are keyed with the epoch and bind the place, fit ([`record`]). A start replays the records up to
+//! the first that does not verify ([`replay`]). Where later ones of the same epoch follow, or the file neither names
+//! the epoch nor has a record of it, the file is damaged ([`scan`]). The file is written over and seldom cut, because a
+//! sync that changes no length is a cheaper one. At a start, and where bodies that it may have carried have come to
+//! their end, no record is left in it.
 
+mod epoch;
 mod record;
 mod redo;
 mod replay;
@@ -23,8 +25,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redb::{Durability, WriteTransaction};
+use redb::{Database, Durability, WriteTransaction};
 
+pub(super) use epoch::Epoch;
 pub(super) use replay::Replay;
 pub use scan::Damage;
 
@@ -37,13 +40,10 @@ use super::error::StoreError;
 use super::limits::Limits;
 use super::migrate;
 use super::schema::{Table, meta};
-use crate::base::entropy::{self, Entropy};
+use crate::base::entropy::Entropy;
 
 /// Its file in the data directory.
 pub(super) const FILE: &str = "journal";
-/// Under which records count. Never drawn twice.
-pub(super) type Epoch = [u8; 16];
-
 /// The journal of a store that runs.
 pub(super) struct Journal {
     file: Arc<dyn DiskFile>,
@@ -70,6 +70,18 @@ pub(super) fn make(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> 
     made.map_err(|error| failed("make", &error))
 }
 
+/// Names the epoch of `database` in the file if its store has format 1, whose journals name none: after the migration
+/// a file without the name is damage. The records must have been replayed.
+///
+/// # Errors
+/// Those of the database and of the file system.
+pub(super) fn name_epoch_of_format_1(database: &Database, disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    let Some((epoch, Values::Plain)) = replay::epoch_of(database)? else { return Ok(()) };
+    make(disk, directory)?;
+    let named = disk.open(&directory.join(FILE), Opening::Kept).and_then(|file| epoch::write(&*file, &epoch));
+    named.map_err(|error| failed("name the epoch in", &error))
+}
+
 /// Whether a batch is durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
@@ -86,26 +98,28 @@ impl Journal {
     /// Those of the file system.
     pub(super) fn open(disk: &dyn Disk, directory: &Path, epoch: Epoch, limits: Limits) -> Result<Self, StoreError> {
         let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
-        let mut journal = Self { file, epoch, end: 0, number: 0, due: None, owed: Vec::new(), limits };
+        let mut journal = Self { file, epoch, end: epoch::RECORDS, number: 0, due: None, owed: Vec::new(), limits };
         journal.clear()?;
         Ok(journal)
     }
 
-    /// Leaves nothing in the file, neither of records that count no more. Right after a checkpoint.
+    /// Leaves no record in the file, also none of an earlier epoch. Right after a checkpoint.
     ///
     /// # Errors
     /// Those of the file system.
     pub(super) fn clear(&mut self) -> Result<(), StoreError> {
-        debug_assert_eq!(self.end, 0, "records that count are not cleared");
-        let cleared = self.blank().or_else(|_| self.file.set_length(0)).and_then(|()| self.file.sync_data());
+        debug_assert_eq!(self.end, epoch::RECORDS, "records that count are not cleared");
+        let cleared =
+            self.blank().or_else(|_| self.file.set_length(epoch::RECORDS)).and_then(|()| self.file.sync_data());
         cleared.map_err(|error| failed("clear", &error))
     }
 
     /// Writes zeros over as much as records take where room is short, so that they find it later, and cuts the rest.
     fn blank(&self) -> io::Result<()> {
-        let kept = self.file.length()?.min(self.limits.journal_bytes_max_short);
-        self.file.set_length(kept)?;
-        self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], 0)
+        let kept = self.file.length()?.saturating_sub(epoch::RECORDS).min(self.limits.journal_bytes_max_short);
+        self.file.set_length(epoch::RECORDS + kept)?;
+        epoch::blank_other(&*self.file, &self.epoch)?;
+        self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], epoch::RECORDS)
     }
 
     /// Writes and syncs a record of `changes`, which carries `bodies`, at monotonic time `now`, where `free` octets are
@@ -126,7 +140,7 @@ impl Journal {
         let most =
             if free.is_some_and(|free| free < short_bytes) { journal_bytes_max_short } else { journal_bytes_max };
         let end = self.end + record.len() as u64;
-        let has_room = end <= most && self.owed.len() <= self.limits.owed_segments_max;
+        let has_room = end <= epoch::RECORDS + most && self.owed.len() <= self.limits.owed_segments_max;
         if !has_room || !record::seal(&self.epoch, self.end, self.number, &mut record) {
             return Ok(Kept::NoRoom);
         }
@@ -151,9 +165,10 @@ impl Journal {
         }
     }
 
-    /// How often the next checkpoint syncs: the segments that it owes, its pages, and then that they count.
+    /// How often the next checkpoint syncs: the segments that it owes, the epoch's name, its pages, and then that they
+    /// count.
     pub(super) fn syncs_of_checkpoint(&self) -> u64 {
-        self.owed.len() as u64 + 2
+        self.owed.len() as u64 + 3
     }
 
     /// When a checkpoint is due for the age of the first record, by monotonic time, where there is one.
@@ -169,20 +184,44 @@ impl Journal {
         for segment in self.owed.drain(..) {
             segment.sync().map_err(|error| failed("sync a segment of", &error))?;
         }
-        self.epoch = checkpoint(transaction, entropy)?;
-        self.end = 0;
+        self.epoch = checkpoint(&*self.file, transaction, entropy)?;
+        self.end = epoch::RECORDS;
         self.number = 0;
         self.due = None;
         Ok(())
     }
 }
 
-/// Commits `transaction` as a checkpoint, and answers the epoch that begins with it.
-pub(super) fn checkpoint(mut transaction: WriteTransaction, entropy: &dyn Entropy) -> Result<Epoch, StoreError> {
-    let epoch: Epoch = entropy::bytes(entropy);
+/// Commits `transaction` as the checkpoint of a start, while no journal is open yet.
+///
+/// # Errors
+/// Those of the database and of the file system.
+pub(super) fn checkpoint_at_start(
+    disk: &dyn Disk,
+    directory: &Path,
+    transaction: WriteTransaction,
+    entropy: &dyn Entropy,
+) -> Result<Epoch, StoreError> {
+    make(disk, directory)?;
+    let file = disk.open(&directory.join(FILE), Opening::Kept).map_err(|error| failed("open", &error))?;
+    checkpoint(&*file, transaction, entropy)
+}
+
+/// Commits `transaction` as a checkpoint, and returns the epoch that begins with it, which `file` names by then.
+fn checkpoint(
+    file: &dyn DiskFile,
+    mut transaction: WriteTransaction,
+    entropy: &dyn Entropy,
+) -> Result<Epoch, StoreError> {
+    let epoch;
     {
         let mut facts = transaction.open_table(Table::Meta.definition())?;
         let values = Values::of_format(migrate::format_in(&facts)?);
+        epoch = epoch::following(replay::epoch_in(&facts, values)?.as_ref(), entropy);
+        // A journal of format 1 names no epoch. Its records begin where the name would stand.
+        if values == Values::Checked {
+            epoch::write(file, &epoch).map_err(|error| failed("name the epoch in", &error))?;
+        }
         facts.insert(meta::JOURNAL, values.stored(Table::Meta.name(), meta::JOURNAL, &epoch).as_slice())?;
     }
     set(&mut transaction, Durability::Immediate)?;

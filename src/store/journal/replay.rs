@@ -7,10 +7,10 @@
 use std::io;
 use std::path::Path;
 
-use redb::{Database, ReadableDatabase, TableDefinition, TableError, WriteTransaction};
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
 use super::redo::{self, BODIES};
-use super::scan::{Damage, Scan, scan};
+use super::scan::{Damage, Scan, scan, scan_named};
 use super::{Epoch, FILE, failed};
 use crate::base::time::Timestamp;
 use crate::store::checksum::Values;
@@ -38,7 +38,10 @@ impl Replay {
         };
         match disk.read(&directory.join(FILE)) {
             Ok(bytes) => {
-                let found = scan(&bytes, &epoch);
+                let found = match values {
+                    Values::Plain => scan(&bytes, &epoch, 0),
+                    Values::Checked => scan_named(&bytes, &epoch),
+                };
                 Ok(Self { bytes, found, values })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -119,15 +122,23 @@ impl Replay {
     }
 }
 
-/// The epoch whose records the database lacks, and whether its values have checksums. A damaged epoch is an error:
-/// without it no record would count, and all of them would be lost in silence.
-fn epoch_of(database: &Database) -> Result<Option<(Epoch, Values)>, StoreError> {
+/// The epoch whose records the database lacks, and whether its values have checksums.
+pub(super) fn epoch_of(database: &Database) -> Result<Option<(Epoch, Values)>, StoreError> {
     let facts = match database.begin_read()?.open_table(Table::Meta.definition()) {
         Ok(facts) => facts,
         Err(TableError::TableDoesNotExist(_)) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
     let values = Values::of_format(migrate::format_in(&facts)?);
+    Ok(epoch_in(&facts, values)?.map(|epoch| (epoch, values)))
+}
+
+/// The epoch among `facts`. A damaged one is an error: without it no record would count, and all of them would be lost
+/// in silence.
+pub(super) fn epoch_in(
+    facts: &impl ReadableTable<&'static [u8], &'static [u8]>,
+    values: Values,
+) -> Result<Option<Epoch>, StoreError> {
     let Some(stored) = facts.get(meta::JOURNAL)? else { return Ok(None) };
     let epoch = values.open(Table::Meta.name(), meta::JOURNAL, stored.value());
     let epoch = epoch.and_then(|epoch| epoch.try_into().ok()).ok_or_else(|| StoreError::Damaged {
@@ -135,5 +146,5 @@ fn epoch_of(database: &Database) -> Result<Option<(Epoch, Values)>, StoreError> 
         row: "journal".to_owned(),
         fault: "which records of the journal count is not known".to_owned(),
     })?;
-    Ok(Some((epoch, values)))
+    Ok(Some(epoch))
 }

@@ -5,7 +5,7 @@
 //! may be a write that a crash interrupted, whose operations were never acknowledged, or the last record may have been
 //! damaged since. The file can't tell the two apart.
 
-use super::Epoch;
+use super::epoch::{self, Epoch};
 use super::record::{self, Found, Layout, Record};
 
 /// Damage of the journal.
@@ -22,6 +22,8 @@ pub enum Damage {
     },
     /// The file is missing, with every record that was in it.
     Missing,
+    /// The file neither names the database's epoch nor has a record of it: it was emptied, overwritten or exchanged.
+    Foreign,
 }
 
 impl std::fmt::Display for Damage {
@@ -36,6 +38,11 @@ impl std::fmt::Display for Damage {
                 f,
                 "the file \"journal\" is missing from the data directory, and with it what was recorded in the last \
                  seconds before the service ended"
+            ),
+            Self::Foreign => write!(
+                f,
+                "the file \"journal\" does not belong to this database: it was emptied, overwritten or replaced by \
+                 another copy, and what was recorded in it in the last seconds before the service ended is lost"
             ),
         }
     }
@@ -52,10 +59,20 @@ pub(super) struct Scan {
     pub(super) torn_at: Option<u64>,
 }
 
-/// Looks through a journal's `bytes` for the records of `epoch`.
-pub(super) fn scan(bytes: &[u8], epoch: &Epoch) -> Scan {
+/// Looks through the `bytes` of a journal that names its epoch for the records of `epoch`.
+pub(super) fn scan_named(bytes: &[u8], epoch: &Epoch) -> Scan {
+    let mut scan = scan(bytes, epoch, usize::try_from(epoch::RECORDS).unwrap_or(usize::MAX));
+    // A record proves as well as the name that the file belongs to the epoch.
+    let is_proven = !scan.records.is_empty() || scan.torn_at.is_some() || scan.damage.is_some();
+    if !is_proven && !epoch::is_named(bytes, epoch) {
+        scan.damage = Some(Damage::Foreign);
+    }
+    scan
+}
+
+/// Looks through a journal's `bytes` for the records of `epoch`, the first of which begins at `begin`.
+pub(super) fn scan(bytes: &[u8], epoch: &Epoch, mut begin: usize) -> Scan {
     let mut scan = Scan::default();
-    let mut begin = 0;
     let failed = loop {
         match record::at(bytes, begin, epoch) {
             Found::Whole(record) => {

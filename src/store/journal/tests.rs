@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use redb::{Database, ReadableTable};
 
 use super::record::{self, Found, Layout};
-use super::scan::scan;
+use super::scan::{scan, scan_named};
 use super::*;
 use crate::base::entropy::SeededEntropy;
 use crate::store::check::{KeyPlace, Rule, check};
@@ -221,7 +221,7 @@ fn damage_is_not_accepted_where_there_is_none() {
     sender.accept("first@example.net");
     let whole = journal_of(&test);
     let torn = &whole[..whole.len() - 3];
-    for journal in [&whole[..], torn, &[]] {
+    for journal in [&whole[..], torn] {
         let left = killed(&test);
         fs::write(left.path().join(FILE), journal).unwrap();
         let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Accept);
@@ -249,7 +249,7 @@ fn a_damaged_last_record_is_left_out_like_one_that_was_never_completed() {
 /// The records of a journal, in the form of stores of format 1.
 fn in_first_layout(journal: &[u8], epoch: &Epoch) -> (Vec<u8>, Vec<usize>) {
     let (mut bytes, mut begins) = (Vec::new(), Vec::new());
-    for record in scan(journal, epoch).records {
+    for record in scan_named(journal, epoch).records {
         assert_eq!(record.layout, Layout::Second);
         begins.push(bytes.len());
         let payload = &journal[record.payload.start + 1..record.payload.end];
@@ -259,7 +259,7 @@ fn in_first_layout(journal: &[u8], epoch: &Epoch) -> (Vec<u8>, Vec<usize>) {
 }
 
 #[test]
-fn a_journal_of_format_1_is_replayed_and_its_damage_is_found() {
+fn records_of_format_1_are_found_and_so_is_damage_among_them() {
     let test = TestStore::new();
     let sender = test.sender();
     for number in 0..4 {
@@ -267,15 +267,15 @@ fn a_journal_of_format_1_is_replayed_and_its_damage_is_found() {
     }
     let epoch = test.snapshot().get(Table::Meta, meta::JOURNAL).unwrap().unwrap().try_into().unwrap();
     let (journal, begins) = in_first_layout(&journal_of(&test), &epoch);
-    assert_eq!(messages(&opened_with(&test, &journal).unwrap()).len(), 4);
-    let torn = opened_with(&test, &journal[..journal.len() - 1]).unwrap();
-    assert_eq!(messages(&torn).len(), 3);
+    let found = scan(&journal, &epoch, 0);
+    assert_eq!((found.records.len(), found.damage), (begins.len(), None));
+    let torn = scan(&journal[..journal.len() - 1], &epoch, 0);
+    assert_eq!((torn.records.len(), torn.damage), (begins.len() - 1, None));
     for at in [begins[1], begins[1] + 7, begins[1] + 60] {
         let mut damaged = journal.clone();
         damaged[at] ^= 1;
-        let error = opened_with(&test, &damaged).err().expect("it does not start");
-        let OpenError::JournalDamaged(damage) = error else { panic!("byte {at}: {error}") };
-        assert!(matches!(damage, Damage::Record { offset, .. } if offset == begins[1] as u64), "byte {at}: {damage}");
+        let damage = scan(&damaged, &epoch, 0).damage;
+        assert!(matches!(damage, Some(Damage::Record { offset, .. }) if offset == begins[1] as u64), "byte {at}");
     }
 }
 
@@ -305,9 +305,9 @@ fn a_header_behind_a_bad_record_proves_damage_though_its_payload_is_torn() {
         journal.extend(record);
     }
     journal.truncate(journal.len() - 1);
-    assert_eq!((scan(&journal, &epoch).records.len(), scan(&journal, &epoch).damage), (2, None));
+    assert_eq!((scan(&journal, &epoch, 0).records.len(), scan(&journal, &epoch, 0).damage), (2, None));
     journal[record::HEAD + 10] ^= 1;
-    let damage = scan(&journal, &epoch).damage;
+    let damage = scan(&journal, &epoch, 0).damage;
     let third_was_written = Damage::Record { whole: 0, offset: 0, left_out: 3 };
     assert_eq!(damage, Some(third_was_written));
 }
@@ -317,14 +317,29 @@ fn records_of_an_earlier_epoch_are_nothing() {
     let mut test = TestStore::new();
     test.sender().accept("a@example.net");
     let key = messages(&test).remove(0);
-    let earlier = journal_of(&test);
+    let mut journal = journal_of(&test);
     test.close();
     test.open().unwrap();
     test.put(Table::Messages, &key, None);
     test.close();
-    fs::write(test.directory().join(FILE), earlier).unwrap();
+    let named = usize::try_from(epoch::RECORDS).unwrap();
+    journal[..named].copy_from_slice(&journal_of(&test)[..named]);
+    fs::write(test.directory().join(FILE), journal).unwrap();
     test.open().unwrap();
     assert_eq!(messages(&test), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn a_record_proves_the_epoch_where_its_name_is_damaged() {
+    let test = TestStore::new();
+    let idle = journal_of(&test);
+    test.sender().accept("a@example.net");
+    let mut journal = journal_of(&test);
+    for at in (0..usize::try_from(epoch::RECORDS).unwrap()).filter(|at| idle[*at] != 0) {
+        journal[at] ^= 1;
+        assert_eq!(messages(&opened_with(&test, &journal).unwrap()).len(), 1, "byte {at}");
+        journal[at] ^= 1;
+    }
 }
 
 fn one_row(key: &[u8], value: Vec<u8>) -> Changes {
@@ -354,7 +369,7 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     let transaction = database.begin_write().unwrap();
     let format = crate::store::schema::FORMAT.to_be_bytes();
     transaction.open_table(Table::Meta.definition()).unwrap().insert(meta::FORMAT, format.as_slice()).unwrap();
-    let epoch = checkpoint(transaction, &entropy).unwrap();
+    let epoch = checkpoint_at_start(&FileSystem, directory.path(), transaction, &entropy).unwrap();
     let mut journal = Journal::open(&FileSystem, directory.path(), epoch, Limits::default()).unwrap();
     let append = |journal: &mut Journal, key: &[u8]| {
         journal.append(&one_row(key, b"value".to_vec()), &[], None, NOW).unwrap();

@@ -1,13 +1,15 @@
-//! Tests of starts where a file of the store is missing: none goes on as if nothing had been in it.
+//! Tests of starts where a file of the store is missing or is not its own: none goes on as if nothing had been in it.
 
 use std::fs;
 
-use crate::store::check::{KeyPlace, check};
+use crate::store::check::{KeyPlace, Rule, check};
 use crate::store::inspect::InspectError;
 use crate::store::journal::tests::killed;
 use crate::store::journal::{self, Damage};
 use crate::store::open::{FILE, OnJournalDamage, OpenError};
-use crate::store::testing::TestStore;
+use crate::store::read::{Order, Read};
+use crate::store::schema::Table;
+use crate::store::testing::{Sender, TestStore};
 
 #[test]
 fn a_missing_journal_is_damage_and_a_store_without_one_was_never_opened() {
@@ -40,5 +42,42 @@ fn a_database_that_is_missing_or_empty_beside_a_journal_is_damage_and_nothing_is
         let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
         assert!(matches!(error, OpenError::Damaged { .. }), "{error}");
         assert_eq!(fs::read(left.path().join(journal::FILE)).unwrap(), journal);
+    }
+}
+
+fn journal_of(test: &TestStore) -> Vec<u8> {
+    fs::read(test.directory().join(journal::FILE)).unwrap()
+}
+
+/// The number of messages in a store.
+fn sent(test: &TestStore) -> usize {
+    test.snapshot().keys(Table::Messages, &[], &[u8::MAX; 64], Order::Ascending, usize::MAX).unwrap().len()
+}
+
+#[test]
+fn a_journal_that_was_emptied_overwritten_or_replaced_stops_the_start_and_changes_nothing() {
+    let mut test = TestStore::new();
+    let Sender { account, domain, .. } = test.sender();
+    let idle = journal_of(&test);
+    Sender::of(&test, account, domain).accept("earlier@example.net");
+    let earlier = journal_of(&test);
+    test.reopen();
+    for is_idle in [true, false] {
+        if !is_idle {
+            Sender::of(&test, account, domain).accept("newest@example.net");
+        }
+        let length = journal_of(&test).len();
+        for bytes in [&[], vec![0; length].as_slice(), vec![b'x'; length].as_slice(), &idle, &earlier] {
+            let left = killed(&test);
+            fs::write(left.path().join(journal::FILE), bytes).unwrap();
+            let report = check(left.path(), test.now(), KeyPlace::WithStore, &mut |_| {}).unwrap();
+            assert!(report.failures.iter().any(|failure| failure.rule == Rule::Journal), "{:?}", report.failures);
+            let (left, error) = TestStore::refused_in_directory(left, OnJournalDamage::Refuse);
+            assert!(matches!(error, OpenError::JournalDamaged(Damage::Foreign)), "{error}");
+            assert_eq!(fs::read(left.path().join(journal::FILE)).unwrap(), bytes);
+            let after = TestStore::try_in_directory(left, OnJournalDamage::Accept).unwrap();
+            assert_eq!(sent(&after), 1, "what the database has is there");
+            assert!(after.store().standstill().unwrap().is_some(), "queued mail is on hold");
+        }
     }
 }

@@ -56,7 +56,7 @@ pub(super) fn replay(
     }
     if let Some(transaction) = replayed {
         bodies.sync()?;
-        journal::checkpoint(transaction, entropy)?;
+        journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
     }
     Ok(())
 }
@@ -64,7 +64,7 @@ pub(super) fn replay(
 fn report(damage: &journal::Damage, kept_as: Option<&str>) {
     let left_out = match damage {
         journal::Damage::Record { left_out, .. } => Some(*left_out),
-        journal::Damage::Missing => None,
+        journal::Damage::Missing | journal::Damage::Foreign => None,
     };
     tracing::error!(
         %damage,

@@ -1,6 +1,6 @@
 //! The program: hands the process's arguments, environment and streams to the command line.
 
-use std::io::{stderr, stdout};
+use std::io::{stderr, stdin, stdout};
 use std::process::ExitCode;
 
 use postrider::app::cli::{self, Console, DevOptions, Services};
@@ -16,8 +16,9 @@ use postrider::store::open::OnJournalDamage;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let (mut out, mut err) = (stdout(), stderr());
-    let mut console = Console { environment: Environment::of_process(), out: &mut out, err: &mut err };
+    let (mut input, mut out, mut err) = (stdin(), stdout(), stderr());
+    let environment = Environment::of_process();
+    let mut console = Console { environment, input: &mut input, out: &mut out, err: &mut err };
     let services = Services { serve: &serve, dev: &dev };
     cli::run(std::env::args_os(), &mut console, &services).into()
 }

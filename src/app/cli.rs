@@ -10,6 +10,7 @@ mod keep_args;
 mod listen;
 mod mail;
 mod mail_args;
+mod send;
 mod session;
 mod setup;
 mod setup_args;
@@ -17,10 +18,11 @@ mod show;
 #[cfg(test)]
 mod tests;
 mod users;
+mod verify;
 mod zone;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
 use clap::Parser as _;
@@ -65,6 +67,8 @@ pub struct Services<'s> {
 pub struct Console<'c> {
     /// The environment.
     pub environment: Environment,
+    /// Standard input.
+    pub input: &'c mut dyn Read,
     /// Standard output: what was asked for.
     pub out: &'c mut dyn Write,
     /// Standard error: what went wrong.

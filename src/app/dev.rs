@@ -255,6 +255,13 @@ fn announce(options: &DevOptions, daemon: &Daemon, made: &Credentials, directory
     io::stdout().flush()
 }
 
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
+}
+
 fn words(url: &str, made: &Credentials, directory: &Path, deliver: bool) -> String {
     let mail = if deliver { "mailed for real" } else { "captured" };
     let (user, password) = (&made.panel_user, &made.panel_password);
@@ -273,11 +280,16 @@ fn words(url: &str, made: &Credentials, directory: &Path, deliver: bool) -> Stri
          -d '{{\"from\": \"hello@example.test\", \"to\": \"you@example.org\", \"subject\": \"Hello\", \
          \"text\": \"It works.\"}}'\n\
          \n\
-         Captured mail: curl {url}/dev/mail",
+         Captured mail: curl {url}/dev/mail\n\
+         \n\
+         Commands beside it (postrider message list, ...) find it after:\n\
+         \n\
+         export POSTRIDER_DATA_DIR={}",
         made.api_key,
         made.marketing_api_key,
         directory.display(),
         made.api_key,
+        quoted(directory),
     )
 }
 

@@ -34,7 +34,8 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
     runtime::build()?.block_on(async {
         let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(on_damage))?;
         let daemon = Daemon::start(config, ground, sockets, None).await?;
-        tracing::info!(listen = ?daemon.http_addresses, "serving");
+        let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
+        tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
         tell_ready(ready_fd)?;
         let keeping_alive = supervisor::keep_alive(&daemon.engine.store);
         let exit = daemon.run().await;

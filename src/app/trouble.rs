@@ -37,6 +37,12 @@ impl Trouble {
         Self { exit, ..self }
     }
 
+    /// The same failure with another reason and nothing else to do about it.
+    #[must_use]
+    pub fn because(self, why: impl Into<String>) -> Self {
+        Self { why: vec![why.into()], remedy: String::new(), ..self }
+    }
+
     /// The exit code that goes with it.
     pub const fn exit(&self) -> Exit {
         self.exit

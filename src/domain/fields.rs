@@ -84,6 +84,11 @@ impl<'a> Fields<'a> {
         self.text(name)
     }
 
+    /// Whether a member is a list.
+    pub fn is_list(&self, name: &str) -> bool {
+        self.members.get(name).is_some_and(Value::is_array)
+    }
+
     /// Takes a boolean.
     pub fn boolean(&mut self, name: &'static str) -> Option<bool> {
         match self.value(name)? {
@@ -119,10 +124,21 @@ impl<'a> Fields<'a> {
 
     /// Ends the taking: whatever is left is an unknown field, for a misspelt name must never pass unseen (contract 1).
     pub fn finish(self) {
+        self.finish_with(|_| None);
+    }
+
+    /// Ends the taking as [`Self::finish`] does. `instead_of` returns what to do instead of setting an unknown field,
+    /// which goes before the nearest name.
+    pub fn finish_with(self, instead_of: impl Fn(&str) -> Option<&'static str>) {
         for (place, name) in self.members.keys().enumerate() {
             let path = format!("{}{name}", self.prefix);
-            let nearest = (place < HINTS_COUNT).then(|| nearest(name, &self.known)).flatten();
-            if let Some(nearest) = nearest {
+            if place >= HINTS_COUNT {
+                self.violations.add(path, "unknown field");
+                continue;
+            }
+            if let Some(instead) = instead_of(name) {
+                self.violations.hint(format!("{path} is unknown: {instead}."));
+            } else if let Some(nearest) = nearest(name, &self.known) {
                 self.violations.hint(format!("{path} is unknown; did you mean {}{nearest}?", self.prefix));
             }
             self.violations.add(path, "unknown field");

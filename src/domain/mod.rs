@@ -10,6 +10,7 @@ pub mod device;
 pub mod enhanced_code;
 pub mod event;
 pub mod fields;
+mod foreign_fields;
 pub mod header;
 pub mod hostname;
 pub mod limits;

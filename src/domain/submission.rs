@@ -11,9 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::address::Address;
+use super::address::{Address, InvalidAddress};
 use super::attachment::Attachment;
 use super::fields::Fields;
+use super::foreign_fields::{ONE_RECIPIENT, USE_FROM_NAME, instead_of};
 use super::header::{CustomHeaders, Unsubscribe};
 use super::limits::{
     ATTACHMENTS_COUNT, BODY_OCTETS, EXPIRES_AHEAD_SECONDS, FROM_NAME_CHARACTERS, METADATA_COUNT,
@@ -116,8 +117,8 @@ impl Submission {
             .filter(|name| object.get(*name).is_some_and(|value| !value.is_null()))
             .collect();
         let mut fields = Fields::new(object, &mut violations);
-        let from = fields.required_text("from").and_then(|text| fields.check("from", text.parse()));
-        let to = fields.required_text("to").and_then(|text| fields.check("to", text.parse()));
+        let from = sender(&mut fields);
+        let to = recipient(&mut fields);
         let from_name = line(&mut fields, "from_name", FROM_NAME_CHARACTERS);
         let unsubscribe_url = fields.text("unsubscribe_url");
         let unsubscribe = if unsubscribe_url.is_some() { Unsubscribe::Ours } else { Unsubscribe::Callers };
@@ -136,7 +137,7 @@ impl Submission {
                 Some(Content::Composed(parts))
             }
         };
-        fields.finish();
+        fields.finish_with(instead_of);
         if let (Some(Content::Raw(raw)), false) = (&content, violations.is_empty()) {
             violations.absorb(raw_faults(raw, from.as_ref()));
         }
@@ -145,6 +146,28 @@ impl Submission {
             Some(Self { from, from_name, to, content, unsubscribe_url, metadata, expires_at })
         })
     }
+}
+
+/// The sender. Many services take `Name <address>` there.
+fn sender(fields: &mut Fields<'_>) -> Option<Address> {
+    let parsed = fields.required_text("from")?.parse();
+    if let Err(InvalidAddress::NotBare) = parsed {
+        fields.fault("from", format!("{}; {USE_FROM_NAME}", InvalidAddress::NotBare));
+        fields.violations().hint(format!("from: {USE_FROM_NAME}."));
+        return None;
+    }
+    fields.check("from", parsed)
+}
+
+/// The one recipient. Many services take a list there.
+fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
+    if fields.is_list("to") {
+        fields.value("to");
+        fields.fault("to", ONE_RECIPIENT);
+        fields.violations().hint(format!("{ONE_RECIPIENT}."));
+        return None;
+    }
+    fields.required_text("to").and_then(|text| fields.check("to", text.parse()))
 }
 
 fn parts(fields: &mut Fields<'_>, unsubscribe: Unsubscribe) -> Parts {

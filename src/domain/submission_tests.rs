@@ -149,3 +149,29 @@ fn a_submission_is_the_same_after_it_was_stored() {
     let row = postcard::to_stdvec(&whole).unwrap();
     assert_eq!(postcard::from_bytes::<Submission>(&row).unwrap(), whole);
 }
+
+#[test]
+fn a_field_of_another_service_is_answered_with_what_to_do_instead() {
+    for (name, hint) in [
+        ("cc", "cc is unknown: send one request per recipient."),
+        ("bcc", "bcc is unknown: send one request per recipient."),
+        ("reply_to", "reply_to is unknown: set Reply-To under `headers`."),
+        ("tags", "tags is unknown: use `metadata`."),
+        ("send_at", "send_at is unknown: scheduling is not supported."),
+        ("body", "body is unknown: use `text` or `html`."),
+        ("template_id", "template_id is unknown: templates are not supported: render before sending."),
+    ] {
+        let refused = with(json!({ name: "x" })).unwrap_err();
+        assert_eq!(refused.by_field()[name], ["unknown field"]);
+        assert_eq!(refused.hints(), [hint]);
+    }
+}
+
+#[test]
+fn a_list_of_recipients_and_a_display_name_are_answered_with_what_to_do_instead() {
+    let refused = with(json!({"to": ["b@example.net", "c@example.net"]})).unwrap_err();
+    assert_eq!(refused.by_field()["to"], ["`to` takes one address: send one request per recipient"]);
+    let refused = with(json!({"from": "Shop <a@example.com>"})).unwrap_err();
+    assert!(refused.by_field()["from"][0].ends_with("use `from_name` for the display name"), "{refused:?}");
+    assert_eq!(refused.hints(), ["from: use `from_name` for the display name."]);
+}

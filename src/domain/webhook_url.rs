@@ -56,6 +56,13 @@ pub enum InvalidWebhookUrl {
     Address,
 }
 
+impl InvalidWebhookUrl {
+    /// Whether a program under development would have such a URL: another tool than an endpoint reaches it.
+    pub const fn is_local(self) -> bool {
+        matches!(self, Self::NotHttps | Self::Localhost | Self::Address)
+    }
+}
+
 impl WebhookUrl {
     /// Checks `text`; `permits` says whether a literal address may be reached.
     ///

@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::body_budget::{BodyBudgets, Charge, Holder};
 use super::error::ApiError;
-use super::route::BodySize;
+use super::route::{ANY_TYPE, BodySize};
 use crate::machine::pace::Pace;
 use crate::net::http_listener::Connection;
 
@@ -101,7 +101,7 @@ pub fn check_type(headers: &HeaderMap, accepts: &[&str]) -> Result<(), ApiError>
     }
     let fits = headers.get_all(CONTENT_TYPE).iter().all(|value| {
         let essence = value.as_bytes().split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-        accepts.iter().any(|accepted| essence.eq_ignore_ascii_case(accepted.as_bytes()))
+        accepts == ANY_TYPE || accepts.iter().any(|accepted| essence.eq_ignore_ascii_case(accepted.as_bytes()))
     });
     if fits {
         Ok(())
@@ -236,6 +236,7 @@ mod tests {
         for bad in ["text/plain", "", "application/json-patch+json", "application/jsonx"] {
             assert!(check_type(&typed(bad), &json).is_err(), "{bad}");
         }
+        assert!(check_type(&typed("application/x-www-form-urlencoded"), ANY_TYPE).is_ok());
         let gzip = HeaderMap::from_iter([(CONTENT_ENCODING, HeaderValue::from_static("gzip"))]);
         assert!(check_type(&gzip, &json).is_err());
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::answer::Answer;
 use super::error::ApiError;
-use super::route::{Access, Call, Route};
+use super::route::{Access, BodyRule, Call, Route};
 use super::state::Api;
 use crate::base::id::MessageId;
 use crate::base::time::{Timestamp, iso};
@@ -44,7 +44,8 @@ pub fn routes() -> Vec<Route<Api>> {
             "/dev/clock",
             "dev.clock.advance",
             Access::Loopback(|api, call| Box::pin(advance(api, call))),
-        ),
+        )
+        .with_body(BodyRule::OfAnyType),
     ]
 }
 

@@ -55,9 +55,14 @@ pub enum BodyRule {
     Ignored,
     /// Read to be held to nothing: it is empty, or an object without members ([`Call::no_members`]).
     Nothing,
+    /// Whatever its type is said to be.
+    OfAnyType,
     /// With one of these types, or none.
     Of(&'static [&'static str]),
 }
+
+/// Stands for every type where the types of a route are listed.
+pub(super) const ANY_TYPE: &[&str] = &["*/*"];
 
 impl BodyRule {
     /// `application/json`.
@@ -68,6 +73,7 @@ impl BodyRule {
         match self {
             Self::Ignored => None,
             Self::Nothing => Some(&["application/json"]),
+            Self::OfAnyType => Some(ANY_TYPE),
             Self::Of(types) => Some(types),
         }
     }

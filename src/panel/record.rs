@@ -24,5 +24,5 @@ impl Record {
 /// The command that gets what the API has at `path`.
 pub(super) fn curl(visit: &Visit<'_>, path: &str) -> String {
     let public_url = visit.api.engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
-    format!("curl {public_url}{path} -H \"Authorization: Bearer $POSTRIDER_KEY\"")
+    format!("curl {public_url}{path} -H \"Authorization: Bearer $POSTRIDER_API_KEY\"")
 }

@@ -149,7 +149,7 @@ class Reader:
 
     def sends(self) -> bytes:
         """Step 6: the message arrives, over TLS, with signatures that others verify."""
-        self.machine.run(commands("first-message", "On a server")[7], KEY=self.key)
+        self.machine.run(commands("first-message", "On a server")[7], POSTRIDER_API_KEY=self.key)
         self.sent += 1
         mail = self.world.receiver.wait_for_mail(self.sent, "you")[-1]
         assert dkim.verify(mail, dnsfunc=self.world.knot.txt_for_dkimpy), mail.decode()

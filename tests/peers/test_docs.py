@@ -29,7 +29,7 @@ def test_every_command_of_a_page_works_as_it_stands_there(page, dev, workdir):
     script = "\n".join(blocks(page, "sh")).replace("https://mail.example.com", instance.info["url"])
     environment = {
         "PATH": f"{folder}:{os.environ['PATH']}",
-        "KEY": instance.info["api_key"],
+        "POSTRIDER_API_KEY": instance.info["api_key"],
         "POSTRIDER_DATA_DIR": instance.info["data_dir"],
     }
     ended = subprocess.run(
@@ -51,7 +51,7 @@ def test_what_follows_the_events_of_the_webhooks_page_tells_of_a_message(number,
         command = command.replace(there, here)
     environment = {
         "PATH": f"{workdir}:{os.environ['PATH']}",
-        "KEY": instance.info["api_key"],
+        "POSTRIDER_API_KEY": instance.info["api_key"],
         "POSTRIDER_DATA_DIR": instance.info["data_dir"],
     }
     with (workdir / "said").open("w") as said:

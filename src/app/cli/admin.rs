@@ -1,5 +1,7 @@
 //! The commands about accounts and what they are set up with, keys and domains, and about the queue.
 
+use std::time::Duration;
+
 use hyper::Method;
 use serde_json::{Value, json};
 
@@ -7,9 +9,9 @@ use super::args::{
     AccountArgs, AccountCommand, ClockArgs, ClockCommand, DaemonArgs, DomainCommand, KeyCommand, OfAccount, PageArgs,
     QueueArgs, QueueCommand, SiteArgs,
 };
-use super::session::{Session, account_id, body, client, listed, object, print};
+use super::session::{One, Session, account_id, body, client, listed, no_such, print};
 use super::show::Shape;
-use super::{Console, Stop};
+use super::{Console, Stop, verify};
 use crate::app::admin_client::Ask;
 use crate::app::exit::Exit;
 use crate::app::trouble::Trouble;
@@ -39,23 +41,30 @@ pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) 
             (client.ask(Ask::get("list the accounts", listed("/v1/accounts", &page, &[]), None))?, Shape::Accounts)
         }
         AccountCommand::Show { id } => {
-            let id = account_id(&id, "show the account")?;
-            (client.ask(Ask::get("show the account", format!("/v1/accounts/{id}"), None))?, Shape::Account)
+            let id = account_id(&id, "show the account")?.to_string();
+            let asked = client.ask(Ask::get("show the account", format!("/v1/accounts/{id}"), None));
+            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
         }
         AccountCommand::Set { id, name, time_zone, quota_per_hour, quota_per_day } => {
             let purpose = "change the account";
             let path = format!("/v1/accounts/{}", account_id(&id, purpose)?);
             let body = Some(change(name, time_zone, quota_per_hour, quota_per_day));
-            (client.ask(Ask { purpose, method: Method::PATCH, path, account: None, body })?, Shape::Account)
+            let asked = client.ask(Ask { purpose, method: Method::PATCH, path, account: None, body });
+            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
         }
     };
     print(&reply, shape, json, console)
+}
+
+fn no_account(id: &str, trouble: Trouble) -> Trouble {
+    if trouble.exit() == Exit::NotFound { no_such("account", id, trouble) } else { trouble }
 }
 
 /// `postrider key ...`.
 pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const KEYS: &str = "/v1/keys";
     let (session, command) = Session::open(args, console)?;
+    let one = |id| One { kind: "key", list: KEYS, id };
     let (reply, shape) = match command {
         KeyCommand::Add { name, stream, scopes, expires_at } => {
             let body = body([
@@ -67,13 +76,14 @@ pub(super) fn key(args: OfAccount<KeyCommand>, json: bool, console: &mut Console
             (session.ask(Method::POST, "add the key", KEYS, Some(body))?, Shape::NewKey)
         }
         KeyCommand::List(page) => (session.get("list the keys", listed(KEYS, &page, &[]))?, Shape::Keys),
-        KeyCommand::Show { id } => (session.get("show the key", object(KEYS, &id))?, Shape::Key),
+        KeyCommand::Show { id } => (session.get_one(&one(&id), "show the key")?, Shape::Key),
         KeyCommand::Set { id, name } => {
             let body = Some(json!({ "name": name }));
-            (session.ask(Method::PATCH, "change the key", object(KEYS, &id), body)?, Shape::Key)
+            (session.ask_of(&one(&id), Method::PATCH, "change the key", "", body)?, Shape::Key)
         }
         KeyCommand::Remove { id } => {
-            (session.ask(Method::DELETE, "revoke the key", object(KEYS, &id), None)?, Shape::Nothing("Revoked."))
+            let reply = session.ask_of(&one(&id), Method::DELETE, "revoke the key", "", None)?;
+            (reply, Shape::Nothing("Revoked."))
         }
     };
     print(&reply, shape, json, console)
@@ -100,10 +110,9 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
             let (purpose, body) = ("change the domain", json!({ "stream": stream }));
             (session.ask(Method::PATCH, purpose, found(&domain, purpose)?, Some(body))?, Shape::Domain)
         }
-        DomainCommand::Verify { domain } => {
-            let purpose = "verify the domain";
-            let path = format!("{}/verify", found(&domain, purpose)?);
-            (session.ask(Method::POST, purpose, path, None)?, Shape::Domain)
+        DomainCommand::Verify { domain, wait } => {
+            let path = format!("{}/verify", found(&domain, verify::PURPOSE)?);
+            return verify::verify(&session, &path, wait.flatten().map(Duration::from_secs), json, console);
         }
         DomainCommand::RotateDkim { domain } => {
             let purpose = "rotate the domain's DKIM keys";
@@ -173,9 +182,8 @@ fn domain_id(text: &str, purpose: &str, session: &Session) -> Result<DomainId, S
         }
         cursor = page["next_cursor"].as_str().map(str::to_owned);
         if cursor.is_none() {
-            let why = format!("the account {} has no domain {text:?}", session.account);
-            let remedy = "See `postrider domain list`.";
-            return Err(Trouble::new(Exit::NotFound, format!("cannot {purpose}"), why, remedy).into());
+            let trouble = Trouble::new(Exit::NotFound, format!("cannot {purpose}"), "", "");
+            return Err(no_such("domain", text, trouble).into());
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The command line's grammar (contract 8): the commands that exist, and their options.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
@@ -97,8 +97,8 @@ pub(super) struct DevArgs {
     /// Keep everything in this directory; a temporary one otherwise.
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
-    /// Where to listen, as address and port.
-    #[arg(long, value_name = "ADDR")]
+    /// Where to listen: an address with a port, or a port of 127.0.0.1.
+    #[arg(long, alias = "port", value_name = "ADDR", value_parser = listen_address)]
     pub(super) listen: Option<SocketAddr>,
     /// A configuration file to lay over the defaults.
     #[arg(long, value_name = "FILE")]
@@ -109,6 +109,14 @@ pub(super) struct DevArgs {
     /// Mail for real instead of capturing.
     #[arg(long)]
     pub(super) deliver: bool,
+}
+
+/// Reads an address with a port, or a bare port, which is one of loopback.
+pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| "give an address with a port such as 127.0.0.1:8025, or a port such as 8025".to_owned())
 }
 
 /// Which daemon a command talks to.
@@ -317,10 +325,13 @@ pub(super) enum DomainCommand {
         #[arg(long)]
         stream: Stream,
     },
-    /// Look for its DNS records now.
+    /// Look up its DNS records now; exits with 7 unless the domain is verified.
     Verify {
         /// Its name or identifier.
         domain: String,
+        /// Look again every few seconds until it is verified, for this long at most (10 minutes unless given).
+        #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "600")]
+        wait: Option<Option<u64>>,
     },
     /// Make new DKIM keys, which sign once their records are seen.
     RotateDkim {

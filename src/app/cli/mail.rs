@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use super::args::OfAccount;
 use super::listen::listen;
 use super::mail_args::{EndpointCommand, EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
-use super::session::{Session, body, listed, object, print};
+use super::send::send;
+use super::session::{One, Session, body, listed, print};
 use super::show::Shape;
 use super::{Console, Stop};
 use crate::app::exit::Exit;
@@ -24,6 +25,7 @@ pub(super) fn webhook(args: OfAccount<WebhookCommand>, json: bool, console: &mut
 
 fn endpoint(session: &Session, command: EndpointCommand, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const WEBHOOKS: &str = "/v1/webhooks";
+    let one = |id| One { kind: "webhook", list: WEBHOOKS, id };
     let (reply, shape) = match command {
         EndpointCommand::Add { url, events, description } => {
             let body = body([
@@ -36,7 +38,7 @@ fn endpoint(session: &Session, command: EndpointCommand, json: bool, console: &m
         EndpointCommand::List(page) => {
             (session.get("list the webhooks", listed(WEBHOOKS, &page, &[]))?, Shape::Webhooks)
         }
-        EndpointCommand::Show { id } => (session.get("show the webhook", object(WEBHOOKS, &id))?, Shape::Webhook),
+        EndpointCommand::Show { id } => (session.get_one(&one(&id), "show the webhook")?, Shape::Webhook),
         EndpointCommand::Set { id, url, events, all_events, description, enabled } => {
             let body = body([
                 ("url", url.map(Value::from)),
@@ -44,19 +46,18 @@ fn endpoint(session: &Session, command: EndpointCommand, json: bool, console: &m
                 ("description", description.map(Value::from)),
                 ("enabled", enabled.map(Value::from)),
             ]);
-            (session.ask(Method::PATCH, "change the webhook", object(WEBHOOKS, &id), Some(body))?, Shape::Webhook)
+            (session.ask_of(&one(&id), Method::PATCH, "change the webhook", "", Some(body))?, Shape::Webhook)
         }
         EndpointCommand::RotateSecret { id } => {
-            let path = format!("{}/rotate-secret", object(WEBHOOKS, &id));
-            (session.ask(Method::POST, "rotate the webhook's secret", path, None)?, Shape::NewWebhook)
+            let purpose = "rotate the webhook's secret";
+            (session.ask_of(&one(&id), Method::POST, purpose, "/rotate-secret", None)?, Shape::NewWebhook)
         }
         EndpointCommand::Test { id } => {
-            let path = format!("{}/test", object(WEBHOOKS, &id));
-            (session.ask(Method::POST, "test the webhook", path, None)?, Shape::Delivery)
+            (session.ask_of(&one(&id), Method::POST, "test the webhook", "/test", None)?, Shape::Delivery)
         }
         EndpointCommand::Remove { id } => {
-            let path = object(WEBHOOKS, &id);
-            (session.ask(Method::DELETE, "remove the webhook", path, None)?, Shape::Nothing("Removed."))
+            let reply = session.ask_of(&one(&id), Method::DELETE, "remove the webhook", "", None)?;
+            (reply, Shape::Nothing("Removed."))
         }
     };
     print(&reply, shape, json, console)
@@ -70,6 +71,7 @@ pub(super) fn suppression(
 ) -> Result<Exit, Stop> {
     const SUPPRESSIONS: &str = "/v1/suppressions";
     let (session, command) = Session::open(args, console)?;
+    let one = |id| One { kind: "suppression", list: SUPPRESSIONS, id };
     let (reply, shape) = match command {
         SuppressionCommand::Add { email, note } => {
             let body = body([("email", Some(json!(email))), ("note", note.map(Value::from))]);
@@ -80,11 +82,11 @@ pub(super) fn suppression(
             (session.get("list the suppressions", path)?, Shape::Suppressions)
         }
         SuppressionCommand::Show { suppression } => {
-            (session.get("show the suppression", object(SUPPRESSIONS, &suppression))?, Shape::Suppression)
+            (session.get_one(&one(&suppression), "show the suppression")?, Shape::Suppression)
         }
         SuppressionCommand::Remove { suppression } => {
-            let path = object(SUPPRESSIONS, &suppression);
-            (session.ask(Method::DELETE, "remove the suppression", path, None)?, Shape::Nothing("Removed."))
+            let reply = session.ask_of(&one(&suppression), Method::DELETE, "remove the suppression", "", None)?;
+            (reply, Shape::Nothing("Removed."))
         }
     };
     print(&reply, shape, json, console)
@@ -94,6 +96,7 @@ pub(super) fn suppression(
 pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const MESSAGES: &str = "/v1/messages";
     let (session, command) = Session::open(args, console)?;
+    let one = |id| One { kind: "message", list: MESSAGES, id };
     let (reply, shape) = match command {
         MessageCommand::List(filter) => {
             let filters = [
@@ -108,10 +111,10 @@ pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut
             ];
             (session.get("list the messages", listed(MESSAGES, &filter.page, &filters))?, Shape::Messages)
         }
-        MessageCommand::Show { id } => (session.get("show the message", object(MESSAGES, &id))?, Shape::Message),
+        MessageCommand::Show { id } => (session.get_one(&one(&id), "show the message")?, Shape::Message),
+        MessageCommand::Send(args) => return send(&session, *args, json, console),
         MessageCommand::Cancel { id } => {
-            let path = format!("{}/cancel", object(MESSAGES, &id));
-            (session.ask(Method::POST, "cancel the message", path, None)?, Shape::Message)
+            (session.ask_of(&one(&id), Method::POST, "cancel the message", "/cancel", None)?, Shape::Message)
         }
     };
     print(&reply, shape, json, console)

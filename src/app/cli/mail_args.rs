@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::args::PageArgs;
 use super::listen::ListenArgs;
+use super::send::SendArgs;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
@@ -108,6 +109,8 @@ pub(super) enum SuppressionCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum MessageCommand {
+    /// Send a message and print it.
+    Send(Box<SendArgs>),
     /// List the messages.
     List(MessageFilterArgs),
     /// Show one message with its content and everything that happened to it.

@@ -22,6 +22,8 @@ use crate::base::id::AccountId;
 /// The daemon, and the account that a command is about.
 pub(super) struct Session {
     client: AdminClient,
+    /// Whether the account was named, and so may not exist.
+    is_named: bool,
     /// The account.
     pub(super) account: AccountId,
 }
@@ -35,8 +37,9 @@ impl Session {
     /// The session with the daemon and the account that are named.
     pub(super) fn begin(daemon: DaemonArgs, account: AccountChoice, console: &Console<'_>) -> Result<Self, Stop> {
         let client = client(daemon, &console.environment)?;
+        let is_named = account.account.is_some();
         let account = chosen(account, &client)?;
-        Ok(Self { client, account })
+        Ok(Self { client, is_named, account })
     }
 
     /// Where the daemon's socket is.
@@ -56,10 +59,60 @@ impl Session {
         Ok(self.client.ask(ask)?)
     }
 
+    /// Asks for something of one object; `action` follows its address.
+    pub(super) fn ask_of(
+        &self,
+        one: &One<'_>,
+        method: Method,
+        purpose: &str,
+        action: &str,
+        body: Option<Value>,
+    ) -> Result<Reply, Stop> {
+        let asked = self.ask(method, purpose, format!("{}{action}", object(one.list, one.id)), body);
+        asked.map_err(|stop| match stop {
+            Stop::Trouble(trouble) if trouble.exit() == Exit::NotFound => self.missing(one, trouble),
+            other => other,
+        })
+    }
+
+    /// A GET of one object.
+    pub(super) fn get_one(&self, one: &One<'_>, purpose: &str) -> Result<Reply, Stop> {
+        self.ask_of(one, Method::GET, purpose, "", None)
+    }
+
+    /// Names what does not exist: the account, where one was named that is not there, else the object.
+    fn missing(&self, one: &One<'_>, trouble: Trouble) -> Stop {
+        if self.is_named {
+            let id = self.account.to_string();
+            let asked = self.client.ask(Ask::get("find the account", object("/v1/accounts", &id), None));
+            if asked.is_err_and(|trouble| trouble.exit() == Exit::NotFound) {
+                return Stop::Trouble(no_such("account", &id, trouble));
+            }
+        }
+        Stop::Trouble(no_such(one.kind, one.id, trouble))
+    }
+
     /// A GET.
     pub(super) fn get(&self, purpose: &str, path: impl Into<String>) -> Result<Reply, Stop> {
         self.ask(Method::GET, purpose, path, None)
     }
+}
+
+/// One object that a command names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct One<'a> {
+    /// Its kind, which is also the command that lists others of it.
+    pub(super) kind: &'static str,
+    /// The path of their list.
+    pub(super) list: &'static str,
+    /// Its identifier, as it was typed.
+    pub(super) id: &'a str,
+}
+
+/// The failure of a command that named something that does not exist.
+pub(super) fn no_such(kind: &str, id: &str, trouble: Trouble) -> Trouble {
+    let id = id.escape_debug();
+    trouble.because(format!("No {kind} {id}. Run: postrider {kind} list"))
 }
 
 /// Prints what was answered.
@@ -123,10 +176,7 @@ fn chosen(choice: AccountChoice, client: &AdminClient) -> Result<AccountId, Stop
 
 /// A text that is no identifier is one that does not exist (contract 1).
 pub(super) fn account_id(text: &str, purpose: &str) -> Result<AccountId, Stop> {
-    let missing = |_| {
-        let why = format!("there is no account {text:?}");
-        Trouble::new(Exit::NotFound, format!("cannot {purpose}"), why, "See `postrider account list`.")
-    };
+    let missing = |_| no_such("account", text, Trouble::new(Exit::NotFound, format!("cannot {purpose}"), "", ""));
     Ok(text.parse().map_err(missing)?)
 }
 

@@ -53,6 +53,8 @@ pub(super) enum Shape {
     Suppression,
     /// A page of suppressions.
     Suppressions,
+    /// A message that was just accepted.
+    Accepted,
     /// One message, with its timeline.
     Message,
     /// A page of messages.
@@ -117,6 +119,8 @@ const MESSAGE: &[&str] = &[
     "/smtp_response",
     "/content_expires_at",
 ];
+const ACCEPTED: &[&str] =
+    &["/id", "/message_id_header", "/status", "/stream", "/from", "/to", "/subject", "/created_at"];
 const TIMELINE: &[&str] = &["/created_at", "/type", "/mx_host", "/smtp_code", "/smtp_response"];
 const EVENT: &[&str] = &["/created_at", "/type", "/message_id", "/to", "/smtp_code", "/smtp_response"];
 const DOMAIN: &[&str] = &["/id", "/name", "/stream", "/status", "/verified_at", "/last_checked_at", "/created_at"];
@@ -150,6 +154,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Delivery => lines(value, DELIVERY),
         Shape::Suppression => lines(value, SUPPRESSION),
         Shape::Suppressions => page(value, &["/id", "/reason", "/created_at", "/email"]),
+        Shape::Accepted => lines(value, ACCEPTED),
         Shape::Message => {
             let events = value["events"].as_array().map_or(&[][..], Vec::as_slice);
             format!("{}\nTimeline:\n\n{}", lines(value, MESSAGE), table(events, TIMELINE))

@@ -5,7 +5,7 @@ use hyper::Method;
 use serde_json::{Value, json};
 
 use super::args::{OfAccount, PageArgs};
-use super::session::{Session, body, listed, object, print};
+use super::session::{One, Session, body, listed, print};
 use super::show::Shape;
 use super::{Console, Stop};
 use crate::app::exit::Exit;
@@ -55,6 +55,7 @@ pub(super) enum UserCommand {
 pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const USERS: &str = "/v1/users";
     let (session, command) = Session::open(args, console)?;
+    let one = |id| One { kind: "user", list: USERS, id };
     let (reply, shape) = match command {
         UserCommand::Add { email, role } => {
             let body = json!({ "email": email, "role": role });
@@ -74,11 +75,11 @@ pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Conso
                 (false, true) => Shape::SetupLink,
                 (false, false) => Shape::User,
             };
-            (session.ask(Method::PATCH, "change the user", object(USERS, &id), Some(body))?, shape)
+            (session.ask_of(&one(&id), Method::PATCH, "change the user", "", Some(body))?, shape)
         }
         UserCommand::Remove { id } => {
-            let path = object(USERS, &id);
-            (session.ask(Method::DELETE, "remove the user", path, None)?, Shape::Nothing("Removed."))
+            let reply = session.ask_of(&one(&id), Method::DELETE, "remove the user", "", None)?;
+            (reply, Shape::Nothing("Removed."))
         }
     };
     print(&reply, shape, json, console)

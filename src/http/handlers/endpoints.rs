@@ -29,6 +29,9 @@ use crate::store::op::redeliver::{RedeliverRefusal, ReplayOf};
 use crate::store::row::delivery::AttemptRow;
 use crate::store::row::endpoint::EndpointRow;
 
+/// How events reach a program that no endpoint may name.
+const WHILE_DEVELOPING: &str = "While developing: postrider webhook listen --forward-to URL";
+
 /// `POST /v1/webhooks`.
 pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let new = new_of(call.json()?, &api.guard)?;
@@ -82,7 +85,15 @@ pub(crate) fn shown(id: EndpointId, row: &EndpointRow) -> Answer {
 }
 
 fn url(fields: &mut Fields<'_>, text: Option<String>, guard: &Guard) -> Option<WebhookUrl> {
-    fields.check("url", WebhookUrl::parse(&text?, |address| guard.permits(address)))
+    match WebhookUrl::parse(&text?, |address| guard.permits(address)) {
+        Ok(url) => Some(url),
+        Err(fault) if fault.is_local() => {
+            fields.fault("url", format!("{fault}. {WHILE_DEVELOPING}"));
+            fields.violations().hint(WHILE_DEVELOPING);
+            None
+        }
+        Err(fault) => fields.check("url", Err(fault)),
+    }
 }
 
 /// The types in the caller's order, each once.

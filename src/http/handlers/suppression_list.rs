@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value};
 
-use super::suppressions::note;
+use super::suppressions::{email, note};
 use crate::base::time::Timestamp;
 use crate::domain::fields::Fields;
 use crate::domain::nearest::nearest;
@@ -231,7 +231,7 @@ impl Reading {
 }
 
 fn lift(fields: &mut Fields<'_>, now: Timestamp) -> Option<Suppression> {
-    let address = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
+    let address = email(fields);
     let reason = fields.text("reason").and_then(|text| fields.check("reason", text.parse()));
     let created_at = fields.text("created_at").and_then(|text| fields.check("created_at", text.parse()));
     if created_at.is_some_and(|at| at > now) {

@@ -11,6 +11,7 @@ use super::listing::Listing;
 use super::suppression_list::{self, CheckedList, FaultyList, Form};
 use super::{label, not_there};
 use crate::base::id::AccountId;
+use crate::domain::address::Address;
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
@@ -46,10 +47,26 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
 pub(crate) fn new_of(object: Map<String, Value>) -> Result<Suppression, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
-    let address = fields.required_text("email").and_then(|text| fields.check("email", text.parse()));
+    let address = email(&mut fields);
     let note = note(&mut fields);
     fields.finish();
     Ok(violations.or(|| Some(Suppression { note, ..Suppression::of(address?, SuppressionReason::Manual) }))?)
+}
+
+/// The address to suppress. A pattern may look like an address, and would match nobody.
+pub(super) fn email(fields: &mut Fields<'_>) -> Option<Address> {
+    let text = fields.required_text("email")?;
+    if is_pattern(&text) {
+        fields.fault("email", "Wildcards are not supported; suppress each address");
+        return None;
+    }
+    fields.check("email", text.parse())
+}
+
+/// Whether a text has a `*` where patterns have one: around the local part, or in the domain.
+fn is_pattern(text: &str) -> bool {
+    let (local, domain) = text.rsplit_once('@').unwrap_or(("", text));
+    local.starts_with('*') || local.ends_with('*') || domain.contains('*')
 }
 
 /// The account's own words; an empty text is none.

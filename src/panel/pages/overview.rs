@@ -133,8 +133,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// What became of the messages that were accepted since `midnight`, in the order of a message's life, beside the same
-/// part of the same day a week ago.
+/// Counts the outcomes of the messages that were accepted since `midnight`, in the order of a message's life, and the
+/// same for the same part of the day a week ago. Only messages are counted: a message may have many attempts.
 fn counts(visit: &Visit<'_>, midnight: Timestamp) -> Result<Vec<Count>, Fault> {
     let between = |from, to| {
         let question = OutcomesQuestion { from, to, step: Step::Day, stream: None, domain: None };
@@ -145,8 +145,8 @@ fn counts(visit: &Visit<'_>, midnight: Timestamp) -> Result<Vec<Count>, Fault> {
     let counted = [
         (Badge::new("accepted", "calm", "mail"), "/messages", today.accepted, then.accepted),
         (Badge::of_event(EventType::Delivered), "/messages?status=delivered", today.delivered, then.delivered),
-        (Badge::of_event(EventType::Deferred), "/events?type=deferred", today.deferred, then.deferred),
         (Badge::of_event(EventType::Bounced), "/messages?status=bounced", today.bounced(), then.bounced()),
+        (Badge::of_event(EventType::Failed), "/messages?status=failed", today.failed, then.failed),
         (Badge::of_event(EventType::Complained), "/messages?status=complained", today.complained, then.complained),
     ];
     let count = |(badge, path, count, before): (Badge, &str, u64, u64)| Count {

@@ -13,7 +13,12 @@ use crate::app::environment::Environment;
 fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let variable = ("POSTRIDER_DATA_DIR".to_owned(), data_dir.to_str().unwrap().to_owned());
-    let mut console = Console { environment: Environment::of([variable]), out: &mut out, err: &mut err };
+    let mut console = Console {
+        environment: Environment::of([variable]),
+        input: &mut std::io::empty(),
+        out: &mut out,
+        err: &mut err,
+    };
     let services = Services { serve: &|_, _, _| panic!("serves"), dev: &|_| panic!("runs dev") };
     let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
     let exit = run(words, &mut console, &services);

@@ -30,6 +30,19 @@ impl World {
 }
 
 #[tokio::test]
+async fn a_pattern_is_refused_by_hand_and_in_a_list() {
+    let mut world = World::new().await;
+    for pattern in ["*@evil.example", "info*@evil.example", "a@*.evil.example", "*.evil.example"] {
+        let refused = world.suppress(pattern).await;
+        let faults = serde_json::json!({ "email": ["Wildcards are not supported; suppress each address"] });
+        assert_eq!((refused.status, &refused.json()["errors"]), (422, &faults), "{pattern}");
+        let refused = world.import("text/csv", "", &format!("email\n{pattern}\n")).await;
+        assert!(refused.status == 422 && refused.body.contains("Wildcards are not supported"), "{}", refused.body);
+    }
+    assert_eq!(world.suppress("a*b@evil.example").await.status, 201, "a star may be part of a name");
+}
+
+#[tokio::test]
 async fn an_address_is_suppressed_by_hand_and_lifted_by_either_name() {
     let mut world = World::new().await;
     let body = serde_json::json!({ "email": "Ann+x@Example.net", "note": "asked by phone" });

@@ -62,6 +62,19 @@ async fn what_is_no_endpoint_is_refused_with_all_its_faults() {
 }
 
 #[tokio::test]
+async fn a_url_of_a_program_under_development_is_refused_with_the_way_to_reach_it() {
+    let mut world = World::new().await;
+    for url in ["http://localhost:3000/hook", "https://localhost/", "https://192.168.1.7/"] {
+        let refused = world.post("/v1/webhooks", serde_json::json!({ "url": url })).await.json();
+        let way = "While developing: postrider webhook listen --forward-to URL";
+        assert!(refused["message"].as_str().unwrap().ends_with(way), "{refused}");
+        assert!(refused["errors"]["url"][0].as_str().unwrap().ends_with(way), "{refused}");
+    }
+    let refused = world.post("/v1/webhooks", serde_json::json!({ "url": "https://a:b@example.com/" })).await;
+    assert!(!refused.body.contains("While developing"), "{}", refused.body);
+}
+
+#[tokio::test]
 async fn an_account_has_ten_endpoints_and_the_eleventh_is_a_conflict() {
     let mut world = World::new().await;
     for _ in 0..10 {

@@ -5,6 +5,8 @@
 
 mod admin;
 mod args;
+mod found;
+mod health;
 mod keep;
 mod keep_args;
 mod listen;
@@ -23,7 +25,7 @@ mod zone;
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
@@ -134,6 +136,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Health(args) => health::health(args, json, console),
         Command::Init(args) => setup::init(args, json, console),
         Command::Doctor(args) => setup::doctor(args, json, console),
         Command::Completions(args) => setup::completions(&args, console),
@@ -167,7 +170,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
 /// A configuration that can't be served ends as a command line that can't: no start mends either by itself, and the
 /// supervisor has to tell both from what one may mend (`RestartPreventExitStatus=` of the unit).
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
-    let read = Config::load(&args.config, &console.environment).map_err(Trouble::from);
+    let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
     let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
     let on_damage = match args.accept_journal_damage {
@@ -195,19 +198,13 @@ fn dev(args: DevArgs, json: bool, console: &Console<'_>, services: &Services<'_>
 }
 
 fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let file = file.or_else(|| console.environment.path(CONFIG_VARIABLE)).ok_or_else(|| {
-        Trouble::new(
-            Exit::Usage,
-            "no configuration to check",
-            "neither --config nor POSTRIDER_CONFIG names one",
-            "Name one.",
-        )
-    })?;
-    let config = Config::load(&file, &console.environment).map_err(Trouble::from)?;
+    let file = found::file(file, &console.environment, Path::new(found::PACKAGED));
+    let config = found::configuration(file.clone(), &console.environment)?;
+    let name = file.map_or_else(|| "of the environment".to_owned(), |file| file.display().to_string());
     config.fit_to_mail()?;
     let unreadable = config.unreadable_files();
     if !unreadable.is_empty() {
-        let what = format!("cannot use the files that the configuration {} names", file.display());
+        let what = format!("cannot use the files that the configuration {name} names");
         let remedy = "Create them, or let this user read them; run the check as the user of the service.";
         return Err(Trouble::with_reasons(Exit::Failed, what, unreadable, remedy).into());
     }
@@ -216,7 +213,7 @@ fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result
         writeln!(console.out, "{}", serde_json::json!({ "valid": true, "warnings": warnings }))?;
         return Ok(Exit::Done);
     }
-    writeln!(console.out, "{} is valid", file.display())?;
+    writeln!(console.out, "{name} is valid")?;
     for warning in warnings {
         writeln!(console.out, "warning: {warning}")?;
     }

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 const PREFIX: &str = "POSTRIDER_";
 /// Between the parts of a key, since keys have single underscores themselves.
 const SEPARATOR: &str = "__";
-/// The keys outside every section, which therefore have no separator in their variables.
-const TOP_KEYS: [&str; 2] = ["hostname", "data_dir"];
+/// The keys outside every section, which therefore have no separator in their variables; `relay` is the whole list.
+const TOP_KEYS: [&str; 3] = ["hostname", "data_dir", "relay"];
 
 /// A set of environment variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

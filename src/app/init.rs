@@ -48,8 +48,8 @@ const PURPOSE: &str = "cannot set up";
 pub struct InitOptions {
     /// This server's name in DNS; the system's where absent.
     pub hostname: Option<DomainName>,
-    /// Where the configuration stands or is written to.
-    pub config: PathBuf,
+    /// Where the configuration stands or is written to; none where the environment holds it.
+    pub config: Option<PathBuf>,
     /// The data directory to write into a new configuration; its default where absent.
     pub data_dir: Option<PathBuf>,
     /// Who signs in to the panel; `postmaster` of this server where absent (RFC 2142 section 5).
@@ -59,8 +59,8 @@ pub struct InitOptions {
 /// What `init` has made.
 #[derive(Debug, Clone, Serialize)]
 pub struct Made {
-    /// The configuration.
-    pub config: PathBuf,
+    /// The configuration; none where the environment holds it.
+    pub config: Option<PathBuf>,
     /// Whether it is new.
     pub config_is_new: bool,
     /// The data directory.
@@ -97,9 +97,9 @@ pub fn run(options: &InitOptions, environment: &Environment) -> Result<Made, Tro
         ));
     }
     let user = options.user.clone().map_or_else(|| postmaster(&config.hostname), Ok)?;
-    if let Some(text) = &text {
-        let written = if is_new { write_new(&options.config, text) } else { rewrite(&options.config, text) };
-        written.map_err(|error| unwritable(&options.config, &error))?;
+    if let (Some(file), Some(text)) = (&options.config, &text) {
+        let written = if is_new { write_new(file, text) } else { rewrite(file, text) };
+        written.map_err(|error| unwritable(file, &error))?;
     }
     let lock = DirectoryLock::take(directory)?;
     let furnished = runtime::build()?.block_on(furnish(&config, user, lock));
@@ -129,21 +129,18 @@ struct Configuration {
 
 /// The configuration that is there, with a name where it has none, or a new one.
 fn configuration(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
-    let origin = options.config.display().to_string();
-    if options.config.exists() {
-        let mut config = Config::load(&options.config, environment)?;
+    let Some(file) = &options.config else { return of_environment(options, environment) };
+    let origin = file.display().to_string();
+    if file.exists() {
+        let mut config = Config::load(file, environment)?;
         let mut text = None;
         if !config.is_set("hostname") {
-            let held = fs::read_to_string(&options.config).map_err(|error| unwritable(&options.config, &error))?;
+            let held = fs::read_to_string(file).map_err(|error| unwritable(file, &error))?;
             let named = with_hostname(&held, &wanted_hostname(options)?);
             config = Config::parse(&named, &origin, environment)?;
             text = Some(named);
         }
-        if let Some(hostname) = options.hostname.as_ref().filter(|hostname| **hostname != config.hostname) {
-            let why = format!("{origin} says hostname = \"{}\", not {hostname}", config.hostname);
-            let remedy = "Correct hostname in the file, or leave --hostname out.";
-            return Err(Trouble::new(Exit::Conflict, PURPOSE, why, remedy));
-        }
+        agrees(options, &config, &origin)?;
         if let Some(directory) = &options.data_dir {
             config.data_dir.clone_from(directory);
         }
@@ -153,6 +150,26 @@ fn configuration(options: &InitOptions, environment: &Environment) -> Result<Con
     let text = new_text(&wanted_hostname(options)?, &directory);
     let config = Config::parse(&text, &origin, environment)?;
     Ok(Configuration { config, text: Some(text), is_new: true })
+}
+
+/// The configuration that the variables hold, which is written to no file.
+fn of_environment(options: &InitOptions, environment: &Environment) -> Result<Configuration, Trouble> {
+    let mut config = Config::of_environment(environment)?;
+    agrees(options, &config, "the environment")?;
+    if let Some(directory) = &options.data_dir {
+        config.data_dir.clone_from(directory);
+    }
+    Ok(Configuration { config, text: None, is_new: false })
+}
+
+/// Checks that the name that was asked for is the one that `origin` has.
+fn agrees(options: &InitOptions, config: &Config, origin: &str) -> Result<(), Trouble> {
+    let Some(hostname) = options.hostname.as_ref().filter(|hostname| **hostname != config.hostname) else {
+        return Ok(());
+    };
+    let why = format!("{origin} says hostname = \"{}\", not {hostname}", config.hostname);
+    let remedy = "Correct hostname there, or leave --hostname out.";
+    Err(Trouble::new(Exit::Conflict, PURPOSE, why, remedy))
 }
 
 fn wanted_hostname(options: &InitOptions) -> Result<DomainName, Trouble> {

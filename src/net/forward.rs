@@ -1,5 +1,5 @@
 //! Requests to a program under development, for `postrider webhook listen`: to whatever address its developer names,
-//! in clear too, so never for the URLs of customers. One call is one request.
+//! in clear too, so never for the URLs of customers. One call is one request. `postrider health --url` asks by it too.
 
 use std::time::Duration;
 
@@ -11,6 +11,46 @@ use super::tls;
 
 /// What an endpoint has, too (contract 5).
 const DEADLINE: Duration = Duration::from_secs(10);
+
+/// The most bytes of an answer that [`get`] reads.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Asks for `url` and returns the answer's status and the beginning of its body; all in all within `deadline`.
+///
+/// # Errors
+/// Why there is no answer, in the words of the innermost cause.
+pub async fn get(url: Url, deadline: Duration) -> Result<(u16, Bytes), String> {
+    let mut answer = client(deadline)?.get(url).send().await.map_err(|error| innermost(&error))?;
+    let status = answer.status().as_u16();
+    let mut body = Vec::new();
+    while let Ok(Some(part)) = answer.chunk().await {
+        body.extend_from_slice(&part);
+        if body.len() > ANSWER_BYTES_MAX {
+            break;
+        }
+    }
+    Ok((status, body.into()))
+}
+
+fn client(deadline: Duration) -> Result<Client, String> {
+    let roots = tls::trusted_roots(None).map_err(|fault| fault.to_string())?;
+    Client::builder()
+        .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
+        .http1_only()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .timeout(deadline)
+        .build()
+        .map_err(|error| error.to_string())
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
 
 /// The way to one program.
 pub struct Forward {
@@ -24,16 +64,7 @@ impl Forward {
     /// # Errors
     /// Why no client can be made.
     pub fn to(url: Url) -> Result<Self, String> {
-        let roots = tls::trusted_roots(None).map_err(|fault| fault.to_string())?;
-        let client = Client::builder()
-            .tls_backend_preconfigured(tls::client_config(roots, &["http/1.1"]))
-            .http1_only()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .timeout(DEADLINE)
-            .build()
-            .map_err(|error| error.to_string())?;
-        Ok(Self { client, url })
+        Ok(Self { client: client(DEADLINE)?, url })
     }
 
     /// The status of the program's answer.
@@ -43,13 +74,7 @@ impl Forward {
     pub async fn post(&self, headers: &[(&'static str, String)], body: Bytes) -> Result<u16, String> {
         let request = self.client.post(self.url.clone()).body(body);
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, value));
-        let answer = request.send().await.map_err(|error| {
-            let mut cause: &dyn std::error::Error = &error;
-            while let Some(inner) = cause.source() {
-                cause = inner;
-            }
-            cause.to_string()
-        })?;
+        let answer = request.send().await.map_err(|error| innermost(&error))?;
         Ok(answer.status().as_u16())
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::health::HealthArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
@@ -60,6 +61,8 @@ pub(super) enum Command {
     Clock(ClockArgs),
     /// Write a configuration, make the store with an account and a key, and print the DNS records to publish.
     Init(InitArgs),
+    /// Check whether the service is ready: exits with 0, 1 (not ready) or 4 (not reachable).
+    Health(HealthArgs),
     /// Check what stands in the way of mail: ports, DNS, certificates, disk.
     Doctor(DoctorArgs),
     /// Copy the store of the running service into a file.
@@ -81,9 +84,9 @@ pub(super) enum Command {
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// The configuration file.
+    /// The configuration file (or POSTRIDER_CONFIG; /etc/postrider/postrider.toml unless given).
     #[arg(long, value_name = "FILE")]
-    pub(super) config: PathBuf,
+    pub(super) config: Option<PathBuf>,
     /// Write a newline to this descriptor once connections are accepted.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub(super) ready_fd: Option<i32>,

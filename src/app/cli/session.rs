@@ -11,7 +11,7 @@ use url::form_urlencoded;
 
 use super::args::{AccountChoice, DaemonArgs, OfAccount, PageArgs};
 use super::show::{self, Shape};
-use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
+use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop, found};
 use crate::app::admin_client::{AdminClient, Ask, Reply};
 use crate::app::config::Config;
 use crate::app::environment::Environment;
@@ -139,7 +139,10 @@ pub(super) fn data_dir(args: DaemonArgs, environment: &Environment) -> Result<Op
         (None, None) => match (environment.path(DATA_DIR_VARIABLE), environment.path(CONFIG_VARIABLE)) {
             (Some(directory), _) => Some(directory),
             (None, Some(file)) => Some(configured(file, environment)?),
-            (None, None) => None,
+            (None, None) => match found::file(None, environment, Path::new(found::PACKAGED)) {
+                Some(file) => Some(configured(file, environment)?),
+                None => None,
+            },
         },
     })
 }

@@ -10,22 +10,19 @@ use serde_json::json;
 use super::args::CommandLine;
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
 use super::zone::zone;
-use super::{CONFIG_VARIABLE, Console, DATA_DIR_VARIABLE, Stop};
-use crate::app::config::Config;
+use super::{Console, DATA_DIR_VARIABLE, Stop, found};
 use crate::app::doctor::{self, Check};
+use crate::app::environment::Environment;
 use crate::app::exit::Exit;
 use crate::app::init::{self, InitOptions, Made};
 use crate::app::trouble::Trouble;
-
-/// Where packages put the configuration.
-const CONFIG: &str = "/etc/postrider/postrider.toml";
 
 /// `postrider init`.
 pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let environment = &console.environment;
     let options = InitOptions {
         hostname: args.hostname,
-        config: whole(args.config.or_else(|| environment.path(CONFIG_VARIABLE)).unwrap_or_else(|| CONFIG.into())),
+        config: to_write(args.config, environment).map(whole),
         data_dir: args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)).map(whole),
         user: args.user,
     };
@@ -38,16 +35,29 @@ pub(super) fn init(args: InitArgs, json: bool, console: &mut Console<'_>) -> Res
     Ok(Exit::Done)
 }
 
+/// The configuration that `init` writes or uses; none where the environment holds it all.
+fn to_write(option: Option<PathBuf>, environment: &Environment) -> Option<PathBuf> {
+    let packaged = PathBuf::from(found::PACKAGED);
+    let file = found::file(option, environment, &packaged);
+    file.or_else(|| environment.text(found::HOSTNAME_VARIABLE).is_none().then_some(packaged))
+}
+
 /// What is written down must mean the same from wherever the service is started.
 fn whole(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
 fn told(made: &Made) -> String {
-    let config = made.config.display();
+    let of_file = made.config.as_ref().map(|file| file.display().to_string());
+    let configured = match (&of_file, made.config_is_new) {
+        (Some(file), true) => format!("Wrote the configuration {file}"),
+        (Some(file), false) => format!("Kept the configuration {file}"),
+        (None, _) => "Took the configuration from the environment".to_owned(),
+    };
+    let option = of_file.map(|file| format!(" --config {file}")).unwrap_or_default();
     let records: Vec<_> = made.records.iter().map(|record| json!(record)).collect();
     format!(
-        "{} the configuration {config}\n\
+        "{configured}\n\
          Made the store {} with the account {}\n\
          \n\
          Shown this once, so keep them:\n\
@@ -61,12 +71,11 @@ fn told(made: &Made) -> String {
          \n\
          {}\n\
          Next:\n\
-         \x20 postrider config check --config {config}     what still stands in the way of serving\n\
-         \x20 postrider doctor --config {config}           what stands in the way of mail\n\
-         \x20 systemctl enable --now postrider, or: postrider serve --config {config}\n\
-         \x20 postrider domain add DOMAIN --stream transactional --config {config}\n\
+         \x20 postrider config check{option}     what still stands in the way of serving\n\
+         \x20 postrider doctor{option}           what stands in the way of mail\n\
+         \x20 systemctl enable --now postrider, or: postrider serve{option}\n\
+         \x20 postrider domain add DOMAIN --stream transactional{option}\n\
          \x20                                              prints the records of a domain to send from\n",
-        if made.config_is_new { "Wrote" } else { "Kept" },
         made.data_dir.display(),
         made.account_id,
         made.api_key,
@@ -80,12 +89,7 @@ fn told(made: &Made) -> String {
 /// `postrider doctor`.
 pub(super) fn doctor(args: DoctorArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let environment = &console.environment;
-    let file = args.config.or_else(|| environment.path(CONFIG_VARIABLE)).or_else(packaged);
-    let mut config = match file {
-        Some(file) => Config::load(&file, environment),
-        None => Config::parse("", "of the environment", environment),
-    }
-    .map_err(Trouble::from)?;
+    let mut config = found::configuration(args.config, environment)?;
     if let Some(directory) = args.data_dir.or_else(|| environment.path(DATA_DIR_VARIABLE)) {
         config.data_dir = directory;
     }
@@ -108,10 +112,6 @@ struct Report<'a> {
 
 fn one_line(value: &impl Serialize) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| unreachable!("texts and numbers are JSON: {error}"))
-}
-
-fn packaged() -> Option<PathBuf> {
-    Some(PathBuf::from(CONFIG)).filter(|file| file.exists())
 }
 
 /// A check as a person reads it: what was seen, and what to do about it.
@@ -166,7 +166,6 @@ mod tests {
     use super::*;
     use crate::app::cli::{Services, run};
     use crate::app::doctor::Verdict;
-    use crate::app::environment::Environment;
 
     /// Runs a command line, words parted by spaces; gives how it ended, and what it printed on both streams.
     fn typed(line: &str) -> (Exit, String, String) {

@@ -49,7 +49,6 @@ fn a_line_that_is_no_command_is_a_fault_of_usage() {
         "message send --from a@example.test",
         "message send --from a@example.test --to b@example.org --raw f --subject s",
         "",
-        "serve",
         "key",
         "account add",
         "domain add example.com",

@@ -122,6 +122,14 @@ impl Config {
         Self { source: Some(source), ..Self::default() }.with_file(path, environment)
     }
 
+    /// The defaults with the variables of `environment` over them, where there is no file.
+    ///
+    /// # Errors
+    /// As [`Self::load`].
+    pub fn of_environment(environment: &Environment) -> Result<Self, ConfigError> {
+        Self::default().with_text("", "of the environment", environment)
+    }
+
     /// The configuration in `text`; `origin` names it in errors.
     ///
     /// # Errors

@@ -68,6 +68,7 @@ pub(super) fn read(text: &str, environment: &Environment, faults: &mut Vec<Fault
         }
     };
     let mut root = members(text, table.get_ref());
+    // Sorted by name, so a whole list comes before changes of its elements.
     for (name, parts, value) in environment.overrides() {
         if let Err(sentence) = lay_over(&mut root, name, &parts, value) {
             faults.push(Fault::new(Place::Environment(name.to_owned()), &parts.join("."), sentence));
@@ -109,13 +110,36 @@ fn place(text: &str, offset: usize) -> Place {
     Place::File { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1 }
 }
 
+/// The list that a variable holds as TOML has it. An address in brackets is none.
+fn list(value: &str, place: &Place) -> Option<Value> {
+    if !value.trim_start().starts_with('[') {
+        return None;
+    }
+    let text = format!("list = {value}");
+    let table = DeTable::parse(&text).ok()?;
+    let list = members(&text, table.get_ref()).remove("list")?;
+    matches!(list.value, Value::List(_)).then(|| moved(list, place).value)
+}
+
+/// A value with all that is in it, as standing at `place`.
+fn moved(node: Node, place: &Place) -> Node {
+    let value = match node.value {
+        Value::List(items) => Value::List(items.into_iter().map(|item| moved(item, place)).collect()),
+        Value::Table(inner) => {
+            Value::Table(inner.into_iter().map(|(name, member)| (name, moved(member, place))).collect())
+        }
+        other @ (Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Other) => other,
+    };
+    Node { value, place: place.clone(), key: place.clone() }
+}
+
 /// Puts a variable's value where its parts lead, making sections on the way. A relay is found by its name.
 fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], value: &str) -> Result<(), String> {
     let Some((first, rest)) = parts.split_first() else { return Ok(()) };
     let place = Place::Environment(name.to_owned());
     let made = |value| Node { value, place: place.clone(), key: place.clone() };
     if rest.is_empty() {
-        table.insert(first.clone(), made(Value::Loose(value.to_owned())));
+        table.insert(first.clone(), made(list(value, &place).unwrap_or_else(|| Value::Loose(value.to_owned()))));
         return Ok(());
     }
     let node = match table.entry(first.clone()) {

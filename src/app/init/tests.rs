@@ -7,7 +7,7 @@ use super::*;
 fn options(folder: &Path, hostname: Option<&str>) -> InitOptions {
     InitOptions {
         hostname: hostname.map(|name| name.parse().unwrap()),
-        config: folder.join("etc").join("postrider.toml"),
+        config: Some(folder.join("etc").join("postrider.toml")),
         data_dir: Some(folder.join("data")),
         user: None,
     }
@@ -25,9 +25,9 @@ fn from_nothing_to_a_configuration_an_account_and_a_key() {
     assert_eq!(made.panel_url, "https://mail.example.com/login");
     assert_eq!(made.panel_user, "postmaster@mail.example.com");
     assert!(made.panel_password.len() >= 12, "one that a person would not guess");
-    let config = Config::load(&made.config, &Environment::default()).unwrap();
+    let config = Config::load(made.config.as_ref().unwrap(), &Environment::default()).unwrap();
     assert_eq!((config.hostname.as_str(), &config.data_dir), ("mail.example.com", &folder.path().join("data")));
-    let text = fs::read_to_string(&made.config).unwrap();
+    let text = fs::read_to_string(made.config.as_ref().unwrap()).unwrap();
     assert_eq!(text.lines().count(), EXAMPLE.lines().count(), "the comments are there");
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&made.data_dir), mode(&made.data_dir.join("master.key"))), (0o700, 0o600));
@@ -56,7 +56,7 @@ fn a_store_that_is_there_is_a_conflict_and_stays_as_it_is() {
 fn a_configuration_that_is_there_is_used_and_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let options_of = |hostname| options(folder.path(), hostname);
-    let config = options_of(None).config;
+    let config = options_of(None).config.unwrap();
     fs::create_dir_all(config.parent().unwrap()).unwrap();
     let text = "hostname = \"mx.example.org\" # ours\n";
     fs::write(&config, text).unwrap();
@@ -73,21 +73,22 @@ fn a_configuration_that_is_there_is_used_and_never_overwritten() {
 fn a_configuration_without_a_name_gets_it_and_keeps_all_else() {
     let folder = tempfile::tempdir().unwrap();
     let options = options(folder.path(), Some("mail.example.com"));
-    fs::create_dir_all(options.config.parent().unwrap()).unwrap();
+    let file = options.config.clone().unwrap();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
     let brought = EXAMPLE.replace("\nhostname = ", "\n#hostname = ");
-    fs::write(&options.config, &brought).unwrap();
-    fs::set_permissions(&options.config, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::write(&file, &brought).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
     let made = set_up(&options).unwrap();
     assert_eq!((made.hostname.as_str(), made.config_is_new), ("mail.example.com", false));
-    assert_eq!(fs::read_to_string(&options.config).unwrap(), EXAMPLE);
-    assert_eq!(fs::metadata(&options.config).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(fs::read_to_string(&file).unwrap(), EXAMPLE);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
 
     let bare = tempfile::tempdir().unwrap();
     let options = self::options(bare.path(), Some("mail.example.com"));
-    fs::create_dir_all(options.config.parent().unwrap()).unwrap();
-    fs::write(&options.config, "[log]\nlevel = \"warn\"\n").unwrap();
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "[log]\nlevel = \"warn\"\n").unwrap();
     set_up(&options).unwrap();
-    let text = fs::read_to_string(&options.config).unwrap();
+    let text = fs::read_to_string(&file).unwrap();
     assert_eq!(text, "hostname = \"mail.example.com\"\n[log]\nlevel = \"warn\"\n");
 }
 
@@ -109,4 +110,23 @@ fn a_place_that_is_not_ours_is_told_in_three_lines() {
     fs::write(folder.path().join("etc"), "a file where a folder should be").unwrap();
     let trouble = set_up(&options(folder.path(), Some("mail.example.com"))).unwrap_err();
     assert_eq!((trouble.exit(), trouble.to_string().lines().count()), (Exit::Failed, 3), "{trouble}");
+}
+
+#[test]
+fn with_the_name_in_the_environment_and_no_file_none_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let environment = Environment::of([
+        ("POSTRIDER_HOSTNAME".to_owned(), "mail.example.com".to_owned()),
+        ("POSTRIDER_DNS__SERVERS".to_owned(), "127.0.0.1:53".to_owned()),
+        ("POSTRIDER_DATA_DIR".to_owned(), data.display().to_string()),
+    ]);
+    let nothing = InitOptions { hostname: None, config: None, data_dir: None, user: None };
+    let made = run(&nothing, &environment).unwrap();
+    assert_eq!((made.hostname.as_str(), &made.data_dir, made.config), ("mail.example.com", &data, None));
+    assert!(data.join("postrider.redb").exists());
+    let entries: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(entries, ["data"], "nothing else is written");
+    let other = InitOptions { hostname: Some("other.example.com".parse().unwrap()), ..nothing };
+    assert_eq!(run(&other, &environment).unwrap_err().exit(), Exit::Conflict);
 }

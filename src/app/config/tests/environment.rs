@@ -27,6 +27,29 @@ fn the_environment_lies_over_the_file() {
 }
 
 #[test]
+fn a_list_is_written_as_in_toml_or_with_commas() {
+    for listen in ["[\"127.0.0.1:1\", \"[::1]:2\"]", "127.0.0.1:1, [::1]:2", "[::1]:2"] {
+        let config = Config::parse("", "p.toml", &variables(&[("POSTRIDER_HTTP__LISTEN", listen)])).unwrap();
+        assert_eq!(config.http.listen.last(), Some(&"[::1]:2".parse().unwrap()), "{listen}");
+    }
+}
+
+#[test]
+fn relays_are_an_array_of_inline_tables_and_their_faults_stand_in_the_variable() {
+    let relay = "[{ name = \"out\", kind = \"smarthost\", host = \"smtp.example.net\", port = 2525 }]";
+    let both = variables(&[("POSTRIDER_RELAY", relay), ("POSTRIDER_RELAY__OUT__EHLO", "out.example.com")]);
+    let config = Config::parse("[[relay]]\nname = \"of-the-file\"\n", "p.toml", &both).unwrap();
+    let [only] = config.relays.as_slice() else { panic!("{:?}", config.relays) };
+    let RelayKind::Smarthost(smarthost) = &only.kind else { panic!("{only:?}") };
+    assert_eq!((only.name.as_str(), smarthost.port), ("out", 2525));
+    assert_eq!(only.ehlo.as_ref().unwrap().as_str(), "out.example.com");
+    let found = faults("", &[("POSTRIDER_RELAY", "[{ name = \"out\", prot = 25 }]")]);
+    assert_eq!(found, ["environment variable POSTRIDER_RELAY: relay.prot: unknown key; did you mean relay.port?"]);
+    let found = faults("", &[("POSTRIDER_RELAY", "direct")]);
+    assert_eq!(found, ["environment variable POSTRIDER_RELAY: relay: must be written as [[relay]]"]);
+}
+
+#[test]
 fn a_variable_that_leads_nowhere_is_a_fault_too() {
     for (variable, fault) in [
         (("POSTRIDER_HTTP__LISTN", "x"), "http.listn: unknown key; did you mean http.listen?"),

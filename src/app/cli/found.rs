@@ -1,0 +1,95 @@
+//! Where the configuration is found: an option, `POSTRIDER_CONFIG`, the place where packages put it, and last the
+//! defaults under the environment's variables.
+
+use std::path::{Path, PathBuf};
+
+use super::{CONFIG_VARIABLE, Stop};
+use crate::app::config::Config;
+use crate::app::environment::Environment;
+use crate::app::exit::Exit;
+use crate::app::trouble::Trouble;
+
+/// Where packages put the configuration.
+pub(super) const PACKAGED: &str = "/etc/postrider/postrider.toml";
+/// Names this server where no file does.
+pub(super) const HOSTNAME_VARIABLE: &str = "POSTRIDER_HOSTNAME";
+
+/// The file that an option or the variable names.
+pub(super) fn named(option: Option<PathBuf>, environment: &Environment) -> Option<PathBuf> {
+    option.or_else(|| environment.path(CONFIG_VARIABLE))
+}
+
+/// The file to read: the one that is named, or `packaged` where it exists.
+pub(super) fn file(option: Option<PathBuf>, environment: &Environment, packaged: &Path) -> Option<PathBuf> {
+    named(option, environment).or_else(|| packaged.exists().then(|| packaged.to_owned()))
+}
+
+/// The configuration in the file to read, or the defaults under the variables where there is none.
+pub(super) fn configuration(option: Option<PathBuf>, environment: &Environment) -> Result<Config, Stop> {
+    let read = match file(option, environment, Path::new(PACKAGED)) {
+        Some(file) => Config::load(&file, environment),
+        None => Config::of_environment(environment),
+    };
+    Ok(read.map_err(Trouble::from)?)
+}
+
+/// The configuration that `serve` runs with. Without a file the server's name must be in the environment.
+pub(super) fn to_serve(option: Option<PathBuf>, environment: &Environment, packaged: &Path) -> Result<Config, Trouble> {
+    if let Some(file) = file(option, environment, packaged) {
+        return Ok(Config::load(&file, environment)?);
+    }
+    if environment.text(HOSTNAME_VARIABLE).is_none() {
+        return Err(Trouble::new(
+            Exit::Usage,
+            "no configuration to serve with",
+            format!("there is no file {} and {HOSTNAME_VARIABLE} is not set", packaged.display()),
+            format!(
+                "Name a file with --config or {CONFIG_VARIABLE}, or set {HOSTNAME_VARIABLE} to this server's name."
+            ),
+        ));
+    }
+    Ok(Config::of_environment(environment)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn environment(variables: &[(&str, &str)]) -> Environment {
+        Environment::of(variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn an_option_goes_before_the_variable_and_that_before_the_packages_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let packaged = folder.path().join("postrider.toml");
+        let variable = environment(&[(CONFIG_VARIABLE, "/variable.toml")]);
+        let found = |option: Option<&str>, environment| file(option.map(PathBuf::from), environment, &packaged);
+        assert_eq!(found(None, &environment(&[])), None);
+        fs::write(&packaged, "").unwrap();
+        assert_eq!(found(None, &environment(&[])), Some(packaged.clone()));
+        assert_eq!(found(None, &variable), Some("/variable.toml".into()));
+        assert_eq!(found(Some("/option.toml"), &variable), Some("/option.toml".into()));
+    }
+
+    #[test]
+    fn serve_needs_a_file_or_a_name_and_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let packaged = folder.path().join("postrider.toml");
+        let trouble = to_serve(None, &environment(&[]), &packaged).unwrap_err();
+        let said = trouble.to_string();
+        assert_eq!(trouble.exit(), Exit::Usage);
+        assert!(said.contains(packaged.to_str().unwrap()) && said.contains("POSTRIDER_HOSTNAME"), "{said}");
+        let named = environment(&[
+            (HOSTNAME_VARIABLE, "mail.example.com"),
+            ("POSTRIDER_HTTP__TLS__MODE", "off"),
+            ("POSTRIDER_HTTP__LISTEN", r#"["0.0.0.0:8025"]"#),
+            ("POSTRIDER_DATA_DIR", "/data"),
+        ]);
+        let config = to_serve(None, &named, &packaged).unwrap();
+        assert_eq!((config.hostname.as_str(), config.data_dir.to_str()), ("mail.example.com", Some("/data")));
+        assert_eq!(config.http.listen, ["0.0.0.0:8025".parse().unwrap()]);
+    }
+}

@@ -65,11 +65,11 @@ mod tests {
     fn an_option_goes_before_the_variable_and_that_before_the_packages_place() {
         let folder = tempfile::tempdir().unwrap();
         let packaged = folder.path().join("postrider.toml");
-        let variable = environment(&[(CONFIG_VARIABLE, "/variable.toml")]);
+        let (nothing, variable) = (environment(&[]), environment(&[(CONFIG_VARIABLE, "/variable.toml")]));
         let found = |option: Option<&str>, environment| file(option.map(PathBuf::from), environment, &packaged);
-        assert_eq!(found(None, &environment(&[])), None);
+        assert_eq!(found(None, &nothing), None);
         fs::write(&packaged, "").unwrap();
-        assert_eq!(found(None, &environment(&[])), Some(packaged.clone()));
+        assert_eq!(found(None, &nothing), Some(packaged.clone()));
         assert_eq!(found(None, &variable), Some("/variable.toml".into()));
         assert_eq!(found(Some("/option.toml"), &variable), Some("/option.toml".into()));
     }

@@ -171,7 +171,8 @@ mod tests {
     fn typed(line: &str) -> (Exit, String, String) {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let environment = Environment::of([("POSTRIDER_DNS__SERVERS".to_owned(), "127.0.0.1:1".to_owned())]);
-        let mut console = Console { environment, input: &mut io::empty(), out: &mut out, err: &mut err };
+        let mut input = io::empty();
+        let mut console = Console { environment, input: &mut input, out: &mut out, err: &mut err };
         let services = Services { serve: &|_, _, _| panic!("serves"), dev: &|_| panic!("runs dev") };
         let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
         let exit = run(words, &mut console, &services);

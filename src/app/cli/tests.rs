@@ -24,8 +24,8 @@ struct Ran {
 fn typed(line: &str, environment: &[(&str, &str)], services: &Services<'_>) -> Ran {
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let environment = Environment::of(environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
-    let mut console =
-        Console { environment, input: &mut "From standard input.".as_bytes(), out: &mut out, err: &mut err };
+    let mut input = "From standard input.".as_bytes();
+    let mut console = Console { environment, input: &mut input, out: &mut out, err: &mut err };
     let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
     let exit = run(words, &mut console, services);
     Ran { exit, out: String::from_utf8(out).unwrap(), err: String::from_utf8(err).unwrap() }

@@ -198,8 +198,9 @@ fn dev(args: DevArgs, json: bool, console: &Console<'_>, services: &Services<'_>
 }
 
 fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let file = found::file(file, &console.environment, Path::new(found::PACKAGED));
-    let config = found::configuration(file.clone(), &console.environment)?;
+    let packaged = Path::new(found::PACKAGED);
+    let file = found::file(file, &console.environment, packaged);
+    let config = found::to_serve(file.clone(), &console.environment, packaged)?;
     let name = file.map_or_else(|| "of the environment".to_owned(), |file| file.display().to_string());
     config.fit_to_mail()?;
     let unreadable = config.unreadable_files();

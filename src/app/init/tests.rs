@@ -85,6 +85,7 @@ fn a_configuration_without_a_name_gets_it_and_keeps_all_else() {
 
     let bare = tempfile::tempdir().unwrap();
     let options = self::options(bare.path(), Some("mail.example.com"));
+    let file = options.config.clone().unwrap();
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, "[log]\nlevel = \"warn\"\n").unwrap();
     set_up(&options).unwrap();

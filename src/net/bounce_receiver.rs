@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 
-use super::smtp_listener::{Deadlines, Gate, ListenerConfig, MailHandler, SmtpListener};
+use super::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener};
 use super::tls_settings::TlsSettings;
 use crate::engine::ports::BoxFuture;
 use crate::engine::receive::{Mailbox, NotOurs, ReceiveError, Receiver};
-use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
+use crate::engine::smtp_submission::Decision;
+use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
 use crate::store::error::StoreError;
 
 /// Octets of a message: a report with what it returns is some KiB.
@@ -42,11 +43,12 @@ pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig 
             errors_max: ERRORS_MAX,
             refusals_max: Some(REFUSALS_MAX),
             starttls: true,
+            door: Door::Inbound,
         },
         gate: Gate::new(CONNECTIONS_MAX, CONNECTIONS_MAX_PER_ADDRESS),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines { session: SESSION, ..Deadlines::default() },
-        tls: Some(tls),
+        tls: ListenerTls::StartTls(tls),
     }
 }
 
@@ -55,7 +57,15 @@ pub fn listener_config(hostname: &str, tls: Arc<TlsSettings>) -> ListenerConfig 
 /// # Errors
 /// Those of asking the socket for its address.
 pub fn listen(socket: TcpListener, config: ListenerConfig, receiver: Arc<Receiver>) -> io::Result<SmtpListener> {
-    SmtpListener::on(socket, config, Arc::new(Handler(receiver)))
+    SmtpListener::on(socket, config, Arc::new(Service(receiver)))
+}
+
+struct Service(Arc<Receiver>);
+
+impl MailService for Service {
+    fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
+        Box::new(Handler(Arc::clone(&self.0)))
+    }
 }
 
 struct Handler(Arc<Receiver>);
@@ -99,13 +109,13 @@ fn failed(error: &StoreError) -> Answer {
 }
 
 impl MailHandler for Handler {
-    fn on_recipient<'a>(&'a self, _: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+    fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
         let answer = self.mailbox(&question.recipient).err();
         Box::pin(std::future::ready(answer.unwrap_or_else(|| Answer::new(250, "2.1.5", "OK"))))
     }
 
-    fn on_message(&self, _: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer> {
-        Box::pin(self.take(message))
+    fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
+        Box::pin(async { Decision::Answer(self.take(message).await) })
     }
 }
 

@@ -1,7 +1,8 @@
-//! Receives mail over TCP: drives [`ServerSession`] for every connection and asks a [`MailHandler`] what it decides.
+//! Receives mail over TCP: drives [`ServerSession`] for every connection and asks the connection's
+//! [`MailHandler`] what it decides.
 //!
 //! Connections are capped, in all and by address, and every wait has a deadline, so that no client can hold more
-//! than its share. Used by `dev`'s receiver and by the bounce receiver on port 25.
+//! than its share. Used by `dev`'s receiver, by the bounce receiver on port 25 and by submission.
 
 mod connection;
 mod gate;
@@ -21,18 +22,57 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use super::tls_settings::TlsSettings;
 use crate::engine::ports::BoxFuture;
-use crate::smtp::server::{Answer, ReceivedMessage, RecipientQuestion, ServerConfig};
+use crate::engine::smtp_submission::Decision;
+use crate::smtp::server::{
+    Answer, LoginQuestion, LoginRule, ReceivedMessage, RecipientQuestion, Refused, SenderQuestion, ServerConfig,
+};
 use connection::Connection;
 
 /// How long the accept loop rests when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Decides about mail. Both are awaited within [`Deadlines::decision`].
-pub trait MailHandler: Send + Sync + 'static {
+/// Makes the handler of each connection.
+pub trait MailService: Send + Sync + 'static {
+    /// Returns the handler of a connection from `peer`; it is dropped when the connection ends.
+    fn connected(&self, peer: SocketAddr) -> Box<dyn MailHandler>;
+}
+
+/// Decides about the mail of one connection. Questions are awaited within [`Deadlines::decision`].
+pub trait MailHandler: Send + 'static {
+    /// The login rule for this client, where it differs from the configured one.
+    fn login_rule(&self) -> Option<LoginRule> {
+        None
+    }
+
+    /// Notes that the connection is encrypted with this version of TLS, such as `TLSv1.3`.
+    fn on_tls(&mut self, _version: &str) {}
+
+    /// Checks the password of AUTH; 235 `2.7.0` is yes.
+    fn on_login(&mut self, _question: LoginQuestion) -> BoxFuture<'_, Answer> {
+        Box::pin(std::future::ready(Answer::new(502, "5.5.1", "Command not implemented")))
+    }
+
+    /// Whether mail from this sender is taken; 250 `2.1.0` is yes. Asked of submission only.
+    fn on_sender(&mut self, _question: SenderQuestion) -> BoxFuture<'_, Answer> {
+        Box::pin(std::future::ready(Answer::new(250, "2.1.0", "OK")))
+    }
+
     /// Whether mail for this recipient is taken; 250 `2.1.5` is yes.
-    fn on_recipient<'a>(&'a self, peer: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer>;
+    fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer>;
+
+    /// Reserves memory for so many more bytes of a message; false where there is none left.
+    fn reserve(&mut self, _bytes: usize) -> bool {
+        true
+    }
+
+    /// Gives back the memory of the message.
+    fn release(&mut self) {}
+
     /// Takes the message: with a positive answer it is ours, so it has to be kept durably before.
-    fn on_message(&self, peer: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer>;
+    fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision>;
+
+    /// Notes answers that the session gave without asking, and those to logins.
+    fn on_refused(&mut self, _refused: &[Refused]) {}
 }
 
 /// How long each wait may take.
@@ -46,8 +86,14 @@ pub struct Deadlines {
     pub write: Duration,
     /// For the TLS handshake.
     pub handshake: Duration,
-    /// For the handler's decision; after it the client hears 451.
-    pub decision: Duration,
+    /// For the handler's decision; after it the client hears 451. Without one, decisions are waited for.
+    pub decision: Option<Duration>,
+    /// From connecting to a login, where mail needs one.
+    pub login: Option<Duration>,
+    /// For a whole message.
+    pub message: Option<Duration>,
+    /// The pause before the answer to a failed login.
+    pub failed_login: Duration,
     /// For the session as a whole.
     pub session: Duration,
 }
@@ -59,16 +105,30 @@ impl Default for Deadlines {
             data: Duration::from_secs(180),
             write: Duration::from_secs(60),
             handshake: Duration::from_secs(30),
-            decision: Duration::from_secs(60),
+            decision: Some(Duration::from_secs(60)),
+            login: None,
+            message: None,
+            failed_login: Duration::from_secs(1),
             session: Duration::from_secs(3600),
         }
     }
 }
 
+/// How a listener uses TLS.
+#[derive(Clone)]
+pub enum ListenerTls {
+    /// Not at all.
+    Off,
+    /// After STARTTLS.
+    StartTls(Arc<TlsSettings>),
+    /// From the first byte (RFC 8314 3.3).
+    Implicit(Arc<TlsSettings>),
+}
+
 /// A listener's settings.
 #[derive(Clone)]
 pub struct ListenerConfig {
-    /// What each session is told. Its `starttls` is set by `tls`.
+    /// What each session is told. Its `starttls` follows `tls`.
     pub session: ServerConfig,
     /// Who may connect; listeners may share one.
     pub gate: Gate,
@@ -76,8 +136,8 @@ pub struct ListenerConfig {
     pub greeting_pause: Duration,
     /// The deadlines.
     pub deadlines: Deadlines,
-    /// The certificate for STARTTLS, which is offered where there is one.
-    pub tls: Option<Arc<TlsSettings>>,
+    /// The use of TLS.
+    pub tls: ListenerTls,
 }
 
 /// A running listener. Dropping it stops it hard; [`shut_down`](Self::shut_down) does it gently.
@@ -92,19 +152,19 @@ impl SmtpListener {
     ///
     /// # Errors
     /// Those of binding.
-    pub async fn bind(address: SocketAddr, config: ListenerConfig, handler: Arc<dyn MailHandler>) -> io::Result<Self> {
-        Self::on(TcpListener::bind(address).await?, config, handler)
+    pub async fn bind(address: SocketAddr, config: ListenerConfig, service: Arc<dyn MailService>) -> io::Result<Self> {
+        Self::on(TcpListener::bind(address).await?, config, service)
     }
 
     /// Begins to receive on `listener`.
     ///
     /// # Errors
     /// Those of asking the socket for its address.
-    pub fn on(listener: TcpListener, mut config: ListenerConfig, handler: Arc<dyn MailHandler>) -> io::Result<Self> {
-        config.session.starttls = config.tls.is_some();
+    pub fn on(listener: TcpListener, mut config: ListenerConfig, service: Arc<dyn MailService>) -> io::Result<Self> {
+        config.session.starttls = matches!(config.tls, ListenerTls::StartTls(_));
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(None);
-        let acceptor = Acceptor { listener, config: Arc::new(config), handler, stopped };
+        let acceptor = Acceptor { listener, config: Arc::new(config), service, stopped };
         Ok(Self { address, stop, accepting: tokio::spawn(acceptor.run()) })
     }
 
@@ -132,7 +192,7 @@ impl Drop for SmtpListener {
 struct Acceptor {
     listener: TcpListener,
     config: Arc<ListenerConfig>,
-    handler: Arc<dyn MailHandler>,
+    service: Arc<dyn MailService>,
     stopped: watch::Receiver<Option<Duration>>,
 }
 
@@ -162,11 +222,15 @@ impl Acceptor {
 
     fn admit(&self, stream: TcpStream, peer: SocketAddr, connections: &mut JoinSet<()>) {
         let Some(pass) = self.config.gate.enter(peer.ip()) else {
-            return turn_away(stream, &self.config.session.hostname);
+            return match self.config.tls {
+                ListenerTls::Implicit(_) => drop(stream),
+                ListenerTls::Off | ListenerTls::StartTls(_) => turn_away(stream, &self.config.session.hostname),
+            };
         };
         // Answers are small and each is waited for; without this they would wait for the client's delayed ACK.
         let _ = stream.set_nodelay(true);
-        let connection = Connection::new(stream, peer, &self.config, &self.handler, self.stopped.clone());
+        let connection =
+            Connection::new(stream, peer, &self.config, self.service.connected(peer), self.stopped.clone());
         connections.spawn(async move {
             let _pass = pass;
             if let Err(error) = connection.run().await {

@@ -11,8 +11,9 @@ use super::routes::{DevRoutes, Scope};
 use super::silent::SilentListener;
 use super::simulator::{self, HOSTNAME, Outcome, Simulator};
 use crate::engine::ports::BoxFuture;
-use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, MailHandler, SmtpListener};
-use crate::smtp::server::{Answer, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
+use crate::engine::smtp_submission::Decision;
+use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService, SmtpListener};
+use crate::smtp::server::{Answer, Door, Path, ReceivedMessage, RecipientQuestion, ServerConfig};
 
 const GREETING: &str = "mx.simulator.test ESMTP ready";
 /// Above contract 3's 20 MiB, so that whatever the service sends can be taken.
@@ -35,9 +36,9 @@ impl DevReceiver {
     /// # Errors
     /// Those of binding.
     pub async fn start(capture: Arc<Capture>, reporter: Arc<Reporter>) -> io::Result<Self> {
-        let handler = Arc::new(CapturingHandler { capture, simulator: Simulator::new(), reporter });
+        let service = Arc::new(Capturing { capture, simulator: Simulator::new(), reporter });
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let listener = SmtpListener::bind(address, listener_config(), handler).await?;
+        let listener = SmtpListener::bind(address, listener_config(), Arc::new(service)).await?;
         let silent = SilentListener::bind(GREETING, SILENCE).await?;
         Ok(Self { listener, silent })
     }
@@ -63,21 +64,22 @@ fn listener_config() -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
+            door: Door::Inbound,
         },
         gate: Gate::new(CONNECTIONS_MAX, CONNECTIONS_MAX),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
-        tls: None,
+        tls: ListenerTls::Off,
     }
 }
 
-struct CapturingHandler {
+struct Capturing {
     capture: Arc<Capture>,
     simulator: Simulator,
     reporter: Arc<Reporter>,
 }
 
-impl CapturingHandler {
+impl Capturing {
     /// Has reported what the simulator says later of mail to `recipient`.
     async fn report_on(&self, sender: &str, recipient: &Path, message: &[u8]) {
         let kind = match simulator::outcome_of(recipient.local(), recipient.domain()) {
@@ -91,25 +93,34 @@ impl CapturingHandler {
     }
 }
 
+/// The handler of one connection. All share what there is.
+struct CapturingHandler(Arc<Capturing>);
+
+impl MailService for Arc<Capturing> {
+    fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
+        Box::new(CapturingHandler(Self::clone(self)))
+    }
+}
+
 impl MailHandler for CapturingHandler {
-    fn on_recipient<'a>(&'a self, _: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
-        let answer = self.simulator.answer(question.mail_from.as_ref(), &question.recipient);
+    fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+        let answer = self.0.simulator.answer(question.mail_from.as_ref(), &question.recipient);
         Box::pin(std::future::ready(answer))
     }
 
-    fn on_message(&self, _: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer> {
+    fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
         Box::pin(async move {
             let ReceivedMessage { mail_from, recipients, bytes, .. } = message;
             let sender = mail_from.as_ref().map(Path::to_string).unwrap_or_default();
             let rcpt_to = recipients.iter().map(Path::to_string).collect::<Vec<_>>().join(", ");
-            let (capture, bytes) = (Arc::clone(&self.capture), Arc::new(bytes));
+            let (capture, bytes) = (Arc::clone(&self.0.capture), Arc::new(bytes));
             let (from, message) = (sender.clone(), Arc::clone(&bytes));
             let kept = tokio::task::spawn_blocking(move || capture.keep(from, rcpt_to, &message)).await;
-            match kept.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
+            let answer = match kept.unwrap_or_else(|panic| Err(io::Error::other(panic))) {
                 Ok(id) => {
-                    self.simulator.taken(mail_from.as_ref(), &recipients);
+                    self.0.simulator.taken(mail_from.as_ref(), &recipients);
                     for recipient in &recipients {
-                        self.report_on(&sender, recipient, &bytes).await;
+                        self.0.report_on(&sender, recipient, &bytes).await;
                     }
                     Answer::new(250, "2.0.0", format!("Ok: captured as {id}"))
                 }
@@ -117,7 +128,8 @@ impl MailHandler for CapturingHandler {
                     tracing::error!(%error, "a message could not be captured");
                     Answer::new(451, "4.3.0", "The message could not be kept, try again later")
                 }
-            }
+            };
+            Decision::Answer(answer)
         })
     }
 }

@@ -12,9 +12,12 @@ use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use super::{ListenerConfig, MailHandler};
+use super::{ListenerConfig, ListenerTls, MailHandler};
 use crate::engine::ports::BoxFuture;
-use crate::smtp::server::{Answer, Awaiting, ServerAction, ServerSession};
+use crate::engine::smtp_submission::Decision;
+use crate::smtp::server::{
+    Answer, Awaiting, Door, LoginQuestion, RecipientQuestion, SenderQuestion, ServerAction, ServerConfig, ServerSession,
+};
 
 const READ_OCTETS: usize = 16 * 1024;
 /// How long a client is listened to after the last answer, so that the answer reaches it: closing a socket with
@@ -29,10 +32,20 @@ pub(super) struct Connection {
     peer: SocketAddr,
     session: ServerSession,
     config: Arc<ListenerConfig>,
-    handler: Arc<dyn MailHandler>,
+    handler: Box<dyn MailHandler>,
     stopped: watch::Receiver<Option<Duration>>,
-    ends_at: Instant,
+    began: Instant,
+    message: Option<Incoming>,
     buffer: Vec<u8>,
+}
+
+/// The message that is coming in.
+struct Incoming {
+    began: Instant,
+    /// Bytes that came, whether they are kept or not.
+    received: usize,
+    /// Bytes that memory is reserved for.
+    reserved: usize,
 }
 
 /// The connection's octets, before and after STARTTLS.
@@ -54,43 +67,121 @@ impl Connection {
         stream: TcpStream,
         peer: SocketAddr,
         config: &Arc<ListenerConfig>,
-        handler: &Arc<dyn MailHandler>,
+        handler: Box<dyn MailHandler>,
         stopped: watch::Receiver<Option<Duration>>,
     ) -> Self {
+        let rules = session_config(&config.session, &*handler);
+        let session = match config.tls {
+            ListenerTls::Implicit(_) => ServerSession::inside_tls(rules),
+            ListenerTls::Off | ListenerTls::StartTls(_) => ServerSession::new(rules),
+        };
         Self {
             wire: Wire::Plain(stream),
             peer,
-            session: ServerSession::new(config.session.clone()),
+            session,
             config: Arc::clone(config),
-            handler: Arc::clone(handler),
+            handler,
             stopped,
-            ends_at: Instant::now() + config.deadlines.session,
+            began: Instant::now(),
+            message: None,
             buffer: vec![0; READ_OCTETS],
         }
     }
 
     /// Serves the connection to its end.
     pub(super) async fn run(mut self) -> io::Result<()> {
+        if matches!(self.config.tls, ListenerTls::Implicit(_)) {
+            self = self.encrypted().await?;
+        }
         self.wait_to_greet().await?;
         loop {
-            match self.session.next_action() {
+            let action = self.session.next_action();
+            let refused = self.session.take_refused();
+            if !refused.is_empty() {
+                self.handler.on_refused(&refused);
+            }
+            match action {
                 ServerAction::Write(octets) => self.write(&octets).await?,
                 ServerAction::Read(awaiting) => {
                     if !self.read(awaiting).await? {
                         return Ok(());
                     }
                 }
-                ServerAction::AskRecipient(question) => {
-                    let answer = self.decided(self.handler.on_recipient(self.peer, &question)).await;
-                    self.session.answer_recipient(&answer);
-                }
+                ServerAction::AskLogin(question) => self.log_in(question).await,
+                ServerAction::AskSender(question) => self.ask_sender(question).await,
+                ServerAction::AskRecipient(question) => self.ask_recipient(&question).await,
+                ServerAction::AskData(size) => self.ask_for_memory(size),
                 ServerAction::TakeMessage(message) => {
-                    let answer = self.decided(self.handler.on_message(self.peer, message)).await;
-                    self.session.answer_message(&answer);
+                    let decision = decided(&self.config, self.handler.on_message(message)).await;
+                    self.end_message();
+                    match decision.unwrap_or_else(|| Decision::Answer(self.undecided())) {
+                        Decision::Answer(answer) => self.session.answer_message(&answer),
+                        Decision::CloseWithoutAnswer => self.session.abandon(),
+                    }
                 }
-                ServerAction::StartTls => self = self.secured().await?,
+                ServerAction::StartTls => {
+                    self = self.encrypted().await?;
+                    self.session.tls_established();
+                }
                 ServerAction::Close => return self.close().await,
             }
+        }
+    }
+
+    /// A failed login is answered after a pause, so that guessing is slow.
+    async fn log_in(&mut self, question: LoginQuestion) {
+        let answer = decided(&self.config, self.handler.on_login(question)).await;
+        let answer = answer.unwrap_or_else(|| self.undecided());
+        if !answer.is_positive() {
+            tokio::time::sleep(self.config.deadlines.failed_login).await;
+        }
+        self.session.answer_login(&answer);
+    }
+
+    async fn ask_sender(&mut self, question: SenderQuestion) {
+        let answer = decided(&self.config, self.handler.on_sender(question)).await;
+        let answer = answer.unwrap_or_else(|| self.undecided());
+        self.session.answer_sender(&answer);
+    }
+
+    async fn ask_recipient(&mut self, question: &RecipientQuestion) {
+        let answer = decided(&self.config, self.handler.on_recipient(question)).await;
+        let answer = answer.unwrap_or_else(|| self.undecided());
+        self.session.answer_recipient(&answer);
+    }
+
+    /// Reserves the declared size before the message comes; what is not declared is reserved as it comes.
+    fn ask_for_memory(&mut self, size: usize) {
+        if self.handler.reserve(size) {
+            self.message = Some(Incoming { began: Instant::now(), received: 0, reserved: size });
+            self.session.answer_data(None);
+        } else {
+            let text = "Too many messages are coming in, try again later";
+            self.session.answer_data(Some(&Answer::new(451, "4.3.2", text)));
+        }
+    }
+
+    /// Takes bytes of a message: each that is kept has memory reserved for it.
+    fn receive_data(&mut self, count: usize) {
+        let size_max = self.config.session.size_max;
+        if let Some(message) = &mut self.message {
+            message.received += count;
+            let wanted = message.received.min(size_max);
+            let more = wanted.saturating_sub(message.reserved);
+            if more > 0 && self.handler.reserve(more) {
+                message.reserved += more;
+            } else if more > 0 {
+                self.session.drop_message();
+                self.handler.release();
+                message.reserved = usize::MAX;
+            }
+        }
+        self.session.receive(&self.buffer[..count]);
+    }
+
+    fn end_message(&mut self) {
+        if self.message.take().is_some() {
+            self.handler.release();
         }
     }
 
@@ -106,11 +197,9 @@ impl Connection {
         Ok(())
     }
 
-    async fn decided(&self, decision: BoxFuture<'_, Answer>) -> Answer {
-        timeout(self.config.deadlines.decision, decision).await.unwrap_or_else(|_| {
-            tracing::warn!(peer = %self.peer, "no decision about incoming mail in time");
-            Answer::new(451, "4.3.0", "Try again later")
-        })
+    fn undecided(&self) -> Answer {
+        tracing::warn!(peer = %self.peer, "no decision about incoming mail in time");
+        Answer::new(451, "4.3.0", "Try again later")
     }
 
     async fn write(&mut self, octets: &[u8]) -> io::Result<()> {
@@ -128,7 +217,11 @@ impl Connection {
 
     /// Reads for the session; false where the client is gone.
     async fn read(&mut self, awaiting: Awaiting) -> io::Result<bool> {
+        if awaiting == Awaiting::Command {
+            self.end_message();
+        }
         match self.hear(awaiting).await? {
+            Heard::Octets(count) if awaiting == Awaiting::Data => self.receive_data(count),
             Heard::Octets(count) => self.session.receive(&self.buffer[..count]),
             Heard::Closed => return Ok(false),
             Heard::Nothing => self.leave("4.4.2", "Waited too long"),
@@ -143,11 +236,7 @@ impl Connection {
     }
 
     async fn hear(&mut self, awaiting: Awaiting) -> io::Result<Heard> {
-        let patience = match awaiting {
-            Awaiting::Command => self.config.deadlines.command,
-            Awaiting::Data => self.config.deadlines.data,
-        };
-        let deadline = (Instant::now() + patience).min(self.ends_at);
+        let deadline = self.deadline(awaiting);
         let stops = awaiting == Awaiting::Command;
         tokio::select! {
             biased;
@@ -162,14 +251,31 @@ impl Connection {
         }
     }
 
-    async fn secured(mut self) -> io::Result<Self> {
-        let (Wire::Plain(stream), Some(tls)) = (self.wire, &self.config.tls) else {
-            return Err(io::Error::other("STARTTLS without a certificate or for a second time"));
+    /// The end of the wait for more: that of the silence, the session, the message or the login.
+    fn deadline(&self, awaiting: Awaiting) -> Instant {
+        let deadlines = &self.config.deadlines;
+        let silence = match awaiting {
+            Awaiting::Command => deadlines.command,
+            Awaiting::Data => deadlines.data,
         };
+        let message = self.message.as_ref().and_then(|message| Some(message.began + deadlines.message?));
+        let login = deadlines.login.filter(|_| !self.session.is_logged_in()).map(|login| self.began + login);
+        let all = [Some(Instant::now() + silence), Some(self.began + deadlines.session), message, login];
+        all.into_iter().flatten().min().unwrap_or(self.began)
+    }
+
+    /// Does the TLS handshake.
+    async fn encrypted(mut self) -> io::Result<Self> {
+        let (ListenerTls::StartTls(tls) | ListenerTls::Implicit(tls)) = &self.config.tls else {
+            return Err(io::Error::other("STARTTLS without a certificate"));
+        };
+        let Wire::Plain(stream) = self.wire else { return Err(io::Error::other("STARTTLS inside TLS")) };
         let accepted = TlsAcceptor::from(tls.current()).accept(stream);
         let stream = timeout(self.config.deadlines.handshake, accepted).await??;
+        let version = stream.get_ref().1.protocol_version().and_then(|version| version.as_str()).unwrap_or("unknown");
+        // rustls writes TLSv1_3.
+        self.handler.on_tls(&version.replace('_', "."));
         self.wire = Wire::Tls(Box::new(stream));
-        self.session.tls_established();
         Ok(self)
     }
 
@@ -187,6 +293,23 @@ impl Connection {
         };
         timeout(LINGER, heard_out).await.unwrap_or(Ok(()))
     }
+}
+
+/// The decision, where it came in time.
+async fn decided<T>(config: &ListenerConfig, decision: BoxFuture<'_, T>) -> Option<T> {
+    match config.deadlines.decision {
+        Some(deadline) => timeout(deadline, decision).await.ok(),
+        None => Some(decision.await),
+    }
+}
+
+/// The configuration of a session, with the login rule of its client.
+fn session_config(config: &ServerConfig, handler: &dyn MailHandler) -> ServerConfig {
+    let mut config = config.clone();
+    if let (Door::Submission(rules), Some(login)) = (&mut config.door, handler.login_rule()) {
+        rules.login = login;
+    }
+    config
 }
 
 impl Wire {

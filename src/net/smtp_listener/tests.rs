@@ -3,6 +3,7 @@
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 
 use super::*;
+use crate::smtp::server::Door;
 
 /// A deadline that is met on purpose.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -10,8 +11,14 @@ const MOMENT: Duration = Duration::from_millis(50);
 /// Takes everything, but never decides about `slow@`.
 struct Taker;
 
+impl MailService for Taker {
+    fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
+        Box::new(Self)
+    }
+}
+
 impl MailHandler for Taker {
-    fn on_recipient<'a>(&'a self, _: SocketAddr, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+    fn on_recipient<'a>(&'a mut self, question: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
         Box::pin(async {
             if question.recipient.local() == "slow" {
                 std::future::pending::<()>().await;
@@ -20,8 +27,9 @@ impl MailHandler for Taker {
         })
     }
 
-    fn on_message(&self, _: SocketAddr, message: ReceivedMessage) -> BoxFuture<'_, Answer> {
-        Box::pin(async move { Answer::new(250, "2.0.0", format!("Took {} octets", message.bytes.len())) })
+    fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
+        let answer = Answer::new(250, "2.0.0", format!("Took {} octets", message.bytes.len()));
+        Box::pin(std::future::ready(Decision::Answer(answer)))
     }
 }
 
@@ -35,11 +43,12 @@ fn config() -> ListenerConfig {
             errors_max: 20,
             refusals_max: None,
             starttls: false,
+            door: Door::Inbound,
         },
         gate: Gate::new(10, 10),
         greeting_pause: Duration::ZERO,
         deadlines: Deadlines::default(),
-        tls: None,
+        tls: ListenerTls::Off,
     }
 }
 
@@ -139,7 +148,7 @@ async fn a_client_that_keeps_talking_is_sent_away_after_the_sessions_deadline() 
 
 #[tokio::test]
 async fn a_decision_that_does_not_come_is_a_451() {
-    let deadlines = Deadlines { decision: MOMENT, ..Deadlines::default() };
+    let deadlines = Deadlines { decision: Some(MOMENT), ..Deadlines::default() };
     let listener = listen(ListenerConfig { deadlines, ..config() }).await;
     let mut client = client_of(&listener).await;
     client.hear().await;
@@ -198,7 +207,8 @@ async fn starttls_secures_the_session_where_there_is_a_certificate() {
         .with_root_certificates(roots)
         .with_no_client_auth();
 
-    let listener = listen(ListenerConfig { tls: Some(Arc::new(TlsSettings::new(server))), ..config() }).await;
+    let listener =
+        listen(ListenerConfig { tls: ListenerTls::StartTls(Arc::new(TlsSettings::new(server))), ..config() }).await;
     let mut client = client_of(&listener).await;
     client.hear().await;
     assert_eq!(client.say("STARTTLS\r\n").await, "220 2.0.0 Ready for TLS\r\n");

@@ -2,7 +2,9 @@
 
 #[cfg(doc)]
 use super::ServerSession;
+use super::answer::Answer;
 use super::path::Path;
+use crate::base::secret::Secret;
 
 /// How a server presents itself, and its limits.
 #[derive(Debug, Clone)]
@@ -22,6 +24,37 @@ pub struct ServerConfig {
     pub refusals_max: Option<u32>,
     /// Whether STARTTLS is offered (RFC 3207).
     pub starttls: bool,
+    /// The kind of server.
+    pub door: Door,
+}
+
+/// The kind of server: one that receives mail for its own mailboxes, or one that programs submit mail to (RFC 6409).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Door {
+    /// Receives mail from other servers, without a login.
+    Inbound,
+    /// Accepts mail for anyone from clients that log in.
+    Submission(SubmissionRules),
+}
+
+/// The rules of a submission server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SubmissionRules {
+    /// When AUTH is offered, and whether mail needs it.
+    pub login: LoginRule,
+    /// Maximum of message size times recipients, in bytes.
+    pub total_max: usize,
+}
+
+/// When AUTH is offered, and whether mail needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoginRule {
+    /// Offered inside TLS only, and required.
+    InsideTls,
+    /// Offered without TLS too, and required.
+    InClear,
+    /// Offered without TLS too, and optional.
+    Optional,
 }
 
 /// What the driver has to do next.
@@ -31,6 +64,13 @@ pub enum ServerAction {
     Write(Vec<u8>),
     /// Read from the client and call [`ServerSession::receive`].
     Read(Awaiting),
+    /// Check a password and call [`ServerSession::answer_login`]. Submission only.
+    AskLogin(LoginQuestion),
+    /// Decide about a sender and call [`ServerSession::answer_sender`]. Submission only.
+    AskSender(SenderQuestion),
+    /// Reserve memory for a message of this declared size, 0 where none was declared, and call
+    /// [`ServerSession::answer_data`]. Submission only.
+    AskData(usize),
     /// Decide about a recipient and call [`ServerSession::answer_recipient`].
     AskRecipient(RecipientQuestion),
     /// Decide about a message and call [`ServerSession::answer_message`]. A positive answer makes it ours.
@@ -48,6 +88,77 @@ pub enum Awaiting {
     Command,
     /// More of a message.
     Data,
+}
+
+/// A password to check: the API key of a submission client. The user name is ignored.
+#[derive(Debug)]
+pub struct LoginQuestion {
+    /// The name given in EHLO or HELO.
+    pub client: String,
+    /// The password.
+    pub password: Secret,
+}
+
+impl PartialEq for LoginQuestion {
+    fn eq(&self, other: &Self) -> bool {
+        self.client == other.client && self.password.expose() == other.password.expose()
+    }
+}
+
+impl Eq for LoginQuestion {}
+
+/// Whether mail from this sender is taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SenderQuestion {
+    /// The name given in EHLO or HELO.
+    pub client: String,
+    /// The path of MAIL; none is the null path `<>`.
+    pub mail_from: Option<Path>,
+    /// The declared size in bytes, 0 where none was declared.
+    pub size: usize,
+}
+
+/// Where in a submission an answer was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SubmissionStage {
+    /// AUTH and its exchange.
+    Auth,
+    /// MAIL.
+    Mail,
+    /// RCPT.
+    Rcpt,
+    /// DATA and the final dot.
+    Data,
+}
+
+impl SubmissionStage {
+    /// Every stage, in the order of a session.
+    pub const ALL: [Self; 4] = [Self::Auth, Self::Mail, Self::Rcpt, Self::Data];
+
+    /// The name in answers of the API and in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auth => "auth",
+            Self::Mail => "mail",
+            Self::Rcpt => "rcpt",
+            Self::Data => "data",
+        }
+    }
+}
+
+/// A 4xx or 5xx answer that the session itself decided, or an answer to a login.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// Where it was given.
+    pub stage: SubmissionStage,
+    /// The answer.
+    pub answer: Answer,
+    /// The name given in EHLO or HELO.
+    pub client: String,
+    /// The path of MAIL, empty for `<>`; none where there was no MAIL.
+    pub mail_from: Option<String>,
+    /// The path of the refused RCPT.
+    pub to: Option<String>,
 }
 
 /// Whether mail for this recipient is taken.

@@ -5,6 +5,8 @@
 
 /// The longest text in one line, so that the line stays within 512 octets (RFC 5321 4.5.3.1.5).
 const TEXT_MAX: usize = 480;
+/// Message identifiers in one line of an answer.
+const IDS_PER_LINE: usize = 10;
 
 /// An answer to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,19 @@ impl Answer {
         Self { code, enhanced: None, lines: vec![text.into()] }
     }
 
+    /// The answer to an accepted submission: the identifiers of its messages, ten to a line, since clients limit the
+    /// lines of an answer.
+    pub fn queued<I: AsRef<str>>(ids: &[I]) -> Self {
+        let mut lines: Vec<String> = ids
+            .chunks(IDS_PER_LINE)
+            .map(|ids| format!("Ok: queued as {}", ids.iter().map(AsRef::as_ref).collect::<Vec<_>>().join(" ")))
+            .collect();
+        if lines.is_empty() {
+            lines.push("Ok".to_owned());
+        }
+        Self { code: 250, enhanced: Some("2.0.0"), lines }
+    }
+
     /// The same answer with one more line.
     #[must_use]
     pub fn and(mut self, line: impl Into<String>) -> Self {
@@ -36,6 +51,12 @@ impl Answer {
     /// The three digits.
     pub const fn code(&self) -> u16 {
         self.code
+    }
+
+    /// The whole answer in one line, such as `550 5.7.1 No`, for lists and logs.
+    pub fn as_line(&self) -> String {
+        let enhanced = self.enhanced.map(|code| format!("{code} ")).unwrap_or_default();
+        format!("{} {enhanced}{}", self.code, self.lines.join(" "))
     }
 
     /// Whether it says yes.
@@ -80,6 +101,18 @@ mod tests {
         let answer = Answer::new(550, "5.7.1", "No.").and("Really.");
         assert_eq!(written(&answer), "550-5.7.1 No.\r\n550 5.7.1 Really.\r\n");
         assert_eq!(written(&Answer::plain(354, "Go on")), "354 Go on\r\n");
+    }
+
+    #[test]
+    fn ten_identifiers_go_into_a_line_and_nothing_stands_behind_the_last() {
+        let ids: Vec<_> = (0..12).map(|n| format!("msg_{n}")).collect();
+        let lines = written(&Answer::queued(&ids));
+        assert_eq!(
+            lines,
+            "250-2.0.0 Ok: queued as msg_0 msg_1 msg_2 msg_3 msg_4 msg_5 msg_6 msg_7 msg_8 msg_9\r\n\
+             250 2.0.0 Ok: queued as msg_10 msg_11\r\n"
+        );
+        assert_eq!(written(&Answer::queued(&["msg_1"])), "250 2.0.0 Ok: queued as msg_1\r\n");
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub(super) enum Command {
     Vrfy,
     Help,
     StartTls,
+    /// A command whose answer ends the session.
+    Farewell(Answer),
 }
 
 /// The sender and the parameters of MAIL.
@@ -90,7 +92,8 @@ fn sender(argument: &str) -> Result<Sender, Answer> {
 }
 
 impl Sender {
-    fn take(&mut self, parameter: &str) -> Result<(), Answer> {
+    /// Takes one parameter of MAIL.
+    pub(super) fn take(&mut self, parameter: &str) -> Result<(), Answer> {
         let (keyword, value) = match parameter.split_once('=') {
             Some((keyword, value)) => (keyword, Some(value.to_ascii_uppercase())),
             None => (parameter, None),
@@ -140,7 +143,7 @@ fn after_keyword<'a>(argument: &'a str, keyword: &str) -> Option<&'a str> {
 }
 
 /// The parameters behind a path; a space has to stand before the first.
-fn parameters_of(text: &str) -> Option<impl Iterator<Item = &str>> {
+pub(super) fn parameters_of(text: &str) -> Option<impl Iterator<Item = &str>> {
     (text.is_empty() || text.starts_with([' ', '\t'])).then(|| text.split_ascii_whitespace())
 }
 

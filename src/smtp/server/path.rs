@@ -5,11 +5,15 @@
 
 use std::fmt;
 
+/// Bytes of a submission client's path, without its brackets.
+const SUBMITTED_PATH_MAX: usize = 320;
+
 /// One mailbox as the client wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Path {
-    local: String,
-    domain: String,
+    text: String,
+    /// Where the `@` before the domain stands.
+    at: Option<usize>,
 }
 
 /// The text is no path.
@@ -19,17 +23,35 @@ pub(super) struct InvalidPath;
 impl Path {
     /// The local part, quotes included.
     pub fn local(&self) -> &str {
-        &self.local
+        self.at.map_or(&self.text, |at| &self.text[..at])
     }
 
     /// The domain or address literal; empty for the bare `<Postmaster>` of RFC 5321 4.5.1.
     pub fn domain(&self) -> &str {
-        &self.domain
+        self.at.map_or("", |at| &self.text[at + 1..])
     }
 
     /// Whether it needs SMTPUTF8.
     pub(super) fn is_ascii(&self) -> bool {
-        self.local.is_ascii() && self.domain.is_ascii()
+        self.text.is_ascii()
+    }
+
+    /// The whole path as the client wrote it, without its brackets.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Reads the path of a submission client: any text in angle brackets. Returns the path, none for `<>`, and the text
+    /// behind it. Brackets inside a quoted string belong to the path.
+    pub(super) fn read_any(text: &str) -> Result<(Option<Self>, &str), InvalidPath> {
+        let inner = text.strip_prefix('<').ok_or(InvalidPath)?;
+        let end = closing_bracket(inner).or_else(|| inner.find('>')).ok_or(InvalidPath)?;
+        if end > SUBMITTED_PATH_MAX {
+            return Err(InvalidPath);
+        }
+        let (path, rest) = (&inner[..end], &inner[end + 1..]);
+        let given = (!path.is_empty()).then(|| Self { text: path.to_owned(), at: path.rfind('@') });
+        Ok((given, rest))
     }
 
     /// Reads a path in angle brackets at the start of `text`: the path, none for `<>`, and what follows it.
@@ -47,15 +69,32 @@ impl Path {
             None => return Err(InvalidPath),
         };
         let rest = rest.strip_prefix('>').ok_or(InvalidPath)?;
-        Ok((Some(Self { local: local.to_owned(), domain: domain.to_owned() }), rest))
+        if domain.is_empty() {
+            return Ok((Some(Self { text: local.to_owned(), at: None }), rest));
+        }
+        Ok((Some(Self { text: format!("{local}@{domain}"), at: Some(local.len()) }), rest))
     }
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.local)?;
-        if self.domain.is_empty() { Ok(()) } else { write!(f, "@{}", self.domain) }
+        f.write_str(&self.text)
     }
+}
+
+/// Position of the first `>` outside of a quoted string.
+fn closing_bracket(text: &str) -> Option<usize> {
+    let (mut is_quoted, mut is_escaped) = (false, false);
+    text.char_indices().find_map(|(place, c)| {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' if is_quoted => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            '>' if !is_quoted => return Some(place),
+            _ => {}
+        }
+        None
+    })
 }
 
 /// A source route is taken and ignored (RFC 5321 appendix C).
@@ -129,6 +168,28 @@ mod tests {
         }
         assert_eq!(mailbox("<@relay.example,@two.example:a@b.example>").as_deref(), Some("a@b.example"));
         assert_eq!(Path::read("<> SIZE=5"), Ok((None, " SIZE=5")));
+    }
+
+    #[test]
+    fn a_submission_client_may_write_any_path_of_320_bytes() {
+        for (text, local, domain) in [
+            ("wordpress", "wordpress", ""),
+            ("root@localhost", "root", "localhost"),
+            ("a b@c d", "a b", "c d"),
+            ("\"a>b@\"@c", "\"a>b@\"", "c"),
+            ("a@", "a", ""),
+        ] {
+            let written = format!("<{text}> SIZE=5");
+            let (path, rest) = Path::read_any(&written).unwrap();
+            let path = path.unwrap();
+            assert_eq!((path.local(), path.domain(), path.as_str(), rest), (local, domain, text, " SIZE=5"));
+        }
+        assert_eq!(Path::read_any("<\"a> SIZE=5").unwrap().0.unwrap().as_str(), "\"a");
+        assert_eq!(Path::read_any("<>"), Ok((None, "")));
+        assert!(Path::read_any(&format!("<{}>", "x".repeat(320))).is_ok());
+        for text in [format!("<{}>", "x".repeat(321)), "a@b".to_owned(), "<a@b".to_owned(), String::new()] {
+            assert_eq!(Path::read_any(&text), Err(InvalidPath), "{text}");
+        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ fn config() -> ServerConfig {
         errors_max: 20,
         refusals_max: Some(3),
         starttls: false,
+        door: Door::Inbound,
     }
 }
 
@@ -64,6 +65,9 @@ impl Script {
                 ServerAction::TakeMessage(message) => {
                     self.taken.push(message);
                     self.session.answer_message(&Answer::new(250, "2.0.0", "Taken"));
+                }
+                ServerAction::AskLogin(_) | ServerAction::AskSender(_) | ServerAction::AskData(_) => {
+                    unreachable!("a receiver asks nothing of the kind")
                 }
                 ServerAction::StartTls => self.session.tls_established(),
                 ServerAction::Close => {

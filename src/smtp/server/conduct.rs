@@ -1,0 +1,48 @@
+//! The limits on a submission client's conduct: faulty commands, commands without effect, failed logins.
+//!
+//! A client that loops or probes ends its own session; one that sends mail never meets these limits.
+
+use super::answer::Answer;
+
+/// Faulty commands before the login after which the session ends.
+const FAULTS_MAX_BEFORE_LOGIN: u32 = 5;
+/// Commands without effect, without a message between them, after which the session ends.
+const IDLE_MAX: u32 = 100;
+/// Failed logins after which the session ends.
+const LOGINS_MAX: u32 = 3;
+
+/// The counts of one session.
+#[derive(Debug, Default)]
+pub(super) struct Conduct {
+    faults: u32,
+    idle: u32,
+    failed_logins: u32,
+}
+
+impl Conduct {
+    /// Counts an answer; whether the session has to end with it. `faults_max` holds after the login.
+    pub(super) const fn answered(&mut self, answer: &Answer, is_logged_in: bool, faults_max: u32) -> bool {
+        if !matches!(answer.code(), 500..=504 | 530 | 555) {
+            return false;
+        }
+        self.faults += 1;
+        self.faults >= if is_logged_in { faults_max } else { FAULTS_MAX_BEFORE_LOGIN }
+    }
+
+    /// Counts a command without effect, such as NOOP; whether the session has to end with it.
+    pub(super) const fn idled(&mut self) -> bool {
+        self.idle += 1;
+        self.idle >= IDLE_MAX
+    }
+
+    /// Counts a failed login; whether the session has to end with it.
+    pub(super) const fn login_failed(&mut self) -> bool {
+        self.failed_logins += 1;
+        self.failed_logins >= LOGINS_MAX
+    }
+
+    /// A message came: commands without effect count from zero again.
+    pub(super) const fn message_came(&mut self) {
+        self.idle = 0;
+    }
+}

@@ -1,0 +1,166 @@
+//! Where messages end and what is kept of them, against a reference that sees the whole input at once.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn read_in_pieces(input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, Fault>) {
+    read_as(LineEnds::Refuse, input, piece)
+}
+
+fn read_as(line_ends: LineEnds, input: &[u8], piece: usize) -> (Option<usize>, Result<Vec<u8>, Fault>) {
+    let mut reader = DataReader::new(100, line_ends);
+    let mut consumed = 0;
+    for chunk in input.chunks(piece) {
+        if let Some(used) = reader.read(chunk) {
+            return (Some(consumed + used), reader.finish());
+        }
+        consumed += chunk.len();
+    }
+    (None, reader.finish())
+}
+
+#[test]
+fn only_cr_lf_dot_cr_lf_ends_a_message_and_every_other_variant_refuses_it() {
+    let table: [(&[u8], Fault); 19] = [
+        (b"\n.\n", Fault::BareLf),
+        (b"\n.\r\n", Fault::BareLf),
+        (b"\r\n.\n", Fault::BareLf),
+        (b"\n.\r", Fault::BareLf),
+        (b"\n\n.\n", Fault::BareLf),
+        (b"\n.\n\r", Fault::BareLf),
+        (b"\n\r.\r\n", Fault::BareLf),
+        (b"\r.\r", Fault::BareCr),
+        (b"\r.\r\n", Fault::BareCr),
+        (b"\r.\n", Fault::BareCr),
+        (b"\r\n.\r", Fault::BareCr),
+        (b"\r\n.\r\r\n", Fault::BareCr),
+        (b"\r\r\n.\r", Fault::BareCr),
+        (b"\r\n\r.\r\n", Fault::BareCr),
+        (b"\r\n.\r.\r\n", Fault::BareCr),
+        (b"\r\n.\r\0\n", Fault::BareCr),
+        (b"\r\n\n.\r\n", Fault::BareLf),
+        (b"\r\0\n.\r\n", Fault::BareCr),
+        (b"\r\n.\0\n", Fault::BareLf),
+    ];
+    for (variant, fault) in table {
+        let smuggled = b"MAIL FROM:<x@y.example>\r\n.\r\n".as_slice();
+        let input = [b"text".as_slice(), variant, smuggled].concat();
+        for piece in [1, 2, 3, 1000] {
+            let (end, message) = read_in_pieces(&input, piece);
+            assert_eq!(end, Some(input.len()), "{variant:?} ended the message");
+            assert_eq!(message, Err(fault), "{variant:?}");
+        }
+    }
+}
+
+#[test]
+fn the_true_end_ends_it_wherever_the_pieces_are_cut() {
+    for piece in 1..12 {
+        let (end, message) = read_in_pieces(b"a\r\n..\r\n.b\r\n\r\n...\r\n.\r\nNOOP\r\n", piece);
+        assert_eq!((end, message), (Some(21), Ok(b"a\r\n.\r\nb\r\n\r\n..\r\n".to_vec())));
+    }
+    assert_eq!(read_in_pieces(b".\r\n", 1), (Some(3), Ok(Vec::new())));
+}
+
+#[test]
+fn a_message_too_large_is_read_to_its_end_without_being_kept() {
+    let mut reader = DataReader::new(10, LineEnds::Refuse);
+    assert_eq!(reader.read(b"12345678\r\n"), None);
+    assert_eq!(reader.read(b"9"), None);
+    assert_eq!(reader.message.capacity(), 0);
+    assert_eq!(reader.read(b"\r\n.\r\nQUIT"), Some(5));
+    assert!(!reader.is_hopeless());
+    assert_eq!(reader.finish(), Err(Fault::TooLarge));
+
+    let exactly = read_in_pieces(&[[b'x'; 98].as_slice(), b"\r\n.\r\n"].concat(), 7);
+    assert_eq!(exactly.1.map(|message| message.len()), Ok(100));
+}
+
+proptest! {
+    #[test]
+    fn octets_end_at_their_first_cr_lf_dot_cr_lf_and_nowhere_else(
+        octets in prop::collection::vec(prop::sample::select(b"\r\n.x".to_vec()), 0..60),
+        piece in 1_usize..60,
+    ) {
+        let input = [octets.as_slice(), b"\r\n.\r\n"].concat();
+        let from_line_start = [b"\r\n", input.as_slice()].concat();
+        let expected = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n").map(|at| at + 3);
+        let (end, message) = read_in_pieces(&input, piece);
+        prop_assert_eq!(end, expected);
+        if let Ok(message) = message {
+            let mut stuffed = Vec::new();
+            for line in message.split_inclusive(|&b| b == b'\n') {
+                stuffed.extend_from_slice(if line.starts_with(b".") { b"." } else { b"" });
+                stuffed.extend_from_slice(line);
+            }
+            // A client may also have put a dot before a line that needed none; then ours is the shorter one.
+            prop_assert!(stuffed.len() <= input.len());
+            prop_assert!(!message.windows(2).any(|pair| (pair[0] == b'\r') != (pair[1] == b'\n')));
+        }
+    }
+}
+
+/// The message of `input` in mending mode, by scanning all of it: its end behind the first CR LF `.` CR LF, and its
+/// lines, or nothing where it is refused.
+fn mended(input: &[u8]) -> (Option<usize>, Option<Vec<u8>>) {
+    let from_line_start = [b"\r\n", input].concat();
+    let Some(at) = from_line_start.windows(5).position(|window| window == b"\r\n.\r\n") else { return (None, None) };
+    let (body, mut message, mut was_bare) = (&input[..at], Vec::new(), false);
+    for line in body.split_inclusive(|&b| b == b'\n') {
+        let (text, is_bare) = match line.strip_suffix(b"\r\n") {
+            Some(text) => (text, false),
+            None => (line.strip_suffix(b"\n").unwrap(), true),
+        };
+        if text.contains(&b'\r') || text == b"." && (is_bare || was_bare) {
+            return (Some(at + 3), None);
+        }
+        message.extend_from_slice(text.strip_prefix(b".").unwrap_or(text));
+        message.extend_from_slice(b"\r\n");
+        was_bare = is_bare;
+    }
+    (Some(at + 3), Some(message))
+}
+
+#[test]
+fn mending_ends_lines_at_a_bare_lf_and_unstuffs_the_dots_behind_it() {
+    for piece in 1..12 {
+        let read = |input: &[u8]| read_as(LineEnds::Mend, input, piece);
+        assert_eq!(read(b"a\n..b\n\nc\r\n.\r\nQUIT"), (Some(13), Ok(b"a\r\n.b\r\n\r\nc\r\n".to_vec())));
+        assert_eq!(read(b"a\n.b\r\n.\r\n"), (Some(9), Ok(b"a\r\nb\r\n".to_vec())));
+    }
+}
+
+#[test]
+fn a_lone_dot_beside_a_bare_lf_or_a_bare_cr_refuses_a_mended_message_at_its_true_end() {
+    let table: [(&[u8], Fault); 8] = [
+        (b"a\n.\n", Fault::LoneDot),
+        (b"a\n.\r\n", Fault::LoneDot),
+        (b"a\r\n.\n", Fault::LoneDot),
+        (b".\n", Fault::LoneDot),
+        (b"a\rb", Fault::BareCr),
+        (b"a\r.\r\n", Fault::BareCr),
+        (b"a\n.\rb", Fault::BareCr),
+        (b"a\r\n\r\r\n", Fault::BareCr),
+    ];
+    for (variant, fault) in table {
+        let input = [variant, b"MAIL FROM:<evil@example.test>\r\n.\r\n"].concat();
+        for piece in [1, 2, 3, 1000] {
+            assert_eq!(read_as(LineEnds::Mend, &input, piece), (Some(input.len()), Err(fault)), "{variant:?}");
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn mending_equals_the_reference_at_every_split(
+        octets in prop::collection::vec(prop::sample::select(b"\r\n\n..x".to_vec()), 0..45),
+        piece in 1_usize..60,
+    ) {
+        let input = [octets.as_slice(), b"\r\n.\r\n"].concat();
+        let (end, message) = read_as(LineEnds::Mend, &input, piece);
+        let (expected_end, expected) = mended(&input);
+        prop_assert_eq!(end, expected_end);
+        prop_assert_eq!(message.ok(), expected);
+    }
+}

@@ -1,0 +1,106 @@
+//! Command lines of a session: one is taken from what was received, bounded by the limit of its kind, and obeyed.
+
+use zeroize::Zeroizing;
+
+use super::answering::Step;
+use super::command::Command;
+use super::{Answer, COMMAND_LINE_MAX, Door, ENDLESS_LINE_MAX, ServerSession, Stage, SubmissionStage, submitted};
+
+/// The longest line of AUTH and its exchange, CR LF included (RFC 4954 4).
+const AUTH_LINE_MAX: usize = 12_288;
+
+/// The kind of a line, by which its limit is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LineKind {
+    /// A command other than AUTH.
+    Command,
+    /// AUTH, or a line of its exchange.
+    Auth,
+}
+
+impl LineKind {
+    const fn max(self) -> usize {
+        match self {
+            Self::Command => COMMAND_LINE_MAX,
+            Self::Auth => AUTH_LINE_MAX,
+        }
+    }
+
+    fn too_long(self) -> Answer {
+        match self {
+            Self::Command => Answer::new(500, "5.5.2", "Line too long"),
+            Self::Auth => Answer::new(500, "5.5.6", "Authentication line too long"),
+        }
+    }
+}
+
+impl ServerSession {
+    /// Takes one line and obeys it; false where there is no whole line.
+    pub(super) fn take_line(&mut self) -> bool {
+        let kind = self.line_kind();
+        let Some(end) = self.inbox.iter().position(|&b| b == b'\n') else {
+            if self.inbox.len() < kind.max() {
+                self.step = None;
+                return false;
+            }
+            self.stage = Stage::OverlongLine(0, kind);
+            return true;
+        };
+        let rest = self.inbox.split_off(end + 1);
+        // The line may hold a password, so its memory is wiped.
+        let line = Zeroizing::new(std::mem::replace(&mut self.inbox, rest));
+        match line.strip_suffix(b"\r\n") {
+            _ if line.len() > kind.max() => self.refuse_line(kind, &kind.too_long()),
+            Some(line) => self.take_whole_line(line),
+            None => self.refuse_line(kind, &Answer::new(500, "5.5.2", "Lines end with CR LF")),
+        }
+        true
+    }
+
+    fn line_kind(&self) -> LineKind {
+        let is_auth = matches!(self.stage, Stage::Exchange(_)) || submitted::auth_argument(&self.inbox).is_some();
+        if is_auth && self.is_submission() { LineKind::Auth } else { LineKind::Command }
+    }
+
+    fn take_whole_line(&mut self, line: &[u8]) {
+        if let Stage::Exchange(exchange) = self.stage {
+            return self.go_on_with_login(exchange.go_on(line));
+        }
+        let parsed = match (&self.config.door, submitted::auth_argument(line)) {
+            (Door::Inbound, _) => Command::parse(line),
+            (Door::Submission(_), Some(argument)) => return self.begin_login(argument),
+            (Door::Submission(_), None) => {
+                self.step = Step::of(line);
+                submitted::parse(line)
+            }
+        };
+        match parsed {
+            Ok(command) => self.obey(command),
+            Err(answer) => self.fault(&answer),
+        }
+    }
+
+    /// Refuses a line as such. An exchange of AUTH ends with it.
+    fn refuse_line(&mut self, kind: LineKind, answer: &Answer) {
+        self.stage = Stage::Command;
+        if kind == LineKind::Auth {
+            self.step = Some(Step { stage: SubmissionStage::Auth, path: None });
+        }
+        self.fault(answer);
+    }
+
+    /// Drops the rest of a line too long, of which `length` bytes have come; false where its end has not.
+    pub(super) fn skip_line(&mut self, length: usize, kind: LineKind) -> bool {
+        let Some(end) = self.inbox.iter().position(|&b| b == b'\n') else {
+            let length = length + Zeroizing::new(std::mem::take(&mut self.inbox)).len();
+            self.stage = Stage::OverlongLine(length, kind);
+            if length >= ENDLESS_LINE_MAX {
+                self.end(&kind.too_long());
+            }
+            return length >= ENDLESS_LINE_MAX;
+        };
+        self.inbox.drain(..=end);
+        self.refuse_line(kind, &kind.too_long());
+        true
+    }
+}

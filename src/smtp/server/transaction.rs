@@ -1,0 +1,272 @@
+//! The mail transaction of a session (RFC 5321 3.3): MAIL, RCPT, DATA and the message, and the caller's answers.
+
+use super::data::{DataReader, Fault, LineEnds};
+use super::{
+    Answer, Door, LoginRule, Path, ReceivedMessage, RecipientQuestion, Sender, SenderQuestion, ServerSession, Stage,
+    SubmissionRules,
+};
+use crate::domain::address::Address;
+
+/// What stands between MAIL and the end of its message.
+#[derive(Debug)]
+pub(super) struct Transaction {
+    sender: Sender,
+    recipients: Vec<Path>,
+}
+
+impl Transaction {
+    /// The path of MAIL, empty for the null path.
+    pub(super) fn mail_from(&self) -> String {
+        self.sender.path.as_ref().map(Path::to_string).unwrap_or_default()
+    }
+
+    /// Whether `recipient` is the mailbox of one that was accepted, by the match of suppressions.
+    fn has(&self, recipient: &Path) -> bool {
+        let key = mailbox(recipient);
+        key.is_some() && self.recipients.iter().any(|known| mailbox(known) == key)
+    }
+}
+
+fn mailbox(path: &Path) -> Option<String> {
+    path.as_str().parse::<Address>().ok().map(|address| address.match_key())
+}
+
+impl ServerSession {
+    /// The caller's answer to [`super::ServerAction::AskSender`]. After 530 the client has to log in again.
+    pub fn answer_sender(&mut self, answer: &Answer) {
+        let Stage::SenderAsked(sender) = std::mem::replace(&mut self.stage, Stage::Command) else {
+            unreachable!("a sender is answered when it was asked about");
+        };
+        if answer.code() == 530 {
+            self.logged_in = false;
+        }
+        self.pass_on(answer);
+        if answer.is_positive() {
+            self.transaction = Some(Transaction { sender, recipients: Vec::new() });
+        }
+    }
+
+    /// The caller's answer to [`super::ServerAction::AskRecipient`]. A submission's mailbox counts once.
+    pub fn answer_recipient(&mut self, answer: &Answer) {
+        let Stage::RecipientAsked(recipient) = std::mem::replace(&mut self.stage, Stage::Command) else {
+            unreachable!("a recipient is answered when it was asked about");
+        };
+        let is_submission = self.is_submission();
+        if answer.is_positive()
+            && let Some(transaction) = &mut self.transaction
+            && !(is_submission && transaction.has(&recipient))
+        {
+            transaction.recipients.push(recipient);
+        }
+        self.pass_on(answer);
+        if answer.is_permanent() && !is_submission {
+            self.refusals += 1;
+            self.leave_where(self.config.refusals_max.is_some_and(|max| self.refusals >= max));
+        }
+    }
+
+    /// The caller's answer to [`super::ServerAction::AskData`]: a refusal, or none where there is memory for a message
+    /// of the declared size.
+    pub fn answer_data(&mut self, refusal: Option<&Answer>) {
+        self.stage = Stage::Command;
+        match refusal {
+            Some(answer) => self.say(answer),
+            None => self.read_message(LineEnds::Mend),
+        }
+    }
+
+    /// Drops the message that is coming in, for which there is no memory: it is refused with 451 at its end.
+    pub fn drop_message(&mut self) {
+        if let Stage::Data(reader) = &mut self.stage {
+            reader.drop_message();
+        }
+    }
+
+    /// The caller's answer to [`super::ServerAction::TakeMessage`].
+    pub fn answer_message(&mut self, answer: &Answer) {
+        self.stage = Stage::Command;
+        self.conduct.message_came();
+        self.pass_on(answer);
+    }
+
+    pub(super) fn begin(&mut self, sender: Sender) {
+        let too_large = u64::try_from(self.config.size_max).is_ok_and(|max| sender.size > max);
+        if self.client.is_none() {
+            self.fault(&Answer::new(503, "5.5.1", "Say EHLO first"));
+        } else if self.transaction.is_some() {
+            self.fault(&Answer::new(503, "5.5.1", "There is a sender already"));
+        } else if !self.is_logged_in() {
+            self.fault(&self.login_needed());
+        } else if too_large {
+            self.say(&too_large_answer());
+        } else if self.is_submission() {
+            self.stage = Stage::SenderAsked(sender);
+        } else {
+            self.transaction = Some(Transaction { sender, recipients: Vec::new() });
+            self.say(&Answer::new(250, "2.1.0", "OK"));
+        }
+    }
+
+    fn login_needed(&self) -> Answer {
+        let in_clear = match &self.config.door {
+            Door::Inbound => false,
+            Door::Submission(rules) => !self.secured && rules.login == LoginRule::InsideTls,
+        };
+        let text = if in_clear {
+            "Say STARTTLS first, then log in with an API key"
+        } else {
+            "Log in first: AUTH PLAIN or AUTH LOGIN, with an API key as the password"
+        };
+        Answer::new(530, "5.7.0", text)
+    }
+
+    pub(super) fn add_recipient(&mut self, recipient: Path) {
+        let Some(transaction) = &self.transaction else {
+            return self.fault(&Answer::new(503, "5.5.1", "MAIL comes before RCPT"));
+        };
+        if !transaction.sender.smtputf8 && !recipient.is_ascii() {
+            self.fault(&Answer::new(553, "5.6.7", "This address needs SMTPUTF8"));
+        } else if let Some(answer) = self.recipient_refusal(transaction, &recipient) {
+            self.say(&answer);
+        } else {
+            self.stage = Stage::RecipientAsked(recipient);
+        }
+    }
+
+    /// A refusal that needs nobody's decision.
+    fn recipient_refusal(&self, transaction: &Transaction, recipient: &Path) -> Option<Answer> {
+        let (count, size) = (transaction.recipients.len(), transaction.declared_size());
+        // RFC 5321 4.5.3.1.10: the client sends the rest in a further transaction.
+        let too_many = (count >= self.config.recipients_max).then(|| Answer::new(452, "4.5.3", "Too many recipients"));
+        let Door::Submission(rules) = &self.config.door else { return too_many };
+        if let Err(fault) = recipient.as_str().parse::<Address>() {
+            return Some(Answer::new(553, "5.1.3", format!("Not an address: {fault}")));
+        }
+        if transaction.has(recipient) {
+            return None;
+        }
+        too_many.or_else(|| {
+            let text = "Message size times recipients is over 200 MiB; send the rest in another transaction";
+            rules.is_exceeded(size, count + 1).then(|| Answer::new(452, "4.5.3", text))
+        })
+    }
+
+    /// RFC 2920 3.1: DATA is the last of a pipelined group. Octets behind it were sent before any 354 and would be
+    /// taken for commands or for a message as chance has it, so the session ends.
+    pub(super) fn begin_data(&mut self) {
+        match &self.transaction {
+            _ if self.is_submission() && !self.inbox.is_empty() => self.end(&spoke_too_soon()),
+            None => self.fault(&Answer::new(503, "5.5.1", "MAIL and RCPT come before DATA")),
+            Some(transaction) if transaction.recipients.is_empty() => {
+                self.fault(&Answer::new(554, "5.5.1", "No valid recipients"));
+            }
+            Some(_) if !self.inbox.is_empty() => self.end(&spoke_too_soon()),
+            Some(_) if self.is_submission() => self.stage = Stage::DataAsked,
+            Some(_) => self.read_message(LineEnds::Refuse),
+        }
+    }
+
+    fn read_message(&mut self, line_ends: LineEnds) {
+        self.stage = Stage::Data(DataReader::new(self.config.size_max, line_ends));
+        self.say(&Answer::plain(354, "End data with <CR><LF>.<CR><LF>"));
+    }
+
+    /// Reads on in the message; the message where it is whole and good.
+    pub(super) fn take_data(&mut self) -> Option<ReceivedMessage> {
+        let Stage::Data(reader) = &mut self.stage else { return None };
+        let Some(used) = reader.read(&self.inbox) else {
+            self.inbox.clear();
+            if reader.is_hopeless() {
+                self.end(&too_large_answer());
+            }
+            return None;
+        };
+        self.inbox.drain(..used);
+        let Stage::Data(reader) = std::mem::replace(&mut self.stage, Stage::MessageAsked) else { return None };
+        let transaction = self.transaction.take()?;
+        if let Some(step) = &mut self.step {
+            step.path = Some(transaction.mail_from());
+        }
+        let checked = reader.finish().and_then(|bytes| match &self.config.door {
+            Door::Submission(rules) if rules.is_exceeded(bytes.len(), transaction.recipients.len()) => {
+                Err(Fault::TooLarge)
+            }
+            Door::Submission(_) | Door::Inbound => Ok(bytes),
+        });
+        match checked {
+            Ok(bytes) => Some(ReceivedMessage {
+                client: self.client.clone().unwrap_or_default(),
+                mail_from: transaction.sender.path,
+                recipients: transaction.recipients,
+                eight_bit: transaction.sender.eight_bit,
+                smtputf8: transaction.sender.smtputf8,
+                bytes,
+            }),
+            Err(fault) => {
+                self.stage = Stage::Command;
+                self.refuse_message(fault);
+                None
+            }
+        }
+    }
+
+    fn refuse_message(&mut self, fault: Fault) {
+        let enhanced = if self.is_submission() { "5.6.0" } else { "5.5.2" };
+        self.conduct.message_came();
+        match fault {
+            Fault::TooLarge => self.say(&too_large_answer()),
+            Fault::NoMemory => self.say(&Answer::new(451, "4.3.2", "Too many messages are coming in, try again later")),
+            Fault::BareLf => self.fault(&Answer::new(550, enhanced, "The message has a LF without CR")),
+            Fault::BareCr => self.fault(&Answer::new(550, enhanced, "The message has a CR without LF")),
+            Fault::LoneDot => {
+                self.fault(&Answer::new(550, enhanced, "The message has a line of one dot beside a LF without CR"));
+            }
+        }
+    }
+
+    pub(super) fn sender_question(&self, sender: &Sender) -> SenderQuestion {
+        SenderQuestion {
+            client: self.client.clone().unwrap_or_default(),
+            mail_from: sender.path.clone(),
+            size: sender.declared_size(),
+        }
+    }
+
+    pub(super) fn recipient_question(&self, recipient: Path) -> RecipientQuestion {
+        RecipientQuestion {
+            client: self.client.clone().unwrap_or_default(),
+            mail_from: self.transaction.as_ref().and_then(|transaction| transaction.sender.path.clone()),
+            recipient,
+        }
+    }
+
+    pub(super) fn declared_size(&self) -> usize {
+        self.transaction.as_ref().map_or(0, Transaction::declared_size)
+    }
+}
+
+impl Transaction {
+    fn declared_size(&self) -> usize {
+        self.sender.declared_size()
+    }
+}
+
+impl Sender {
+    fn declared_size(&self) -> usize {
+        usize::try_from(self.size).unwrap_or(usize::MAX)
+    }
+}
+
+impl SubmissionRules {
+    const fn is_exceeded(&self, size: usize, recipients: usize) -> bool {
+        size.saturating_mul(recipients) > self.total_max
+    }
+}
+
+fn spoke_too_soon() -> Answer {
+    Answer::new(503, "5.5.1", "Wait for 354 before the message")
+}
+
+fn too_large_answer() -> Answer {
+    Answer::new(552, "5.3.4", "The message is too large")
+}

@@ -21,19 +21,19 @@ pub(super) enum Urgency {
 /// An operation with its type forgotten.
 pub(super) struct Job {
     pub(super) urgency: Urgency,
-    /// The body that is to stand in the same record; apart, for a queue has room for thousands of jobs.
-    carried: Option<Box<Carried>>,
+    /// The bodies that are to stand in the same record; apart, for a queue has room for thousands of jobs.
+    carried: Vec<Carried>,
     operation: Box<dyn Operation>,
 }
 
 impl Job {
     /// Has `op` applied, and its answer told to `done`.
     pub(super) fn new<O: Op>(op: O, urgency: Urgency, done: impl FnOnce(Answer<O>) + Send + 'static) -> Self {
-        Self { urgency, carried: None, operation: Box::new(Pending { op, answer: None, done }) }
+        Self { urgency, carried: Vec::new(), operation: Box::new(Pending { op, answer: None, done }) }
     }
 
-    pub(super) fn carrying(self, carried: Option<Carried>) -> Self {
-        Self { carried: carried.map(Box::new), ..self }
+    pub(super) fn carrying(self, carried: impl IntoIterator<Item = Carried>) -> Self {
+        Self { carried: carried.into_iter().collect(), ..self }
     }
 
     /// Applies the operation to the batch. What it did is returned where it succeeded; a refusal changes nothing.
@@ -45,7 +45,7 @@ impl Job {
     ) -> Result<Option<Applied>, StoreError> {
         let mut tables = Tables::new(batch, moment, last_id);
         match self.operation.apply(&mut tables)? {
-            End::Applied => match tables.join(self.carried.take().map(|body| *body)) {
+            End::Applied => match tables.join(std::mem::take(&mut self.carried)) {
                 Err(error) if error.is_of_row() => {
                     self.operation.fail(error);
                     Ok(None)

@@ -2,6 +2,7 @@
 //! by the one writer thread as one of a batch; every look is a [`snapshot::Snapshot`]. Only this floor knows
 //! redb.
 
+mod appended;
 pub mod archive;
 pub mod backup;
 pub mod bells;
@@ -54,6 +55,7 @@ use std::thread::JoinHandle;
 
 use redb::ReadableDatabase;
 
+pub use appended::AppendedBodies;
 use bells::Bells;
 use content::{Append, Appender, Content, Place, Placed, PlacedJob, SealedBody};
 use damage::OpenDatabase;
@@ -201,6 +203,17 @@ impl Store {
         self.reserve_id(now)
     }
 
+    /// Reserves the identifiers of so many messages that are accepted together, in rising order.
+    pub fn reserve_message_ids(&self, now: Timestamp, count: usize) -> Vec<MessageId> {
+        let wanted = Ulid::new(now, entropy::bytes(&*self.entropy));
+        let mut last = self.last_message.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = |_| {
+            *last = wanted.max(last.next());
+            MessageId(*last)
+        };
+        (0..count).map(next).collect()
+    }
+
     /// Reserves an identifier that what is committed has to contain already, as the context of a sealed secret say.
     pub fn reserve_id<T: From<Ulid>>(&self, now: Timestamp) -> T {
         let wanted = Ulid::new(now, entropy::bytes(&*self.entropy));
@@ -270,7 +283,12 @@ impl Store {
                 None
             }
         });
-        match self.appender.append_alone(Append { announcement, body, job }) {
+        self.append(&doors, Append { announcement, body, job });
+    }
+
+    /// Writes a body that comes alone here, and hands any other to the appender.
+    fn append(&self, doors: &Doors, append: Append) {
+        match self.appender.append_alone(append) {
             Ok(placed) => placed.into_iter().for_each(|job| doors.hand(job)),
             Err(append) => {
                 if let Err(closed) = doors.appender.send(append) {

@@ -204,10 +204,10 @@ impl<'batch> Tables<'batch> {
         self.clears_journal = true;
     }
 
-    /// Joins the changes to the batch's, and a body that goes with them.
-    pub(super) fn join(self, body: Option<Carried>) -> Result<Applied, StoreError> {
+    /// Joins the changes to the batch's, and the bodies that go with them.
+    pub(super) fn join(self, bodies: Vec<Carried>) -> Result<Applied, StoreError> {
         self.batch.join(self.changes)?;
-        self.batch.bodies.extend(body);
+        self.batch.bodies.extend(bodies);
         let Self { last_id, armed, disarmed, told, noted, clears_journal, .. } = self;
         Ok(Applied { last_id, armed, disarmed, told, noted, clears_journal })
     }

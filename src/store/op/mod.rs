@@ -11,6 +11,7 @@ use super::error::Stop;
 use super::tables::Tables;
 
 pub mod accept;
+pub mod accept_all;
 pub mod account;
 pub mod admission;
 pub mod audit;

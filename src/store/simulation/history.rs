@@ -53,6 +53,8 @@ pub(super) struct History {
     /// Who sends.
     pub(super) account: AccountId,
     pub(super) messages: BTreeMap<MessageId, Submitted>,
+    /// Messages that were submitted together.
+    pub(super) groups: Vec<Vec<MessageId>>,
     /// Addresses in matching form, and whether they are suppressed.
     pub(super) suppressed: BTreeMap<String, Known>,
     /// Buckets that were destroyed.
@@ -121,8 +123,20 @@ impl History {
         self.look(snapshot);
     }
 
-    /// Whether a submission could have been refused, had its commit come to it.
-    pub(super) fn could_be_refused(&self, submitted: &Submitted) -> bool {
+    /// Notes a submission. An identifier that never came to a commit may be given out again after a start.
+    pub(super) fn submit(&mut self, id: MessageId, submitted: Submitted) {
+        self.groups.retain(|group| !group.contains(&id));
+        self.messages.insert(id, submitted);
+    }
+
+    /// Whether a submission could have been refused, had its commit come to it: itself, or one submitted with it.
+    pub(super) fn could_be_refused(&self, id: MessageId, submitted: &Submitted) -> bool {
+        let group = self.groups.iter().find(|group| group.contains(&id)).into_iter().flatten();
+        let mut group = group.filter_map(|id| self.messages.get(id));
+        self.could_be_refused_alone(submitted) || group.any(|other| self.could_be_refused_alone(other))
+    }
+
+    fn could_be_refused_alone(&self, submitted: &Submitted) -> bool {
         let of_key = |claim: IdempotencyClaim| {
             let claims = self.messages.values().filter_map(|other| other.claim);
             claims.filter(|other| other.key_hash == claim.key_hash).count()

@@ -77,6 +77,7 @@ pub(super) fn judge(history: &History, store: &Store, now: Timestamp) -> Vec<Fin
     let mut judge = Judge { history, store, snapshot: store.snapshot().unwrap(), findings: Vec::new(), damaged: 0 };
     judge.messages();
     judge.commits();
+    judge.groups();
     judge.ends();
     judge.owed_events();
     judge.bound_keys();
@@ -149,9 +150,10 @@ impl Judge<'_> {
         if changed.is_empty() && self.history.is_promised {
             self.find(Law::WholeCommits, "what was answered is as if it had never been".to_owned());
         }
-        let is_in_doubt =
-            |submitted: &Submitted| submitted.accepted == Known::InDoubt && !self.history.could_be_refused(submitted);
-        let in_doubt = self.history.messages.iter().filter(|(_, submitted)| is_in_doubt(submitted));
+        let is_in_doubt = |(id, submitted): &(&MessageId, &Submitted)| {
+            submitted.accepted == Known::InDoubt && !self.history.could_be_refused(**id, submitted)
+        };
+        let in_doubt = self.history.messages.iter().filter(is_in_doubt);
         let key = |(id, submitted): (&MessageId, &Submitted)| schema::message(submitted.account, *id);
         let there: Vec<_> =
             in_doubt.map(|one| self.snapshot.get(Table::Messages, &key(one)).unwrap().is_some()).collect();
@@ -161,6 +163,18 @@ impl Judge<'_> {
                 Law::WholeCommits,
                 format!("of a commit's messages some are there: {there:?}, and {} tables changed", changed.len()),
             );
+        }
+    }
+
+    /// Messages that were submitted together are all there, or none of them.
+    fn groups(&mut self) {
+        for group in &self.history.groups {
+            let key = |id: &MessageId| schema::message(self.history.account, *id);
+            let is_there = |id: &&MessageId| self.snapshot.get(Table::Messages, &key(id)).unwrap().is_some();
+            let there = group.iter().filter(is_there).count();
+            if there != 0 && there != group.len() {
+                self.find(Law::WholeCommits, format!("{there} of the messages {group:?} are there"));
+            }
         }
     }
 

@@ -10,6 +10,7 @@ mod damage;
 mod erasure;
 mod faults;
 mod first_start;
+mod groups;
 mod history;
 mod law;
 mod migration;
@@ -21,7 +22,7 @@ mod work;
 use std::str::FromStr;
 
 use law::Law;
-use story::tell;
+use story::{GROUPS_FROM, tell};
 
 use super::disk::simulated::Honesty;
 
@@ -29,6 +30,8 @@ use super::disk::simulated::Honesty;
 const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
 /// How many stories the everyday run tells.
 const STORIES: u64 = 5_000;
+/// How many more it has in which messages are accepted together.
+const GROUPED: u64 = 600;
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
@@ -81,6 +84,12 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does_even_seeds() {
 #[test]
 fn nothing_acknowledged_is_lost_whatever_the_disk_does_odd_seeds() {
     tell_half(1);
+}
+
+#[test]
+fn messages_accepted_together_are_all_there_or_none() {
+    let from = variable("POSTRIDER_STORIES_FROM").unwrap_or(0) + GROUPS_FROM;
+    tell_all(from..from + variable("POSTRIDER_STORIES").unwrap_or(GROUPED));
 }
 
 #[test]

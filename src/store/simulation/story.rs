@@ -26,6 +26,8 @@ use crate::store::tripwire::Point;
 
 /// How many starts may fail by planned faults before one is left alone.
 const STARTS_MAX: u64 = 4;
+/// From this seed on, some messages are accepted together; the runs of smaller seeds stay as they were found.
+pub(super) const GROUPS_FROM: u64 = 1 << 32;
 /// Rounds of settling after which nothing may be left.
 const ROUNDS_MAX: usize = 12;
 
@@ -46,6 +48,8 @@ pub(super) struct Story {
     // Before the process: an answer that is waited for holds its store.
     pub(super) tickets: Vec<Ticket>,
     pub(super) process: Option<Process>,
+    /// Whether some messages are accepted together with others.
+    pub(super) has_groups: bool,
     /// Whether what is being answered has the lifting of a suppression.
     pub(super) is_lifting: bool,
     pub(super) findings: Vec<Finding>,
@@ -109,6 +113,7 @@ impl Story {
             history: History { account: setup.account, ..History::default() },
             tickets: Vec::new(),
             process: None,
+            has_groups: seed >= GROUPS_FROM,
             is_lifting: false,
             findings: Vec::new(),
             log: Vec::new(),
@@ -379,8 +384,14 @@ impl Story {
     }
 
     fn answer_all(&mut self) {
-        self.process().settle();
-        self.collect(Known::InDoubt);
+        // Messages that are accepted together take the appender's turn twice before the writer's.
+        for _ in 0..3 {
+            self.process().settle();
+            self.collect(Known::InDoubt);
+            if self.tickets.is_empty() {
+                break;
+            }
+        }
         if !self.tickets.is_empty() {
             self.find(Law::Liveness, format!("{} operations are never answered", self.tickets.len()));
         }

@@ -30,6 +30,8 @@ use crate::store::timer::{Timer, TimerKind};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Intent {
     Accept(MessageId),
+    /// Messages that are accepted together.
+    AcceptAll(Vec<MessageId>),
     Transfer(MessageId),
     Delivery(DeliveryId),
     Cancel(MessageId),
@@ -66,7 +68,7 @@ pub(super) fn waiting(store: &Store, leased: &BTreeSet<Ulid>) -> Vec<Timer> {
     timers(store).into_iter().filter(|timer| is_work(timer) && !leased.contains(&timer.id)).collect()
 }
 
-fn outcome<T, R>(answer: Result<T, Stop<R>>) -> Outcome {
+pub(super) fn outcome<T, R>(answer: Result<T, Stop<R>>) -> Outcome {
     match answer {
         Ok(_) => Outcome::Done,
         Err(Stop::Refused(_)) => Outcome::Refused,
@@ -82,7 +84,7 @@ impl Story {
         self.wait(intent, Waiting::new(async move { outcome(store.commit(op).await) }));
     }
 
-    fn wait(&mut self, intent: Intent, mut waiting: Waiting<Outcome>) {
+    pub(super) fn wait(&mut self, intent: Intent, mut waiting: Waiting<Outcome>) {
         let ear = Ear::of(&self.disk);
         match waiting.poll_by(&ear.clone().into()) {
             None => self.tickets.push(Ticket { intent, waiting, ear }),
@@ -95,6 +97,7 @@ impl Story {
     /// Something, by chance.
     pub(super) fn submit(&mut self) {
         match self.chance.below(10) {
+            0..5 if self.has_groups && self.chance.coin() => self.accept_all(),
             0..5 => self.accept(),
             5..8 => {
                 let Some(process) = &self.process else { return };
@@ -111,15 +114,16 @@ impl Story {
 
     /// What has an operation under way: nobody else may touch it.
     fn leased(&self) -> BTreeSet<Ulid> {
-        let ids = self.tickets.iter().filter_map(|ticket| match &ticket.intent {
-            Intent::Transfer(id) | Intent::Cancel(id) | Intent::Accept(id) => Some(id.0),
-            Intent::Delivery(id) => Some(id.0),
-            Intent::Suppress(_) | Intent::Unsuppress(_) | Intent::Housekeeping => None,
+        let ids = self.tickets.iter().flat_map(|ticket| match &ticket.intent {
+            Intent::Transfer(id) | Intent::Cancel(id) | Intent::Accept(id) => vec![id.0],
+            Intent::AcceptAll(ids) => ids.iter().map(|id| id.0).collect(),
+            Intent::Delivery(id) => vec![id.0],
+            Intent::Suppress(_) | Intent::Unsuppress(_) | Intent::Housekeeping => Vec::new(),
         });
         ids.collect()
     }
 
-    fn address(&mut self) -> String {
+    pub(super) fn address(&mut self) -> String {
         format!("r{}@example.net", self.chance.below(6))
     }
 
@@ -145,7 +149,7 @@ impl Story {
         let answer_bytes = answer.clone();
         let submitted =
             Submitted { account, row, body, claim, answer: answer_bytes, to_suppressed, accepted: Known::No };
-        self.history.messages.insert(id, submitted);
+        self.history.submit(id, submitted);
         let answered = async move {
             let accept = move |place| {
                 message.place = place;
@@ -168,7 +172,7 @@ impl Story {
     }
 
     /// A body of some sectors, or of a few octets; half of them do not compress.
-    fn body(&mut self, id: MessageId) -> Vec<u8> {
+    pub(super) fn body(&mut self, id: MessageId) -> Vec<u8> {
         let mut body = format!("Message-ID: <{id}@example.com>\r\n\r\n").into_bytes();
         let words = [2, 60, 400][self.chance.index(3)];
         let is_noise = self.chance.coin();
@@ -231,7 +235,7 @@ impl Story {
         }
     }
 
-    fn is_suppressing(&self) -> bool {
+    pub(super) fn is_suppressing(&self) -> bool {
         self.tickets.iter().any(|ticket| matches!(&ticket.intent, Intent::Suppress(_) | Intent::Unsuppress(_)))
     }
 
@@ -249,6 +253,10 @@ impl Story {
         match (intent, outcome) {
             (Intent::Accept(id), Outcome::Done) => {
                 self.accepted(*id);
+                true
+            }
+            (Intent::AcceptAll(ids), Outcome::Done) => {
+                ids.iter().for_each(|id| self.accepted(*id));
                 true
             }
             (Intent::Accept(id), Outcome::Replayed | Outcome::Mismatched) => {
@@ -288,6 +296,7 @@ impl Story {
                     submitted.accepted = known;
                 }
             }
+            Intent::AcceptAll(ids) => ids.iter().for_each(|id| self.failed(&Intent::Accept(*id), known)),
             Intent::Suppress(address) | Intent::Unsuppress(address) if known == Known::InDoubt => {
                 self.history.suppressed.insert(address.clone(), Known::InDoubt);
             }
@@ -301,7 +310,7 @@ impl Story {
     }
 }
 
-fn next_hour(now: Timestamp) -> Timestamp {
+pub(super) fn next_hour(now: Timestamp) -> Timestamp {
     const HOUR_MS: u64 = 3_600_000;
     Timestamp::from_millis((now.as_millis() / HOUR_MS + 1) * HOUR_MS)
 }

@@ -150,7 +150,7 @@ proptest! {
         let mut tables = Tables::new(&mut batch, moment, Ulid::default());
         changed.iter().for_each(|one| change(&mut tables, one));
         let before = scanned(&tables, b"", &[9], Order::Ascending, usize::MAX);
-        tables.join(None).unwrap();
+        tables.join(Vec::new()).unwrap();
         let after = scanned(&Tables::new(&mut batch, moment, Ulid::default()), b"", &[9], Order::Ascending, usize::MAX);
         prop_assert_eq!(before, after);
     }

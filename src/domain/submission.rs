@@ -170,6 +170,29 @@ fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
     fields.required_text("to").and_then(|text| fields.check("to", text.parse()))
 }
 
+/// What the sender says about a message and never mails.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Notes {
+    /// The sender's own notes.
+    pub metadata: BTreeMap<String, String>,
+    /// When it is no longer worth sending.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl Notes {
+    /// Lifts the members `metadata` and `expires_at` of a submission.
+    ///
+    /// # Errors
+    /// Every fault of every field, under dotted names.
+    pub fn lift(object: Map<String, Value>, now: Timestamp, limits: SubmissionLimits) -> Result<Self, Violations> {
+        let mut violations = Violations::new();
+        let mut fields = Fields::new(object, &mut violations);
+        let notes = Self { metadata: metadata(&mut fields), expires_at: expires_at(&mut fields, now, limits) };
+        fields.finish();
+        violations.or(|| Some(notes))
+    }
+}
+
 fn parts(fields: &mut Fields<'_>, unsubscribe: Unsubscribe) -> Parts {
     Parts {
         subject: line(fields, "subject", SUBJECT_CHARACTERS),

@@ -107,7 +107,11 @@ fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts
 /// The list headers of `unsubscribe_url`; one click is only for https (RFC 8058 3.1).
 pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission, facts: &ComposeFacts<'_>) {
     let Some(theirs) = &submission.unsubscribe_url else { return };
-    let url = facts.hosted_unsubscribe.unwrap_or(theirs);
+    write_list_headers(out, facts.hosted_unsubscribe.unwrap_or(theirs));
+}
+
+/// The list headers of a URL.
+pub(super) fn write_list_headers(out: &mut Vec<u8>, url: &UnsubscribeUrl) {
     field::bracketed_url(out, "List-Unsubscribe", url.to_wire());
     if url.is_https() {
         field::plain(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");

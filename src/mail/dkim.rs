@@ -132,11 +132,39 @@ impl fmt::Debug for SigningKey {
 /// [`SigningFailed`] where the cryptographic library fails.
 pub fn sign(keys: &[&SigningKey], message: &[u8], at: Timestamp) -> Result<Vec<u8>, SigningFailed> {
     let (fields, body) = section::split(message);
-    let body_hash = STANDARD.encode(relaxed::body_hash(body));
-    let selection = Selection::of(&fields);
+    sign_fields(keys, &fields, &BodyHash::of(body), at)
+}
+
+/// Signs a message of which only the header section `head` is at hand, and the hash of the body: for messages that
+/// share their body.
+///
+/// # Errors
+/// [`SigningFailed`] where the cryptographic library fails.
+pub fn sign_head(keys: &[&SigningKey], head: &[u8], body: &BodyHash, at: Timestamp) -> Result<Vec<u8>, SigningFailed> {
+    sign_fields(keys, &section::split(head).0, body, at)
+}
+
+/// The hash of a body, as the signature says it.
+#[derive(Clone, Debug)]
+pub struct BodyHash(String);
+
+impl BodyHash {
+    /// Hashes a body that has CRLF line ends only.
+    pub fn of(body: &[u8]) -> Self {
+        Self(STANDARD.encode(relaxed::body_hash(body)))
+    }
+}
+
+fn sign_fields(
+    keys: &[&SigningKey],
+    fields: &[Field<'_>],
+    BodyHash(body_hash): &BodyHash,
+    at: Timestamp,
+) -> Result<Vec<u8>, SigningFailed> {
+    let selection = Selection::of(fields);
     let mut out = Vec::with_capacity(1024 * keys.len());
     for key in keys {
-        let unsigned = unsigned_field(key, &selection.names, &body_hash, at);
+        let unsigned = unsigned_field(key, &selection.names, body_hash, at);
         let mut data = selection.canonical.clone();
         let value = unsigned.strip_prefix("DKIM-Signature:").unwrap_or(&unsigned);
         // The field itself comes last, with an empty `b=` and without its line end (RFC 6376 3.7).

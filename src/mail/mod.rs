@@ -18,6 +18,7 @@ mod relaxed;
 pub mod report;
 mod section;
 mod structure;
+pub mod submitted;
 pub mod tls_report;
 
 #[cfg(test)]

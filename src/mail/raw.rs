@@ -22,14 +22,14 @@ use crate::domain::violation::Violations;
 /// Fields that a message has at most once (RFC 5322 3.6); receivers differ over which of two they show.
 const SINGLE_FIELDS: [&str; 7] = ["From", "To", "Subject", "Date", "Message-ID", "Sender", "Reply-To"];
 /// Fields that must not travel: Bcc and Resent-Bcc name other recipients, Return-Path is the last server's to write.
-const REMOVED_FIELDS: [&str; 3] = ["Bcc", "Resent-Bcc", "Return-Path"];
+pub(super) const REMOVED_FIELDS: [&str; 3] = ["Bcc", "Resent-Bcc", "Return-Path"];
 /// Fields that `unsubscribe_url` replaces.
-const REPLACED_FIELDS: [&str; 2] = ["List-Unsubscribe", "List-Unsubscribe-Post"];
+pub(super) const REPLACED_FIELDS: [&str; 2] = ["List-Unsubscribe", "List-Unsubscribe-Post"];
 /// The name under which the caller's Message-ID stays.
 const ORIGINAL_ID: &str = "X-Original-Message-ID";
 
 /// The faults of `raw` by sentence, each once however often it occurs.
-type Faults = BTreeSet<&'static str>;
+pub(super) type Faults = BTreeSet<&'static str>;
 
 /// Checks `message` and makes it ours: own Message-ID, a Date, List-Unsubscribe, no Bcc.
 ///
@@ -89,7 +89,7 @@ fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violatio
 }
 
 /// The message with CRLF for LF, its last line ended. What can't be mended is a fault.
-fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
+pub(super) fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + message.len() / 32 + 2);
     let mut rest = message;
     while !rest.is_empty() {
@@ -114,7 +114,7 @@ fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     out
 }
 
-fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
+pub(super) fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
     for field in fields {
         if field.value.is_none() {
             faults.insert("every header line must have a name and a colon; an empty line ends the headers");
@@ -172,7 +172,7 @@ fn rewritten(fields: &[Field<'_>], body: &[u8], submission: &Submission, facts: 
 }
 
 /// The caller's Message-ID under its new name, which is longer: a line that it makes too long is folded.
-fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
+pub(super) fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
     let value = field.value.unwrap_or(b"\r\n");
     out.extend_from_slice(ORIGINAL_ID.as_bytes());
     out.push(b':');
@@ -186,7 +186,7 @@ fn keep_original_id(out: &mut Vec<u8>, field: &Field<'_>) {
 }
 
 /// The Subject as a reader sees it. Control characters that an encoded word hid become spaces.
-fn decoded_subject(fields: &[Field<'_>]) -> Option<String> {
+pub(super) fn decoded_subject(fields: &[Field<'_>]) -> Option<String> {
     let subject = fields.iter().find(|field| field.is("Subject"))?;
     let parsed = MessageParser::default().parse_headers(subject.whole);
     let text = parsed.as_ref().and_then(|message| message.subject()).unwrap_or_default();

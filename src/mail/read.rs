@@ -147,11 +147,20 @@ fn decoded(field: &Field<'_>) -> String {
     if !plain.contains("=?") {
         return plain;
     }
+    decoded_value(field.value.unwrap_or_default()).unwrap_or(plain)
+}
+
+/// An unfolded value with its encoded words (RFC 2047) decoded.
+pub(super) fn decoded_text(value: &str) -> String {
+    let decoded = if value.contains("=?") { decoded_value(format!(" {value}\r\n").as_bytes()) } else { None };
+    decoded.unwrap_or_else(|| value.to_owned())
+}
+
+fn decoded_value(value: &[u8]) -> Option<String> {
     // The parser decodes an unstructured field under a name that it knows as one.
-    let line = [b"Subject:", field.value.unwrap_or_default()].concat();
+    let line = [b"Subject:", value].concat();
     let parsed = MessageParser::default().parse_headers(&line);
-    let text = parsed.as_ref().and_then(|message| message.subject()).map(str::to_owned);
-    text.unwrap_or(plain)
+    parsed.as_ref().and_then(|message| message.subject()).map(str::to_owned)
 }
 
 #[cfg(test)]

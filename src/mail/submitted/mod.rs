@@ -1,0 +1,241 @@
+//! A message that a program submitted by SMTP: read once for all its recipients, and written once for each of them.
+//!
+//! The rules are those of `raw`: line ends become CRLF, Bcc goes, and what is not changed stays byte for byte. Beside
+//! them, `X-Service-*` headers steer and are removed, and the client's Message-ID stays findable. The copies differ in
+//! their header section alone, so the body is hashed and compressed once.
+
+mod fingerprint;
+mod identity;
+mod steering;
+#[cfg(test)]
+mod tests;
+
+pub use steering::Steering;
+
+use std::ops::Range;
+
+use super::compose::{Composed, TLS_REQUIRED, waives_tls, write_list_headers};
+use super::field;
+use super::mailbox::{self, Mailbox};
+use super::raw::{self, Faults, REMOVED_FIELDS, REPLACED_FIELDS};
+use super::read::decoded_text;
+use super::section::{self, Field};
+use super::structure;
+use crate::base::id::MessageId;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::limits::{MESSAGE_OCTETS, MIME_DEPTH_COUNT, RAW_HEADER_SECTION_OCTETS, RECEIVED_HEADERS_COUNT};
+use crate::domain::submission::SubmissionLimits;
+use crate::domain::unsubscribe_url::UnsubscribeUrl;
+use crate::domain::violation::Violations;
+
+/// Why a message is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unsubmitted {
+    /// The header section is longer than 64 KiB.
+    HeaderTooLong,
+    /// The message is, or becomes, longer than 20 MiB.
+    TooLong,
+    /// Faults, by header; those of the message as a whole under `message`.
+    Invalid(Violations),
+}
+
+/// What a message is read with.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadingFacts<'a> {
+    /// The path of MAIL FROM, which becomes From where that is missing.
+    pub mail_from: &'a str,
+    /// The service's time, for `X-Service-Expires-At`.
+    pub now: Timestamp,
+    /// The limits of the configuration.
+    pub limits: SubmissionLimits,
+}
+
+/// What one recipient's copy is written with.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyFacts<'a> {
+    /// Its reserved identifier.
+    pub id: MessageId,
+    /// When it was accepted.
+    pub at: Timestamp,
+    /// Whether a valid Message-ID of the client stays.
+    pub keeps_message_id: bool,
+    /// The link of ours that takes the place of the client's list headers.
+    pub hosted_unsubscribe: Option<&'a UnsubscribeUrl>,
+}
+
+/// A whole, checked message.
+#[derive(Debug)]
+pub struct SubmittedMessage {
+    /// With CRLF line ends only.
+    message: Vec<u8>,
+    body: Range<usize>,
+    has_from: bool,
+    /// The sender.
+    pub from: Address,
+    /// The sender's display name, decoded.
+    pub from_name: Option<String>,
+    /// The subject, decoded.
+    pub subject: Option<String>,
+    /// The first https URL of List-Unsubscribe.
+    pub unsubscribe_url: Option<UnsubscribeUrl>,
+    /// What the headers `X-Service-*` say.
+    pub steering: Steering,
+    /// The client's Message-ID, unfolded.
+    pub original_message_id: Option<String>,
+    /// Whether that is a valid one.
+    pub has_valid_message_id: bool,
+    waives_tls: bool,
+    body_is_ascii: bool,
+}
+
+impl SubmittedMessage {
+    /// Reads and checks a message.
+    ///
+    /// # Errors
+    /// [`Unsubmitted`], with all faults at once.
+    pub fn read(message: &[u8], facts: &ReadingFacts<'_>) -> Result<Self, Unsubmitted> {
+        let mut faults = Faults::new();
+        let message = raw::with_crlf(message, &mut faults);
+        if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
+            return Err(Unsubmitted::HeaderTooLong);
+        }
+        if message.len() > MESSAGE_OCTETS {
+            return Err(Unsubmitted::TooLong);
+        }
+        let (fields, body) = section::split(&message);
+        raw::check_fields(&fields, &mut faults);
+        check_shape(&message, &fields, &mut faults);
+        let mut violations = Violations::new();
+        let from = sender(&fields, facts.mail_from, &mut faults);
+        let steering = Steering::read(&fields, facts, &mut violations);
+        faults.into_iter().for_each(|sentence| violations.add("message", sentence));
+        let (Some(from), Some(steering), true) = (from, steering, violations.is_empty()) else {
+            return Err(Unsubmitted::Invalid(violations));
+        };
+        let original_message_id = fields.iter().find(|field| field.is("Message-ID")).map(Field::unfolded);
+        let required = fields.iter().filter(|field| field.is(TLS_REQUIRED)).map(Field::unfolded);
+        let body = message.len() - body.len()..message.len();
+        Ok(Self {
+            has_from: fields.iter().any(|field| field.is("From")),
+            from_name: from.display.as_deref().map(shown).filter(|name| !name.trim().is_empty()),
+            from: from.address,
+            subject: raw::decoded_subject(&fields),
+            unsubscribe_url: unsubscribe_url(&fields),
+            steering,
+            has_valid_message_id: original_message_id.as_deref().is_some_and(identity::is_valid),
+            original_message_id: original_message_id.filter(|id| !id.is_empty()),
+            waives_tls: waives_tls(required),
+            body_is_ascii: message[body.clone()].is_ascii(),
+            body,
+            message,
+        })
+    }
+
+    /// The body, with CRLF line ends only.
+    pub fn body(&self) -> &[u8] {
+        &self.message[self.body.clone()]
+    }
+
+    /// Bytes of the message without what is added to it.
+    pub fn octets(&self) -> usize {
+        self.message.len()
+    }
+
+    /// The digest that two submissions of the same message share, whatever their dates, boundaries and encodings.
+    pub fn fingerprint(&self) -> [u8; 32] {
+        fingerprint::of(&self.message, &self.from, self.subject.as_deref())
+    }
+
+    /// The header section of a copy, with the empty line at its end.
+    pub fn head(&self, facts: &CopyFacts<'_>) -> Vec<u8> {
+        let (fields, _) = section::split(&self.message[..self.body.start]);
+        let mut out = Vec::with_capacity(self.body.start + 2048);
+        let keeps_id = facts.keeps_message_id && self.has_valid_message_id;
+        if !keeps_id {
+            field::plain(&mut out, "Message-ID", &super::compose::message_id_header(facts.id, &self.from));
+        }
+        if !fields.iter().any(|field| field.is("Date")) {
+            field::plain(&mut out, "Date", &facts.at.to_rfc5322());
+        }
+        if !self.has_from {
+            field::plain(&mut out, "From", &self.from.to_wire());
+        }
+        if let Some(url) = facts.hosted_unsubscribe {
+            write_list_headers(&mut out, url);
+        }
+        let threaded = (!keeps_id).then(|| identity::references(&fields)).flatten();
+        let named = |field: &Field<'_>, names: &[&str]| names.iter().any(|name| field.is(name));
+        for field in &fields {
+            let is_replaced = facts.hosted_unsubscribe.is_some() && named(field, &REPLACED_FIELDS)
+                || threaded.is_some() && field.is("References");
+            if field.is("Message-ID") && !keeps_id {
+                raw::keep_original_id(&mut out, field);
+            } else if !is_replaced && !named(field, &REMOVED_FIELDS) && !steering::is_steering(field) {
+                out.extend_from_slice(field.whole);
+            }
+        }
+        out.extend_from_slice(&threaded.unwrap_or_default());
+        out.extend_from_slice(b"\r\n");
+        out
+    }
+
+    /// The facts of the copy with this header section, without its bytes.
+    pub fn composed(&self, head: &[u8], to: &Address) -> Composed {
+        let local_parts = self.from.needs_smtputf8() || to.needs_smtputf8();
+        Composed {
+            bytes: Vec::new(),
+            subject: self.subject.clone(),
+            eight_bit: !self.body_is_ascii || !head.is_ascii(),
+            smtputf8: local_parts || !head.is_ascii(),
+            received_count: 0,
+            waives_tls: self.waives_tls,
+        }
+    }
+}
+
+/// The trace field of a copy (RFC 5321 4.4). It says nothing of the client.
+pub fn received(hostname: &str, id: MessageId, at: Timestamp) -> Vec<u8> {
+    let mut out = Vec::new();
+    field::plain(&mut out, "Received", &format!("by {hostname} with ESMTPSA id {id}; {}", at.to_rfc5322()));
+    out
+}
+
+fn check_shape(message: &[u8], fields: &[Field<'_>], faults: &mut Faults) {
+    if structure::is_deeper_than(message, MIME_DEPTH_COUNT) {
+        faults.insert("MIME parts must be nested at most 20 deep");
+    }
+    if fields.iter().filter(|field| field.is("Received")).count() > RECEIVED_HEADERS_COUNT {
+        faults.insert("has more than 50 Received headers: it goes in circles");
+    }
+}
+
+/// The one mailbox of From, or that of MAIL FROM where there is no From.
+fn sender(fields: &[Field<'_>], mail_from: &str, faults: &mut Faults) -> Option<Mailbox> {
+    let Some(from) = fields.iter().find(|field| field.is("From")) else {
+        let address = mail_from.parse().ok();
+        if address.is_none() {
+            faults.insert("must have a From header, for MAIL FROM is no address that could take its place");
+        }
+        return address.map(|address| Mailbox { display: None, address });
+    };
+    let mut list = mailbox::list(&from.unfolded()).unwrap_or_default();
+    if list.len() != 1 {
+        faults.insert("the From header must have exactly one mailbox");
+        return None;
+    }
+    list.pop()
+}
+
+/// A display name as a reader sees it. Control characters that an encoded word hid become spaces.
+fn shown(display: &str) -> String {
+    decoded_text(display).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+/// The first https URL in angle brackets (RFC 2369 2: white space inside them means nothing).
+fn unsubscribe_url(fields: &[Field<'_>]) -> Option<UnsubscribeUrl> {
+    let value = fields.iter().find(|field| field.is("List-Unsubscribe"))?.unfolded();
+    let bracketed = value.split('<').skip(1).filter_map(|rest| Some(rest.split_once('>')?.0));
+    let urls = bracketed.filter_map(|url| url.split_whitespace().collect::<String>().parse::<UnsubscribeUrl>().ok());
+    urls.into_iter().find(UnsubscribeUrl::is_https)
+}

@@ -1,0 +1,129 @@
+//! The headers `X-Service-*`, by which a program that only speaks SMTP says what the API has fields for. They are
+//! removed before the message is signed.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::super::read::decoded_text;
+use super::super::section::Field;
+use super::ReadingFacts;
+use crate::base::time::Timestamp;
+use crate::domain::limits::METADATA_COUNT;
+use crate::domain::submission::Notes;
+use crate::domain::violation::Violations;
+
+const PREFIX: &str = "x-service-";
+const IDEMPOTENCY_KEY: &str = "X-Service-Idempotency-Key";
+const EXPIRES_AT: &str = "X-Service-Expires-At";
+const METADATA: &str = "X-Service-Metadata";
+/// Characters of an idempotency key, as in the API.
+const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
+
+/// What the headers say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steering {
+    /// The idempotency key.
+    pub idempotency_key: Option<String>,
+    /// Metadata and the moment at which the message expires.
+    pub notes: Notes,
+}
+
+/// What is gathered of them.
+#[derive(Default)]
+struct Gathered {
+    idempotency_key: Option<String>,
+    expires_at: Option<String>,
+    metadata: Map<String, Value>,
+}
+
+/// Whether a field steers, and is not sent.
+pub(super) fn is_steering(field: &Field<'_>) -> bool {
+    field.name.get(..PREFIX.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(PREFIX.as_bytes()))
+}
+
+impl Steering {
+    /// Reads the headers of a message. Returns none where a value has a fault; all faults go to `violations`.
+    pub(super) fn read(fields: &[Field<'_>], facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Self> {
+        let (mut gathered, mut seen) = (Gathered::default(), HashSet::new());
+        for field in fields.iter().filter(|field| is_steering(field)) {
+            let name = String::from_utf8_lossy(field.name).to_lowercase();
+            if seen.insert(name.clone()) {
+                gathered.take(&name, &decoded_text(&field.unfolded()), violations);
+            } else {
+                violations.add(String::from_utf8_lossy(field.name), "is given more than once");
+            }
+        }
+        gathered.judged(facts, violations)
+    }
+}
+
+impl Gathered {
+    /// Takes a header, whose name is in lower case.
+    fn take(&mut self, name: &str, value: &str, violations: &mut Violations) {
+        match &name[PREFIX.len()..] {
+            "idempotency-key" => self.idempotency_key = Some(value.to_owned()),
+            "expires-at" => self.expires_at = Some(value.trim().to_owned()),
+            "metadata" => match serde_json::from_str(value) {
+                Ok(Value::Object(pairs)) => pairs.into_iter().for_each(|(key, value)| self.put(key, value, violations)),
+                Ok(_) | Err(_) => {
+                    violations.add(METADATA, r#"must be a JSON object of strings, such as {"order":"1001"}"#);
+                }
+            },
+            other => match other.strip_prefix("metadata-") {
+                Some(key) => self.put(key.to_owned(), value.into(), violations),
+                None => violations.add(
+                    name,
+                    "is unknown; there are X-Service-Idempotency-Key, X-Service-Expires-At, X-Service-Metadata and \
+                     X-Service-Metadata-<name>",
+                ),
+            },
+        }
+    }
+
+    fn put(&mut self, key: String, value: Value, violations: &mut Violations) {
+        // A header can hold thousands of pairs: one above the limit is enough to be refused.
+        if self.metadata.contains_key(&key) {
+            violations.add(METADATA, "gives a name that X-Service-Metadata-<name> gives too");
+        } else if self.metadata.len() <= METADATA_COUNT {
+            self.metadata.insert(key, value);
+        }
+    }
+
+    /// The values, checked as the API checks them.
+    fn judged(self, facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Steering> {
+        let Self { idempotency_key, expires_at, metadata } = self;
+        let is_key = |key: &String| {
+            (1..=IDEMPOTENCY_KEY_CHARACTERS).contains(&key.len()) && key.bytes().all(|c| matches!(c, b' '..=b'~'))
+        };
+        if !idempotency_key.as_ref().is_none_or(is_key) {
+            let fault = format!("must be 1 to {IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters");
+            violations.add(IDEMPOTENCY_KEY, fault);
+        }
+        let mut object = Map::new();
+        object.insert("metadata".to_owned(), metadata.into());
+        object.extend(expires_at.map(|at| ("expires_at".to_owned(), at.into())));
+        match Notes::lift(object, facts.now, facts.limits) {
+            Ok(notes) => Some(Steering { idempotency_key, notes }),
+            Err(faults) => {
+                for (field, sentences) in faults.by_field() {
+                    let header = match field.strip_prefix("metadata") {
+                        Some(key) => {
+                            key.strip_prefix('.').map_or(METADATA.to_owned(), |key| format!("{METADATA}-{key}"))
+                        }
+                        None => EXPIRES_AT.to_owned(),
+                    };
+                    sentences.iter().for_each(|sentence| violations.add(header.clone(), sentence));
+                }
+                None
+            }
+        }
+    }
+}
+
+impl Steering {
+    /// When the message is no longer worth sending.
+    pub const fn expires_at(&self) -> Option<Timestamp> {
+        self.notes.expires_at
+    }
+}

@@ -166,9 +166,10 @@ impl Daemon {
             table.extend(dev::routes());
         }
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
-        let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, dev_routes));
-        let service =
-            HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, settings::service_limits(config));
+        let limits = settings::service_limits(config);
+        let budgets = Arc::clone(&limits.budgets);
+        let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, budgets, dev_routes));
+        let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, limits);
         let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
         let mut http = HttpServer::new(Arc::new(service), settings::http_limits(config));

@@ -7,7 +7,7 @@ use super::config::Config;
 use crate::domain::token_key::TokenKeys;
 use crate::engine::settings::{BODY_KIB, Settings};
 use crate::http::body::BodyLimits;
-use crate::http::body_budget::BudgetSizes;
+use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 use crate::http::service::ServiceLimits;
 use crate::net::http_listener::HttpLimits;
 use crate::store::Store;
@@ -41,7 +41,7 @@ pub(super) fn engine(config: &Config, store: &Store) -> Settings {
 pub(super) fn service_limits(config: &Config) -> ServiceLimits {
     let body = BodyLimits { message_bytes: config.limits.body_bytes, ..BodyLimits::default() };
     let requests_per_minute = u64::from(config.limits.requests_per_minute);
-    let budgets = BudgetSizes::for_messages_of(config.limits.body_bytes);
+    let budgets = Arc::new(BodyBudgets::new(&BudgetSizes::for_messages_of(config.limits.body_bytes)));
     ServiceLimits { body, budgets, requests_per_minute, ..ServiceLimits::default() }
 }
 

@@ -121,7 +121,7 @@ impl BodyBudgets {
 
 /// What happens to an answer for which its holder's share has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Excess {
+pub(in crate::http) enum Excess {
     /// It is refused.
     Refuse,
     /// It is charged all the same, and the holder's next bodies are refused.
@@ -163,7 +163,7 @@ impl Charge {
     ///
     /// # Errors
     /// [`ApiError::Overloaded`] where the holder, or all together, hold too much.
-    pub(super) fn of_answer(
+    pub(in crate::http) fn of_answer(
         budgets: &Arc<BodyBudgets>,
         holder: Holder,
         bytes: usize,

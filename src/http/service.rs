@@ -47,7 +47,7 @@ pub struct ServiceLimits {
     /// The limits of one body.
     pub body: BodyLimits,
     /// The bytes that bodies may hold together.
-    pub budgets: BudgetSizes,
+    pub budgets: Arc<BodyBudgets>,
     /// Bytes of a request's head.
     pub head_bytes: usize,
     /// What `RateLimit-Policy` tells (`limits.requests_per_minute`).
@@ -58,7 +58,7 @@ impl Default for ServiceLimits {
     fn default() -> Self {
         Self {
             body: BodyLimits::default(),
-            budgets: BudgetSizes::default(),
+            budgets: Arc::new(BodyBudgets::new(&BudgetSizes::default())),
             head_bytes: 16 * 1024,
             requests_per_minute: 600,
         }
@@ -72,7 +72,6 @@ pub struct HttpService<S: Gate> {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     limits: ServiceLimits,
-    budgets: Arc<BodyBudgets>,
     policy: HeaderValue,
     meters: Arc<RequestMeters>,
     error_page: Option<ErrorPage<S>>,
@@ -121,9 +120,8 @@ impl<S: Gate> HttpService<S> {
     ) -> Self {
         let policy = format!("\"key\";q={};w=60", limits.requests_per_minute);
         let policy = HeaderValue::from_str(&policy).unwrap_or_else(|_| unreachable!("digits and ASCII"));
-        let budgets = Arc::new(BodyBudgets::new(&limits.budgets));
         let meters = Arc::new(RequestMeters::new(router.routes().map(|route| route.name)));
-        Self { state, router, clock, entropy, limits, budgets, policy, meters, error_page: None }
+        Self { state, router, clock, entropy, limits, policy, meters, error_page: None }
     }
 
     /// The service with pages for the errors that people see.
@@ -285,9 +283,9 @@ impl<S: Gate> HttpService<S> {
         let Some(types) = route.body.types() else { return Ok(ReadBody::none()) };
         body::check_type(headers, types)?;
         let limits = &self.limits.body;
-        let _turn = self.budgets.await_body(&holder)?;
+        let _turn = self.limits.budgets.await_body(&holder)?;
         let _awaited = journey.connection.await_body(!matches!(holder, Holder::Stranger(_)));
-        body::read(&mut journey.body, limits.most(route.size), limits, &self.budgets, holder).await
+        body::read(&mut journey.body, limits.most(route.size), limits, &self.limits.budgets, holder).await
     }
 
     /// The answer with what every answer carries.
@@ -354,7 +352,7 @@ impl<S: Gate> Serve for HttpService<S> {
         };
         let asker = asker.get().copied().unwrap_or_else(|| stranger(client));
         let answer = outcome.unwrap_or_else(refusal);
-        let answer = answer_budget::charged(answer, &method, &self.budgets, asker).unwrap_or_else(refusal);
+        let answer = answer_budget::charged(answer, &method, &self.limits.budgets, asker).unwrap_or_else(refusal);
         let took = started.elapsed();
         self.meters.answered(route, answer.status(), took);
         // The route's name, not the path: paths may hold addresses, and those stay out of the log. At `debug`, since

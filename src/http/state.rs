@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use super::body_budget::{BodyBudgets, Charge, Excess, Holder};
 use super::dev::Dev;
 use super::error::ApiError;
 use super::service::{Admission, Gate};
@@ -12,9 +13,11 @@ use crate::domain::account::Account;
 use crate::domain::api_key::Scope;
 use crate::domain::violation::Violations;
 use crate::engine::listing::PageRequest;
+use crate::engine::messages::MessageRecord;
 use crate::engine::rates::RequestLimits;
 use crate::engine::{Caller, Engine};
 use crate::net::guard::Guard;
+use crate::store::error::StoreError;
 
 /// The state of the API.
 pub struct Api {
@@ -26,19 +29,67 @@ pub struct Api {
     pub dev: Option<Arc<Dev>>,
     /// The most bytes of a request's body (`limits.body_bytes`).
     pub body_bytes: usize,
+    /// The memory for bodies and for stored messages that are read.
+    pub budgets: Arc<BodyBudgets>,
     is_shutting_down: AtomicBool,
 }
 
 impl Api {
     /// The state over an engine.
-    pub const fn new(engine: Arc<Engine>, guard: Arc<Guard>, body_bytes: usize, dev: Option<Arc<Dev>>) -> Self {
-        Self { engine, guard, dev, body_bytes, is_shutting_down: AtomicBool::new(false) }
+    pub const fn new(
+        engine: Arc<Engine>,
+        guard: Arc<Guard>,
+        body_bytes: usize,
+        budgets: Arc<BodyBudgets>,
+        dev: Option<Arc<Dev>>,
+    ) -> Self {
+        Self { engine, guard, dev, body_bytes, budgets, is_shutting_down: AtomicBool::new(false) }
     }
 
     /// Has `/readyz` say from now on that the service is going, and ends the event streams, which would never end.
     pub fn shut_down(&self) {
         self.is_shutting_down.store(true, Relaxed);
         self.engine.streams.end();
+    }
+
+    /// Returns what `use_it` makes of the signed message, and `None` once its content has expired.
+    ///
+    /// # Errors
+    /// [`ApiError::Internal`] if the content is damaged; errors of the store.
+    pub(crate) async fn content<T: Send + 'static>(
+        &self,
+        account: AccountId,
+        record: &MessageRecord,
+        use_it: impl FnOnce(Vec<u8>) -> T + Send + 'static,
+    ) -> Result<Option<T>, ApiError> {
+        self.engine.content(account, record, use_it).await.map_err(|error| match error {
+            // The store works: this message alone can't be read.
+            StoreError::Content(fault) => {
+                tracing::error!(message_id = %record.id, fault, "could not read the content of a message");
+                ApiError::Internal
+            }
+            error => error.into(),
+        })
+    }
+
+    /// Returns the signed message, and `None` once its content has expired. The account is charged for the bytes before
+    /// they are read, so that many requests for a large message take no more memory than their answers may.
+    ///
+    /// # Errors
+    /// [`ApiError::Overloaded`] if the account's share has no room; otherwise as [`Self::content`].
+    pub(crate) async fn signed_message(
+        &self,
+        account: AccountId,
+        record: &MessageRecord,
+    ) -> Result<Option<Vec<u8>>, ApiError> {
+        let bytes = usize::try_from(record.row.size_octets).unwrap_or(usize::MAX);
+        let charge = Charge::of_answer(&self.budgets, Holder::Account(account), bytes, Excess::Refuse)?;
+        let read = move |signed| {
+            // The read goes on where its request has ended.
+            let _charge = charge;
+            signed
+        };
+        self.content(account, record, read).await
     }
 
     /// Whether new work is taken.

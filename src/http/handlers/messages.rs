@@ -207,7 +207,7 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
     let row = record.row.clone();
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
     let read = move |signed| ContentView::of(signed, &row, list_fields);
-    let content = api.engine.content(account, record, read).await?;
+    let content = api.content(account, record, read).await?;
     let events = api.engine.timeline(account, record.id)?;
     let view = MessageView::alone(record, content.as_ref(), api.engine.clock.time().expiry);
     view.with_events(&events).map_err(|error| {
@@ -220,7 +220,7 @@ pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageR
 pub(in crate::http) async fn raw(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     call.no_query()?;
     let record = find(api, &call)?;
-    let signed = api.engine.content(call.caller.account, &record, |signed| signed).await?;
+    let signed = api.signed_message(call.caller.account, &record).await?;
     let signed = signed.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed))
 }

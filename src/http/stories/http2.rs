@@ -4,7 +4,7 @@
 use tokio::time::timeout;
 
 use super::*;
-use crate::http::body_budget::BudgetSizes;
+use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -236,7 +236,7 @@ async fn an_answer_that_is_given_no_window_is_not_kept_for_ever() {
 #[tokio::test]
 async fn an_answer_that_is_given_no_window_is_charged_to_the_account_that_asked() {
     let budgets = BudgetSizes { shared: 80_000, ..BudgetSizes::default() };
-    let limits = ServiceLimits { budgets, ..ServiceLimits::default() };
+    let limits = ServiceLimits { budgets: Arc::new(BodyBudgets::new(&budgets)), ..ServiceLimits::default() };
     let initial_window_of_0 = [0, 4, 0, 0, 0, 0];
     let (_server, mut client) = Client::begin_with(HttpLimits::default(), limits, &initial_window_of_0).await;
     let fields = [(":method", "GET"), (":scheme", "http"), (":path", "/v1/large"), ("authorization", "Bearer all")];

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::http::body::BodyLimits;
-use crate::http::body_budget::BudgetSizes;
+use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -82,7 +82,7 @@ async fn a_slow_body_is_408_and_its_connection_closes() {
 #[tokio::test]
 async fn bodies_that_hold_too_much_together_are_503() {
     let budgets = BudgetSizes { shared: 40, ..BudgetSizes::default() };
-    let limits = ServiceLimits { budgets, ..ServiceLimits::default() };
+    let limits = ServiceLimits { budgets: Arc::new(BodyBudgets::new(&budgets)), ..ServiceLimits::default() };
     let (_server, mut client) = with(HttpLimits::default(), limits).await;
     let reply = client.post(r#"{"a":"12345678"}"#).await;
     assert_eq!((reply.status, reply.code().as_str(), reply.header("retry-after")), (503, "overloaded", "1"));
@@ -193,8 +193,11 @@ async fn while_few_places_are_left_idle_connections_end_sooner() {
 #[tokio::test]
 async fn unfinished_bodies_of_strangers_take_nothing_from_those_with_a_key() {
     let budgets = BudgetSizes { shared: 400_000, strangers: 20_000, stranger: 20_000 };
-    let (_server, address) =
-        listening(HttpLimits::default(), ServiceLimits { budgets, ..ServiceLimits::default() }).await;
+    let (_server, address) = listening(
+        HttpLimits::default(),
+        ServiceLimits { budgets: Arc::new(BodyBudgets::new(&budgets)), ..ServiceLimits::default() },
+    )
+    .await;
     let mut held = Vec::new();
     for _ in 0..3 {
         let mut client = Client::open(address).await;
@@ -214,8 +217,11 @@ async fn unfinished_bodies_of_strangers_take_nothing_from_those_with_a_key() {
 #[tokio::test]
 async fn one_account_holds_a_quarter_and_the_others_are_served() {
     let budgets = BudgetSizes { shared: 80_000, ..BudgetSizes::default() };
-    let (_server, address) =
-        listening(HttpLimits::default(), ServiceLimits { budgets, ..ServiceLimits::default() }).await;
+    let (_server, address) = listening(
+        HttpLimits::default(),
+        ServiceLimits { budgets: Arc::new(BodyBudgets::new(&budgets)), ..ServiceLimits::default() },
+    )
+    .await;
     let head = "POST /v1/messages HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer all\r\nContent-Length: 60000\r\n\r\n";
     let (mut first, mut second) = (Client::open(address).await, Client::open(address).await);
     first.write(head).await;

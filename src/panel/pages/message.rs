@@ -162,12 +162,12 @@ fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, Fa
 
 async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
     let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
-    Ok(visit.api.engine.content(visit.account_id(), record, move |signed| parts_of(&signed, list_fields)).await?)
+    Ok(visit.api.content(visit.account_id(), record, move |signed| parts_of(&signed, list_fields)).await?)
 }
 
 async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, Fault> {
     Ok(match query.text("tab") {
-        "source" => match visit.api.engine.content(visit.account_id(), record, |signed| signed).await? {
+        "source" => match visit.api.signed_message(visit.account_id(), record).await? {
             Some(signed) => Tab::Source(Excerpt::of(&String::from_utf8_lossy(&signed))),
             None => Tab::Gone,
         },
@@ -193,7 +193,7 @@ pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault>
 /// `GET /messages/{id}/download`: the signed message as a file.
 pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
-    let signed = visit.api.engine.content(visit.account_id(), &record, |signed| signed).await?;
+    let signed = visit.api.signed_message(visit.account_id(), &record).await?;
     let signed = signed.ok_or(ApiError::ContentGone)?;
     let name = format!("attachment; filename=\"{}.eml\"", record.id);
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed).with_header(CONTENT_DISPOSITION, &name))
@@ -202,7 +202,7 @@ pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault
 /// `GET /messages/{id}/source`: the signed message, as text that no browser takes for more.
 pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
-    let signed = visit.api.engine.content(visit.account_id(), &record, |signed| signed).await?;
+    let signed = visit.api.signed_message(visit.account_id(), &record).await?;
     let signed = signed.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", signed))
 }

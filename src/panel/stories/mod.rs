@@ -98,10 +98,12 @@ impl World {
         let settings = Settings { public_url: Arc::new(public_url.to_owned().into()), ..Settings::of_a_story() };
         let engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), Arc::new(NoNames), settings);
         let engine = Arc::new(engine);
-        let state = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
+        let limits = ServiceLimits::default();
+        let budgets = Arc::clone(&limits.budgets);
+        let state = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, budgets, None));
         let rows = api::routes().into_iter().chain(dev::routes()).chain(super::routes());
         let router = Router::new(rows).unwrap();
-        let service = HttpService::new(state, router, Arc::new(clock.clone()), entropy, ServiceLimits::default());
+        let service = HttpService::new(state, router, Arc::new(clock.clone()), entropy, limits);
         let service = service.with_error_page(super::error_page);
         let mut server = HttpServer::new(Arc::new(service), HttpLimits::default());
         let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();

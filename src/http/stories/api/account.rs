@@ -142,7 +142,7 @@ async fn health_is_open_and_readiness_ends_with_the_shutdown() {
         let reply = world.client.get(path, "").await;
         assert_eq!((reply.status, reply.body.as_str()), (200, "{\"status\":\"ok\"}"));
     }
-    let api = Api::new(Arc::clone(&world.engine), Arc::default(), 1, None);
+    let api = Api::new(Arc::clone(&world.engine), Arc::default(), 1, ServiceLimits::default().budgets, None);
     assert_eq!(api.check_ready(), Ok(()));
     api.shut_down();
     assert_eq!(api.check_ready(), Err(ApiError::ShuttingDown));

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::http::body_budget::{Charge, Excess, Holder};
 use crate::store::read::{Order, Read, after_prefix};
 use crate::store::schema::{self, Table};
 
@@ -66,4 +67,24 @@ async fn a_damaged_webhook_or_suppression_is_never_served() {
     assert_eq!(listed["data"].as_array().unwrap().len(), 1);
     world.send(letter("one@example.net")).await.fails_with(500, "internal");
     assert_eq!(world.send(letter("three@example.net")).await.status, 202);
+}
+
+#[tokio::test]
+async fn a_message_whose_content_is_damaged_is_an_internal_error_and_is_read_only_where_its_answer_has_room() {
+    let mut world = World::new().await;
+    let path = world.send(letter("a@example.net")).await.header("location").to_owned();
+    let whole = world.send(letter("b@example.net")).await.header("location").to_owned();
+    let id: MessageId = path.rsplit('/').next().unwrap().parse().unwrap();
+    let mut row = world.engine.message(world.account, id).unwrap().unwrap();
+    row.row.place.offset += 1;
+    let read = world.api.signed_message(world.account, &row).await;
+    assert_eq!(read, Err(ApiError::Internal));
+    let held =
+        Charge::of_answer(&world.api.budgets, Holder::Account(world.account), usize::MAX, Excess::Refuse).unwrap();
+    let refused = world.api.signed_message(world.account, &row).await;
+    assert_eq!(refused, Err(ApiError::Overloaded), "nothing is read");
+    world.get(&format!("{whole}/raw")).await.fails_with(503, "overloaded");
+    assert_eq!(world.get(&whole).await.status, 200, "a record does not hold its message");
+    drop(held);
+    assert_eq!(world.get(&format!("{whole}/raw")).await.status, 200);
 }

@@ -126,6 +126,7 @@ struct World {
     names: Arc<Names>,
     account: AccountId,
     key: String,
+    api: Arc<Api>,
     _server: HttpServer<HttpService<Api>>,
     directory: tempfile::TempDir,
 }
@@ -161,19 +162,20 @@ impl World {
         let mut engine = Engine::new(store, Arc::new(clock.clone()), entropy.clone(), names.clone(), settings);
         engine.streams = streams;
         let engine = Arc::new(engine);
-        let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, None));
+        let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
+        let budgets = Arc::clone(&limits.budgets);
+        let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, budgets, None));
         let mut table = routes();
         table.extend(pages::routes());
         let router = Router::new(table).unwrap();
-        let limits = ServiceLimits { requests_per_minute: requests_per_minute.into(), ..ServiceLimits::default() };
-        let service = HttpService::new(api, router, Arc::new(clock.clone()), entropy, limits);
+        let service = HttpService::new(Arc::clone(&api), router, Arc::new(clock.clone()), entropy, limits);
         let mut server = HttpServer::new(Arc::new(service), http);
         let address = server.listen_tcp(([127, 0, 0, 1], 0).into(), None).await.unwrap();
         server.listen_unix(&directory.path().join("admin.sock")).unwrap();
         let client = Client::open(address).await;
         let account = engine.create_account("Acme".parse().unwrap(), None, engine.settings.quota).await.unwrap().id;
         let key = String::new();
-        let mut world = Self { address, client, engine, clock, names, account, key, _server: server, directory };
+        let mut world = Self { address, client, engine, clock, names, account, key, api, _server: server, directory };
         world.key = world.new_key(account, None, Scopes::ALL).await;
         for (name, stream) in [("example.test", Stream::Transactional), ("news.example.test", Stream::Marketing)] {
             world.engine.create_verified_domain(account, name.parse().unwrap(), stream).await.unwrap();

@@ -362,7 +362,7 @@ async fn an_account_has_so_many_streams_and_the_next_is_told_to_wait() {
 async fn the_end_of_the_service_ends_its_streams_and_takes_no_new_one() {
     let mut world = World::new().await;
     let mut follower = Follower::let_in(&world, "", "").await;
-    let api = Api::new(Arc::clone(&world.engine), Arc::default(), 1, None);
+    let api = Api::new(Arc::clone(&world.engine), Arc::default(), 1, ServiceLimits::default().budgets, None);
     api.shut_down();
     assert_eq!(follower.line().await, None);
     world.get("/v1/events/stream").await.fails_with(503, "shutting_down");

@@ -1,4 +1,5 @@
-//! The request rates of all keys and accounts, in memory: a restart starts empty (contract 3 "Request rate").
+//! The request rates of all keys, accounts and panel users, in memory: a restart starts empty (contract 3 "Request
+//! rate").
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,13 +7,16 @@ use std::time::Duration;
 
 use super::settings::Settings;
 use super::{Caller, Engine};
-use crate::base::id::{AccountId, KeyId};
+use crate::base::id::{AccountId, KeyId, UserId};
 use crate::machine::rate::{Rate, RateLimited, RateView};
 
 /// When to look for idle keys: every so many requests.
 const SWEEP_EVERY: u32 = 4096;
+/// Requests of one panel user in any 60 seconds: more than a person makes, and few enough that a stolen session neither
+/// takes the processor with searches nor pushes its traces out of the audit log within minutes.
+pub const PANEL_REQUESTS_PER_MINUTE: u32 = 3000;
 
-/// One sliding window for each key in use, and one for each account.
+/// One sliding window for each key in use, for each account, and for each panel user.
 #[derive(Default)]
 pub struct Rates(Mutex<Windows>);
 
@@ -20,6 +24,7 @@ pub struct Rates(Mutex<Windows>);
 struct Windows {
     by_key: HashMap<KeyId, Rate>,
     by_account: HashMap<AccountId, Rate>,
+    by_user: HashMap<UserId, Rate>,
     until_sweep: u32,
 }
 
@@ -50,6 +55,16 @@ impl Rates {
         let view = of_key.admit(limits.key, now)?;
         of_account.admit(limits.account, now)?;
         Ok(view)
+    }
+
+    /// Counts one request of a panel user at monotonic time `now`.
+    ///
+    /// # Errors
+    /// [`RateLimited`] after [`PANEL_REQUESTS_PER_MINUTE`] requests in the last 60 seconds.
+    pub fn admit_user(&self, user: UserId, now: Duration) -> Result<(), RateLimited> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.sweep(now);
+        windows.by_user.entry(user).or_default().admit(PANEL_REQUESTS_PER_MINUTE, now).map(drop)
     }
 
     /// The window of `key` as it stands.
@@ -93,6 +108,7 @@ impl Windows {
         if self.until_sweep == 0 {
             self.by_key.retain(|_, rate| !rate.is_idle(now));
             self.by_account.retain(|_, rate| !rate.is_idle(now));
+            self.by_user.retain(|_, rate| !rate.is_idle(now));
             self.until_sweep = SWEEP_EVERY;
         }
         self.until_sweep -= 1;

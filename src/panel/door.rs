@@ -19,6 +19,7 @@ use crate::domain::audit::{Actor, Person};
 use crate::domain::network::Network;
 use crate::domain::session::{Client, Stage};
 use crate::domain::user::User;
+use crate::engine::Engine;
 use crate::engine::audit::Behalf;
 use crate::engine::ports::BoxFuture;
 use crate::engine::sign_in::Visitor;
@@ -103,7 +104,7 @@ pub(super) type OpenHandler = for<'a> fn(&'a Api, Call<()>) -> BoxFuture<'a, Res
 /// Lets a visitor in who has what the page needs.
 pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandler) -> Result<Answer, ApiError> {
     let asked = Asked::of(&call);
-    match admit(api, &call, need) {
+    match admit(api, &call, need).and_then(|admitted| within_rate(api, admitted)) {
         Ok((visitor, account)) => {
             let id = account.id;
             let outcome = page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await;
@@ -162,6 +163,15 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
     }
     let account = api.engine.account(visitor.session.account)?.ok_or(ApiError::Internal)?;
     Ok((visitor, account))
+}
+
+/// Counts a request of a user who was let in.
+fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Account), Fault> {
+    let Engine { rates, clock, .. } = &*api.engine;
+    match rates.admit_user(admitted.0.user.id, clock.monotonic()) {
+        Ok(()) => Ok(admitted),
+        Err(limited) => Err(ApiError::RateLimited(limited.retry_after_secs).into()),
+    }
 }
 
 /// The page that the form at a path stands on: that of the record where it has one, else the list.

@@ -179,3 +179,19 @@ async fn an_attempt_that_the_service_could_not_judge_counts_for_nothing() {
     drop(crowd);
     assert_eq!(browser.sign_in(EMAIL, &world.password).await.status, 303);
 }
+
+#[tokio::test]
+async fn a_user_makes_a_limited_number_of_requests_a_minute_and_other_users_are_served() {
+    let world = World::new().await;
+    let mut owner = world.owner().await;
+    let id = world.owner_id().await;
+    while world.engine.rates.admit_user(id, world.engine.clock.monotonic()).is_ok() {}
+    let page = owner.get("/messages").await;
+    assert_eq!((page.status, page.header("retry-after")), (429, "60"));
+    let changed = owner.post("/settings", &[("account_name", "Other")]).await;
+    assert_eq!(changed.status, 429, "nothing is changed, and no line of the audit log is written");
+    let other = crate::base::id::UserId(crate::base::id::Ulid([9; 16]));
+    assert!(world.engine.rates.admit_user(other, world.engine.clock.monotonic()).is_ok());
+    world.advance(Duration::from_secs(60));
+    assert_eq!(owner.get("/messages").await.status, 200);
+}

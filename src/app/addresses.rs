@@ -10,19 +10,30 @@ use super::config::{Config, Tls};
 /// Its name.
 pub(super) const FILE: &str = "addresses.json";
 
+/// The bound addresses.
+pub(super) struct Addresses<'a> {
+    pub(super) http: &'a [SocketAddr],
+    pub(super) metrics: Option<SocketAddr>,
+    pub(super) bounces: &'a [SocketAddr],
+    /// In the clear until STARTTLS.
+    pub(super) submission: &'a [SocketAddr],
+    /// TLS from the first byte.
+    pub(super) submissions: &'a [SocketAddr],
+}
+
 /// Writes the bound addresses, whole or not at all.
 ///
 /// # Errors
 /// Those of the file system.
-pub(super) fn write(
-    directory: &Path,
-    http: &[SocketAddr],
-    metrics: Option<SocketAddr>,
-    bounces: &[SocketAddr],
-) -> io::Result<()> {
+pub(super) fn write(directory: &Path, addresses: &Addresses<'_>) -> io::Result<()> {
     let texts = |addresses: &[SocketAddr]| addresses.iter().map(SocketAddr::to_string).collect::<Vec<_>>();
-    let metrics = metrics.map(|address| address.to_string());
-    let addresses = serde_json::json!({ "http": texts(http), "metrics": metrics, "bounces": texts(bounces) });
+    let addresses = serde_json::json!({
+        "http": texts(addresses.http),
+        "metrics": addresses.metrics.map(|address| address.to_string()),
+        "bounces": texts(addresses.bounces),
+        "submission": texts(addresses.submission),
+        "submissions": texts(addresses.submissions),
+    });
     let half_made = directory.join(FILE).with_extension("new");
     std::fs::write(&half_made, addresses.to_string())?;
     std::fs::rename(half_made, directory.join(FILE))

@@ -1,6 +1,7 @@
 //! Where the certificate of `[http.tls]` comes from, and who keeps it fresh: files, an authority, or nobody.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::Notify;
@@ -49,10 +50,7 @@ impl Certificate {
             |why: &dyn std::fmt::Display| Trouble::new(Exit::Failed, "cannot set up TLS", why.to_string(), "");
         let (presented, challenges, keeper) = match &config.http.tls {
             Tls::Off => return Ok(None),
-            Tls::Files { certificate, key } => {
-                let (files, presented) = CertificateFiles::open(certificate, key).map_err(|fault| trouble(&fault))?;
-                (Arc::new(presented), Arc::default(), Keeper::Files(files))
-            }
+            Tls::Files { certificate, key } => return Self::of_files(certificate, key).map(Some),
             Tls::Acme(acme) => {
                 let roots = tls::trusted_roots(acme.extra_roots.as_deref()).map_err(|fault| trouble(&fault))?;
                 let acme = Acme::new(settings(config, acme), &config.data_dir, roots, names);
@@ -61,6 +59,17 @@ impl Certificate {
             }
         };
         Ok(Some(Self { presented, challenges, keeper, at_once: Arc::default() }))
+    }
+
+    /// The certificate of two PEM files.
+    ///
+    /// # Errors
+    /// Files that can't be used.
+    pub(super) fn of_files(certificate: &Path, key: &Path) -> Result<Self, Trouble> {
+        let (files, presented) = CertificateFiles::open(certificate, key)
+            .map_err(|fault| Trouble::new(Exit::Failed, "cannot set up TLS", fault.to_string(), ""))?;
+        let (presented, keeper) = (Arc::new(presented), Keeper::Files(files));
+        Ok(Self { presented, challenges: Arc::default(), keeper, at_once: Arc::default() })
     }
 
     /// What the listeners of HTTP need.

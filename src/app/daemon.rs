@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::addresses;
+use super::addresses::{self, Addresses};
 use super::admin_client::SOCKET_NAME;
 use super::bounces::Bounces;
 use super::certificate::{Certificate, Kept};
@@ -24,6 +24,7 @@ use super::opening::{self, Start};
 use super::reload;
 use super::settings;
 use super::signals::{Asked, Signals};
+use super::submission::Submission;
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
@@ -79,6 +80,8 @@ pub struct Daemon {
     http: HttpServer<HttpService<Api>>,
     metrics: Metrics,
     bounces: Bounces,
+    /// The listeners of SMTP submission.
+    pub(super) submission: Submission,
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
     certificate: Option<Kept>,
@@ -180,12 +183,19 @@ impl Daemon {
         engine.settings.public_url.get_or_init(|| addresses::public_url(config, &http_addresses));
         let receiver = Arc::new(Receiver::new(Arc::clone(&engine), rules));
         let mail = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented.mail));
-        let bounces = Bounces::start(config, &receiver, mail, &sockets, reporter.as_deref()).await?;
+        let bounces = Bounces::start(config, &receiver, mail.clone(), &sockets, reporter.as_deref()).await?;
+        let submission = Submission::start(config, &engine, mail, &sockets).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
         let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
-        addresses::write(store.directory(), &http_addresses, metrics.address, &bounces.addresses)
-            .map_err(|error| broken(addresses::FILE, &error))?;
+        let bound = Addresses {
+            http: &http_addresses,
+            metrics: metrics.address,
+            bounces: &bounces.addresses,
+            submission: &submission.addresses,
+            submissions: &submission.tls_addresses,
+        };
+        addresses::write(store.directory(), &bound).map_err(|error| broken(addresses::FILE, &error))?;
         opening::tell_of_standstill(&store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
@@ -198,6 +208,7 @@ impl Daemon {
             http,
             metrics,
             bounces,
+            submission,
             pump,
             stop,
             certificate,
@@ -251,12 +262,13 @@ impl Daemon {
         if let Some(certificate) = &self.certificate {
             certificate.look();
         }
+        self.submission.reload();
         supervisor::ready();
     }
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, metrics, bounces, pump, stop, certificate, .. } = self;
+        let Self { engine, api, http, metrics, bounces, submission, pump, stop, certificate, .. } = self;
         // What a failed store could not record is cut off: the less of it comes to its end, the less is sent twice.
         let grace = if engine.store.health().failure().is_some() { LAST_WORDS } else { GRACE };
         if let Some(certificate) = certificate {
@@ -267,7 +279,8 @@ impl Daemon {
         let wire = async {
             // A pump that has ended is not asked again.
             let pumped = async { if pump.is_finished() { None } else { Some(pump.await) } };
-            let (finished, pumped, ()) = tokio::join!(http.shutdown(grace), pumped, bounces.shut_down(grace));
+            let mail = async { tokio::join!(bounces.shut_down(grace), submission.shut_down(grace)) };
+            let (finished, pumped, _) = tokio::join!(http.shutdown(grace), pumped, mail);
             // Last, so that the end can still be watched.
             metrics.shut_down().await;
             if !finished {

@@ -1,6 +1,8 @@
 //! `postrider dev`: everything in one process with no set-up (contract 8): an account, keys, verified domains, and a
 //! receiver on loopback that captures every message instead of mailing it.
 
+mod smtp;
+
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -71,6 +73,7 @@ struct Announcement<'a> {
     panel_url: &'a str,
     panel_user: &'a str,
     panel_password: &'a str,
+    smtp_url: &'a str,
     data_dir: &'a Path,
 }
 
@@ -126,10 +129,13 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let captured = Arc::clone(&parts.routes.capture);
-    let daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts)).await?;
+    let mut daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts)).await?;
     forget_with_content(&daemon.engine, captured);
     let credentials = credentials(&daemon.engine, directory).await?;
-    announce(options, &daemon, &credentials, directory).map_err(|error| cannot("write to stdout", &error))?;
+    let smtp = smtp::listen(&mut daemon, &credentials.api_key).await?;
+    let smtp_url = format!("smtp://{}", reachable(smtp));
+    announce(options, &daemon, &credentials, &smtp_url, directory)
+        .map_err(|error| cannot("write to stdout", &error))?;
     let exit = daemon.run().await;
     receiver.shut_down(GRACE).await;
     Ok(exit)
@@ -232,7 +238,13 @@ fn keep(path: &Path, credentials: &Credentials) -> io::Result<()> {
 }
 
 #[expect(clippy::print_stdout, reason = "what dev prints is what it is asked for")]
-fn announce(options: &DevOptions, daemon: &Daemon, made: &Credentials, directory: &Path) -> io::Result<()> {
+fn announce(
+    options: &DevOptions,
+    daemon: &Daemon,
+    made: &Credentials,
+    smtp_url: &str,
+    directory: &Path,
+) -> io::Result<()> {
     let address = daemon.http_addresses.first().copied().unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)));
     let scheme = if daemon.serves_tls() { "https" } else { "http" };
     let url = format!("{scheme}://{}", reachable(address));
@@ -246,11 +258,12 @@ fn announce(options: &DevOptions, daemon: &Daemon, made: &Credentials, directory
             panel_url: &panel_url,
             panel_user: &made.panel_user,
             panel_password: &made.panel_password,
+            smtp_url,
             data_dir: directory,
         };
         println!("{}", serde_json::to_string(&line)?);
     } else {
-        println!("{}", words(&url, made, directory, options.deliver));
+        println!("{}", words(&url, smtp_url, made, directory, options.deliver));
     }
     io::stdout().flush()
 }
@@ -262,7 +275,7 @@ fn quoted(path: &Path) -> String {
     if text.chars().all(is_plain) { text } else { format!("'{}'", text.replace('\'', "'\\''")) }
 }
 
-fn words(url: &str, made: &Credentials, directory: &Path, deliver: bool) -> String {
+fn words(url: &str, smtp_url: &str, made: &Credentials, directory: &Path, deliver: bool) -> String {
     let mail = if deliver { "mailed for real" } else { "captured" };
     let (user, password) = (&made.panel_user, &made.panel_password);
     format!(
@@ -270,6 +283,7 @@ fn words(url: &str, made: &Credentials, directory: &Path, deliver: bool) -> Stri
          \n\
          Panel              {url}/login?email={user}\n\
          password           {password}   (of {user})\n\
+         SMTP               {smtp_url}   (with or without a login)\n\
          API key            {}\n\
          marketing API key  {}\n\
          data directory     {}\n\

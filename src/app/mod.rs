@@ -26,6 +26,7 @@ mod runtime;
 pub mod serve;
 mod settings;
 mod signals;
+mod submission;
 mod supervisor;
 pub mod trouble;
 mod ways;

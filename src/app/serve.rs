@@ -53,9 +53,10 @@ fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
         Trouble::new(Exit::Failed, "cannot take over the sockets from systemd", error.to_string(), remedy)
     })?;
     let bounces = config.bounces.iter().flat_map(|bounces| &bounces.listen);
-    let wanted: Vec<_> = config.http.listen.iter().chain(bounces).copied().collect();
+    let wanted = config.http.listen.iter().chain(bounces).chain(config.submission.addresses());
+    let wanted: Vec<_> = wanted.copied().collect();
     for address in sockets.beside(&wanted) {
-        tracing::warn!(%address, "systemd opened this socket, and neither http.listen nor bounces.listen names it");
+        tracing::warn!(%address, "systemd opened this socket, but no listen of the configuration names it");
     }
     Ok(sockets)
 }

@@ -33,6 +33,7 @@ pub mod probe;
 pub mod smtp_listener;
 mod smtp_session;
 pub mod source;
+pub mod submission;
 pub mod tls;
 pub mod tls_settings;
 pub mod transmit;

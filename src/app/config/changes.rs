@@ -36,6 +36,7 @@ impl Config {
             ("dns", own.dns != other.dns),
             ("delivery", own.delivery != other.delivery),
             ("bounces", own.bounces != other.bounces),
+            ("submission", own.submission != other.submission),
             ("relay", own.relays != other.relays),
             ("webhooks", own.webhooks != other.webhooks),
             ("network", own.network != other.network),

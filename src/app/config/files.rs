@@ -30,6 +30,10 @@ impl Config {
             ("webhooks.extra_roots", &self.webhooks.extra_roots),
         ];
         files.extend(optional.into_iter().filter_map(|(key, path)| Some((key.to_owned(), path.as_deref()?))));
+        if let Some((certificate, key)) = &self.submission.certificate {
+            files.push(("submission.certificate".to_owned(), certificate.as_path()));
+            files.push(("submission.key".to_owned(), key.as_path()));
+        }
         for relay in &self.relays {
             let login = match &relay.kind {
                 RelayKind::Smarthost(smarthost) => smarthost.login.as_ref(),

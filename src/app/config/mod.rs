@@ -12,6 +12,7 @@ mod http;
 mod process;
 mod relay;
 mod section;
+mod submission;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -30,6 +31,7 @@ pub use self::fault::{ConfigError, Fault};
 pub use self::http::{Acme, Http, Tls};
 pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
 pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls, WarmUp};
+pub use self::submission::Submission;
 pub use self::tree::Place;
 
 use self::changes::Source;
@@ -65,6 +67,8 @@ pub struct Config {
     pub delivery: Delivery,
     /// `[bounces]`, where there is one.
     pub bounces: Option<Bounces>,
+    /// `[submission]`.
+    pub submission: Submission,
     /// `[[relay]]`: at least one, and one for each stream.
     pub relays: Vec<Relay>,
     /// `[webhooks]`.
@@ -93,6 +97,7 @@ impl Default for Config {
             dns: Dns::default(),
             delivery: Delivery::default(),
             bounces: None,
+            submission: Submission::default(),
             relays: vec![Relay::direct()],
             webhooks: Webhooks::default(),
             network: Networks::default(),
@@ -174,9 +179,11 @@ impl Config {
             check_relays(relays, &mut root);
         }
         let bounces = Bounces::read(root.section("bounces"), &hostname);
+        let http = Http::read(root.section("http"), self.http);
         let config = Self {
             data_dir: root.value("data_dir", self.data_dir, path),
-            http: Http::read(root.section("http"), self.http),
+            submission: Submission::read(root.section("submission"), self.submission, &http.tls),
+            http,
             metrics: Metrics::read(root.section("metrics"), self.metrics),
             dns: Dns::read(root.section("dns"), self.dns),
             delivery: Delivery::read(root.section("delivery"), self.delivery),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 
 mod environment;
+mod submission;
 
 const BARE: &str = "hostname = \"mail.example.com\"\n";
 
@@ -55,6 +56,11 @@ fn the_example_has_every_key() {
             "port lifetime_hours max_connections mta_sts_port extra_roots shaping_file bounces_file tls_reports_from",
         ),
         ("bounces", "host listen"),
+        (
+            "submission",
+            "listen tls_listen certificate key connections connections_per_address connections_per_key recipients \
+             login_seconds idle_seconds failed_logins",
+        ),
         ("relay", "name kind source ehlo streams warm_up host port tls username password_file"),
         ("relay.warm_up", "per_day growth_percent since"),
         ("webhooks", "extra_roots"),

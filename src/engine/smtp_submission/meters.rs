@@ -66,6 +66,10 @@ impl LoginEnd {
 /// The meters of SMTP submission. Durations are in microseconds.
 #[derive(Debug)]
 pub struct SubmissionMeters {
+    /// Connections that were accepted.
+    pub sessions_begun: Counter,
+    /// Connections that have ended.
+    pub sessions_ended: Counter,
     logins: [Counter; LoginEnd::ALL.len()],
     /// Messages accepted, one for each recipient.
     pub messages: Counter,
@@ -77,6 +81,8 @@ pub struct SubmissionMeters {
 impl Default for SubmissionMeters {
     fn default() -> Self {
         Self {
+            sessions_begun: Counter::default(),
+            sessions_ended: Counter::default(),
             logins: Default::default(),
             messages: Counter::default(),
             refusals: Mutex::default(),
@@ -86,7 +92,7 @@ impl Default for SubmissionMeters {
 }
 
 impl SubmissionMeters {
-    /// Counts a login. [`LoginEnd::Throttled`] is the listener's to count.
+    /// Counts a login, as the listener answered it.
     pub fn login(&self, end: LoginEnd) {
         self.logins[end as usize].count();
     }

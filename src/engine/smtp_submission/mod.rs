@@ -97,14 +97,15 @@ impl Engine {
 impl SmtpSession {
     /// Logs in with an API key. White space around it is ignored. A login that fails leaves an earlier one in place.
     ///
-    /// The protocol layer answers, and reports a refusal to [`Self::note_refusal`] with the stage
+    /// The protocol layer answers, counts the login in [`SubmissionMeters::login`], and reports a refusal to
+    /// [`Self::note_refusal`] with the stage
     /// [`SmtpStage::Auth`]: it is listed for the account of this key, revoked or expired as it may be.
     pub fn login(&mut self, password: &[u8]) -> LoginOutcome {
         self.presented = None;
         let secret = str::from_utf8(password).ok().and_then(|text| text.trim().parse::<KeySecret>().ok());
-        let Some(secret) = secret else { return self.logged_in(LoginOutcome::Refused) };
+        let Some(secret) = secret else { return LoginOutcome::Refused };
         let hash = secret.hash();
-        let outcome = match self.engine.key_owner(&hash) {
+        match self.engine.key_owner(&hash) {
             Ok(None) => LoginOutcome::Refused,
             Ok(Some(caller)) => {
                 let outcome = self.judge(&caller);
@@ -119,16 +120,7 @@ impl SmtpSession {
                 tracing::error!(%error, "could not look up the key of an SMTP login");
                 LoginOutcome::Failed
             }
-        };
-        self.logged_in(outcome)
-    }
-
-    fn logged_in(&self, outcome: LoginOutcome) -> LoginOutcome {
-        self.engine.meters.submission.login(match outcome {
-            LoginOutcome::Good { .. } => LoginEnd::Ok,
-            LoginOutcome::NoSendScope | LoginOutcome::Refused | LoginOutcome::Failed => LoginEnd::Refused,
-        });
-        outcome
+        }
     }
 
     fn judge(&self, caller: &Caller) -> LoginOutcome {
@@ -196,10 +188,9 @@ impl SmtpSession {
 
     /// Reports a refusal that the protocol layer decided, for the metrics and the account's list. Answers of
     /// [`Self::sender`], [`Self::recipient`] and [`Self::message`] are counted there already.
-    pub fn note_refusal(&self, stage: SmtpStage, answer: &Answer, to: Option<&str>) {
-        let mail_from = self.transaction.as_ref().map(|transaction| transaction.sender.mail_from.clone());
+    pub fn note_refusal(&self, stage: SmtpStage, answer: &Answer, mail_from: Option<&str>, to: Option<&str>) {
         let refusal = SmtpRefusal {
-            mail_from: mail_from.unwrap_or_default(),
+            mail_from: mail_from.unwrap_or_default().to_owned(),
             to: to.unwrap_or_default().to_owned(),
             ..SmtpRefusal::default()
         };

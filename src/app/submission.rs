@@ -1,0 +1,171 @@
+//! The listeners of SMTP submission: those of `[submission]`, and in `dev` one more on loopback, in the clear.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::certificate::{Certificate, Kept};
+use super::config::{self, Config};
+use super::exit::Exit;
+use super::trouble::Trouble;
+use crate::engine::Engine;
+use crate::engine::settings::SmtpAddress;
+use crate::net::handed_over::HandedOver;
+use crate::net::smtp_listener::{ListenerConfig, ListenerTls, SmtpListener};
+use crate::net::submission::{DevDoor, Submission as Shared, SubmissionLimits, SubmissionService};
+use crate::net::tls_settings::TlsSettings;
+
+/// The running listeners.
+pub(super) struct Submission {
+    shared: Arc<Shared>,
+    engine: Arc<Engine>,
+    listeners: Vec<SmtpListener>,
+    certificate: Option<Kept>,
+    /// Where `listen` is bound.
+    pub(super) addresses: Vec<SocketAddr>,
+    /// Where `tls_listen` is bound.
+    pub(super) tls_addresses: Vec<SocketAddr>,
+}
+
+impl Submission {
+    /// Begins to listen, with the section's own certificate or else with `http`, that of HTTP.
+    ///
+    /// # Errors
+    /// The certificate can't be used, or an address can't be bound.
+    pub(super) async fn start(
+        config: &Config,
+        engine: &Arc<Engine>,
+        http: Option<Arc<TlsSettings>>,
+        sockets: &HandedOver,
+    ) -> Result<Self, Trouble> {
+        let section = &config.submission;
+        let mut submission = Self {
+            shared: Shared::new(Arc::clone(engine), config.hostname.as_str(), limits(section)),
+            engine: Arc::clone(engine),
+            listeners: Vec::new(),
+            certificate: None,
+            addresses: Vec::new(),
+            tls_addresses: Vec::new(),
+        };
+        if !section.is_on() {
+            return Ok(submission);
+        }
+        let tls = submission.tls(section, http)?;
+        for address in &section.listen {
+            let settings = submission.shared.listener_config(ListenerTls::StartTls(Arc::clone(&tls)));
+            let bound = submission.listen(sockets, *address, settings, "submission.listen").await?;
+            submission.addresses.push(bound);
+        }
+        for address in &section.tls_listen {
+            let settings = submission.shared.listener_config(ListenerTls::Implicit(Arc::clone(&tls)));
+            let bound = submission.listen(sockets, *address, settings, "submission.tls_listen").await?;
+            submission.tls_addresses.push(bound);
+        }
+        submission.announce(config.hostname.as_str());
+        Ok(submission)
+    }
+
+    /// Tells the API where programs submit mail.
+    fn announce(&self, host: &str) {
+        let port = |addresses: &[SocketAddr]| addresses.first().map(SocketAddr::port);
+        let address =
+            SmtpAddress { host: host.to_owned(), port: port(&self.addresses), tls_port: port(&self.tls_addresses) };
+        self.engine.settings.smtp.get_or_init(|| address);
+    }
+
+    fn tls(
+        &mut self,
+        section: &config::Submission,
+        http: Option<Arc<TlsSettings>>,
+    ) -> Result<Arc<TlsSettings>, Trouble> {
+        let Some((certificate, key)) = &section.certificate else {
+            let missing =
+                || Trouble::new(Exit::Failed, "cannot set up submission", "there is no certificate for TLS", "");
+            return http.ok_or_else(missing);
+        };
+        let own = Certificate::of_files(certificate, key)?;
+        let settings = Arc::clone(&own.presented.mail);
+        self.certificate = Some(own.keep());
+        Ok(settings)
+    }
+
+    async fn listen(
+        &mut self,
+        sockets: &HandedOver,
+        address: SocketAddr,
+        settings: ListenerConfig,
+        key: &str,
+    ) -> Result<SocketAddr, Trouble> {
+        let service = SubmissionService { submission: Arc::clone(&self.shared), dev: None };
+        let socket = sockets.listen(address).await;
+        let listener = socket.and_then(|socket| SmtpListener::on(socket, settings, Arc::new(service)));
+        let listener = listener.map_err(|error| {
+            let (what, remedy) =
+                (format!("cannot listen on {address}"), format!("Free the port, or set another in {key}."));
+            Trouble::new(Exit::Failed, what, error.to_string(), remedy)
+        })?;
+        let bound = listener.local_addr();
+        self.listeners.push(listener);
+        Ok(bound)
+    }
+
+    /// Begins to listen for `dev`: at `wanted`, or at a free port of the same host where that is taken and
+    /// `may_move`. Returns the bound address.
+    ///
+    /// # Errors
+    /// The address can't be bound.
+    pub(super) async fn listen_for_dev(
+        &mut self,
+        wanted: SocketAddr,
+        may_move: bool,
+        door: DevDoor,
+    ) -> Result<SocketAddr, Trouble> {
+        let service = SubmissionService { submission: Arc::clone(&self.shared), dev: Some(Arc::new(door)) };
+        let service = Arc::new(service);
+        let settings = self.shared.dev_listener_config();
+        let listener = match SmtpListener::bind(wanted, settings.clone(), Arc::clone(&service) as _).await {
+            Err(_) if may_move => SmtpListener::bind(SocketAddr::new(wanted.ip(), 0), settings, service).await,
+            bound => bound,
+        };
+        let listener = listener.map_err(|error| {
+            let remedy = "Free the port, or choose another address for dev's SMTP listener.";
+            Trouble::new(Exit::Failed, format!("cannot listen on {wanted}"), error.to_string(), remedy)
+        })?;
+        let bound = listener.local_addr();
+        self.listeners.push(listener);
+        let (host, port) = (bound.ip().to_string(), Some(bound.port()));
+        self.engine.settings.smtp.get_or_init(|| SmtpAddress { host, port, tls_port: None });
+        Ok(bound)
+    }
+
+    /// Reads the section's own certificate again.
+    pub(super) fn reload(&self) {
+        if let Some(certificate) = &self.certificate {
+            certificate.look();
+        }
+    }
+
+    /// Accepts nobody any more, sends idle clients away, and gives a message that is under way up to `grace`.
+    pub(super) async fn shut_down(self, grace: Duration) {
+        if let Some(certificate) = self.certificate {
+            certificate.stop();
+        }
+        let mut ending = tokio::task::JoinSet::new();
+        for listener in self.listeners {
+            ending.spawn(listener.shut_down(grace));
+        }
+        while ending.join_next().await.is_some() {}
+    }
+}
+
+const fn limits(section: &config::Submission) -> SubmissionLimits {
+    SubmissionLimits {
+        connections: section.connections,
+        connections_per_address: section.connections_per_address,
+        connections_per_key: section.connections_per_key,
+        recipients: section.recipients,
+        login: section.login,
+        idle: section.idle,
+        failed_logins: section.failed_logins,
+    }
+}

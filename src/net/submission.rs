@@ -1,0 +1,135 @@
+//! SMTP submission over TCP: the limits of its listeners, and what their connections share.
+//!
+//! `app` makes one [`Submission`] for all listeners. Each connection has a handler ([`handler`]) that passes questions
+//! on to the engine's session; throttles, connections of a key and memory are counted here, over all of them.
+
+mod handler;
+mod keys;
+mod logins;
+mod memory;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use crate::base::secret::Secret;
+use crate::domain::limits::MESSAGE_OCTETS;
+use crate::engine::Engine;
+use crate::net::smtp_listener::{Deadlines, Gate, ListenerConfig, ListenerTls, MailHandler, MailService};
+use crate::smtp::server::{Door, LoginRule, ServerConfig, SubmissionRules};
+use handler::Handler;
+use keys::Keys;
+use logins::FailedLogins;
+use memory::Memory;
+
+/// Bytes of all copies of one message together.
+const COPIES_OCTETS_MAX: usize = 200 << 20;
+/// Faulty commands of a client that has logged in after which its session ends.
+const ERRORS_MAX: u32 = 20;
+/// Time for one message.
+const MESSAGE: Duration = Duration::from_secs(30 * 60);
+/// Time for one session.
+const SESSION: Duration = Duration::from_secs(3600);
+
+/// The configured limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubmissionLimits {
+    /// Connections in all.
+    pub connections: usize,
+    /// Connections of one IPv4 address or one IPv6 /64.
+    pub connections_per_address: usize,
+    /// Connections that one key has logged in on.
+    pub connections_per_key: usize,
+    /// Recipients of one transaction.
+    pub recipients: usize,
+    /// Time from connecting to the login.
+    pub login: Duration,
+    /// Time between two commands.
+    pub idle: Duration,
+    /// Failed logins of one address in the throttle's window.
+    pub failed_logins: usize,
+}
+
+/// What all connections of submission share.
+pub struct Submission {
+    engine: Arc<Engine>,
+    hostname: String,
+    limits: SubmissionLimits,
+    gate: Gate,
+    keys: Keys,
+    failed_logins: FailedLogins,
+    memory: Arc<Mutex<Memory>>,
+}
+
+/// The listener of `dev`, where a login is optional for some clients.
+pub struct DevDoor {
+    /// The key of sessions without a login.
+    pub key: Secret,
+    /// Whether a client at this address may send without a login.
+    pub may_skip_login: Box<dyn Fn(IpAddr) -> bool + Send + Sync>,
+}
+
+impl Submission {
+    /// Submission to `engine`, announced as `hostname`.
+    pub fn new(engine: Arc<Engine>, hostname: &str, limits: SubmissionLimits) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            hostname: hostname.to_owned(),
+            gate: Gate::new(limits.connections, limits.connections_per_address),
+            keys: Keys::new(limits.connections_per_key),
+            failed_logins: FailedLogins::new(limits.failed_logins),
+            memory: Arc::default(),
+            limits,
+        })
+    }
+
+    /// The configuration of a listener. All of them share one count of connections.
+    pub fn listener_config(&self, tls: ListenerTls) -> ListenerConfig {
+        self.config(tls, LoginRule::InsideTls, Some(self.limits.login))
+    }
+
+    /// The configuration of `dev`'s listener, which waits for no login.
+    pub fn dev_listener_config(&self) -> ListenerConfig {
+        self.config(ListenerTls::Off, LoginRule::Optional, None)
+    }
+
+    fn config(&self, tls: ListenerTls, login: LoginRule, login_deadline: Option<Duration>) -> ListenerConfig {
+        ListenerConfig {
+            session: ServerConfig {
+                hostname: self.hostname.clone(),
+                greeting: format!("{} ESMTP Postrider", self.hostname),
+                size_max: MESSAGE_OCTETS,
+                recipients_max: self.limits.recipients,
+                errors_max: ERRORS_MAX,
+                refusals_max: None,
+                starttls: false,
+                door: Door::Submission(SubmissionRules { login, total_max: COPIES_OCTETS_MAX }),
+            },
+            gate: self.gate.clone(),
+            greeting_pause: Duration::ZERO,
+            deadlines: Deadlines {
+                command: self.limits.idle,
+                decision: None,
+                login: login_deadline,
+                message: Some(MESSAGE),
+                session: SESSION,
+                ..Deadlines::default()
+            },
+            tls,
+        }
+    }
+}
+
+/// A listener's service: its door to what all share.
+pub struct SubmissionService {
+    /// What all connections share.
+    pub submission: Arc<Submission>,
+    /// Set for `dev`'s listener.
+    pub dev: Option<Arc<DevDoor>>,
+}
+
+impl MailService for SubmissionService {
+    fn connected(&self, peer: SocketAddr) -> Box<dyn MailHandler> {
+        Box::new(Handler::new(Arc::clone(&self.submission), self.dev.clone(), peer.ip().to_canonical()))
+    }
+}

@@ -31,13 +31,24 @@ pub struct Account {
     pub quota: QuotaLimits,
     /// When it was made.
     pub created_at: Timestamp,
+    /// Whether a valid Message-ID of a message submitted by SMTP stays.
+    pub keep_message_id: bool,
 }
 
 impl Account {
     /// A new account with the contract's default settings.
     pub fn new(id: AccountId, name: AccountName, quota: QuotaLimits, created_at: Timestamp) -> Self {
         let (time_zone, content_retention_days) = (TimeZoneName::default(), RetentionDays::default());
-        Self { id, name, time_zone, content_retention_days, hosted_unsubscribe: false, quota, created_at }
+        Self {
+            id,
+            name,
+            time_zone,
+            content_retention_days,
+            hosted_unsubscribe: false,
+            quota,
+            created_at,
+            keep_message_id: false,
+        }
     }
 }
 

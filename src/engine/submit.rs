@@ -4,7 +4,7 @@
 //! seals it ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered
 //! before its sync.
 
-mod workbench;
+pub(super) mod workbench;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -32,7 +32,7 @@ use super::signing::SigningPool;
 use workbench::{Prepared, Ready, Workbench};
 
 /// How often a message is composed anew because its domain was changed meanwhile.
-const TRIES: usize = 3;
+pub(super) const TRIES: usize = 3;
 /// What a message that is alone may contain at most, in octets, to be composed and signed by the async worker that has
 /// it: as much as takes about as long as its signature.
 const ALONE_OCTETS_MAX: usize = 64 * 1024;
@@ -219,13 +219,13 @@ impl Drop for Waiting<'_> {
 
 /// Marks an idempotency key as in progress until it is dropped: by the request, and by its message, which goes on where
 /// the client did not wait.
-struct Running {
+pub(super) struct Running {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),
 }
 
 impl Running {
-    fn begin(engine: &Arc<Engine>, account: AccountId, key_hash: [u8; 32]) -> Result<Self, SubmitError> {
+    pub(super) fn begin(engine: &Arc<Engine>, account: AccountId, key_hash: [u8; 32]) -> Result<Self, SubmitError> {
         let key = (account, key_hash);
         let mut running = engine.in_progress.lock().unwrap_or_else(PoisonError::into_inner);
         if !running.insert(key) {
@@ -243,7 +243,7 @@ impl Drop for Running {
 }
 
 /// The body of the 202, as bytes.
-fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
+pub(super) fn answer(id: MessageId, message: &MessageRow) -> Vec<u8> {
     let answer = Answer {
         id,
         message_id_header: message.message_id_header(id),

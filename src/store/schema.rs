@@ -5,6 +5,8 @@
 //! so bytes compare like the values they stand for.
 
 pub mod meta;
+mod original_id;
+pub use original_id::{message_by_original_id, messages_by_original_id};
 
 use redb::{Database, ReadableDatabase as _, TableDefinition, TableHandle as _, WriteTransaction};
 
@@ -67,6 +69,8 @@ tables! {
     Transfers = "transfers";
     /// account, last message of a block → what the block's messages may be found by.
     MessageIndex = "message_index";
+    /// account, digest of the client's Message-ID, message → nothing.
+    MessagesByOriginalId = "messages_by_original_id";
     /// account, message, event → the event's JSON bytes; written once, kept with the message.
     Timeline = "timeline";
     /// account, message, event → what was said in the attempt that failed: text, kept as long as the event log's event.
@@ -87,8 +91,7 @@ tables! {
     Redelivered = "redelivered";
     /// account, endpoint, due, delivery → nothing: what waits for a disabled endpoint.
     Parked = "parked";
-    /// account, endpoint → how many of its deliveries are pending or held; account → how many requested ones are
-    /// stored.
+    /// account, endpoint → how many of its deliveries are pending or held; account → how many were requested.
     Outstanding = "outstanding";
     /// account → its API keys that are neither revoked nor expired.
     ActiveKeys = "active_keys";

@@ -307,6 +307,7 @@ pub(crate) fn message_row(domain: DomainId, to: &str, now: Timestamp) -> Message
         is_raw: false,
         text_ends_line: false,
         html_ends_line: false,
+        submission: None,
     }
 }
 

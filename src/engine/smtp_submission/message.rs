@@ -1,6 +1,8 @@
-//! The final dot: the messages of a transaction, accepted together or not at all.
+//! The final dot: the messages of a transaction, accepted together or not at all, and the answer.
 
+use super::accepting::{Failure, Submitting};
 use super::{Decision, SmtpRefusal, SmtpSession, SmtpStage};
+use crate::mail::submitted;
 use crate::smtp::server::Answer;
 
 impl SmtpSession {
@@ -9,13 +11,32 @@ impl SmtpSession {
     ///
     /// `message` is what came between DATA and the final dot, dots unstuffed. Line ends may be CR LF or LF.
     pub async fn message(&mut self, message: Vec<u8>) -> Decision {
-        let transaction = self.transaction.take();
         let began = self.engine.clock.monotonic();
-        let _ = message;
-        let answer = Answer::new(451, "4.3.0", "The service failed; try again later");
+        let (mail_from, from) = (self.mail_from(), submitted::from_text(&message));
+        let accepted = match self.submitting() {
+            Some(submitting) => submitting.accept(message).await,
+            None => Err(Failure::Answer(Answer::new(503, "5.5.1", "MAIL and RCPT come before DATA"))),
+        };
         self.engine.meters.submission.answered(self.engine.clock.monotonic().saturating_sub(began));
-        let mail_from = transaction.map(|transaction| transaction.sender.mail_from).unwrap_or_default();
-        self.refused(SmtpStage::Data, &answer, SmtpRefusal { mail_from, ..SmtpRefusal::default() });
-        Decision::Answer(answer)
+        match accepted {
+            Ok(ids) => Decision::Answer(Answer::queued(&ids)),
+            Err(Failure::InDoubt) => Decision::CloseWithoutAnswer,
+            Err(Failure::Answer(answer)) => {
+                let refusal = SmtpRefusal { mail_from, from, ..SmtpRefusal::default() };
+                self.refused(SmtpStage::Data, &answer, refusal);
+                Decision::Answer(answer)
+            }
+        }
+    }
+
+    /// The transaction, which ends.
+    fn submitting(&mut self) -> Option<Submitting> {
+        let (transaction, login) = (self.transaction.take()?, self.login.as_ref()?);
+        let (engine, client) = (self.engine.clone(), self.client.clone());
+        (!transaction.recipients.is_empty()).then(|| Submitting::new(engine, login.caller.clone(), client, transaction))
+    }
+
+    fn mail_from(&self) -> String {
+        self.transaction.as_ref().map(|transaction| transaction.sender.mail_from.clone()).unwrap_or_default()
     }
 }

@@ -4,10 +4,13 @@
 //! [`Answer`]s. The session never answers what the protocol layer decides alone, such as syntax, order and limits of
 //! the connection; those refusals are reported to [`SmtpSession::note_refusal`].
 
+mod accepting;
+mod copies;
 mod message;
 mod meters;
 mod recipient;
 mod refusals;
+mod reply;
 
 pub use meters::{LoginEnd, SmtpStage, SubmissionMeters};
 pub use refusals::{Refusals, SmtpRefusal};

@@ -84,7 +84,7 @@ fn check_size(sender: &SmtpSender, copies: usize) -> Result<(), Answer> {
     Ok(())
 }
 
-fn check_suppression(
+pub(super) fn check_suppression(
     engine: &super::Engine,
     caller: &Caller,
     address: &Address,

@@ -19,7 +19,7 @@ use crate::engine::signing::{KeyCache, SigningPool, active};
 use crate::machine::service_clock::ServiceTime;
 use crate::machine::{retention, retry};
 use crate::mail::compose::{ComposeFacts, Composed, compose};
-use crate::mail::dkim;
+use crate::mail::dkim::{self, SigningFailed, SigningKey};
 use crate::mail::feedback::{self, Feedback};
 use crate::store::Store;
 use crate::store::content::{CompressedEnd, Place, SealedBody};
@@ -33,27 +33,27 @@ use crate::store::row::message::MessageRow;
 const MEANWHILE_OCTETS_MIN: usize = 4096;
 
 /// A message ready to be committed, or the answer to a repeated request.
-pub(super) enum Prepared {
+pub(in crate::engine) enum Prepared {
     Replay(Accepted),
     Message(Box<Ready>),
 }
 
-pub(super) struct Ready {
-    pub(super) body: SealedBody,
-    pub(super) accept: Accept,
+pub(in crate::engine) struct Ready {
+    pub(in crate::engine) body: SealedBody,
+    pub(in crate::engine) accept: Accept,
 }
 
 /// What a message is made with.
-pub(super) struct Workbench<'a> {
-    pub(super) store: &'a Store,
-    pub(super) settings: &'a Settings,
-    pub(super) keys: &'a KeyCache,
+pub(in crate::engine) struct Workbench<'a> {
+    pub(in crate::engine) store: &'a Store,
+    pub(in crate::engine) settings: &'a Settings,
+    pub(in crate::engine) keys: &'a KeyCache,
     /// Threads that have nothing else to do, where the message is alone.
-    pub(super) helpers: Option<&'a SigningPool>,
+    pub(in crate::engine) helpers: Option<&'a SigningPool>,
 }
 
 impl Workbench<'_> {
-    pub(super) fn prepare(
+    pub(in crate::engine) fn prepare(
         &self,
         caller: &Caller,
         submission: &Submission,
@@ -89,14 +89,8 @@ impl Workbench<'_> {
             Admission::Admitted(admitted) => admitted,
         };
         drop(snapshot);
-        let token = return_path::token(account, id, &self.settings.feedback_keys);
-        let feedback = Feedback {
-            token: &token,
-            stream: admitted.domain.stream,
-            sender: AccountHint::of(account),
-            aligned: admitted.domain.return_path_seen.then_some(&admitted.domain.name),
-        };
-        let unsigned = Arc::new([feedback::fields(&feedback).as_slice(), &composed.bytes].concat());
+        let feedback = self.feedback(account, id, &admitted);
+        let unsigned = Arc::new([feedback.as_slice(), &composed.bytes].concat());
         // A signature takes long enough to compress what it is of.
         let helpers = self.helpers.filter(|_| unsigned.len() >= MEANWHILE_OCTETS_MIN);
         let end = helpers.map(|helpers| {
@@ -104,9 +98,7 @@ impl Workbench<'_> {
             helpers.meanwhile(move || CompressedEnd::of(&unsigned))
         });
         let signed = self.sign(&unsigned, &admitted, time.wall)?;
-        let bucket = retention::Bucket::of(now, admitted.account.content_retention_days);
-        // Content that is accepted in doubt is destroyed by another time than the rest of its hour.
-        let bucket = time.doubt.map_or(bucket, |number| bucket.in_doubt(number)).end;
+        let bucket = bucket(&admitted, &time);
         let message = MessageRow {
             // Where exactly is known when the body is on disk.
             place: Place::unknown(bucket),
@@ -114,7 +106,7 @@ impl Workbench<'_> {
         };
         let content = self.store.content();
         let body = match end.and_then(|end| end.try_recv().ok()) {
-            Some(end) => content.seal_with(bucket, id, signed, end),
+            Some(end) => content.seal_with(bucket, id, signed, &end),
             None => content.seal(bucket, id, signed),
         };
         self.check_storage(account, &body)?;
@@ -152,17 +144,37 @@ impl Workbench<'_> {
 
     /// The message as it goes out: its signatures, and what they are of.
     fn sign(&self, message: &[u8], admitted: &Admitted, now: Timestamp) -> Result<Vec<u8>, SubmitError> {
-        let master: &MasterKey = self.store.master_key();
-        let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
-        let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
-        let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
-        let mut signed = dkim::sign(&keys, message, now).map_err(|error| failed(error.to_string()))?;
+        let mut signed = self.signatures(admitted, |keys| dkim::sign(keys, message, now))?;
         signed.extend_from_slice(message);
         Ok(signed)
     }
 
+    /// What `sign` makes with the domain's keys.
+    pub(in crate::engine) fn signatures(
+        &self,
+        admitted: &Admitted,
+        sign: impl FnOnce(&[&SigningKey]) -> Result<Vec<u8>, SigningFailed>,
+    ) -> Result<Vec<u8>, SubmitError> {
+        let master: &MasterKey = self.store.master_key();
+        let failed = |fault: String| SubmitError::Failed(StoreError::Content(fault));
+        let keys = self.keys.active(admitted.domain_id, &admitted.domain, master).map_err(failed)?;
+        let keys: Vec<_> = keys.iter().map(Arc::as_ref).collect();
+        sign(&keys).map_err(|error| failed(error.to_string()))
+    }
+
+    /// The fields by which a complaint finds the message again.
+    pub(in crate::engine) fn feedback(&self, account: AccountId, id: MessageId, admitted: &Admitted) -> Vec<u8> {
+        let token = return_path::token(account, id, &self.settings.feedback_keys);
+        feedback::fields(&Feedback {
+            token: &token,
+            stream: admitted.domain.stream,
+            sender: AccountHint::of(account),
+            aligned: admitted.domain.return_path_seen.then_some(&admitted.domain.name),
+        })
+    }
+
     #[expect(clippy::too_many_arguments, reason = "the row joins everything that is known of a message")]
-    fn row(
+    pub(in crate::engine) fn row(
         &self,
         caller: &Caller,
         id: MessageId,
@@ -208,8 +220,16 @@ impl Workbench<'_> {
             is_raw: parts.is_none(),
             text_ends_line: ends_line(parts.and_then(|parts| parts.text.as_ref())),
             html_ends_line: ends_line(parts.and_then(|parts| parts.html.as_ref())),
+            submission: None,
         }
     }
+}
+
+/// The end of the bucket that the content of a message accepted at `time` belongs to.
+pub(in crate::engine) fn bucket(admitted: &Admitted, time: &ServiceTime) -> Timestamp {
+    let bucket = retention::Bucket::of(time.now, admitted.account.content_retention_days);
+    // Content that is accepted in doubt is destroyed by another time than the rest of its hour.
+    time.doubt.map_or(bucket, |number| bucket.in_doubt(number)).end
 }
 
 fn ends_line(body: Option<&String>) -> bool {

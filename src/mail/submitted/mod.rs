@@ -194,6 +194,14 @@ impl SubmittedMessage {
     }
 }
 
+/// The From header of a message that may not be accepted, unfolded; empty where there is none.
+pub fn from_text(message: &[u8]) -> String {
+    let head = &message[..message.len().min(RAW_HEADER_SECTION_OCTETS)];
+    let head = raw::with_crlf(head, &mut Faults::new());
+    let (fields, _) = section::split(&head);
+    fields.iter().find(|field| field.is("From")).map(Field::unfolded).unwrap_or_default()
+}
+
 /// The trace field of a copy (RFC 5321 4.4). It says nothing of the client.
 pub fn received(hostname: &str, id: MessageId, at: Timestamp) -> Vec<u8> {
     let mut out = Vec::new();

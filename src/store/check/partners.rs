@@ -14,6 +14,7 @@ use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::message::MessageRow;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::{self, Table};
 
@@ -74,7 +75,15 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         }
         Table::DomainsByName => vec![there(Table::Domains, &[&key[..16], value].concat())],
         Table::DomainOwners => vec![there(Table::Domains, value)],
-        Table::Messages => vec![owner(), there(Table::Transfers, key)],
+        Table::Messages => {
+            let row = MessageRow::decode(value)?;
+            let index =
+                |original| schema::message_by_original_id(account_of(key), original, MessageId(ulid(&key[16..])));
+            let found_by =
+                row.original_message_id().map(|original| there(Table::MessagesByOriginalId, &index(original)));
+            [owner(), there(Table::Transfers, key)].into_iter().chain(found_by).collect()
+        }
+        Table::MessagesByOriginalId => vec![there(Table::Messages, &[&key[..16], &key[32..]].concat())],
         Table::Transfers | Table::MessageIndex => vec![there(Table::Messages, key)],
         Table::Timeline => vec![there(Table::Messages, &key[..32])],
         Table::Transcripts => vec![there(Table::Timeline, key)],

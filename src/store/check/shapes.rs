@@ -40,6 +40,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Messages => key.len() == 32 && reads::<MessageRow>(value)?,
         Table::Transfers => key.len() == 32 && reads::<TransferRow>(value)?,
         Table::MessageIndex => key.len() == 32 && IndexedBlock::decode(value).is_ok(),
+        Table::MessagesByOriginalId => key.len() == 48,
         Table::Timeline => key.len() == 48 && event(value)?,
         Table::Transcripts => key.len() == 48 && std::str::from_utf8(value).is_ok(),
         Table::EventLog => key.len() == 32 && reads::<EventLogRow>(value)?,

@@ -144,7 +144,7 @@ impl Content {
     }
 
     /// The same for a `body` whose end was compressed ahead.
-    pub fn seal_with(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>, end: CompressedEnd) -> SealedBody {
+    pub fn seal_with(&self, bucket: Timestamp, message: MessageId, body: Vec<u8>, end: &CompressedEnd) -> SealedBody {
         let mut compressed = compression::compress(&body[..body.len() - end.octets]);
         compressed.extend_from_slice(&end.compressed);
         self.seal_compressed(bucket, message, body, &compressed)

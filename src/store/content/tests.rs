@@ -208,7 +208,7 @@ fn a_body_whose_end_was_compressed_ahead_is_read_back_whole() {
     let body = b"DKIM-Signature: v=1\r\nSubject: Your order\r\n\r\nHello\r\n".repeat(20);
     for octets in [0, 1, body.len() - 21, body.len()] {
         let end = CompressedEnd::of(&body[body.len() - octets..]);
-        let place = commit(&test, test.store().content().seal_with(bucket(0), message(1), body.clone(), end));
+        let place = commit(&test, test.store().content().seal_with(bucket(0), message(1), body.clone(), &end));
         assert_eq!(read(&test, place, message(1)).unwrap(), body, "{octets} octets ahead");
     }
 }

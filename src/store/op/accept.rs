@@ -92,6 +92,10 @@ impl Accept {
         tables.put(&key, &TransferRow::queued(now));
         tables.arm(Timer::new(now, TimerKind::Transfer, self.account, self.id.0));
         waiting::begin(tables, self.account, self.id, &self.message.to);
+        if let Some(original) = self.message.original_message_id() {
+            let key = schema::message_by_original_id(self.account, original, self.id);
+            tables.put_bytes(Table::MessagesByOriginalId, &key, Vec::new());
+        }
         let last = tables.get(Table::Meta, meta::LAST_MESSAGE_ID)?.unwrap_or_default();
         if last.as_slice() < self.id.as_bytes().as_slice() {
             tables.put_bytes(Table::Meta, meta::LAST_MESSAGE_ID, self.id.as_bytes().to_vec());

@@ -56,6 +56,8 @@ pub struct AccountChange {
     pub content_retention_days: Option<RetentionDays>,
     /// Whether one-click unsubscribe links of ours take the place of the sender's.
     pub hosted_unsubscribe: Option<bool>,
+    /// Whether a valid Message-ID of a message submitted by SMTP stays.
+    pub keep_message_id: Option<bool>,
     /// Messages in an hour.
     pub quota_per_hour: Option<u64>,
     /// Messages in a day.
@@ -87,6 +89,7 @@ impl Op for UpdateAccount {
             time_zone: self.change.time_zone.clone().unwrap_or(old.time_zone),
             content_retention_days: self.change.content_retention_days.unwrap_or(old.content_retention_days),
             hosted_unsubscribe: self.change.hosted_unsubscribe.unwrap_or(old.hosted_unsubscribe),
+            keep_message_id: self.change.keep_message_id.unwrap_or(old.keep_message_id),
             ..old
         };
         tables.put(self.account.as_bytes(), &account);

@@ -63,16 +63,54 @@ pub struct MessageRow {
     pub text_ends_line: bool,
     /// Whether the HTML did.
     pub html_ends_line: bool,
+    /// How it was submitted by SMTP; none where it came by HTTP.
+    pub submission: Option<Box<SmtpFacts>>,
+}
+
+/// How a message was submitted by SMTP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SmtpFacts {
+    /// The path of MAIL FROM; empty for `<>`.
+    pub mail_from: String,
+    /// The name that the client gave in EHLO or HELO.
+    pub client_name: String,
+    /// The address that it connected from.
+    pub client_address: String,
+    /// The TLS version; none in the clear.
+    pub tls_version: Option<String>,
+    /// The beginning of the key's secret.
+    pub key_prefix: String,
+    /// The client's Message-ID.
+    pub original_message_id: Option<String>,
+    /// Whether that one stays the message's own.
+    pub keeps_message_id: bool,
+    /// Messages that were accepted with this one, itself included.
+    pub recipients: u32,
+    /// The first of them.
+    pub first_id: MessageId,
 }
 
 impl Row for MessageRow {
     const TABLE: Table = Table::Messages;
+    const VERSION: u8 = 2;
+
+    /// Version 1 lacks the last field, whose absence is one zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 impl MessageRow {
     /// The Message-ID in angle brackets.
     pub fn message_id_header(&self, id: MessageId) -> String {
-        format!("<{id}@{}>", self.from.domain())
+        let kept = self.submission.as_ref().filter(|facts| facts.keeps_message_id);
+        let kept = kept.and_then(|facts| facts.original_message_id.clone());
+        kept.unwrap_or_else(|| format!("<{id}@{}>", self.from.domain()))
+    }
+
+    /// The Message-ID that the client gave by SMTP.
+    pub fn original_message_id(&self) -> Option<&str> {
+        self.submission.as_ref()?.original_message_id.as_deref()
     }
 }
 

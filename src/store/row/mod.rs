@@ -63,6 +63,12 @@ pub trait Row: Serialize + DeserializeOwned {
 
 impl Row for crate::domain::account::Account {
     const TABLE: Table = Table::Accounts;
+    const VERSION: u8 = 2;
+
+    /// Version 1 lacks the last field, which is false: a zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 impl Row for crate::domain::api_key::ApiKey {

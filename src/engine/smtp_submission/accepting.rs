@@ -1,0 +1,221 @@
+//! Accepting the messages of one transaction: read once, admitted together, signed and appended in turn, and committed
+//! by one operation.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::copies::{Chunk, Copies, SharedMessage};
+use super::recipient::{COPIES_OCTETS_MAX, Transaction};
+use super::{SmtpClient, failed, reply};
+use crate::domain::submission::SubmissionLimits;
+use crate::engine::submit::{Running, TRIES};
+use crate::engine::{Caller, Engine};
+use crate::mail::submitted::{ReadingFacts, SubmittedMessage};
+use crate::smtp::server::Answer;
+use crate::store::AppendedBodies;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::accept::{Accept, Accepted};
+use crate::store::op::accept_all::{AcceptAll, OneRefused};
+use crate::store::op::admission::{IdempotencyClaim, Refusal};
+
+/// Why a message has no identifiers to answer with.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// It is not accepted.
+    Answer(Answer),
+    /// Nobody knows whether it is.
+    InDoubt,
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Answer(failed(&error))
+    }
+}
+
+impl From<Answer> for Failure {
+    fn from(answer: Answer) -> Self {
+        Self::Answer(answer)
+    }
+}
+
+/// A transaction whose message has come.
+pub(super) struct Submitting {
+    engine: Arc<Engine>,
+    caller: Arc<Caller>,
+    client: SmtpClient,
+    transaction: Transaction,
+}
+
+/// Why one try came to nothing.
+enum Stopped {
+    /// The domain was changed meanwhile: worth another try.
+    DomainChanged,
+    Failed(Failure),
+}
+
+impl<T: Into<Failure>> From<T> for Stopped {
+    fn from(failure: T) -> Self {
+        Self::Failed(failure.into())
+    }
+}
+
+/// The marks of idempotency keys that are in use, until the last holder drops them.
+type Marks = Arc<Vec<Running>>;
+
+impl Submitting {
+    pub(super) fn new(engine: Arc<Engine>, caller: Caller, client: SmtpClient, transaction: Transaction) -> Self {
+        Self { engine, caller: Arc::new(caller), client, transaction }
+    }
+
+    /// Accepts the message for every recipient, or for none. Returns the identifiers in the order of the recipients.
+    pub(super) async fn accept(self, message: Vec<u8>) -> Result<Vec<String>, Failure> {
+        let shared = Arc::new(self.read(message).await?);
+        let (claims, marks) = self.claims(&shared)?;
+        self.engine.check_room()?;
+        for _ in 0..TRIES {
+            match self.try_once(&shared, &claims, &marks).await {
+                Ok(ids) => return Ok(ids),
+                Err(Stopped::DomainChanged) => {}
+                Err(Stopped::Failed(failure)) => return Err(failure),
+            }
+        }
+        Err(reply::domain_changed().into())
+    }
+
+    /// Reads the message, off the async threads.
+    async fn read(&self, message: Vec<u8>) -> Result<SharedMessage, Failure> {
+        let (mail_from, client) = (self.transaction.sender.mail_from.clone(), self.client.clone());
+        let copies = self.transaction.recipients.len();
+        self.on_pool(move |engine| {
+            let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
+            let facts = ReadingFacts { mail_from: &mail_from, now: engine.clock.now(), limits };
+            let read = SubmittedMessage::read(&message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
+            let octets = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
+            // The client's copy is not needed any more.
+            drop(message);
+            if octets > COPIES_OCTETS_MAX {
+                return Err(reply::copies_too_large().into());
+            }
+            Ok(SharedMessage::new(read, copies, mail_from, client))
+        })
+        .await?
+    }
+
+    /// The idempotency key of each recipient, and the marks that they are in use. They are apart from the API's keys,
+    /// which have no NUL.
+    fn claims(&self, shared: &SharedMessage) -> Result<(Arc<Vec<Option<IdempotencyClaim>>>, Marks), Failure> {
+        let recipients = &self.transaction.recipients;
+        let Some(key) = &shared.message.steering.idempotency_key else {
+            return Ok((Arc::new(vec![None; recipients.len()]), Arc::default()));
+        };
+        let body_hash = shared.message.fingerprint();
+        let (mut claims, mut marks) = (Vec::new(), Vec::new());
+        for to in recipients {
+            let claim = IdempotencyClaim { key_hash: reply::key_hash(key, to), body_hash };
+            match Running::begin(&self.engine, self.caller.account, claim.key_hash) {
+                Ok(mark) => marks.push(mark),
+                // It may be on its last step: then the answer is there already.
+                Err(_) => match self.engine.accepted_before(self.caller.account, &claim) {
+                    Ok(Some(_)) => {}
+                    Ok(None) => return Err(reply::in_progress().into()),
+                    Err(error) => return Err(reply::of_error(&error, to).into()),
+                },
+            }
+            claims.push(Some(claim));
+        }
+        Ok((Arc::new(claims), Arc::new(marks)))
+    }
+
+    async fn try_once(
+        &self,
+        shared: &Arc<SharedMessage>,
+        claims: &Arc<Vec<Option<IdempotencyClaim>>>,
+        marks: &Marks,
+    ) -> Result<Vec<String>, Stopped> {
+        let from = shared.message.from.domain().as_str();
+        let recipients: Arc<[_]> = self.transaction.recipients.clone().into();
+        let (caller, shared, claims) = (Arc::clone(&self.caller), Arc::clone(shared), Arc::clone(claims));
+        let begun = self.on_pool(move |engine| Copies::begin(engine, caller, shared, recipients, claims)).await?;
+        let mut copies = begun.map_err(|(place, stop)| self.refused(from, place, stop))?;
+        let (mut appended, mut accepts) = (AppendedBodies::default(), Vec::new());
+        while !copies.is_done() {
+            // One message and one copy are in memory at a time, or as many small copies as make a chunk.
+            let (rest, chunk) = self.on_pool(move |engine| copies.with_next(engine)).await?;
+            copies = rest;
+            let Chunk { bodies, accepts: mut more } = chunk.map_err(|(place, stop)| self.refused(from, place, stop))?;
+            accepts.append(&mut more);
+            self.engine.store.append_bodies(&mut appended, bodies).await?;
+        }
+        let (mut ids, places) = copies.into_ids();
+        if !accepts.is_empty() {
+            let accepted = self.commit(appended, accepts, marks).await?;
+            let accepted = accepted
+                .map_err(|refused| self.refused(from, places[refused.place], Stop::Refused(refused.refusal)))?;
+            self.count(&accepted);
+            places.iter().zip(accepted).for_each(|(place, accepted)| ids[*place] = reply::id_of(&accepted.answer));
+        }
+        Ok(ids)
+    }
+
+    /// Commits the messages.
+    async fn commit(
+        &self,
+        appended: AppendedBodies,
+        accepts: Vec<Accept>,
+        marks: &Marks,
+    ) -> Result<Result<Vec<Accepted>, OneRefused>, Failure> {
+        let (sender, answer) = oneshot::channel();
+        let op = move |at: Vec<_>| {
+            let mut messages = accepts;
+            messages.iter_mut().zip(at).for_each(|(accept, place)| accept.message.place = place);
+            AcceptAll { messages }
+        };
+        let marks = Arc::clone(marks);
+        self.engine.store.post_appended(appended, op, move |answer| drop((marks, sender.send(answer))));
+        match answer.await {
+            Ok(Ok(accepted)) => Ok(Ok(accepted)),
+            Ok(Err(Stop::Refused(refused))) => Ok(Err(refused)),
+            // The record may be on the disk. Nobody is told that it is not.
+            Ok(Err(Stop::Failed(
+                error @ (StoreError::Database(_)
+                | StoreError::Corrupted(_)
+                | StoreError::Content(_)
+                | StoreError::Unsynced(_)),
+            ))) => {
+                tracing::error!(%error, "the commit of an SMTP submission failed; closing without an answer");
+                Err(Failure::InDoubt)
+            }
+            Ok(Err(Stop::Failed(error))) => Err(error.into()),
+            Err(_) => Err(Failure::InDoubt),
+        }
+    }
+
+    fn count(&self, accepted: &[Accepted]) {
+        let new: HashSet<_> = accepted.iter().filter(|one| !one.is_replay).map(|one| &one.answer).collect();
+        self.engine.meters.submission.messages.add(u64::try_from(new.len()).unwrap_or(u64::MAX));
+    }
+
+    /// The end of a try by what was refused for the recipient at `place` and the sending domain `from`.
+    fn refused(&self, from: &str, place: usize, stop: Stop<Refusal>) -> Stopped {
+        match stop {
+            Stop::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
+            Stop::Refused(refusal) => {
+                let to = &self.transaction.recipients[place];
+                Failure::from(reply::of_refusal(&self.engine, &self.caller, from, &refusal, to)).into()
+            }
+            Stop::Failed(error) => error.into(),
+        }
+    }
+
+    /// Does work on a thread of the signing pool.
+    async fn on_pool<T: Send + 'static>(&self, work: impl FnOnce(&Engine) -> T + Send + 'static) -> Result<T, Failure> {
+        let (sender, done) = oneshot::channel();
+        let engine = Arc::clone(&self.engine);
+        self.engine.signing.post(move || drop(sender.send(work(&engine))));
+        // Nobody is left to answer where the thread panicked.
+        done.await.map_err(|_| StoreError::Panicked.into())
+    }
+}

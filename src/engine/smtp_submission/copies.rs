@@ -1,0 +1,249 @@
+//! The copies of one message: each recipient's header section, signature and sealed body. Burns the processor, and
+//! changes nothing.
+
+use std::sync::Arc;
+
+use super::{SmtpClient, reply};
+use crate::base::id::MessageId;
+use crate::domain::address::Address;
+use crate::domain::submission::{Content, Submission};
+use crate::engine::submit::workbench::{Workbench, bucket};
+use crate::engine::submit::{SubmitError, answer};
+use crate::engine::{Caller, Engine};
+use crate::machine::service_clock::ServiceTime;
+use crate::mail::dkim::{self, BodyHash, SigningKey};
+use crate::mail::submitted::{CopyFacts, SubmittedMessage, received};
+use crate::store::content::{CompressedEnd, Place, SealedBody};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::accept::Accept;
+use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, Refusal, StorageRoom};
+use crate::store::row::message::{MessageRow, SmtpFacts};
+
+/// Bytes of sealed copies that are made before they are appended.
+const CHUNK_OCTETS: u64 = 256 << 10;
+/// Bytes of a client's text that a message keeps: an invalid Message-ID may be as long as the header section.
+const TEXT_OCTETS_MAX: usize = 998;
+/// Bytes of a client's name.
+const NAME_OCTETS_MAX: usize = 256;
+
+/// The place of a recipient, and why it gets no copy.
+type RefusedAt = (usize, Stop<Refusal>);
+
+/// A message, and what its copies share.
+pub(super) struct SharedMessage {
+    pub(super) message: SubmittedMessage,
+    body_hash: BodyHash,
+    /// The compressed body. A single copy is compressed whole.
+    end: Option<CompressedEnd>,
+    facts: SmtpFacts,
+}
+
+impl SharedMessage {
+    pub(super) fn new(message: SubmittedMessage, copies: usize, mail_from: String, client: SmtpClient) -> Self {
+        let facts = SmtpFacts {
+            mail_from,
+            client_name: cut(client.name, NAME_OCTETS_MAX),
+            client_address: client.address.to_string(),
+            tls_version: client.tls_version,
+            key_prefix: String::new(),
+            original_message_id: message.original_message_id.clone().map(|id| cut(id, TEXT_OCTETS_MAX)),
+            keeps_message_id: false,
+            recipients: 0,
+            first_id: MessageId::default(),
+        };
+        Self {
+            body_hash: BodyHash::of(message.body()),
+            end: (copies > 1).then(|| CompressedEnd::of(message.body())),
+            message,
+            facts,
+        }
+    }
+}
+
+/// The copies of a message that are made in turn.
+pub(super) struct Copies {
+    caller: Arc<Caller>,
+    shared: Arc<SharedMessage>,
+    recipients: Arc<[Address]>,
+    claims: Arc<Vec<Option<IdempotencyClaim>>>,
+    admitted: Option<Box<Admitted>>,
+    facts: SmtpFacts,
+    time: ServiceTime,
+    /// The answer to each recipient, as far as it is known.
+    ids: Vec<String>,
+    /// The recipients who get a copy, and its identifier; in the order of both.
+    new: Vec<(usize, MessageId)>,
+    /// How many copies are made, and the bytes that they take.
+    made: usize,
+    stored_bytes: u64,
+}
+
+/// Some copies, ready to be appended.
+#[derive(Default)]
+pub(super) struct Chunk {
+    pub(super) bodies: Vec<SealedBody>,
+    pub(super) accepts: Vec<Accept>,
+}
+
+impl Copies {
+    /// Asks a snapshot whether every recipient may have a copy, and reserves the identifiers.
+    pub(super) fn begin(
+        engine: &Engine,
+        caller: Arc<Caller>,
+        shared: Arc<SharedMessage>,
+        recipients: Arc<[Address]>,
+        claims: Arc<Vec<Option<IdempotencyClaim>>>,
+    ) -> Result<Self, RefusedAt> {
+        let time = engine.clock.time();
+        let snapshot = engine.store.snapshot().map_err(|error| (0, Stop::Failed(error)))?;
+        let (mut ids, mut new, mut admitted) = (vec![String::new(); recipients.len()], Vec::new(), None);
+        for (place, to) in recipients.iter().enumerate() {
+            let question = Question {
+                account: caller.account,
+                key_stream: caller.key.as_ref().and_then(|key| key.stream),
+                from: &shared.message.from,
+                to,
+                has_unsubscribe_url: shared.message.unsubscribe_url.is_some(),
+                idempotency: claims[place].as_ref(),
+                storage: StorageRoom { max: engine.settings.stored_bytes_per_account, wanted: 1 },
+            };
+            match admission::check(&snapshot, &question, &time).map_err(|stop| (place, stop))? {
+                Admission::Replay { answer, .. } => ids[place] = reply::id_of(&answer),
+                Admission::Admitted(found) => {
+                    new.push((place, MessageId::default()));
+                    admitted = Some(found);
+                }
+            }
+        }
+        let reserved = engine.store.reserve_message_ids(time.now, new.len());
+        new.iter_mut().zip(&reserved).for_each(|((_, id), reserved)| *id = *reserved);
+        let keeps_message_id = admitted.as_ref().is_some_and(|admitted| admitted.account.keep_message_id)
+            && shared.message.has_valid_message_id;
+        let facts = SmtpFacts {
+            key_prefix: caller.key.as_ref().map(|key| key.prefix.clone()).unwrap_or_default(),
+            keeps_message_id,
+            recipients: u32::try_from(new.len()).unwrap_or(u32::MAX),
+            first_id: reserved.first().copied().unwrap_or_default(),
+            ..shared.facts.clone()
+        };
+        Ok(Self { caller, shared, recipients, claims, admitted, facts, time, ids, new, made: 0, stored_bytes: 0 })
+    }
+
+    /// Whether every copy is made.
+    pub(super) fn is_done(&self) -> bool {
+        self.made == self.new.len()
+    }
+
+    /// The identifiers that replays have, and the places of the recipients with a copy.
+    pub(super) fn into_ids(self) -> (Vec<String>, Vec<usize>) {
+        (self.ids, self.new.into_iter().map(|(place, _)| place).collect())
+    }
+
+    /// Makes the next copies: one large one, or several small ones.
+    pub(super) fn with_next(mut self, engine: &Engine) -> (Self, Result<Chunk, RefusedAt>) {
+        let chunk = engine.signing.timed(|| self.next(engine));
+        (self, chunk)
+    }
+
+    fn next(&mut self, engine: &Engine) -> Result<Chunk, RefusedAt> {
+        let mut chunk = Chunk::default();
+        let Some(admitted) = self.admitted.take() else { return Ok(chunk) };
+        let began = self.stored_bytes;
+        while !self.is_done() && self.stored_bytes - began < CHUNK_OCTETS {
+            let (place, id) = self.new[self.made];
+            let (body, accept) = self.copy(engine, place, id, &admitted).map_err(|stop| (place, stop))?;
+            self.made += 1;
+            self.stored_bytes += body.stored_bytes();
+            let storage = StorageRoom { max: engine.settings.stored_bytes_per_account, wanted: self.stored_bytes };
+            let checked = engine.store.snapshot().map_err(Stop::Failed);
+            checked.and_then(|snapshot| storage.check(&snapshot, self.caller.account)).map_err(|stop| (place, stop))?;
+            chunk.bodies.push(body);
+            chunk.accepts.push(accept);
+        }
+        self.admitted = Some(admitted);
+        Ok(chunk)
+    }
+
+    /// One recipient's copy: trace field, signatures, fields for complaints, header section and body.
+    fn copy(
+        &self,
+        engine: &Engine,
+        place: usize,
+        id: MessageId,
+        admitted: &Admitted,
+    ) -> Result<(SealedBody, Accept), Stop<Refusal>> {
+        let Engine { store, settings, signing, .. } = engine;
+        let workbench = Workbench { store, settings, keys: signing.keys(), helpers: None };
+        let (account, message, to) = (self.caller.account, &self.shared.message, &self.recipients[place]);
+        let is_hosted = message.unsubscribe_url.is_some() && admitted.account.hosted_unsubscribe;
+        let hosted = if is_hosted { settings.unsubscribe_link(account, id) } else { None };
+        let facts = CopyFacts {
+            id,
+            at: self.time.wall,
+            keeps_message_id: self.facts.keeps_message_id,
+            hosted_unsubscribe: hosted.as_ref(),
+        };
+        let head = [workbench.feedback(account, id, admitted), message.head(&facts)].concat();
+        let sign = |keys: &[&SigningKey]| dkim::sign_head(keys, &head, &self.shared.body_hash, self.time.wall);
+        let signatures = workbench.signatures(admitted, sign).map_err(stopped)?;
+        let trace = received(&settings.hostname, id, self.time.wall);
+        let signed = [trace.as_slice(), &signatures, &head, message.body()].concat();
+        let row = MessageRow {
+            submission: Some(Box::new(self.facts.clone())),
+            ..workbench.row(
+                &self.caller,
+                id,
+                &self.submission(to),
+                &message.composed(&head, to),
+                admitted,
+                self.time.now,
+                signed.len(),
+            )
+        };
+        let bucket = bucket(admitted, &self.time);
+        let row = MessageRow { place: Place::unknown(bucket), ..row };
+        let body = match &self.shared.end {
+            Some(end) => store.content().seal_with(bucket, id, signed, end),
+            None => store.content().seal(bucket, id, signed),
+        };
+        let accept = Accept {
+            account,
+            key_stream: self.caller.key.as_ref().and_then(|key| key.stream),
+            id,
+            answer: answer(id, &row),
+            message: row,
+            idempotency: self.claims[place],
+            stored_bytes_max: settings.stored_bytes_per_account,
+        };
+        Ok((body, accept))
+    }
+
+    /// The message to one recipient as the API would have it, without its content.
+    fn submission(&self, to: &Address) -> Submission {
+        let message = &self.shared.message;
+        Submission {
+            from: message.from.clone(),
+            from_name: message.from_name.clone(),
+            to: to.clone(),
+            content: Content::Raw(Vec::new()),
+            unsubscribe_url: message.unsubscribe_url.clone(),
+            metadata: message.steering.notes.metadata.clone(),
+            expires_at: message.steering.expires_at(),
+        }
+    }
+}
+
+/// A failure in making a copy. Nothing of it is the client's fault.
+fn stopped(error: SubmitError) -> Stop<Refusal> {
+    match error {
+        SubmitError::Failed(error) => Stop::Failed(error),
+        SubmitError::Refused(refusal) => Stop::Refused(refusal),
+        SubmitError::Full => Stop::Failed(StoreError::Full),
+        SubmitError::Invalid(_) | SubmitError::InProgress => Stop::Failed(StoreError::Panicked),
+    }
+}
+
+fn cut(mut text: String, octets: usize) -> String {
+    text.truncate(text.floor_char_boundary(octets));
+    text
+}

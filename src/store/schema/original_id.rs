@@ -1,0 +1,21 @@
+//! Keys of the index that finds messages by the Message-ID that a client gave by SMTP.
+
+#[cfg(doc)]
+use super::Table;
+use super::owned;
+use crate::base::id::{AccountId, MessageId};
+use crate::base::signature::hmac_sha256;
+
+/// The beginning of the keys of [`Table::MessagesByOriginalId`] for one Message-ID of a client.
+pub fn messages_by_original_id(account: AccountId, original: &str) -> [u8; 32] {
+    let digest = hmac_sha256(b"original message id", &[original.as_bytes()]);
+    owned(account, &digest.first_chunk().copied().unwrap_or_default())
+}
+
+/// Key of [`Table::MessagesByOriginalId`].
+pub fn message_by_original_id(account: AccountId, original: &str, message: MessageId) -> [u8; 48] {
+    let mut key = [0; 48];
+    key[..32].copy_from_slice(&messages_by_original_id(account, original));
+    key[32..].copy_from_slice(message.as_bytes());
+    key
+}

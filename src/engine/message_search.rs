@@ -29,6 +29,11 @@ const MESSAGES_MAX: usize = 10_000;
 /// Blocks of the index that one page looks at: some four million messages.
 const BLOCKS_MAX: usize = 16_384;
 
+mod originals;
+mod via;
+
+pub use via::Via;
+
 /// Which messages are asked for. Absent members ask for nothing; the others hold together.
 #[derive(Clone, Debug, Default)]
 pub struct MessageFilter {
@@ -40,6 +45,10 @@ pub struct MessageFilter {
     pub subject_words: Vec<String>,
     /// The identifier that a Message-ID names.
     pub id: Option<MessageId>,
+    /// The Message-ID that a client gave by SMTP.
+    pub original_message_id: Option<String>,
+    /// How it came.
+    pub via: Option<Via>,
     /// The status.
     pub status: Option<Status>,
     /// The stream.
@@ -64,9 +73,10 @@ impl MessageFilter {
     /// Whether it asks for anything of a message itself.
     pub fn narrows(&self) -> bool {
         let Self { to, from, subject_words, id, status, stream, domain, key, code, answer, .. } = self;
+        let ways = self.original_message_id.is_some() || self.via.is_some();
         let addresses = to.is_some() || from.is_some() || domain.is_some();
         let answers = code.is_some() || answer.is_some() || status.is_some();
-        addresses || answers || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
+        addresses || answers || ways || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
     }
 
     /// Whether what was accepted is asked for; what became of it is looked at elsewhere.
@@ -79,6 +89,8 @@ impl MessageFilter {
             && same(&self.from, &row.from)
             && self.domain.as_ref().is_none_or(|name| row.to.domain() == name || row.from.domain() == name)
             && self.key.is_none_or(|key| row.key == Some(key))
+            && self.via.is_none_or(|via| via == Via::of(row))
+            && self.original_message_id.as_ref().is_none_or(|wanted| originals::is_original(row, wanted))
             && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
     }
 
@@ -108,6 +120,7 @@ impl MessageFilter {
             self.from.as_ref().map(Term::from),
             self.status.map(Term::status),
             self.stream.map(Term::stream),
+            self.via.and_then(Via::term),
         ];
         others.into_iter().flatten().chain(of_words).collect()
     }
@@ -120,6 +133,9 @@ pub(super) fn search(
     filter: &MessageFilter,
     page: PageRequest,
 ) -> Result<Page<MessageRecord>, StoreError> {
+    if let Some(original) = &filter.original_message_id {
+        return originals::search(&store.snapshot()?, account, original, filter, page);
+    }
     let bounds = bounds(account, filter, page.before);
     run(&store.snapshot()?, account, filter, page.limit, bounds, Order::Descending)
 }
@@ -245,17 +261,24 @@ impl Search<'_> {
             self.looked_at += 1;
             let Some(id) = last_id(key) else { return Ok(until(false)) };
             self.reached = Some(id);
-            let Some(row) = sound(MessageRow::decode(bytes))? else { return Ok(until(false)) };
-            if self.filter.takes(&row)
-                && let Some(transfer) = sound(transfer(self.snapshot, key))?
-            {
-                let record = MessageRecord::new(MessageId(id), row, transfer);
-                if self.filter.takes_end(&record.transfer) && !self.filter.excludes(&record) {
-                    self.rows.push(record);
-                }
+            if let Some(row) = sound(MessageRow::decode(bytes))? {
+                self.examine(MessageId(id), key, row)?;
             }
             Ok(until(false))
         })
+    }
+
+    /// Takes the message at `key`, where it is asked for.
+    fn examine(&mut self, id: MessageId, key: &[u8], row: MessageRow) -> Result<(), StoreError> {
+        if self.filter.takes(&row)
+            && let Some(transfer) = sound(transfer(self.snapshot, key))?
+        {
+            let record = MessageRecord::new(id, row, transfer);
+            if self.filter.takes_end(&record.transfer) && !self.filter.excludes(&record) {
+                self.rows.push(record);
+            }
+        }
+        Ok(())
     }
 }
 

@@ -19,7 +19,7 @@ use crate::store::schema::{self, Table};
 use super::listing::until;
 use super::message_search::{search, search_newer};
 
-pub use super::message_search::MessageFilter;
+pub use super::message_search::{MessageFilter, Via};
 
 /// A message as its record shows it, without its content.
 #[derive(Clone, Debug)]

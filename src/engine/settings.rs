@@ -10,6 +10,9 @@ use crate::domain::token_key::TokenKeys;
 /// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are.
 pub const BODY_KIB: u32 = 256 * 1024;
 
+/// The user name of SMTP submission that the documentation names. Any other one does as well.
+pub const SMTP_USERNAME: &str = "postrider";
+
 /// Where programs find SMTP submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpAddress {

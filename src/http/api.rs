@@ -3,8 +3,8 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, health, keys, me, messages, queue, settings, suppressions,
-    users,
+    accounts, backup, clock, domains, endpoints, events, health, keys, me, messages, queue, settings,
+    submission_refusals, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -46,6 +46,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&delete, "/v1/keys/{id}", "keys.delete", Manage, run!(keys::delete)),
         scoped(&get, "/v1/settings", "settings.show", Read, run!(settings::show)),
         scoped(&patch, "/v1/settings", "settings.update", Manage, run!(settings::update)),
+        scoped(&get, "/v1/submission-refusals", "submission_refusals.show", Read, run!(submission_refusals::list)),
         scoped(&post, "/v1/domains", "domains.create", Manage, run!(domains::create)),
         scoped(&get, "/v1/domains", "domains.list", Read, run!(domains::list)),
         scoped(&get, "/v1/domains/{id}", "domains.show", Read, run!(domains::show)),

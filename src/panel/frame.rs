@@ -40,6 +40,7 @@ const RAIL: &[Place] = &[
     Place { path: "/webhooks", name: "Webhooks", icon: "hook" },
     Place { path: "/suppressions", name: "Suppressions", icon: "shield" },
     Place { path: "/keys", name: "API keys", icon: "key" },
+    Place { path: "/smtp", name: "SMTP", icon: "inbox" },
     Place { path: "/settings", name: "Settings", icon: "sliders" },
     Place { path: "/users", name: "Users", icon: "people" },
     Place { path: "/audit", name: "Audit log", icon: "book" },

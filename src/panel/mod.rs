@@ -45,7 +45,7 @@ use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
-    overview, proof, queue, queue_changes, second_factor, settings, setup, suppression, suppression_import,
+    overview, proof, queue, queue_changes, second_factor, settings, setup, smtp, suppression, suppression_import,
     suppressions, users, webhook, webhook_changes, webhooks,
 };
 
@@ -169,6 +169,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/keys/{id}/json", "panel.key.json", Look, key::json),
         page!(POST, "/keys/{id}", "panel.key.rename", Change, key::rename),
         page!(POST, "/keys/{id}/revoke", "panel.key.revoke", Change, key::revoke),
+        page!(GET, "/smtp", "panel.smtp", Look, smtp::show),
         page!(GET, "/audit", "panel.audit", Look, audit::list),
         page!(GET, "/settings", "panel.settings", Look, settings::show),
         page!(POST, "/settings", "panel.settings.change", Change, settings::change),

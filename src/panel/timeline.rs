@@ -11,6 +11,7 @@ use crate::base::time::Timestamp;
 use crate::domain::event::{Authenticated, Bounce, EventType, TlsFacts, TlsPolicy};
 use crate::engine::messages::MessageRecord;
 use crate::store::error::StoreError;
+use crate::store::row::message::SmtpFacts;
 
 /// One step, ready to be shown.
 #[derive(Debug)]
@@ -111,7 +112,7 @@ fn sentence(record: &MessageRecord, event: &Event) -> String {
     let server = event.mx_host.as_deref().unwrap_or("the receiving server");
     let attempt = event.attempt.map(|number| format!(" at attempt {number}")).unwrap_or_default();
     match event.kind {
-        EventType::Queued => "Accepted, and on disk. Injected into the queue.".to_owned(),
+        EventType::Queued => injected(record.row.submission.as_deref()),
         EventType::Delivered => format!("{server} took the message{attempt}."),
         EventType::Deferred => match event.smtp_code {
             Some(_) => format!("{server} asked to come back later{attempt}."),
@@ -127,6 +128,16 @@ fn sentence(record: &MessageRecord, event: &Event) -> String {
         EventType::Unsubscribed => format!("{} unsubscribed.", record.row.to.as_given()),
         EventType::Canceled => "Withdrawn before it was sent.".to_owned(),
     }
+}
+
+/// How the message came into the queue.
+fn injected(submission: Option<&SmtpFacts>) -> String {
+    let Some(facts) = submission else { return "Accepted, and on disk. Injected into the queue.".to_owned() };
+    let tls = facts.tls_version.as_deref().unwrap_or("no TLS");
+    format!(
+        "Accepted by SMTP from {} ({tls}, key {}), and on disk. Injected into the queue.",
+        facts.client_address, facts.key_prefix
+    )
 }
 
 fn facts(event: &Event) -> Vec<(&'static str, String)> {

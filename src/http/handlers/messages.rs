@@ -230,31 +230,32 @@ fn find(api: &Api, call: &Call<Caller>) -> Result<MessageRecord, ApiError> {
 }
 
 /// What a list of messages may be filtered by.
-const FILTERS: [&str; 8] = ["to", "from", "subject", "message_id_header", "status", "stream", "after", "before"];
+const FILTERS: [&str; 9] = ["to", "from", "subject", "message_id_header", "status", "stream", "via", "after", "before"];
 
 /// `GET /v1/messages`.
 pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let account = call.caller.account;
     let mut violations = Violations::new();
     let listing = Listing::read(&call, "messages", account, &FILTERS, &mut violations);
-    let id = listing.filter("message_id_header").map(named_id);
-    let filter = filter_of(|name| listing.filter(name), &mut violations);
+    let mut filter = filter_of(|name| listing.filter(name), &mut violations);
     violations.or(|| Some(()))?;
-    if id == Some(None) {
-        // A Message-ID that is none of ours names no message.
-        return Ok(listing.answer::<&[u8]>(&[], None));
-    }
     let header = listing.filter("message_id_header").map(bare).map(str::to_owned);
-    let Page { mut rows, next } = api.engine.messages(account, filter, listing.page).await?;
-    rows.retain(|record| {
+    let has_header = |record: &MessageRecord| {
         header.as_deref().is_none_or(|header| bare(&record.row.message_id_header(record.id)) == header)
-    });
+    };
+    if let Some(id) = filter.id
+        && !api.engine.message(account, id)?.is_some_and(|record| has_header(&record))
+    {
+        // A client may have submitted a message with a Message-ID that looks like ours.
+        (filter.id, filter.original_message_id) = (None, header.clone());
+    }
+    let Page { rows, next } = api.engine.messages(account, filter, listing.page).await?;
     let expiry = api.engine.clock.time().expiry;
     listing.answer_of(rows.iter().map(|record| MessageView::in_list(record, expiry)), next)
 }
 
 /// The filter whose members `given` tells by their names; the panel's search is read by it too. What is wrong goes to
-/// `violations`. A Message-ID that is none of ours asks for nothing here: whoever calls looks at it.
+/// `violations`. A Message-ID that is none of ours is one that a client gave by SMTP.
 pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Violations) -> MessageFilter {
     fn parsed<T: FromStr<Err: Display>>(text: Option<&str>, name: &str, violations: &mut Violations) -> Option<T> {
         violations.check(name, text?.parse())
@@ -264,6 +265,8 @@ pub(crate) fn filter_of<'a>(given: impl Fn(&str) -> Option<&'a str>, violations:
         from: parsed(given("from"), "from", violations),
         subject_words: wanted(given("subject").unwrap_or_default()),
         id: given("message_id_header").and_then(named_id),
+        original_message_id: given("message_id_header").filter(|id| named_id(id).is_none()).map(str::to_owned),
+        via: parsed(given("via"), "via", violations),
         status: parsed(given("status"), "status", violations),
         stream: parsed(given("stream"), "stream", violations),
         after: parsed(given("after"), "after", violations),

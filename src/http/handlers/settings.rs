@@ -36,7 +36,7 @@ fn read(call: &Call<Caller>) -> Result<AccountChange, ApiError> {
 pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
-    fields.refuse_null(&["name", "time_zone", "content_retention_days", "hosted_unsubscribe"]);
+    fields.refuse_null(&["name", "time_zone", "content_retention_days", "hosted_unsubscribe", "keep_message_id"]);
     let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
     let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
     let content_retention_days = fields.value("content_retention_days").and_then(|value| {
@@ -44,8 +44,15 @@ pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, Api
         fields.check("content_retention_days", days)
     });
     let hosted_unsubscribe = fields.boolean("hosted_unsubscribe");
+    let keep_message_id = fields.boolean("keep_message_id");
     fields.finish();
-    let change =
-        AccountChange { name, time_zone, content_retention_days, hosted_unsubscribe, ..AccountChange::default() };
+    let change = AccountChange {
+        name,
+        time_zone,
+        content_retention_days,
+        hosted_unsubscribe,
+        keep_message_id,
+        ..AccountChange::default()
+    };
     Ok(violations.or(|| Some(change))?)
 }

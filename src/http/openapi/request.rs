@@ -140,6 +140,10 @@ pub(super) fn settings_change() -> Schema {
         .optional(
             "hosted_unsubscribe",
             Schema::boolean().or_null().says("Whether messages without an unsubscribe URL get the hosted one."),
+        )
+        .optional(
+            "keep_message_id",
+            Schema::boolean().or_null().says("Whether a valid Message-ID of a message submitted by SMTP stays."),
         );
     object.closed().named("SettingsChange", "What to change of the settings; what is absent stays.")
 }

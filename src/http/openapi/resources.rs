@@ -18,6 +18,7 @@ use crate::http::handlers;
 use crate::http::handlers::suppressions::not_imported;
 use crate::http::view::account::{KeyView, MeView, SettingsView};
 use crate::http::view::domain::DomainView;
+use crate::http::view::submission::RefusalView;
 use crate::http::view::suppression::{FaultyListView, ImportedView, SuppressionView};
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
@@ -165,6 +166,13 @@ pub(super) fn account(name: &str) -> Option<Operation> {
             .says("A new retention holds for messages to come; no existing content is deleted or kept longer.")
             .takes(request::settings_change(), &[("retention", json!({ "content_retention_days": 14 }))])
             .gives(StatusCode::OK, "The settings as they are now.", SettingsView::schema()),
+        "submission_refusals.show" => Operation::new(ACCOUNT, "List refusals of SMTP submission")
+            .says(
+                "The last 100 answers 4xx and 5xx to the account's SMTP clients, newest first. They are kept in \
+                 memory: a restart begins with an empty list. A key that is limited to a stream sees only its own.",
+            )
+            .query("limit", Schema::count().within(1, 100).with("default", 100), "Rows at most.")
+            .gives(StatusCode::OK, "The refusals.", super::words::page("SubmissionRefusalPage", RefusalView::schema())),
         "openapi" => Operation::new(SERVICE, "Read this description").gives(
             StatusCode::OK,
             "This description.",

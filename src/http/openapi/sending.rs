@@ -12,6 +12,7 @@ use crate::base::id::{EventId, MessageId};
 use crate::domain::event::{EventRecord, EventType};
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
+use crate::engine::messages::Via;
 use crate::engine::submit::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::IDEMPOTENCY_KEY_CHARACTERS;
@@ -129,9 +130,14 @@ fn list() -> Operation {
             Schema::string().example("hello"),
             "Only messages whose subject has words that begin with each of these.",
         )
-        .query("message_id_header", header, "Only the message with this Message-ID.")
+        .query(
+            "message_id_header",
+            header,
+            "Only the message with this Message-ID, or those that a client submitted with it.",
+        )
         .query("status", Status::schema(), "Only messages with this status.")
         .query("stream", Stream::schema(), "Only messages of this stream.")
+        .query("via", Via::schema(), "Only messages that came this way.")
         .query("after", request::time(), "Only messages created later.")
         .query("before", request::time(), "Only messages created earlier.")
         .gives_page("MessagePage", MessageView::schema())

@@ -10,7 +10,9 @@ use crate::domain::event::{
 };
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
+use crate::engine::messages::Via;
 use crate::engine::ports::PostError;
+use crate::engine::smtp_submission::SmtpStage;
 use crate::engine::submit::Answer;
 use crate::engine::wait::WaitReason;
 use crate::machine::quota::{QuotaView, WindowView};
@@ -21,6 +23,8 @@ use crate::store::row::suppression::SuppressionReason;
 
 words! {
     Stream as "Stream", "The stream of a sending domain, and so of every message from it.": Transactional Marketing;
+    Via as "Via", "How a message came: by HTTP or by SMTP.": Api Smtp;
+    SmtpStage as "SubmissionStage", "A stage of an SMTP session.": Auth Mail Rcpt Data;
     Scope as "Scope", "What a key may do: `send` is POST /v1/messages, `read` every GET, `manage` the rest.":
         Send Read Manage;
     EventType as "EventType", "What happened to a message.":

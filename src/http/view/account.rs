@@ -13,6 +13,7 @@ use crate::engine::settings::Settings;
 use crate::http::openapi::schema::Schema;
 use crate::http::openapi::shape::describe;
 use crate::http::view::reputation::ReputationView;
+use crate::http::view::submission::SmtpView;
 use crate::machine::quota::QuotaView;
 use crate::machine::rate::RateView;
 use crate::store::op::event::ENDPOINTS_MAX;
@@ -52,6 +53,7 @@ pub(in crate::http) struct SettingsView<'a> {
     time_zone: &'a str,
     content_retention_days: u16,
     hosted_unsubscribe: bool,
+    keep_message_id: bool,
 }
 
 impl<'a> SettingsView<'a> {
@@ -61,6 +63,7 @@ impl<'a> SettingsView<'a> {
             time_zone: account.time_zone.as_str(),
             content_retention_days: account.content_retention_days.get(),
             hosted_unsubscribe: account.hosted_unsubscribe,
+            keep_message_id: account.keep_message_id,
         }
     }
 }
@@ -121,6 +124,7 @@ pub(in crate::http) struct MeView<'a> {
     storage: StorageView,
     reputation: ReputationView,
     limits: LimitsView,
+    smtp: Option<SmtpView<'a>>,
     version: &'static str,
 }
 
@@ -182,7 +186,7 @@ impl<'a> MeView<'a> {
         storage: StorageView,
         reputation: &Reputation,
         now: Timestamp,
-        settings: &Settings,
+        settings: &'a Settings,
         request_bytes: usize,
     ) -> Self {
         let key = key.map(|key| OwnKeyView {
@@ -217,6 +221,7 @@ impl<'a> MeView<'a> {
                 queue_lifetime_seconds: settings.queue_lifetime.as_secs(),
                 webhooks: ENDPOINTS_MAX,
             },
+            smtp: settings.smtp.get().map(SmtpView::new),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -230,6 +235,8 @@ describe! {
         content_retention_days: "Days for which a new message's content is kept."
             => |schema| schema.within(1, RetentionDays::MAX.into()).example(30),
         hosted_unsubscribe: "Whether messages without an unsubscribe URL of their own get the hosted one."
+            => |schema| schema.example(false),
+        keep_message_id: "Whether a valid Message-ID of a message submitted by SMTP stays, instead of one of ours."
             => |schema| schema.example(false),
     }
 }
@@ -270,6 +277,7 @@ describe! {
         storage: "The account's stored message content.",
         reputation: "How the account's bounces and complaints stand against what receivers bear.",
         limits: "What a client may want to know before it sends.",
+        smtp: "Where programs submit mail by SMTP; null where nothing listens.",
         version: "The service's version." => |schema| schema.example(env!("CARGO_PKG_VERSION")),
     }
 }

@@ -13,6 +13,7 @@ use crate::domain::stream::Stream;
 use crate::engine::messages::MessageRecord;
 use crate::engine::wait::{Wait, WaitReason};
 use crate::http::openapi::shape::describe;
+use crate::http::view::submission::SubmissionView;
 use crate::machine::transfer::Status;
 use crate::mail::read::{self, AttachedFile, ListFields};
 use crate::store::row::message::MessageRow;
@@ -76,6 +77,7 @@ pub(in crate::http) struct MessageView<'a> {
     smtp_enhanced_code: Option<&'a str>,
     smtp_response: Option<&'a str>,
     tls: Option<&'a TlsFacts>,
+    submission: Option<SubmissionView<'a>>,
     #[serde(serialize_with = "iso::option::serialize")]
     expires_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -140,6 +142,7 @@ impl<'a> MessageView<'a> {
             smtp_enhanced_code: last.smtp_enhanced_code.as_deref(),
             smtp_response: last.smtp_response.as_deref(),
             tls: last.tls.as_ref(),
+            submission: row.submission.as_deref().map(SubmissionView::new),
             expires_at: row.expires_at,
             text: None,
             html: None,
@@ -213,6 +216,7 @@ describe! {
         smtp_response: "Its answer as received, all lines."
             => |schema| schema.example("250 2.0.0 Ok: queued as 4XyZ12"),
         tls: "How the connection of the last attempt was secured; null where it was not.",
+        submission: "How it was submitted by SMTP; null where it came by HTTP." => |schema| schema.example(()),
         expires_at: "When it is given up." => |schema| schema.example(()),
         content_expires_at: "When its content is deleted." => |schema| schema.example("2026-12-20T15:04:05.123+00:00"),
         content_deleted_at: "When it was." => |schema| schema.example(()),

@@ -8,5 +8,6 @@ pub(super) mod endpoint;
 pub(super) mod message;
 pub(super) mod queue;
 pub(super) mod reputation;
+pub(super) mod submission;
 pub(super) mod suppression;
 pub(super) mod user;

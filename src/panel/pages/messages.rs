@@ -103,7 +103,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let found = match newer {
         // What can't be understood, or names a message that is none of ours, finds nothing.
-        _ if !faults.is_empty() || search.is_foreign() => Page { rows: Vec::new(), next: None },
+        _ if !faults.is_empty() => Page { rows: Vec::new(), next: None },
         Some(after) => engine.newer_messages(account, filter, after, ROWS).await?,
         None => {
             let page = PageRequest { before: older.map(|id| id.0), limit: ROWS };

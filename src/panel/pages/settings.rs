@@ -75,6 +75,7 @@ struct Values {
     time_zone: String,
     content_retention_days: String,
     hosted_unsubscribe: bool,
+    keep_message_id: bool,
 }
 
 /// A session in the list.
@@ -94,6 +95,7 @@ impl Values {
             time_zone: account.time_zone.as_str().to_owned(),
             content_retention_days: account.content_retention_days.to_string(),
             hosted_unsubscribe: account.hosted_unsubscribe,
+            keep_message_id: account.keep_message_id,
         }
     }
 
@@ -103,6 +105,7 @@ impl Values {
             time_zone: form.text("time_zone").to_owned(),
             content_retention_days: form.text("content_retention_days").to_owned(),
             hosted_unsubscribe: form.is_ticked("hosted_unsubscribe"),
+            keep_message_id: form.is_ticked("keep_message_id"),
         }
     }
 
@@ -116,9 +119,11 @@ impl Values {
             let days = text.parse::<i64>().map_or_else(|_| Value::from(text), Value::from);
             body.insert("content_retention_days".to_owned(), days);
         }
-        // A box that is not ticked sends nothing, so the form says that it has one.
-        if form.is_ticked("has_hosted_unsubscribe") {
-            body.insert("hosted_unsubscribe".to_owned(), Value::from(form.is_ticked("hosted_unsubscribe")));
+        // A box that is not ticked sends nothing, so the form says that it has some.
+        if form.is_ticked("has_boxes") {
+            for name in ["hosted_unsubscribe", "keep_message_id"] {
+                body.insert(name.to_owned(), Value::from(form.is_ticked(name)));
+            }
         }
         body
     }

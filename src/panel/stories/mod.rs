@@ -14,6 +14,7 @@ mod searching;
 mod settings;
 mod setup;
 mod signing_in;
+mod smtp;
 mod standstill;
 mod suppressions;
 mod telling;

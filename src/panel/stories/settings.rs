@@ -9,12 +9,13 @@ async fn settings_are_changed_one_or_all_and_shown_again() {
     let reply = browser.post("/settings", &[("content_retention_days", "7")]).await;
     assert_eq!((reply.status, reply.location()), (303, "/settings?done=saved"));
     let all = [("name", "Bäckerei"), ("time_zone", "Europe/Vienna"), ("content_retention_days", "90")];
-    let with_box = [&all[..], &[("has_hosted_unsubscribe", "1"), ("hosted_unsubscribe", "true")]].concat();
+    let with_box =
+        [&all[..], &[("has_boxes", "1"), ("hosted_unsubscribe", "true"), ("keep_message_id", "true")]].concat();
     browser.post("/settings", &with_box).await;
     let account = world.engine.account(world.account).unwrap().unwrap();
     assert_eq!((account.name.as_str(), account.time_zone.as_str()), ("Bäckerei", "Europe/Vienna"));
-    assert!(account.content_retention_days.get() == 90 && account.hosted_unsubscribe);
-    browser.post("/settings", &[&all[..], &[("has_hosted_unsubscribe", "1")]].concat()).await;
+    assert!(account.content_retention_days.get() == 90 && account.hosted_unsubscribe && account.keep_message_id);
+    browser.post("/settings", &[&all[..], &[("has_boxes", "1")]].concat()).await;
     assert!(!world.engine.account(world.account).unwrap().unwrap().hosted_unsubscribe);
     let page = browser.get("/settings?done=saved").await;
     assert!(

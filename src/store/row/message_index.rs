@@ -54,6 +54,11 @@ impl Term {
         Self::of(5, stream.as_str())
     }
 
+    /// That it came by SMTP.
+    pub fn by_smtp() -> Self {
+        Self::of(6, "smtp")
+    }
+
     /// FNV-1a, then stirred: these numbers stand in the store, so they must never change.
     fn of(kind: u8, text: &str) -> Self {
         let step = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
@@ -77,6 +82,9 @@ pub fn terms(row: &MessageRow) -> Vec<Term> {
     let mut terms = vec![Term::to(&row.to), Term::from(&row.from), Term::stream(row.stream)];
     let subject = row.subject.as_deref().unwrap_or_default();
     for_each_beginning(subject, &mut |beginning| terms.push(Term::of(3, beginning)));
+    if row.submission.is_some() {
+        terms.push(Term::by_smtp());
+    }
     terms
 }
 

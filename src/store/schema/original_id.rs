@@ -8,7 +8,9 @@ use crate::base::signature::hmac_sha256;
 
 /// The beginning of the keys of [`Table::MessagesByOriginalId`] for one Message-ID of a client.
 pub fn messages_by_original_id(account: AccountId, original: &str) -> [u8; 32] {
-    let digest = hmac_sha256(b"original message id", &[original.as_bytes()]);
+    // People leave the angle brackets off, and some clients do.
+    let bare = original.trim().trim_start_matches('<').trim_end_matches('>');
+    let digest = hmac_sha256(b"original message id", &[bare.as_bytes()]);
     owned(account, &digest.first_chunk().copied().unwrap_or_default())
 }
 

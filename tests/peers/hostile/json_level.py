@@ -37,7 +37,8 @@ def forms(ids: dict[str, str]) -> list[Form]:
             "PATCH",
             "/v1/settings",
             {"name": "x"},
-            {"name": str, "time_zone": str, "content_retention_days": int, "hosted_unsubscribe": bool},
+            {"name": str, "time_zone": str, "content_retention_days": int, "hosted_unsubscribe": bool}
+            | {"keep_message_id": bool},
         ),
         Form("POST", "/v1/domains", {"name": "new.example", "stream": "marketing"}, {"name": str, "stream": str}),
         Form("PATCH", f"/v1/domains/{ids['domain']}", {"stream": "transactional"}, {"stream": str}),

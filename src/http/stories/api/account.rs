@@ -10,7 +10,7 @@ async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
     world.sent_to("a@example.net").await;
     let reply = world.get("/v1/me").await;
     let (whose, what) = (["id", "name", "time_zone", "content_retention_days"], ["key", "quota", "rate_limit"]);
-    let expected = [&whose[..], &what, &["storage", "reputation", "limits", "version"]].concat();
+    let expected = [&whose[..], &what, &["storage", "reputation", "limits", "smtp", "version"]].concat();
     assert_eq!(members(&reply.body), expected);
     let body = reply.json();
     assert_eq!((&body["id"], &body["name"]), (&world.account.to_string().into(), &"Acme".into()));

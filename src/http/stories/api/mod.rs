@@ -16,6 +16,7 @@ mod redelivering;
 mod reputation;
 mod sending;
 mod settings;
+mod smtp_submission;
 mod streaming;
 mod suppressions;
 mod unsubscribing;

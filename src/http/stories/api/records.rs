@@ -2,7 +2,7 @@
 
 use super::*;
 
-const RECORD: [&str; 32] = [
+const RECORD: [&str; 33] = [
     "id",
     "message_id_header",
     "status",
@@ -27,6 +27,7 @@ const RECORD: [&str; 32] = [
     "smtp_enhanced_code",
     "smtp_response",
     "tls",
+    "submission",
     "expires_at",
     "text",
     "html",

@@ -6,19 +6,24 @@ use super::*;
 async fn settings_change_one_by_one_and_touch_no_message_that_is_there() {
     let mut world = World::new().await;
     let defaults = world.get("/v1/settings").await;
-    assert_eq!(members(&defaults.body), ["name", "time_zone", "content_retention_days", "hosted_unsubscribe"]);
+    assert_eq!(
+        members(&defaults.body),
+        ["name", "time_zone", "content_retention_days", "hosted_unsubscribe", "keep_message_id"]
+    );
     let expected = serde_json::json!({
-        "name": "Acme", "time_zone": "UTC", "content_retention_days": 30, "hosted_unsubscribe": false
+        "name": "Acme", "time_zone": "UTC", "content_retention_days": 30, "hosted_unsubscribe": false,
+        "keep_message_id": false
     });
     assert_eq!(defaults.json(), expected);
     let old = world.sent_to("a@example.net").await;
     let change = serde_json::json!({ "time_zone": "europe/vienna", "content_retention_days": 1 });
     let changed = world.patch("/v1/settings", change).await;
     assert_eq!(changed.status, 200, "{}", changed.body);
-    let change = serde_json::json!({ "name": "Acme Ltd", "hosted_unsubscribe": true });
+    let change = serde_json::json!({ "name": "Acme Ltd", "hosted_unsubscribe": true, "keep_message_id": true });
     let changed = world.patch("/v1/settings", change).await.json();
     let expected = serde_json::json!({
-        "name": "Acme Ltd", "time_zone": "Europe/Vienna", "content_retention_days": 1, "hosted_unsubscribe": true
+        "name": "Acme Ltd", "time_zone": "Europe/Vienna", "content_retention_days": 1, "hosted_unsubscribe": true,
+        "keep_message_id": true
     });
     assert_eq!(changed, expected);
     assert_eq!(world.get("/v1/settings").await.json(), expected);

@@ -93,7 +93,12 @@ pub(super) fn fixture(route: &str) -> Fixture {
     use serde_json::json;
     match route {
         "me" | "settings.show" | "events.list" | "events.stream" => plain(200),
-        "keys.list" | "messages.list" | "domains.list" | "webhooks.list" | "suppressions.list" => plain(200),
+        "keys.list"
+        | "messages.list"
+        | "domains.list"
+        | "webhooks.list"
+        | "suppressions.list"
+        | "submission_refusals.show" => plain(200),
         "suppressions.export" | "accounts.list" | "queue.list" | "queue.release" | "backup.take" => plain(200),
         "clock.show" | "clock.accept" => plain(200),
         "queue.pause" | "queue.resume" | "queue.try" => plain(200).with(json!({ "site": "google" })),

@@ -1,0 +1,52 @@
+//! Finding messages by the Message-ID that a client gave by SMTP, which an application's log has.
+
+use super::{MESSAGES_MAX, MessageFilter, Search};
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::engine::listing::{Page, PageRequest, last_id, until};
+use crate::engine::messages::MessageRecord;
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read, after_prefix, sound};
+use crate::store::row::message::MessageRow;
+use crate::store::schema::{self, Table};
+use crate::store::snapshot::Snapshot;
+
+/// Whether a client gave this Message-ID, brackets or not.
+pub(super) fn is_original(row: &MessageRow, wanted: &str) -> bool {
+    row.original_message_id().is_some_and(|original| bare(original) == bare(wanted))
+}
+
+fn bare(id: &str) -> &str {
+    id.trim().trim_start_matches('<').trim_end_matches('>')
+}
+
+/// The page of messages with a Message-ID of a client, newest first. It looks at as many as any other page.
+pub(super) fn search(
+    snapshot: &Snapshot,
+    account: AccountId,
+    original: &str,
+    filter: &MessageFilter,
+    page: PageRequest,
+) -> Result<Page<MessageRecord>, StoreError> {
+    let prefix = schema::messages_by_original_id(account, original);
+    let limit = page.limit;
+    let mut search = Search { snapshot, filter, limit, rows: Vec::new(), next: None, reached: None, looked_at: 0 };
+    let upper = [page.before, filter.before.map(|at| Ulid::new(at, [0; 10]))].into_iter().flatten().min();
+    let lower = filter.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next()).unwrap_or_default();
+    let from = [prefix.as_slice(), &lower.0].concat();
+    let to = upper.map_or_else(|| after_prefix(&prefix), |upper| [prefix.as_slice(), &upper.0].concat());
+    snapshot.scan_sound(Table::MessagesByOriginalId, &from, &to, Order::Descending, &mut |key, _| {
+        if search.rows.len() == limit || search.looked_at == MESSAGES_MAX {
+            search.next = search.reached;
+            return Ok(until(true));
+        }
+        search.looked_at += 1;
+        let Some(id) = last_id(key) else { return Ok(until(false)) };
+        search.reached = Some(id);
+        let key = schema::message(account, MessageId(id));
+        if let Some(row) = sound(snapshot.row::<MessageRow>(&key))?.flatten() {
+            search.examine(MessageId(id), &key, row)?;
+        }
+        Ok(until(false))
+    })?;
+    Ok(Page { rows: search.rows, next: search.next })
+}

@@ -1,0 +1,49 @@
+//! How a message came: by HTTP or by SMTP.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::store::row::message::MessageRow;
+use crate::store::row::message_index::Term;
+
+/// How a message came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Via {
+    /// By HTTP.
+    Api,
+    /// By SMTP.
+    Smtp,
+}
+
+/// The text names neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be api or smtp")]
+pub struct InvalidVia;
+
+impl Via {
+    pub(super) const fn of(row: &MessageRow) -> Self {
+        if row.submission.is_some() { Self::Smtp } else { Self::Api }
+    }
+
+    /// The term of the index. Blocks that were written before there was SMTP have no such term, and no such message;
+    /// messages that came by HTTP are looked for in every block.
+    pub(super) fn term(self) -> Option<Term> {
+        match self {
+            Self::Api => None,
+            Self::Smtp => Some(Term::by_smtp()),
+        }
+    }
+}
+
+impl FromStr for Via {
+    type Err = InvalidVia;
+    fn from_str(text: &str) -> Result<Self, InvalidVia> {
+        match text {
+            "api" => Ok(Self::Api),
+            "smtp" => Ok(Self::Smtp),
+            _ => Err(InvalidVia),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! SMTP submission: the settings to copy into a program, and the last refusals.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::engine::settings::{SMTP_USERNAME, SmtpAddress};
+use crate::engine::smtp_submission::SmtpRefusal;
+use crate::http::answer::Answer;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::record::curl;
+
+#[derive(Template)]
+#[template(path = "smtp.html")]
+struct SmtpPage {
+    frame: Frame,
+    /// Name, value and the element's identifier; none where nothing listens.
+    settings: Option<Vec<(&'static str, String, &'static str)>>,
+    refusals: Vec<RefusalLine>,
+    curl: String,
+}
+
+/// A refusal in the list.
+struct RefusalLine {
+    at: Moment,
+    stage: &'static str,
+    reply: String,
+    from: String,
+    to: String,
+    client: String,
+    key_prefix: String,
+    key_path: String,
+}
+
+impl RefusalLine {
+    fn new(visit: &Visit<'_>, refusal: SmtpRefusal) -> Self {
+        let client = match refusal.client_name.as_str() {
+            "" => refusal.client_address,
+            name => format!("{name} [{}]", refusal.client_address),
+        };
+        Self {
+            at: visit.moment(refusal.at),
+            stage: refusal.stage.as_str(),
+            reply: refusal.reply,
+            from: if refusal.from.is_empty() { refusal.mail_from } else { refusal.from },
+            to: refusal.to,
+            client,
+            key_prefix: refusal.key_prefix,
+            key_path: format!("/keys/{}", refusal.key),
+        }
+    }
+}
+
+fn settings(address: &SmtpAddress) -> Vec<(&'static str, String, &'static str)> {
+    let port = |port: u16, how: &str| format!("{port} ({how})");
+    let mut settings = vec![("Host", address.host.clone(), "copy-host")];
+    settings.extend(address.port.map(|at| ("Port", port(at, "STARTTLS"), "copy-port")));
+    settings.extend(address.tls_port.map(|at| ("Port", port(at, "SSL/TLS"), "copy-tls-port")));
+    settings.push(("User name", SMTP_USERNAME.to_owned(), "copy-user"));
+    settings
+}
+
+/// `GET /smtp`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let engine = &visit.api.engine;
+    let refusals = engine.smtp_refusals.of(visit.account_id(), None);
+    let page = SmtpPage {
+        frame: Frame::new(&visit, "SMTP", "/smtp")?,
+        settings: engine.settings.smtp.get().map(settings),
+        refusals: refusals.into_iter().map(|refusal| RefusalLine::new(&visit, refusal)).collect(),
+        curl: curl(&visit, "/v1/submission-refusals"),
+    };
+    html::page(StatusCode::OK, &page)
+}

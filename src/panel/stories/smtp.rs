@@ -1,0 +1,63 @@
+//! SMTP submission: the settings to copy, the refusals, and the timeline of a message that came by it.
+
+use super::*;
+use crate::domain::api_key::Scopes;
+use crate::engine::accounts::NewKey;
+use crate::engine::settings::SmtpAddress;
+use crate::engine::smtp_submission::{Decision, SmtpClient, SmtpSender, SmtpSession};
+
+async fn session(world: &World) -> (SmtpSession, String) {
+    let new = NewKey { name: "blog".to_owned(), stream: None, scopes: Scopes::ALL, expires_at: None };
+    let caller = Caller { account: world.account, key: None };
+    let (key, secret) = world.engine.create_key(&caller, new).await.unwrap();
+    let client = SmtpClient {
+        name: "blog<b>.example".to_owned(),
+        address: [192, 0, 2, 17].into(),
+        tls_version: Some("TLSv1.3".to_owned()),
+    };
+    let mut session = world.engine.smtp_session(client);
+    session.login(secret.expose().as_bytes());
+    (session, key.prefix)
+}
+
+#[tokio::test]
+async fn the_page_has_the_settings_to_copy_where_something_listens() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    assert!(browser.get("/smtp").await.shows("SMTP submission is not configured"));
+    let address = SmtpAddress { host: "mail.example.com".to_owned(), port: Some(587), tls_port: Some(465) };
+    world.engine.settings.smtp.set(address).unwrap();
+    let page = browser.get("/smtp").await;
+    for shown in ["mail.example.com", "587 (STARTTLS)", "465 (SSL/TLS)", "postrider", "Nothing was refused."] {
+        assert!(page.shows(shown), "{shown} in {}", page.body);
+    }
+    assert!(browser.get("/").await.shows("href=\"/smtp\""));
+}
+
+#[tokio::test]
+async fn refusals_are_listed_and_escaped() {
+    let world = World::new().await;
+    let (mut session, prefix) = session(&world).await;
+    session.sender(SmtpSender { mail_from: "root@blog".to_owned(), size: None });
+    assert_eq!(session.recipient("<script>@example.net").code(), 553);
+    let page = world.viewer().await.get("/smtp").await;
+    for shown in ["553 5.1.3", "root@blog", "blog&#60;b&#62;.example [192.0.2.17]", &prefix] {
+        assert!(page.shows(shown), "{shown} in {}", page.body);
+    }
+    assert!(!page.shows("<script>@"));
+}
+
+#[tokio::test]
+async fn the_timeline_tells_that_a_message_came_by_smtp() {
+    let world = World::new().await;
+    let (mut session, prefix) = session(&world).await;
+    session.sender(SmtpSender::default());
+    session.recipient("bob@example.com");
+    let decision = session.message(b"From: shop@example.test\r\nSubject: Hi\r\n\r\nx\r\n".to_vec()).await;
+    let Decision::Answer(answer) = decision else { panic!("closed") };
+    let id = answer.as_line().rsplit_once(' ').unwrap().1.to_owned();
+    let page = world.owner().await.get(&format!("/messages/{id}")).await;
+    let shown = format!("Accepted by SMTP from 192.0.2.17 (TLSv1.3, key {prefix})");
+    assert!(page.shows(&shown), "{}", page.body);
+    assert!(world.owner().await.get("/messages?q=via%3Asmtp").await.shows(&id));
+}

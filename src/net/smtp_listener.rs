@@ -7,6 +7,8 @@
 mod connection;
 mod gate;
 #[cfg(test)]
+mod submission_tests;
+#[cfg(test)]
 mod tests;
 
 pub use gate::Gate;

@@ -12,6 +12,7 @@ mod egress;
 mod local;
 mod names;
 mod policy;
+mod submission;
 mod together;
 
 use std::net::IpAddr;
@@ -153,6 +154,7 @@ async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
         ("reverse DNS", Box::pin(names::reverse(patient))),
         ("port 25", Box::pin(egress::checks(patient))),
         ("bounces", Box::pin(bounces::checks(patient))),
+        ("submission", Box::pin(submission::checks(patient))),
         ("MTA-STS", Box::pin(policy::checks(patient))),
         ("domains", Box::pin(domains::checks(patient))),
     ];

@@ -10,6 +10,7 @@ use crate::domain::event::{BounceKind, EventType};
 use crate::domain::stream::Stream;
 use crate::engine::Engine;
 use crate::engine::meters::EngineMeters;
+use crate::engine::smtp_submission::SubmissionMeters;
 use crate::http::meters::RequestMeters;
 use crate::net::tls_settings::CertificateMeters;
 use crate::store::Store;
@@ -32,6 +33,7 @@ pub(super) fn page(
     of_messages(&mut text, engine.store.meters());
     of_attempts(&mut text, &engine.meters);
     of_what_came_back(&mut text, &engine.meters);
+    of_submission(&mut text, &engine.meters.submission);
     of_queue(&mut text, &engine.store, now)?;
     of_store(&mut text, &engine.store)?;
     of_certificate(&mut text, certificate);
@@ -133,6 +135,37 @@ fn of_what_came_back(text: &mut Exposition, meters: &EngineMeters) {
         "postrider_came_back_refusals",
         "Recipients that the receiver of bounces refused: another's host, no mailbox or a forged one, an expired one.",
         meters.came_back.refused().map(|(reason, count)| (vec![("reason", reason)], count)),
+    );
+}
+
+fn of_submission(text: &mut Exposition, meters: &SubmissionMeters) {
+    text.gauges(
+        "postrider_submission_sessions",
+        "Connections of SMTP submission.",
+        [(vec![], meters.sessions_begun.read().saturating_sub(meters.sessions_ended.read()))],
+    );
+    text.counters(
+        "postrider_submission_logins",
+        "Logins of SMTP submission, by outcome; throttled means that the address had too many failures.",
+        meters.logins().map(|(outcome, count)| (vec![("outcome", outcome)], count)),
+    );
+    text.counters(
+        "postrider_submission_messages",
+        "Messages accepted by SMTP submission, one for each recipient.",
+        [(vec![], meters.messages.read())],
+    );
+    let refusals = meters.refusals();
+    let refusals: Vec<_> = refusals.iter().map(|(stage, code, count)| (stage, code.to_string(), *count)).collect();
+    text.counters(
+        "postrider_submission_refusals",
+        "Answers 4xx and 5xx of SMTP submission, by stage and code.",
+        refusals.iter().map(|(stage, code, count)| (vec![("stage", stage.as_str()), ("code", code.as_str())], *count)),
+    );
+    text.histograms(
+        "postrider_submission_duration_seconds",
+        "Time from the final dot of a submission to its answer.",
+        Unit::Microseconds,
+        [(vec![], meters.duration())],
     );
 }
 

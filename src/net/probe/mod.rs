@@ -5,3 +5,4 @@ pub mod certificate;
 pub mod dns;
 pub mod mail;
 pub mod policy;
+pub mod submission;

@@ -188,8 +188,8 @@ async fn shutdown_tells_idle_clients_and_lets_a_message_end() {
     assert!(TcpStream::connect(address).await.is_err());
 }
 
-#[tokio::test]
-async fn starttls_secures_the_session_where_there_is_a_certificate() {
+/// TLS for mx.test, and a client that trusts it.
+pub(super) fn certified() -> (rustls::ServerConfig, rustls::ClientConfig) {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let made = rcgen::generate_simple_self_signed(["mx.test".to_owned()]).unwrap();
     let key = rustls::pki_types::PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
@@ -206,7 +206,12 @@ async fn starttls_secures_the_session_where_there_is_a_certificate() {
         .unwrap()
         .with_root_certificates(roots)
         .with_no_client_auth();
+    (server, trusting)
+}
 
+#[tokio::test]
+async fn starttls_secures_the_session_where_there_is_a_certificate() {
+    let (server, trusting) = certified();
     let listener =
         listen(ListenerConfig { tls: ListenerTls::StartTls(Arc::new(TlsSettings::new(server))), ..config() }).await;
     let mut client = client_of(&listener).await;

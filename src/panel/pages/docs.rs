@@ -28,11 +28,12 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 13] = files![
+static FILES: [(&str, &str); 14] = files![
     "index",
     "first-message",
     "domains",
     "webhooks",
+    "smtp",
     "errors",
     "moving",
     "proxy",
@@ -53,7 +54,7 @@ struct Page {
 }
 
 /// Where among the files the API's page is listed.
-const API_PLACE: usize = 4;
+const API_PLACE: usize = 5;
 
 static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
     let (before, after) = FILES.split_at(API_PLACE);

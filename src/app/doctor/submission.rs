@@ -1,0 +1,67 @@
+//! Whether programs reach SMTP submission under the host name, with TLS that they can verify.
+
+use std::net::SocketAddr;
+
+use super::{CONNECTING, Check, Patient, Verdict};
+use crate::net::probe::submission::{SubmissionFault, SubmissionHost, look};
+use crate::net::tls;
+
+/// The check of `submission.listen`.
+const CLEAR: &str = "submission";
+/// The check of `submission.tls_listen`.
+const TLS: &str = "submissions";
+
+/// Looks at the first address of each kind, where there is one.
+pub(super) async fn checks(patient: &Patient) -> Vec<Check> {
+    let section = &patient.config.submission;
+    let mut checks = Vec::new();
+    for (name, addresses, is_implicit) in [(CLEAR, &section.listen, false), (TLS, &section.tls_listen, true)] {
+        if let Some(address) = addresses.first() {
+            checks.push(check(patient, name, address.port(), is_implicit).await);
+        }
+    }
+    checks
+}
+
+async fn check(patient: &Patient, name: &'static str, port: u16, is_implicit: bool) -> Check {
+    let host = patient.config.hostname.as_str();
+    let addresses = match patient.addresses(host).await {
+        Ok(addresses) => addresses,
+        Err(why) => {
+            let remedy = format!("Publish an A or AAAA record of {host}.");
+            return Check::new(name, Verdict::Fail, format!("{host} has no address: {why}"), remedy);
+        }
+    };
+    let roots = match tls::trusted_roots(patient.config.delivery.extra_roots.as_deref()) {
+        Ok(roots) => roots,
+        Err(fault) => return Check::new(name, Verdict::Warn, fault.to_string(), "Correct delivery.extra_roots."),
+    };
+    for address in addresses {
+        let address = SocketAddr::new(address, port);
+        let found = look(&SubmissionHost { name: host, address, is_implicit }, roots.clone(), CONNECTING).await;
+        if let Err(fault) = found {
+            return Check::new(name, Verdict::Fail, fault.to_string(), remedy(&fault, host, port));
+        }
+    }
+    Check::new(name, Verdict::Ok, format!("{host} port {port} greets and offers TLS that verifies"), "")
+}
+
+fn remedy(fault: &SubmissionFault, host: &str, port: u16) -> String {
+    match fault {
+        SubmissionFault::Unreachable(..) => {
+            format!("Start the service, see that {host} leads to it, and open port {port} in the firewall.")
+        }
+        SubmissionFault::NotSmtp(..) => {
+            format!(
+                "See which program listens on port {port}, and whether the port's use of TLS is the configured one."
+            )
+        }
+        SubmissionFault::NoTls(_) => format!("See that no proxy on port {port} removes STARTTLS."),
+        SubmissionFault::ClearAuth(_) => {
+            format!("Another server answers on port {port}: programs would send it keys in the clear.")
+        }
+        SubmissionFault::Tls(..) => {
+            format!("Use a certificate for {host} from an authority that clients trust, in [http.tls] or [submission].")
+        }
+    }
+}

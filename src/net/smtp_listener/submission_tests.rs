@@ -1,0 +1,196 @@
+//! The listener as submission uses it: deadlines of login and message, memory, and decisions without a deadline.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+
+use super::*;
+use crate::smtp::server::{Door, SubmissionRules};
+
+/// A deadline that is met on purpose.
+const MOMENT: Duration = Duration::from_millis(50);
+const ENVELOPE: &str = "MAIL FROM:<a@b.example>\r\nRCPT TO:<c@d.example>\r\nDATA\r\n";
+
+/// Knows the password `good`, and has memory for so many bytes.
+struct Keeper {
+    memory: usize,
+    released: Arc<AtomicUsize>,
+}
+
+impl MailService for Keeper {
+    fn connected(&self, _: SocketAddr) -> Box<dyn MailHandler> {
+        Box::new(Self { memory: self.memory, released: Arc::clone(&self.released) })
+    }
+}
+
+impl MailHandler for Keeper {
+    fn on_login(&mut self, question: LoginQuestion) -> BoxFuture<'_, Answer> {
+        let is_good = question.password.expose() == b"good";
+        let answer = if is_good { Answer::new(235, "2.7.0", "Logged in") } else { Answer::new(535, "5.7.8", "No") };
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn on_recipient<'a>(&'a mut self, _: &'a RecipientQuestion) -> BoxFuture<'a, Answer> {
+        Box::pin(std::future::ready(Answer::new(250, "2.1.5", "OK")))
+    }
+
+    fn reserve(&mut self, bytes: usize) -> bool {
+        let is_free = bytes <= self.memory;
+        self.memory -= if is_free { bytes } else { 0 };
+        is_free
+    }
+
+    fn release(&mut self) {
+        self.released.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn on_message(&mut self, message: ReceivedMessage) -> BoxFuture<'_, Decision> {
+        Box::pin(async move {
+            // Longer than the deadline of a decision would be.
+            tokio::time::sleep(MOMENT).await;
+            match message.bytes.starts_with(b"doubt") {
+                true => Decision::CloseWithoutAnswer,
+                false => Decision::Answer(Answer::queued(&["msg_1"])),
+            }
+        })
+    }
+}
+
+fn config(deadlines: Deadlines) -> ListenerConfig {
+    let rules = SubmissionRules { login: LoginRule::InClear, total_max: 1 << 30 };
+    ListenerConfig {
+        session: ServerConfig {
+            hostname: "mx.test".to_owned(),
+            greeting: "mx.test ESMTP".to_owned(),
+            size_max: 1_000_000,
+            recipients_max: 10,
+            errors_max: 20,
+            refusals_max: None,
+            starttls: false,
+            door: Door::Submission(rules),
+        },
+        gate: Gate::new(1, 1),
+        greeting_pause: Duration::ZERO,
+        deadlines: Deadlines { decision: None, failed_login: MOMENT, ..deadlines },
+        tls: ListenerTls::Off,
+    }
+}
+
+async fn listen(config: ListenerConfig, memory: usize) -> (SmtpListener, Arc<AtomicUsize>) {
+    let released = Arc::default();
+    let service = Arc::new(Keeper { memory, released: Arc::clone(&released) });
+    (SmtpListener::bind("127.0.0.1:0".parse().unwrap(), config, service).await.unwrap(), released)
+}
+
+struct Client<S>(BufReader<S>);
+
+impl<S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin> Client<S> {
+    async fn hear(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            self.0.read_line(&mut line).await.unwrap();
+            if line.as_bytes().get(3) != Some(&b'-') {
+                return line;
+            }
+        }
+    }
+
+    async fn say(&mut self, text: &str) -> String {
+        self.0.write_all(text.as_bytes()).await.unwrap();
+        self.hear().await
+    }
+}
+
+/// Greeted, and logged in where so asked.
+async fn client_of(listener: &SmtpListener, logs_in: bool) -> Client<TcpStream> {
+    let mut client = Client(BufReader::new(TcpStream::connect(listener.local_addr()).await.unwrap()));
+    assert!(client.hear().await.starts_with("220 "));
+    client.say("EHLO me\r\n").await;
+    if logs_in {
+        assert!(client.say("AUTH PLAIN AG1lAGdvb2Q=\r\n").await.starts_with("235 "));
+    }
+    client
+}
+
+/// In DATA.
+async fn sending(client: &mut Client<TcpStream>) {
+    assert!(client.say(ENVELOPE).await.starts_with("250 "));
+    assert!(client.hear().await.starts_with("250 "));
+    assert!(client.hear().await.starts_with("354 "));
+}
+
+#[tokio::test]
+async fn a_client_without_a_login_is_sent_away_and_one_with_a_login_stays() {
+    let deadlines = Deadlines { login: Some(MOMENT), ..Deadlines::default() };
+    let (listener, _) = listen(config(deadlines), 0).await;
+    let mut idle = client_of(&listener, false).await;
+    assert_eq!(idle.hear().await, "421 4.4.2 mx.test Waited too long\r\n");
+    drop(idle);
+    let (listener, _) = listen(config(Deadlines { login: Some(Duration::from_secs(30)), ..deadlines }), 0).await;
+    let mut client = client_of(&listener, true).await;
+    assert_eq!(client.say("NOOP\r\n").await, "250 2.0.0 OK\r\n");
+}
+
+#[tokio::test]
+async fn a_failed_login_is_answered_after_a_pause() {
+    let (listener, _) = listen(config(Deadlines::default()), 0).await;
+    let mut client = client_of(&listener, false).await;
+    let began = tokio::time::Instant::now();
+    assert!(client.say("AUTH PLAIN AG1lAGJhZA==\r\n").await.starts_with("535 "));
+    assert!(began.elapsed() >= MOMENT);
+}
+
+#[tokio::test]
+async fn a_message_has_its_deadline_however_busy_it_is() {
+    let deadlines = Deadlines { message: Some(MOMENT), ..Deadlines::default() };
+    let (listener, _) = listen(config(deadlines), 1_000_000).await;
+    let mut client = client_of(&listener, true).await;
+    sending(&mut client).await;
+    assert_eq!(client.say("still busy\r\n").await, "421 4.4.2 mx.test Waited too long\r\n");
+}
+
+#[tokio::test]
+async fn a_decision_is_waited_for_and_memory_comes_back_after_it() {
+    let (listener, released) = listen(config(Deadlines::default()), 1_000_000).await;
+    let mut client = client_of(&listener, true).await;
+    sending(&mut client).await;
+    assert_eq!(client.say("text\r\n.\r\n").await, "250 2.0.0 Ok: queued as msg_1\r\n");
+    assert_eq!(released.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn a_doubtful_outcome_closes_the_connection_without_a_word() {
+    let (listener, _) = listen(config(Deadlines::default()), 1_000_000).await;
+    let mut client = client_of(&listener, true).await;
+    sending(&mut client).await;
+    assert_eq!(client.say("doubt\r\n.\r\n").await, "");
+}
+
+#[tokio::test]
+async fn a_message_without_memory_is_refused_and_the_session_goes_on() {
+    let (listener, _) = listen(config(Deadlines::default()), 100).await;
+    let mut client = client_of(&listener, true).await;
+    client.say("MAIL FROM:<> SIZE=200\r\nRCPT TO:<c@d.example>\r\n").await;
+    client.hear().await;
+    assert!(client.say("DATA\r\n").await.starts_with("451 4.3.2 "), "the declared size is not there");
+    assert_eq!(client.say("RSET\r\n").await, "250 2.0.0 Flushed\r\n");
+    sending(&mut client).await;
+    assert!(client.say(&format!("{}\r\n.\r\n", "x".repeat(200))).await.starts_with("451 4.3.2 "));
+    sending(&mut client).await;
+}
+
+#[tokio::test]
+async fn tls_from_the_first_byte_greets_inside_and_turns_away_without_a_word() {
+    let (server, trusting) = super::tests::certified();
+    let settings = Arc::new(TlsSettings::new(server));
+    let config = ListenerConfig { tls: ListenerTls::Implicit(settings), ..config(Deadlines::default()) };
+    let (listener, _) = listen(config, 0).await;
+    let trusting = Arc::new(trusting);
+    let raw = TcpStream::connect(listener.local_addr()).await.unwrap();
+    let stream = tokio_rustls::TlsConnector::from(trusting).connect("mx.test".try_into().unwrap(), raw).await.unwrap();
+    let mut client = Client(BufReader::new(stream));
+    assert!(client.hear().await.starts_with("220 "));
+    assert!(client.say("EHLO me\r\n").await.ends_with("AUTH PLAIN LOGIN\r\n"));
+    let second = TcpStream::connect(listener.local_addr()).await.unwrap();
+    assert_eq!(Client(BufReader::new(second)).hear().await, "");
+}

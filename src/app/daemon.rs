@@ -33,13 +33,13 @@ use crate::engine::ports::{Clock, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
 use crate::engine::{Engine, InHouse, Tables};
-use crate::http::api;
 use crate::http::dev::{self, Dev};
 use crate::http::metrics::Process;
 use crate::http::pages;
 use crate::http::router::Router;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
+use crate::http::{api, compat};
 use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
@@ -165,6 +165,7 @@ impl Daemon {
         let mut table = api::routes();
         table.extend(panel::routes());
         table.extend(pages::routes());
+        table.extend(compat::routes(config.compat.root));
         if dev_routes.is_some() {
             table.extend(dev::routes());
         }

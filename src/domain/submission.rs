@@ -15,7 +15,7 @@ use super::address::{Address, InvalidAddress};
 use super::attachment::Attachment;
 use super::fields::Fields;
 use super::foreign_fields::{ONE_RECIPIENT, USE_FROM_NAME, instead_of};
-use super::header::{CustomHeaders, Unsubscribe};
+use super::header::{CustomHeaders, HeaderValue, Unsubscribe};
 use super::limits::{
     ATTACHMENTS_COUNT, BODY_OCTETS, EXPIRES_AHEAD_SECONDS, FROM_NAME_CHARACTERS, METADATA_COUNT,
     METADATA_KEY_CHARACTERS, METADATA_VALUE_CHARACTERS, SUBJECT_CHARACTERS,
@@ -37,10 +37,14 @@ pub struct Submission {
     pub from_name: Option<String>,
     /// The one recipient.
     pub to: Address,
+    /// The recipient's display name, for the To header alone.
+    pub to_name: Option<String>,
     /// What is sent.
     pub content: Content,
     /// Where the recipient may unsubscribe.
     pub unsubscribe_url: Option<UnsubscribeUrl>,
+    /// The List-Unsubscribe header that `unsubscribe_url` was found in, sent as given.
+    pub list_unsubscribe: Option<HeaderValue>,
     /// The sender's own notes, never mailed.
     pub metadata: BTreeMap<String, String>,
     /// When it is no longer worth sending.
@@ -143,7 +147,17 @@ impl Submission {
         }
         violations.or(|| {
             let (from, to, content) = (from?, to?, content?);
-            Some(Self { from, from_name, to, content, unsubscribe_url, metadata, expires_at })
+            Some(Self {
+                from,
+                from_name,
+                to,
+                to_name: None,
+                content,
+                unsubscribe_url,
+                list_unsubscribe: None,
+                metadata,
+                expires_at,
+            })
         })
     }
 }

@@ -67,6 +67,31 @@ impl Rates {
         windows.by_user.entry(user).or_default().admit(PANEL_REQUESTS_PER_MINUTE, now).map(drop)
     }
 
+    /// Counts `more` requests beside one that was admitted just now, as a list of messages is so many requests. Where
+    /// they do not fit, that one does not count either.
+    ///
+    /// # Errors
+    /// As [`Self::admit`].
+    pub fn admit_more(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        limits: RequestLimits,
+        more: u32,
+        now: Duration,
+    ) -> Result<RateView, RateLimited> {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Windows { by_key, by_account, .. } = &mut *windows;
+        let (of_key, of_account) = (by_key.entry(key).or_default(), by_account.entry(account).or_default());
+        let by_account = of_account.admit_all(more, limits.account, now);
+        let counted = by_account.is_ok();
+        by_account.and_then(|_| of_key.admit_all(more, limits.key, now)).map_err(|refused| {
+            of_account.take_back(if counted { more + 1 } else { 1 });
+            of_key.take_back(1);
+            RateLimited { view: of_key.view(limits.key, now), ..refused }
+        })
+    }
+
     /// The window of `key` as it stands.
     pub fn view(&self, key: KeyId, limit: u32, now: Duration) -> RateView {
         let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,6 +144,22 @@ impl Windows {
 mod tests {
     use super::*;
     use crate::base::id::Ulid;
+
+    #[test]
+    fn a_list_counts_for_key_and_account_or_not_at_all() {
+        let rates = Rates::default();
+        let (account, key) = (AccountId(Ulid([1; 16])), KeyId(Ulid([1; 16])));
+        let limits = RequestLimits { key: 10, account: 6 };
+        let now = Duration::from_secs(1);
+        let list = |more| {
+            rates.admit(account, key, limits, now).and_then(|_| rates.admit_more(account, key, limits, more, now))
+        };
+        assert_eq!(list(3).unwrap().remaining, 6);
+        let refused = list(2).unwrap_err();
+        assert_eq!((refused.retry_after_secs, refused.view.remaining), (60, 6));
+        assert_eq!(list(1).unwrap().remaining, 4);
+        assert!(list(0).is_err());
+    }
 
     #[test]
     fn many_keys_of_an_account_share_its_rate_and_leave_that_of_others_alone() {

@@ -4,6 +4,7 @@
 //! seals it ([`workbench`]); then the accepting operation asks again, where the answer counts. Nothing is answered
 //! before its sync.
 
+pub mod together;
 pub(super) mod workbench;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,6 +26,7 @@ use crate::store::content::Place;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::{Accept, Accepted};
 use crate::store::op::admission::{self, IdempotencyClaim, Refusal};
+use crate::store::op::bind_answer::BindAnswer;
 use crate::store::read::Read as _;
 use crate::store::row::message::MessageRow;
 
@@ -176,6 +178,27 @@ impl Engine {
         Ok(Some(Accepted { answer, quota, is_replay: true }))
     }
 
+    /// Marks the idempotency key of a list of messages as in progress until the answer is dropped.
+    ///
+    /// # Errors
+    /// [`SubmitError::InProgress`].
+    pub fn use_key(self: &Arc<Self>, account: AccountId, key_hash: [u8; 32]) -> Result<KeyInUse, SubmitError> {
+        Running::begin(self, account, key_hash).map(|running| KeyInUse { _running: running })
+    }
+
+    /// Binds an idempotency key to the answer of a list whose messages were accepted one by one.
+    ///
+    /// # Errors
+    /// The key was bound to something else meanwhile; the store failed.
+    pub async fn bind_answer(
+        &self,
+        account: AccountId,
+        claim: IdempotencyClaim,
+        answer: Vec<u8>,
+    ) -> Result<(), SubmitError> {
+        Ok(self.store.commit(BindAnswer { account, claim, answer }).await?)
+    }
+
     fn check_free_space(&self) -> Result<(), SubmitError> {
         self.check_room().map_err(|error| match error {
             StoreError::Full => SubmitError::Full,
@@ -222,6 +245,11 @@ impl Drop for Waiting<'_> {
 pub(super) struct Running {
     engine: Arc<Engine>,
     key: (AccountId, [u8; 32]),
+}
+
+/// An idempotency key in progress, until it is dropped.
+pub struct KeyInUse {
+    _running: Running,
 }
 
 impl Running {

@@ -188,6 +188,8 @@ impl Engine {
         let submission = Submission {
             from: from.clone(),
             from_name: None,
+            to_name: None,
+            list_unsubscribe: None,
             to: to.clone(),
             content: Content::Raw(message),
             unsubscribe_url: None,

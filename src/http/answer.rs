@@ -20,13 +20,14 @@ pub struct Answer {
     headers: HeaderMap,
     body: Body,
     account: Option<AccountId>,
+    refusal: Option<&'static str>,
 }
 
 impl Answer {
     fn new(status: StatusCode, content_type: HeaderValue, body: Body) -> Self {
         let mut headers = HeaderMap::with_capacity(12);
         headers.insert(CONTENT_TYPE, content_type);
-        Self { status, headers, body, account: None }
+        Self { status, headers, body, account: None, refusal: None }
     }
 
     /// `value` as JSON. A value that can't be written (a map with keys that are no text) is a fault of ours: 500.
@@ -62,7 +63,8 @@ impl Answer {
 
     /// 204.
     pub fn no_content() -> Self {
-        Self { status: StatusCode::NO_CONTENT, headers: HeaderMap::new(), body: Body::empty(), account: None }
+        let (status, headers) = (StatusCode::NO_CONTENT, HeaderMap::new());
+        Self { status, headers, body: Body::empty(), account: None, refusal: None }
     }
 
     /// A page of a list (contract 1): rows of JSON that are already written, joined as they are, and the cursor of the
@@ -138,6 +140,18 @@ impl Answer {
     pub const fn for_account(mut self, account: AccountId) -> Self {
         self.account = Some(account);
         self
+    }
+
+    /// The answer of a refusal that a handler has written itself, to be counted by the machine word of its error.
+    #[must_use]
+    pub(super) const fn refused_as(mut self, code: &'static str) -> Self {
+        self.refusal = Some(code);
+        self
+    }
+
+    /// The machine word of [`Self::refused_as`].
+    pub(super) const fn refusal(&self) -> Option<&'static str> {
+        self.refusal
     }
 
     /// The account of [`Self::for_account`].

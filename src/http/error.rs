@@ -257,7 +257,7 @@ impl ApiError {
     }
 
     /// The faults by field; present on every 422.
-    fn errors(&self) -> Option<Cow<'_, BTreeMap<String, Vec<String>>>> {
+    pub(super) fn errors(&self) -> Option<Cow<'_, BTreeMap<String, Vec<String>>>> {
         let one = |field: &str, sentence: &str| {
             Some(Cow::Owned(BTreeMap::from([(field.to_owned(), vec![sentence.to_owned()])])))
         };
@@ -342,7 +342,11 @@ impl ApiError {
     }
 
     fn with_message(&self, message: Cow<'_, str>) -> Answer {
-        let mut answer = Answer::json(self.status(), &ErrorBody { message, ..self.body() });
+        self.with_headers(Answer::json(self.status(), &ErrorBody { message, ..self.body() }))
+    }
+
+    /// The answer with the headers that the error asks for.
+    pub(super) fn with_headers(&self, mut answer: Answer) -> Answer {
         if let Some(seconds) = self.retry_after() {
             answer = answer.with_header(RETRY_AFTER, &seconds.to_string());
         }

@@ -4,11 +4,14 @@
 use std::future::Future;
 
 use hyper::HeaderMap;
-use hyper::header::AUTHORIZATION;
+use hyper::header::{AUTHORIZATION, HeaderName};
 
 use super::error::{ApiError, Unauthenticated};
 use crate::base::id::AccountId;
 use crate::domain::api_key::Scope;
+
+/// What is left of the request rate.
+pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// What the request rate says of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +22,13 @@ pub struct Admission {
     pub reset_s: u64,
     /// Seconds to wait, where this request is one too many.
     pub refused: Option<u64>,
+}
+
+impl Admission {
+    /// The value of [`RATE_LIMIT`].
+    pub(super) fn to_header(self) -> String {
+        format!("\"key\";r={};t={}", self.left, self.reset_s)
+    }
 }
 
 /// Who is at the door: implemented by the state that the handlers share.

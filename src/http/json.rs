@@ -10,7 +10,11 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::{Map, Number, Value};
 use sha2::{Digest, Sha256};
 
+use super::byte_list;
 use super::error::ApiError;
+
+/// Reads JSON that is UTF-8.
+type Reader<'b> = serde_json::Deserializer<serde_json::de::StrRead<'b>>;
 
 /// How deep arrays and objects may nest, the body itself counted.
 const DEPTH_MAX: usize = 32;
@@ -19,12 +23,28 @@ const DEPTH_MAX: usize = 32;
 /// takes many times the memory of its text, which the budget of bodies does not count.
 const VALUES_MAX: usize = 100_000;
 
+/// Values and members of a list of messages: 500 messages of 500.
+const LIST_VALUES_MAX: usize = 250_000;
+
 /// The object that `body` holds.
 ///
 /// # Errors
 /// [`ApiError::InvalidJson`] where it is not JSON in UTF-8, not an object, repeats a key at any depth, holds a lone
 /// surrogate or a number out of range, nests too deep or has too many values.
 pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    parse_with(body, Lists::Values)
+}
+
+fn parse_with(body: &[u8], lists: Lists) -> Result<Map<String, Value>, ApiError> {
+    read(body, VALUES_MAX, |reader, left| reader.deserialize_any(ObjectVisitor { depth: 1, left, lists }))
+}
+
+/// What `parse` reads of `body`, which has at most `most` values and nothing behind them.
+fn read<'b, T>(
+    body: &'b [u8],
+    most: usize,
+    parse: impl FnOnce(&mut Reader<'b>, &Cell<usize>) -> serde_json::Result<T>,
+) -> Result<T, ApiError> {
     if body.is_empty() {
         return Err(ApiError::InvalidJson("The request's body is empty; send a JSON object.".to_owned()));
     }
@@ -32,11 +52,42 @@ pub fn parse_object(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
         ApiError::InvalidJson(format!("The request's body is not UTF-8: see byte {}.", fault.valid_up_to() + 1))
     })?;
     let mut reader = serde_json::Deserializer::from_str(text);
-    let left = Cell::new(VALUES_MAX);
-    let object = reader
-        .deserialize_any(ObjectVisitor { depth: 1, left: &left })
-        .and_then(|object| reader.end().map(|()| object));
-    object.map_err(|fault| ApiError::InvalidJson(format!("The request's body is not the JSON it must be: {fault}.")))
+    let left = Cell::new(most);
+    let parsed = parse(&mut reader, &left).and_then(|parsed| reader.end().map(|()| parsed));
+    parsed.map_err(|fault| invalid(&fault.to_string()))
+}
+
+fn invalid(fault: &str) -> ApiError {
+    ApiError::InvalidJson(format!("The request's body is not the JSON it must be: {fault}."))
+}
+
+/// The same of an email in Resend's form, whose attachments may be lists of bytes: each becomes base64 as it is read.
+///
+/// # Errors
+/// As [`parse_object`].
+pub fn parse_email(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    parse_with(body, Lists::Email)
+}
+
+/// The list of emails that `body` holds.
+///
+/// # Errors
+/// As [`parse_object`], for a list.
+pub fn parse_list(body: &[u8]) -> Result<Vec<Value>, ApiError> {
+    let value = read(body, LIST_VALUES_MAX, |reader, left| {
+        ValueSeed { depth: 0, left, lists: Lists::Email }.deserialize(reader)
+    })?;
+    if let Value::Array(items) = value { Ok(items) } else { Err(invalid("expected a list")) }
+}
+
+/// A digest of a request to `address` with this body. No other address shares it, and no [`canonical_hash`].
+pub fn named_hash(address: &str, body: &Value) -> [u8; 32] {
+    let mut form = Vec::with_capacity(1024);
+    // An object's form begins with another byte.
+    form.push(b'@');
+    write_text(address, &mut form);
+    write_value(body, &mut form);
+    Sha256::digest(&form).into()
 }
 
 /// A digest of `object` that two bodies share exactly where they are equal after parsing, whatever their white space,
@@ -103,10 +154,34 @@ fn write_length(length: usize, form: &mut Vec<u8>) {
     form.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
+/// What becomes of lists, by where they stand. A list of bytes would take dozens of times the memory of its text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lists {
+    /// They stay lists.
+    Values,
+    /// They stay lists, and those of the member `attachments` may hold files.
+    Email,
+    /// They stay lists; the member `content` of their objects is a file.
+    Files,
+    /// They are bytes, and become base64.
+    Bytes,
+}
+
+impl Lists {
+    fn of_member(self, name: &str) -> Self {
+        match (self, name) {
+            (Self::Email, "attachments") => Self::Files,
+            (Self::Files, "content") => Self::Bytes,
+            (Self::Values | Self::Email | Self::Files | Self::Bytes, _) => Self::Values,
+        }
+    }
+}
+
 /// Reads an object that stands `depth` deep, while `left` values may follow.
 struct ObjectVisitor<'a> {
     depth: usize,
     left: &'a Cell<usize>,
+    lists: Lists,
 }
 
 impl<'de> Visitor<'de> for ObjectVisitor<'_> {
@@ -124,7 +199,8 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
         while let Some(key) = members.next_key::<String>()? {
             match object.entry(key) {
                 serde_json::map::Entry::Vacant(place) => {
-                    place.insert(members.next_value_seed(ValueSeed { depth: self.depth, left: self.left })?);
+                    let lists = self.lists.of_member(place.key());
+                    place.insert(members.next_value_seed(ValueSeed { depth: self.depth, left: self.left, lists })?);
                 }
                 serde_json::map::Entry::Occupied(twice) => {
                     let key: String = twice.key().chars().take(64).collect();
@@ -141,6 +217,7 @@ impl<'de> Visitor<'de> for ObjectVisitor<'_> {
 struct ValueSeed<'a> {
     depth: usize,
     left: &'a Cell<usize>,
+    lists: Lists,
 }
 
 impl<'de> DeserializeSeed<'de> for ValueSeed<'_> {
@@ -189,6 +266,9 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        if self.lists == Lists::Bytes {
+            return byte_list::read(items);
+        }
         let inner = Self { depth: self.depth + 1, ..self };
         if inner.depth > DEPTH_MAX {
             return Err(A::Error::custom(format_args!("nested deeper than {DEPTH_MAX}")));
@@ -201,7 +281,9 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<Value, A::Error> {
-        ObjectVisitor { depth: self.depth + 1, left: self.left }.visit_map(members).map(Value::Object)
+        ObjectVisitor { depth: self.depth + 1, left: self.left, lists: self.lists }
+            .visit_map(members)
+            .map(Value::Object)
     }
 }
 

@@ -12,6 +12,7 @@ use hyper::header::{HOST, HeaderMap, HeaderName};
 use super::answer::Answer;
 use super::body::ReadBody;
 use super::body_budget::Holder;
+use super::compat::door::Door;
 use super::error::ApiError;
 use super::json;
 use super::query::Query;
@@ -109,6 +110,8 @@ pub struct Route<S: Gate> {
     pub body: BodyRule,
     /// How large it may be.
     pub size: BodySize,
+    /// The service whose clients it serves, where it is not for ours.
+    pub door: Option<Door>,
 }
 
 impl<S: Gate> Route<S> {
@@ -116,7 +119,7 @@ impl<S: Gate> Route<S> {
     pub fn new(method: Method, path: &'static str, name: &'static str, access: Access<S>) -> Self {
         let reads = matches!(method, Method::POST | Method::PUT | Method::PATCH);
         let body = if reads { BodyRule::JSON } else { BodyRule::Ignored };
-        Self { method, path, name, access, body, size: BodySize::Json }
+        Self { method, path, name, access, body, size: BodySize::Json, door: None }
     }
 
     /// A row for any key.
@@ -144,6 +147,13 @@ impl<S: Gate> Route<S> {
     #[must_use]
     pub const fn with_body(mut self, body: BodyRule) -> Self {
         self.body = body;
+        self
+    }
+
+    /// The row for clients of another service.
+    #[must_use]
+    pub(super) const fn of_door(mut self, door: Door) -> Self {
+        self.door = Some(door);
         self
     }
 

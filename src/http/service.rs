@@ -16,14 +16,17 @@ use super::answer::Answer;
 use super::answer_budget;
 use super::body::{self, BodyLimits, ReadBody};
 use super::body_budget::{BodyBudgets, BudgetSizes, Holder};
+use super::compat::door::Door;
 use super::dev_guard;
 use super::error::{ApiError, Unauthenticated};
 use super::error_page::{self, ErrorPage};
+use super::gate::RATE_LIMIT;
 use super::gate::bearer;
 pub use super::gate::{Admission, Gate};
 use super::head_limit;
+use super::journey::Journey;
 use super::meters::{self, RequestMeters};
-use super::route::{Access, Call, Handler, PageCheck, Params, Route};
+use super::route::{Access, Handler, PageCheck, Params, Route};
 use super::router::{Found, Router};
 use crate::base::entropy::{self, Entropy};
 use crate::base::id::Ulid;
@@ -37,7 +40,6 @@ use crate::net::http_listener::{Connection, ListenerKind, Serve};
 /// The account that a command on the operator's socket speaks for.
 pub const ACCOUNT_HEADER: HeaderName = HeaderName::from_static("x-postrider-account");
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
@@ -75,38 +77,6 @@ pub struct HttpService<S: Gate> {
     policy: HeaderValue,
     meters: Arc<RequestMeters>,
     error_page: Option<ErrorPage<S>>,
-}
-
-/// A request on its way, and what was learnt of it.
-struct Journey<'j> {
-    head: Parts,
-    body: Incoming,
-    connection: &'j Arc<Connection>,
-    client: Client,
-    request_id: &'j Arc<str>,
-    /// Whether an error is to be a page.
-    for_people: bool,
-    /// Set once the caller is known: from then on every answer tells the rate.
-    admission: &'j OnceLock<Admission>,
-    /// Whom the answer is charged to; a stranger where it isn't set.
-    asker: &'j OnceLock<Holder>,
-}
-
-impl Journey<'_> {
-    /// The call that the handler gets, without its body yet. Takes the headers.
-    fn call<C>(&mut self, caller: C, params: Params) -> Call<C> {
-        Call {
-            caller,
-            method: self.head.method.clone(),
-            headers: std::mem::take(&mut self.head.headers),
-            request_id: Arc::clone(self.request_id),
-            uri: self.head.uri.clone(),
-            params,
-            body: ReadBody::none(),
-            connection: Arc::clone(self.connection),
-            client: self.client,
-        }
-    }
 }
 
 impl<S: Gate> HttpService<S> {
@@ -265,7 +235,8 @@ impl<S: Gate> HttpService<S> {
             }
             ListenerKind::Public => {
                 let unknown = ApiError::Unauthenticated(Unauthenticated::Unknown);
-                let caller = self.state.authenticate(bearer(headers)?).await?.ok_or(unknown)?;
+                let key = journey.door.map_or_else(|| bearer(headers), |door| door.key(headers))?;
+                let caller = self.state.authenticate(key).await?.ok_or(unknown)?;
                 journey.admission.get_or_init(|| self.state.admit(&caller));
                 Ok(caller)
             }
@@ -299,9 +270,12 @@ impl<S: Gate> HttpService<S> {
         if let Ok(id) = HeaderValue::from_str(id) {
             headers.insert(REQUEST_ID, id);
         }
-        if let Some(Admission { left, reset_s, .. }) = admission {
+        if let Some(admission) = admission {
             headers.insert(RATE_LIMIT_POLICY, self.policy.clone());
-            if let Ok(value) = HeaderValue::try_from(format!("\"key\";r={left};t={reset_s}")) {
+            // A list of messages has counted more than its request.
+            if !headers.contains_key(RATE_LIMIT)
+                && let Ok(value) = HeaderValue::try_from(admission.to_header())
+            {
                 headers.insert(RATE_LIMIT, value);
             }
         }
@@ -333,11 +307,12 @@ impl<S: Gate> Serve for HttpService<S> {
             Found::Row(route, _) | Found::OtherMethod(route, _) => route.name,
             Found::Nothing => meters::UNKNOWN,
         };
+        let door = Door::of_request(&found, &path);
         let people = self.people(&found, &head, connection);
         let for_people = people.is_some();
         let client = connection.client(&head.headers);
         let (request_id, admission, asker) = (&request_id, &admission, &asker);
-        let journey = Journey { head, body, connection, client, request_id, for_people, admission, asker };
+        let journey = Journey { head, body, connection, client, request_id, for_people, door, admission, asker };
         let outcome = caught(self.answer(found, journey)).await.unwrap_or_else(|_| {
             tracing::error!(request_id = &**request_id, route, "a handler panicked");
             Err(ApiError::Internal)
@@ -345,13 +320,17 @@ impl<S: Gate> Serve for HttpService<S> {
         let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));
         let refusal = |error: ApiError| {
             self.meters.refused(error.code());
-            match &people {
-                Some((page, headers)) => page(&self.state, &error, headers, request_id),
-                None => error.answer_for(request_id),
+            match (&people, door) {
+                (Some((page, headers)), _) => page(&self.state, &error, headers, request_id),
+                (None, Some(door)) => door.answer(&error, request_id),
+                (None, None) => error.answer_for(request_id),
             }
         };
         let asker = asker.get().copied().unwrap_or_else(|| stranger(client));
         let answer = outcome.unwrap_or_else(refusal);
+        if let Some(code) = answer.refusal() {
+            self.meters.refused(code);
+        }
         let answer = answer_budget::charged(answer, &method, &self.limits.budgets, asker).unwrap_or_else(refusal);
         let took = started.elapsed();
         self.meters.answered(route, answer.status(), took);

@@ -110,6 +110,21 @@ impl Api {
         Ok(())
     }
 
+    /// Counts `more` requests of the caller's beside the one that was counted already; where they do not fit, that one
+    /// is taken back. None for the operator, who has no limit.
+    pub(super) fn admit_more(&self, caller: &Caller, more: usize) -> Option<Admission> {
+        let key = caller.key.as_ref()?;
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let Engine { rates, settings, clock, .. } = &*self.engine;
+        let limits = RequestLimits { key: settings.requests_per_minute, account: settings.account_requests_per_minute };
+        let counted = rates.admit_more(caller.account, key.id, limits, more, clock.monotonic());
+        let (view, refused) = match counted {
+            Ok(view) => (view, None),
+            Err(limited) => (limited.view, Some(limited.retry_after_secs)),
+        };
+        Some(Admission { left: view.remaining.into(), reset_s: view.reset_secs, refused })
+    }
+
     /// The account of a caller; it is there, since its key or its name was found.
     pub(super) fn account_of(&self, caller: &Caller) -> Result<Account, ApiError> {
         self.engine.account(caller.account)?.ok_or(ApiError::Internal)

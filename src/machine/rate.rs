@@ -63,6 +63,31 @@ impl Rate {
         Ok(self.view(limit, now))
     }
 
+    /// Admits `count` requests at `now`, all or none, or says when there is room for them. Room for more than `limit`
+    /// never comes: then the whole window is to be waited for.
+    ///
+    /// # Errors
+    /// [`RateLimited`] where they do not fit.
+    pub fn admit_all(&mut self, count: u32, limit: u32, now: Duration) -> Result<RateView, RateLimited> {
+        let now_ns = nanos(now);
+        let left = self.stamps.partition_point(|stamp| has_left(*stamp, now_ns));
+        let taken = self.stamps.len() - left;
+        let excess = (taken + places(count)).saturating_sub(places(limit));
+        if excess > 0 {
+            let last = self.stamps.get(left + excess - 1).copied().unwrap_or(now_ns);
+            let wait_ns = (last + nanos(WINDOW)).saturating_sub(now_ns);
+            let retry_after_secs = wait_ns.div_ceil(1_000_000_000).max(1);
+            return Err(RateLimited { retry_after_secs, view: self.view(limit, now) });
+        }
+        self.stamps.extend(std::iter::repeat_n(now_ns, places(count)));
+        Ok(self.view(limit, now))
+    }
+
+    /// Forgets the newest `count` requests, which turned out not to be admitted.
+    pub fn take_back(&mut self, count: u32) {
+        self.stamps.truncate(self.stamps.len().saturating_sub(places(count)));
+    }
+
     /// The window as it stands at `now`.
     pub fn view(&self, limit: u32, now: Duration) -> RateView {
         let now_ns = nanos(now);
@@ -125,6 +150,20 @@ mod tests {
         let refused = rate.admit(2, Duration::from_secs(10)).unwrap_err();
         assert_eq!(refused.retry_after_secs, 53);
         assert!(rate.admit(2, Duration::from_secs(63)).is_ok());
+    }
+
+    #[test]
+    fn several_requests_are_admitted_together_or_not_at_all() {
+        let mut rate = Rate::default();
+        assert_eq!(rate.admit_all(3, 5, Duration::from_secs(1)).unwrap().remaining, 2);
+        rate.admit(5, Duration::from_secs(2)).unwrap();
+        let refused = rate.admit_all(3, 5, Duration::from_secs(10)).unwrap_err();
+        assert_eq!((refused.retry_after_secs, refused.view.remaining), (51, 1), "nothing of the refused counts");
+        assert_eq!(rate.admit_all(5, 5, Duration::from_secs(10)).unwrap_err().retry_after_secs, 52);
+        assert_eq!(rate.admit_all(6, 5, Duration::from_secs(10)).unwrap_err().retry_after_secs, 60);
+        rate.take_back(1);
+        assert_eq!(rate.admit_all(2, 5, Duration::from_secs(10)).unwrap().remaining, 0);
+        assert!(rate.admit_all(0, 5, Duration::from_secs(10)).is_ok());
     }
 
     proptest! {

@@ -91,7 +91,7 @@ pub(super) fn waives_tls(values: impl Iterator<Item = String>) -> bool {
 /// The header section up to, and without, the fields of the outermost part.
 fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_>) {
     field::mailbox(out, "From", submission.from_name.as_deref(), &submission.from.to_wire());
-    field::mailbox(out, "To", None, &submission.to.to_wire());
+    field::mailbox(out, "To", submission.to_name.as_deref(), &submission.to.to_wire());
     if let Some(subject) = &parts.subject {
         field::unstructured(out, "Subject", subject, Meaning::Literal);
     }
@@ -107,12 +107,23 @@ fn write_header(out: &mut Vec<u8>, parts: &Parts, submission: &Submission, facts
 /// The list headers of `unsubscribe_url`; one click is only for https (RFC 8058 3.1).
 pub(super) fn write_unsubscribe(out: &mut Vec<u8>, submission: &Submission, facts: &ComposeFacts<'_>) {
     let Some(theirs) = &submission.unsubscribe_url else { return };
-    write_list_headers(out, facts.hosted_unsubscribe.unwrap_or(theirs));
+    let url = facts.hosted_unsubscribe.unwrap_or(theirs);
+    match submission.list_unsubscribe.as_ref().filter(|_| facts.hosted_unsubscribe.is_none()) {
+        Some(given) => {
+            field::custom(out, "List-Unsubscribe", given.as_str());
+            write_one_click(out, url);
+        }
+        None => write_list_headers(out, url),
+    }
 }
 
 /// The list headers of a URL.
 pub(super) fn write_list_headers(out: &mut Vec<u8>, url: &UnsubscribeUrl) {
     field::bracketed_url(out, "List-Unsubscribe", url.to_wire());
+    write_one_click(out, url);
+}
+
+fn write_one_click(out: &mut Vec<u8>, url: &UnsubscribeUrl) {
     if url.is_https() {
         field::plain(out, "List-Unsubscribe-Post", "List-Unsubscribe=One-Click");
     }

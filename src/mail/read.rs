@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use mail_parser::{Encoding, Message, MessageParser, MessagePart, MimeHeaders as _, PartType};
 use serde::Serialize;
 
+use super::mailbox;
 use super::order;
 use super::section::{self, Field};
 use crate::domain::header::FEEDBACK_NAMES;
@@ -75,6 +76,15 @@ pub fn parts_of(message: &[u8], list_fields: ListFields) -> Parts {
     let boundary = parsed.content_type().and_then(|kind| kind.attribute("boundary")).unwrap_or_default();
     parts.attachments = order::restored(parts.attachments, boundary);
     parts
+}
+
+/// The display name of a message's one recipient, where its To header has one.
+pub fn recipient_name(message: &[u8]) -> Option<String> {
+    let (fields, _) = section::split(message);
+    let to = fields.iter().find(|field| field.is("To"))?;
+    // Encoded words are decoded after the list is read: a name may hold commas and brackets.
+    let [only] = mailbox::list(&to.unfolded())?.try_into().ok()?;
+    only.display.map(|name| decoded_text(&name))
 }
 
 /// Whether the part is one that a reader shows as the message itself.
@@ -151,7 +161,7 @@ fn decoded(field: &Field<'_>) -> String {
 }
 
 /// An unfolded value with its encoded words (RFC 2047) decoded.
-pub(super) fn decoded_text(value: &str) -> String {
+pub fn decoded_text(value: &str) -> String {
     let decoded = if value.contains("=?") { decoded_value(format!(" {value}\r\n").as_bytes()) } else { None };
     decoded.unwrap_or_else(|| value.to_owned())
 }
@@ -204,6 +214,17 @@ mod tests {
         assert_eq!(names, ["Reply-To", "X-Long", "X-Name", "X-Tag"]);
         assert_eq!((parts.headers["X-Tag"].as_str(), parts.headers["X-Name"].as_str()), ("a  b", "Grüße aus Wien"));
         assert_eq!(parts.headers["X-Long"], "word ".repeat(60).trim_end());
+    }
+
+    #[test]
+    fn the_recipients_name_is_read_from_the_to_header() {
+        let name = |to: &str| recipient_name(format!("From: a@example.com\r\nTo: {to}\r\n\r\n").as_bytes());
+        assert_eq!(name("\"Lee, Ann\" <b@example.net>").as_deref(), Some("Lee, Ann"));
+        assert_eq!(name("=?UTF-8?Q?J=C3=B6?=\r\n <b@example.net>").as_deref(), Some("Jö"));
+        assert_eq!(name("b@example.net"), None);
+        assert_eq!(name("Ann <b@example.net>, Bob <c@example.net>"), None);
+        assert_eq!(decoded_text("=?utf-8?q?J=C3=B6rg?= =?utf-8?b?IEJhdW0=?="), "Jörg Baum");
+        assert_eq!(decoded_text("a =? b"), "a =? b");
     }
 
     #[test]

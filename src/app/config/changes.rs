@@ -32,6 +32,7 @@ impl Config {
             ("http.public_url", own.http.public_url != other.http.public_url),
             ("http.trusted_proxies", own.http.trusted_proxies != other.http.trusted_proxies),
             ("http.tls", own.http.tls != other.http.tls),
+            ("compat", own.compat != other.compat),
             ("metrics", own.metrics != other.metrics),
             ("dns", own.dns != other.dns),
             ("delivery", own.delivery != other.delivery),

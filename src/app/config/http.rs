@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::section::{Section, parsed, path, socket, text, unless_empty, word};
+use super::section::{Section, boolean, parsed, path, socket, text, unless_empty, word};
 use super::tree::Node;
 use crate::domain::address::Address;
 use crate::domain::network::Network;
@@ -53,6 +53,13 @@ pub struct Acme {
     pub extra_roots: Option<PathBuf>,
 }
 
+/// `[compat]`: the doors for clients of other services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Compat {
+    /// Whether their paths answer without the prefix too, for clients that can be told a host alone.
+    pub root: bool,
+}
+
 impl Default for Http {
     fn default() -> Self {
         Self {
@@ -68,6 +75,14 @@ impl Default for Acme {
     fn default() -> Self {
         let directory = Url::parse(ACME_DIRECTORY).unwrap_or_else(|_| unreachable!("the constant is a URL"));
         Self { directory, contact: None, extra_roots: None }
+    }
+}
+
+impl Compat {
+    pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
+        let compat = Self { root: section.value("root", base.root, boolean) };
+        section.finish();
+        compat
     }
 }
 

@@ -28,7 +28,7 @@ use url::Url;
 pub(super) use self::changes::LOG_LEVEL;
 pub use self::delivery::{Bounces, Delivery, Dns};
 pub use self::fault::{ConfigError, Fault};
-pub use self::http::{Acme, Http, Tls};
+pub use self::http::{Acme, Compat, Http, Tls};
 pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
 pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls, WarmUp};
 pub use self::submission::Submission;
@@ -59,6 +59,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `[http]`.
     pub http: Http,
+    /// `[compat]`.
+    pub compat: Compat,
     /// `[metrics]`.
     pub metrics: Metrics,
     /// `[dns]`.
@@ -93,6 +95,7 @@ impl Default for Config {
             hostname: no_hostname(),
             data_dir: PathBuf::from("/var/lib/postrider"),
             http: Http::default(),
+            compat: Compat::default(),
             metrics: Metrics::default(),
             dns: Dns::default(),
             delivery: Delivery::default(),
@@ -115,7 +118,7 @@ impl Config {
     pub fn for_dev() -> Self {
         let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEV_PORT))];
         let http = Http { listen, tls: Tls::Off, ..Http::default() };
-        Self { http, metrics: Metrics { listen: None }, ..Self::default() }
+        Self { http, compat: Compat { root: true }, metrics: Metrics { listen: None }, ..Self::default() }
     }
 
     /// The configuration in the file at `path`, with the variables of `environment` over it.
@@ -184,6 +187,7 @@ impl Config {
             data_dir: root.value("data_dir", self.data_dir, path),
             submission: Submission::read(root.section("submission"), self.submission, &http.tls),
             http,
+            compat: Compat::read(root.section("compat"), self.compat),
             metrics: Metrics::read(root.section("metrics"), self.metrics),
             dns: Dns::read(root.section("dns"), self.dns),
             delivery: Delivery::read(root.section("delivery"), self.delivery),

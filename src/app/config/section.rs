@@ -81,7 +81,7 @@ impl<'n> Section<'n> {
         let items = match node.value {
             Value::List(items) => items,
             Value::Loose(text) => separated(&text, &node.place),
-            Value::Text(_) | Value::Integer(_) | Value::Table(_) | Value::Other => {
+            Value::Text(_) | Value::Integer(_) | Value::Boolean(_) | Value::Table(_) | Value::Other => {
                 self.fault(node.place, key, "must be a list, in [ ]");
                 return default;
             }
@@ -174,7 +174,7 @@ fn separated(text: &str, place: &Place) -> Vec<Node> {
 pub(super) fn text(node: &Node) -> Result<&str, String> {
     match &node.value {
         Value::Text(text) | Value::Loose(text) => Ok(text),
-        Value::Integer(_) | Value::List(_) | Value::Table(_) | Value::Other => {
+        Value::Integer(_) | Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other => {
             Err("must be a string, in quotes".to_owned())
         }
     }
@@ -185,13 +185,24 @@ pub(super) fn parsed<T: FromStr<Err: Display>>(node: &Node) -> Result<T, String>
     text(node)?.parse().map_err(|fault: T::Err| fault.to_string())
 }
 
+/// true or false.
+pub(super) fn boolean(node: &Node) -> Result<bool, String> {
+    match &node.value {
+        Value::Boolean(value) => Ok(*value),
+        Value::Loose(text) => text.parse().map_err(|_| "must be true or false".to_owned()),
+        Value::Text(_) | Value::Integer(_) | Value::List(_) | Value::Table(_) | Value::Other => {
+            Err("must be true or false, without quotes".to_owned())
+        }
+    }
+}
+
 /// A whole number within `range`.
 pub(super) fn number<T: TryFrom<i64>>(range: RangeInclusive<i64>) -> impl Fn(&Node) -> Result<T, String> {
     move |node| {
         let given = match &node.value {
             Value::Integer(number) => Some(*number),
             Value::Loose(text) => text.parse().ok(),
-            Value::Text(_) | Value::List(_) | Value::Table(_) | Value::Other => None,
+            Value::Text(_) | Value::Boolean(_) | Value::List(_) | Value::Table(_) | Value::Other => None,
         };
         let fits = given.filter(|number| range.contains(number)).and_then(|number| T::try_from(number).ok());
         fits.ok_or_else(|| match *range.end() {

@@ -49,6 +49,7 @@ fn the_example_has_every_key() {
     let sections = [
         ("http", "listen public_url trusted_proxies"),
         ("http.tls", "mode certificate key directory contact extra_roots"),
+        ("compat", "root"),
         ("metrics", "listen"),
         ("dns", "servers trust_anchor"),
         (

@@ -51,6 +51,7 @@ pub(super) enum Value {
     /// A variable's value: text, number or comma-separated list, whichever is wanted.
     Loose(String),
     Integer(i64),
+    Boolean(bool),
     List(Vec<Node>),
     Table(BTreeMap<String, Node>),
     /// Of a type that no key has, or beyond all numbers.
@@ -99,7 +100,8 @@ fn node(text: &str, value: &Spanned<DeValue<'_>>) -> Node {
         }
         DeValue::Array(items) => Value::List(items.iter().map(|item| node(text, item)).collect()),
         DeValue::Table(table) => Value::Table(members(text, table)),
-        DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => Value::Other,
+        DeValue::Boolean(value) => Value::Boolean(*value),
+        DeValue::Float(_) | DeValue::Datetime(_) => Value::Other,
     };
     Node { value, key: place.clone(), place }
 }
@@ -128,7 +130,7 @@ fn moved(node: Node, place: &Place) -> Node {
         Value::Table(inner) => {
             Value::Table(inner.into_iter().map(|(name, member)| (name, moved(member, place))).collect())
         }
-        other @ (Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Other) => other,
+        other @ (Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other) => other,
     };
     Node { value, place: place.clone(), key: place.clone() }
 }
@@ -157,11 +159,12 @@ fn lay_over(table: &mut BTreeMap<String, Node>, name: &str, parts: &[String], va
                 | Value::Loose(_)
                 | Value::Integer(_)
                 | Value::List(_)
+                | Value::Boolean(_)
                 | Value::Other => None,
             });
             lay_over(named.ok_or_else(|| format!("the file has no [[{first}]] of that name"))?, name, rest, value)
         }
-        Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Other => {
+        Value::Text(_) | Value::Loose(_) | Value::Integer(_) | Value::Boolean(_) | Value::Other => {
             Err(format!("{first} is a value, not a section"))
         }
     }

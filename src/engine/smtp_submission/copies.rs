@@ -222,6 +222,8 @@ impl Copies {
     fn submission(&self, to: &Address) -> Submission {
         let message = &self.shared.message;
         Submission {
+            to_name: None,
+            list_unsubscribe: None,
             from: message.from.clone(),
             from_name: message.from_name.clone(),
             to: to.clone(),

@@ -10,6 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::id;
 use super::listing::Listing;
 use crate::base::id::{AccountId, MessageId};
+use crate::domain::address::Address;
 use crate::domain::subject_words::wanted;
 use crate::domain::submission::{Submission, SubmissionLimits};
 use crate::domain::violation::Violations;
@@ -23,7 +24,7 @@ use crate::http::json::canonical_hash;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::message::{ContentView, MessageView};
-use crate::machine::quota::{QuotaExhausted, QuotaView};
+use crate::machine::quota::QuotaView;
 use crate::mail::read::ListFields;
 use crate::store::error::Stop;
 use crate::store::op::accept::Accepted;
@@ -48,17 +49,12 @@ pub(in crate::http) async fn create(api: &Api, call: Call<Caller>) -> Result<Ans
         Asked::Now(submission, claim) => (*submission, claim),
     };
     let (from, to) = (submission.from.clone(), submission.to.clone());
-    let accepted = match api.engine.submit(&call.caller, submission, claim).await {
-        Ok(accepted) => accepted,
-        Err(SubmitError::Refused(Refusal::QuotaExhausted(exhausted))) => {
-            return quota_exceeded(api, &call.caller, exhausted);
-        }
-        Err(SubmitError::Refused(Refusal::RecipientSuppressed)) => {
-            return Err(ApiError::RecipientSuppressed(suppression_reason(api, &call.caller, &to.match_key())?));
-        }
-        Err(error) => return Err(refused(error, &call.caller, from.domain().as_str())),
-    };
-    Ok(accepted_answer(accepted))
+    let accepted = api.engine.submit(&call.caller, submission, claim).await;
+    match accepted.map_err(|error| not_accepted(api, &call.caller, error, &from, &to)) {
+        Ok(accepted) => Ok(accepted_answer(accepted)),
+        Err(error @ ApiError::QuotaExceeded(..)) => Ok(with_quota_of(api, &call.caller, error.answer())),
+        Err(error) => Err(error),
+    }
 }
 
 /// The 202, of this message or of the one that was accepted before.
@@ -69,7 +65,12 @@ fn accepted_answer(accepted: Accepted) -> Answer {
         answer = answer.with_location(&location);
     }
     answer = with_quota(answer, &accepted.quota);
-    if accepted.is_replay { answer.with_header(IDEMPOTENT_REPLAY, "true") } else { answer }
+    if accepted.is_replay { marked_as_replay(answer) } else { answer }
+}
+
+/// The answer to a repeated request.
+pub(in crate::http) fn marked_as_replay(answer: Answer) -> Answer {
+    answer.with_header(IDEMPOTENT_REPLAY, "true")
 }
 
 /// What a request asks for.
@@ -104,7 +105,7 @@ fn read(api: &Api, call: &Call<Caller>) -> Result<Asked, ApiError> {
 }
 
 /// The SHA-256 of the key, where there is one: 1 to 255 printable ASCII characters, given once.
-fn idempotency_key(headers: &HeaderMap, violations: &mut Violations) -> Option<[u8; 32]> {
+pub(in crate::http) fn idempotency_key(headers: &HeaderMap, violations: &mut Violations) -> Option<[u8; 32]> {
     let mut given = headers.get_all(IDEMPOTENCY_KEY).iter();
     let key = given.next()?.as_bytes();
     let fits = (1..=IDEMPOTENCY_KEY_CHARACTERS).contains(&key.len()) && key.iter().all(|c| matches!(c, b' '..=b'~'));
@@ -129,7 +130,7 @@ fn location(answer: &[u8]) -> Option<String> {
 }
 
 /// The quota headers of spec 8.
-fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
+pub(in crate::http) fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
     let (window, view) = quota.tightest();
     answer
         .with_header(QUOTA_WINDOW, window.as_str())
@@ -138,10 +139,13 @@ fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
         .with_header(QUOTA_RESET, &view.reset.to_string())
 }
 
-fn quota_exceeded(api: &Api, caller: &Caller, exhausted: QuotaExhausted) -> Result<Answer, ApiError> {
-    let quota = api.engine.quota(&api.account_of(caller)?)?;
-    let error = ApiError::QuotaExceeded(exhausted.window.as_str(), exhausted.retry_after_secs);
-    Ok(with_quota(error.answer(), &quota))
+/// The answer with the caller's quota as it stands; without it where that can't be read.
+pub(in crate::http) fn with_quota_of(api: &Api, caller: &Caller, answer: Answer) -> Answer {
+    let quota = api.account_of(caller).and_then(|account| Ok(api.engine.quota(&account)?));
+    match quota {
+        Ok(quota) => with_quota(answer, &quota),
+        Err(_) => answer,
+    }
 }
 
 /// Why an address is suppressed, and since when.
@@ -149,6 +153,34 @@ fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<Str
     let key = schema::named(caller.account, match_key.as_bytes());
     let row = suppression::find(&api.engine.store.snapshot()?, caller.account, &key)?;
     Ok(row.map_or_else(|| "listed".to_owned(), |row| format!("{} since {}", row.reason.as_str(), row.created_at)))
+}
+
+/// Why a message from and to these addresses was not accepted.
+pub(in crate::http) fn not_accepted(
+    api: &Api,
+    caller: &Caller,
+    error: SubmitError,
+    from: &Address,
+    to: &Address,
+) -> ApiError {
+    match error {
+        SubmitError::Refused(Refusal::RecipientSuppressed) => {
+            suppression_reason(api, caller, &to.match_key()).map_or_else(|error| error, ApiError::RecipientSuppressed)
+        }
+        error => refused(error, caller, from.domain().as_str()),
+    }
+}
+
+/// Why an idempotency key can't be used.
+pub(in crate::http) fn key_refused(error: SubmitError) -> ApiError {
+    match error {
+        SubmitError::Invalid(violations) => violations.into(),
+        SubmitError::InProgress => ApiError::IdempotencyInProgress,
+        SubmitError::Full => ApiError::StorageFull,
+        SubmitError::Failed(error) => error.into(),
+        SubmitError::Refused(Refusal::IdempotencyMismatch) => ApiError::IdempotencyMismatch,
+        SubmitError::Refused(_) => ApiError::Overloaded,
+    }
 }
 
 fn refused(error: SubmitError, caller: &Caller, domain: &str) -> ApiError {
@@ -191,15 +223,22 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
 pub(in crate::http) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     find(api, &call)?;
     call.no_members()?;
-    api.engine.cancel(&call.caller, id(&call)?).await.map_err(|stop| match stop {
+    cancel_now(api, &call).await?;
+    let record = find(api, &call)?;
+    Ok(Answer::json_bytes(StatusCode::OK, record_json(api, call.caller.account, &record).await?))
+}
+
+/// Withdraws the message in the path.
+pub(in crate::http) async fn cancel_now(api: &Api, call: &Call<Caller>) -> Result<MessageId, ApiError> {
+    let id = id(call)?;
+    let canceled = api.engine.cancel(&call.caller, id).await;
+    canceled.map(|()| id).map_err(|stop| match stop {
         Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
             "The message has ended or is being sent at this moment; it can't be canceled.".to_owned(),
         ),
         Stop::Failed(error) => error.into(),
-    })?;
-    let record = find(api, &call)?;
-    Ok(Answer::json_bytes(StatusCode::OK, record_json(api, call.caller.account, &record).await?))
+    })
 }
 
 /// The whole record as JSON; the panel shows the same bytes.
@@ -225,7 +264,8 @@ pub(in crate::http) async fn raw(api: &Api, call: Call<Caller>) -> Result<Answer
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed))
 }
 
-fn find(api: &Api, call: &Call<Caller>) -> Result<MessageRecord, ApiError> {
+/// The message in the path.
+pub(in crate::http) fn find(api: &Api, call: &Call<Caller>) -> Result<MessageRecord, ApiError> {
     api.engine.message(call.caller.account, id(call)?)?.ok_or(ApiError::NotFound)
 }
 

@@ -39,6 +39,11 @@ impl ContentView {
             .then(|| String::from_utf8(signed).unwrap_or_else(|not_text| STANDARD.encode(not_text.as_bytes())));
         Self { parts, raw }
     }
+
+    /// What the message is made of.
+    pub(in crate::http) fn into_parts(self) -> read::Parts {
+        self.parts
+    }
 }
 
 /// A member of the content: absent in lists (none), null once the content is gone (some none).

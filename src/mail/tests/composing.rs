@@ -92,6 +92,24 @@ fn one_click_is_offered_only_over_https() {
 }
 
 #[test]
+fn a_recipients_name_and_a_list_header_stand_as_they_were_given() {
+    let body = json!({"from": "a@example.com", "to": "b@example.net", "text": "x",
+        "unsubscribe_url": "https://example.com/u"});
+    let mut submission = lift(body).unwrap();
+    submission.to_name = Some("Lee, Ann".to_owned());
+    let given = "<mailto:u@example.com>, <https://example.com/u>";
+    submission.list_unsubscribe = HeaderValue::parse(given.to_owned()).ok();
+    let message = compose(&submission, &facts()).unwrap();
+    assert!(text_of(&message).contains("\r\nTo: \"Lee, Ann\" <b@example.net>\r\n"));
+    let lists = "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n";
+    assert!(text_of(&message).contains(&format!("\r\nList-Unsubscribe: {given}\r\n{lists}")));
+    let hosted: UnsubscribeUrl = "https://mail.example.com/unsubscribe/1".parse().unwrap();
+    let ours = compose(&submission, &ComposeFacts { hosted_unsubscribe: Some(&hosted), ..facts() }).unwrap();
+    let replaced = format!("\r\nList-Unsubscribe: <{}>\r\n{lists}", hosted.to_wire());
+    assert!(text_of(&ours).contains(&replaced) && !text_of(&ours).contains("mailto:"));
+}
+
+#[test]
 fn a_local_part_beyond_ascii_needs_smtputf8() {
     let message = composed(json!({"to": "用户@例え.テスト", "text": "x"}));
     assert!(message.smtputf8 && message.eight_bit);

@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use super::compose::{ComposeFacts, Composed, compose};
 use crate::base::id::{MessageId, Ulid};
 use crate::base::time::Timestamp;
+use crate::domain::header::HeaderValue;
 use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
 const AT: Timestamp = Timestamp::from_millis(1_700_000_000_000);

@@ -28,13 +28,15 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 14] = files![
+static FILES: [(&str, &str); 16] = files![
     "index",
     "first-message",
     "domains",
     "webhooks",
     "smtp",
     "errors",
+    "clients",
+    "compat",
     "moving",
     "proxy",
     "smarthost",

@@ -78,7 +78,9 @@ impl Op for Accept {
         self.write_message(tables)?;
         stored_content::add(tables, self.account, self.message.place)?;
         message_index::see_to(tables, self.account, admitted.quota.day_used);
-        self.bind_idempotency_key(tables);
+        if let Some(claim) = &self.idempotency {
+            bind_idempotency_key(tables, self.account, claim, &self.answer);
+        }
         Ok(Accepted { answer: self.answer.clone(), quota: admitted.quota_view, is_replay: false })
     }
 }
@@ -107,18 +109,23 @@ impl Accept {
         event::record(tables, &subject, EventType::Queued, &Happening::default())?;
         Ok(())
     }
+}
 
-    fn bind_idempotency_key(&self, tables: &mut Tables<'_>) {
-        let Some(claim) = &self.idempotency else { return };
-        let expires_at = idempotency::expires_at(&tables.time());
-        let binding = idempotency::Binding { body_hash: claim.body_hash, expires_at };
-        let row = IdempotencyRow { binding, answer: self.answer.clone() };
-        tables.put(&schema::named(self.account, &claim.key_hash), &row);
-        let by_expiry = schema::idempotency_expiry(expires_at, self.account, &claim.key_hash);
-        tables.put_bytes(Table::IdempotencyByExpiry, &by_expiry, Vec::new());
-        let sweep_at = Timestamp::from_millis(expires_at.as_millis().div_ceil(SWEEP_STEP_MS) * SWEEP_STEP_MS);
-        tables.arm(Timer::new(sweep_at, TimerKind::Idempotency, AccountId::default(), Ulid::default()));
-    }
+/// Binds the key of `claim` to `answer`, for as long as it stays bound.
+pub(super) fn bind_idempotency_key(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    claim: &IdempotencyClaim,
+    answer: &[u8],
+) {
+    let expires_at = idempotency::expires_at(&tables.time());
+    let binding = idempotency::Binding { body_hash: claim.body_hash, expires_at };
+    let row = IdempotencyRow { binding, answer: answer.to_vec() };
+    tables.put(&schema::named(account, &claim.key_hash), &row);
+    let by_expiry = schema::idempotency_expiry(expires_at, account, &claim.key_hash);
+    tables.put_bytes(Table::IdempotencyByExpiry, &by_expiry, Vec::new());
+    let sweep_at = Timestamp::from_millis(expires_at.as_millis().div_ceil(SWEEP_STEP_MS) * SWEEP_STEP_MS);
+    tables.arm(Timer::new(sweep_at, TimerKind::Idempotency, AccountId::default(), Ulid::default()));
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ pub mod accept_all;
 pub mod account;
 pub mod admission;
 pub mod audit;
+pub mod bind_answer;
 pub mod cancel;
 pub mod clock_doubt;
 mod dkim;

@@ -100,6 +100,8 @@ impl World {
     async fn submit_with_key(&self) -> bool {
         let parts = Parts { text: Some("Once.".to_owned()), ..Parts::default() };
         let submission = Submission {
+            to_name: None,
+            list_unsubscribe: None,
             from: "shop@example.test".parse().unwrap(),
             from_name: None,
             to: "u@b.test".parse().unwrap(),

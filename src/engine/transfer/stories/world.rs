@@ -194,6 +194,8 @@ impl World {
     pub(super) async fn send_from(&self, from: &str, to: &str) -> MessageId {
         let parts = Parts { text: Some("Thank you.".to_owned()), ..Parts::default() };
         let submission = Submission {
+            to_name: None,
+            list_unsubscribe: None,
             from: from.parse().unwrap(),
             from_name: None,
             to: to.parse().unwrap(),

@@ -3,6 +3,10 @@
 
 mod account;
 mod auditing;
+mod compat_doors;
+mod compat_lists;
+mod compat_postmark;
+mod compat_resend;
 mod damaged;
 mod described;
 mod domains;
@@ -43,6 +47,7 @@ use crate::engine::ports::{BoxFuture, LookupFailure, MailHost, Resolve, RouteFai
 use crate::engine::settings::Settings;
 use crate::engine::{Caller, Engine};
 use crate::http::api::routes;
+use crate::http::compat;
 use crate::http::pages;
 use crate::http::state::Api;
 use crate::smtp::tlsa::TlsaRecord;
@@ -168,6 +173,7 @@ impl World {
         let api = Arc::new(Api::new(Arc::clone(&engine), Arc::default(), 26_214_400, budgets, None));
         let mut table = routes();
         table.extend(pages::routes());
+        table.extend(compat::routes(true));
         let router = Router::new(table).unwrap();
         let service = HttpService::new(Arc::clone(&api), router, Arc::new(clock.clone()), entropy, limits);
         let mut server = HttpServer::new(Arc::new(service), http);

@@ -1,0 +1,144 @@
+//! Several messages accepted in one transaction, all or none: a list that its sender wants whole.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::workbench::{Prepared, Ready};
+use super::{KeyInUse, SubmitError, TRIES};
+use crate::base::id::MessageId;
+use crate::domain::submission::Submission;
+use crate::engine::{Caller, Engine};
+use crate::machine::quota::QuotaView;
+use crate::store::AppendedBodies;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::accept::Accept;
+use crate::store::op::accept_all::{AcceptAll, OneRefused};
+use crate::store::op::admission::{IdempotencyClaim, Refusal};
+use crate::store::row::message::MessageRow;
+
+/// Messages to be accepted together.
+pub struct WholeList {
+    /// The messages, at least one.
+    pub submissions: Vec<Submission>,
+    /// The list's idempotency key, and the mark that it is in use.
+    pub key: Option<(IdempotencyClaim, KeyInUse)>,
+    /// Writes the answer that the key is bound to.
+    pub answer: fn(&[MessageId]) -> Vec<u8>,
+}
+
+/// Accepted messages.
+#[derive(Debug)]
+pub struct AllAccepted {
+    /// What [`WholeList::answer`] wrote.
+    pub answer: Vec<u8>,
+    /// The quota after them.
+    pub quota: QuotaView,
+}
+
+/// Why none of the messages was accepted.
+#[derive(Debug)]
+pub struct NotAll {
+    /// The first message that is at fault, counted from 0; absent where none is.
+    pub place: Option<usize>,
+    /// What is wrong.
+    pub error: SubmitError,
+}
+
+impl From<SubmitError> for NotAll {
+    fn from(error: SubmitError) -> Self {
+        Self { place: None, error }
+    }
+}
+
+impl From<StoreError> for NotAll {
+    fn from(error: StoreError) -> Self {
+        SubmitError::from(Stop::Failed(error)).into()
+    }
+}
+
+impl From<Stop<OneRefused>> for NotAll {
+    fn from(stop: Stop<OneRefused>) -> Self {
+        match stop {
+            Stop::Refused(OneRefused { place, refusal }) => {
+                Self { place: Some(place), error: SubmitError::Refused(refusal) }
+            }
+            Stop::Failed(error) => error.into(),
+        }
+    }
+}
+
+impl Engine {
+    /// Accepts all of the messages or none. Goes on where the caller does not wait for the answer.
+    ///
+    /// # Errors
+    /// [`NotAll`]; nothing was sent, and the idempotency key is free again.
+    pub async fn submit_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, NotAll> {
+        let (engine, caller) = (Arc::clone(self), caller.clone());
+        let task = tokio::spawn(async move { engine.accept_all(&caller, list).await });
+        task.await.unwrap_or_else(|_| Err(StoreError::Panicked.into()))
+    }
+
+    async fn accept_all(self: &Arc<Self>, caller: &Caller, list: WholeList) -> Result<AllAccepted, NotAll> {
+        self.check_free_space()?;
+        let WholeList { submissions, key, answer } = list;
+        let submissions: Arc<[Submission]> = submissions.into();
+        let claim = key.as_ref().map(|(claim, _)| *claim);
+        for _ in 0..TRIES {
+            let ready = self.prepare_all(caller, &submissions).await?;
+            match self.commit_all(ready, claim, answer).await {
+                Err(NotAll { error: SubmitError::Refused(Refusal::DomainChanged), .. }) => {}
+                outcome => return outcome,
+            }
+        }
+        Err(SubmitError::Refused(Refusal::DomainChanged).into())
+    }
+
+    /// Composes and signs the messages on one thread, in their order.
+    async fn prepare_all(
+        self: &Arc<Self>,
+        caller: &Caller,
+        submissions: &Arc<[Submission]>,
+    ) -> Result<Vec<Ready>, NotAll> {
+        let (sender, prepared) = oneshot::channel();
+        let (engine, caller, submissions) = (Arc::clone(self), caller.clone(), Arc::clone(submissions));
+        self.signing.post(move || {
+            let prepare = |(place, submission)| match engine.prepare(&caller, submission, None, None) {
+                Ok(Prepared::Message(ready)) => Ok(*ready),
+                Ok(Prepared::Replay(_)) => unreachable!("a message without a key repeats nothing"),
+                Err(error) => Err(NotAll { place: Some(place), error }),
+            };
+            drop(sender.send(submissions.iter().enumerate().map(prepare).collect()));
+        });
+        prepared.await.unwrap_or_else(|_| Err(StoreError::Panicked.into()))
+    }
+
+    async fn commit_all(
+        &self,
+        ready: Vec<Ready>,
+        claim: Option<IdempotencyClaim>,
+        answer: fn(&[MessageId]) -> Vec<u8>,
+    ) -> Result<AllAccepted, NotAll> {
+        let (bodies, mut messages): (Vec<_>, Vec<_>) = ready.into_iter().map(|one| (one.body, one.accept)).unzip();
+        let ids: Vec<_> = messages.iter().map(|message| message.id).collect();
+        let answer = answer(&ids);
+        // The first message carries the list's key, bound to the list's answer.
+        if let Some(first) = messages.first_mut() {
+            first.idempotency = claim;
+            first.answer.clone_from(&answer);
+        }
+        let mut appended = AppendedBodies::default();
+        self.store.append_bodies(&mut appended, bodies).await?;
+        let op = move |places: Vec<_>| {
+            let placed = messages.into_iter().zip(places);
+            let messages = placed.map(|(accept, place)| {
+                let message = MessageRow { place, ..accept.message };
+                Accept { message, ..accept }
+            });
+            AcceptAll { messages: messages.collect() }
+        };
+        let accepted = self.store.commit_appended(appended, op).await?;
+        let last = accepted.into_iter().next_back().ok_or(StoreError::Panicked)?;
+        Ok(AllAccepted { answer, quota: last.quota })
+    }
+}

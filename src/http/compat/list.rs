@@ -1,0 +1,165 @@
+//! Lists of messages: as many requests as messages, one Idempotency-Key for the whole, and each message by itself where
+//! the client asks for that.
+
+use std::future::Future;
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::door::Door;
+use super::fault::Fault;
+use super::letter::Ready;
+use super::send;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::submit::{KeyInUse, SubmitError};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::gate::RATE_LIMIT;
+use crate::http::handlers::messages;
+use crate::http::json::{self, named_hash};
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::store::op::accept::Accepted;
+use crate::store::op::admission::IdempotencyClaim;
+
+/// Postmark's number for a list that is too long.
+const TOO_LONG: u16 = 410;
+
+/// What a door's list is called, and how long it may be.
+pub(super) struct Kind {
+    pub(super) door: Door,
+    /// The field under which faults of the whole list are told.
+    pub(super) field: &'static str,
+    pub(super) most: usize,
+}
+
+/// A list that is answered for the first time.
+pub(super) struct List {
+    pub(super) items: Vec<Value>,
+    address: String,
+    pub(super) claim: Option<IdempotencyClaim>,
+    /// Kept until the list is answered.
+    pub(super) in_use: Option<KeyInUse>,
+}
+
+/// What became of one message of a list.
+pub(super) struct Sent {
+    pub(super) accepted: Accepted,
+    /// The recipient as the client wrote it.
+    pub(super) to_as_given: String,
+}
+
+/// Reads the list, counts it against the request rate, and has `work` answer it.
+pub(super) async fn answer<F: Future<Output = Result<Answer, Fault>> + Send>(
+    kind: &Kind,
+    api: &Api,
+    call: &Call<Caller>,
+    work: impl FnOnce(Vec<Value>) -> F + Send,
+) -> Result<Answer, ApiError> {
+    let items = match read(kind, call) {
+        Ok(items) => items,
+        Err(fault) => return Ok(fault.answer(kind.door, api, call)),
+    };
+    let counted = api.admit_more(&call.caller, items.len().saturating_sub(1));
+    let answer = match counted.and_then(|counted| counted.refused) {
+        Some(seconds) => Fault::from(ApiError::RateLimited(seconds)).answer(kind.door, api, call),
+        None => work(items).await.unwrap_or_else(|fault| fault.answer(kind.door, api, call)),
+    };
+    Ok(match counted {
+        // A list has counted more than its request.
+        Some(counted) => answer.with_header(RATE_LIMIT, &counted.to_header()),
+        None => answer,
+    })
+}
+
+fn read(kind: &Kind, call: &Call<Caller>) -> Result<Vec<Value>, Fault> {
+    call.no_query()?;
+    let items = json::parse_list(call.body())?;
+    let most = kind.most;
+    let fault = || Fault::from(Violations::of(kind.field, format!("must be 1 to {most} messages")));
+    match items.len() {
+        0 => Err(fault()),
+        count if count > most => Err(fault().numbered(TOO_LONG)),
+        _ => Ok(items),
+    }
+}
+
+/// Takes the list's Idempotency-Key, or tells what the same list was answered before. `address` is part of what the key
+/// is bound to.
+///
+/// # Errors
+/// The key is malformed, bound to something else, or in use.
+pub(super) fn begin(
+    api: &Api,
+    call: &Call<Caller>,
+    address: &str,
+    items: Vec<Value>,
+) -> Result<Result<List, Accepted>, Fault> {
+    let mut faults = Violations::new();
+    let (address, whole) = (address.to_owned(), Value::Array(items));
+    let claim = send::claim(call, &address, &whole, &mut faults);
+    faults.or(|| Some(()))?;
+    let Value::Array(items) = whole else { return Err(ApiError::Internal.into()) };
+    let account = call.caller.account;
+    let not_now = |error: SubmitError| Fault::from(messages::key_refused(error));
+    let Some(bound) = claim else { return Ok(Ok(List { items, address, claim, in_use: None })) };
+    // Taken before the question: the first request may be on its last step.
+    let in_use = api.engine.use_key(account, bound.key_hash);
+    match api.engine.accepted_before(account, &bound).map_err(not_now)? {
+        Some(accepted) => Ok(Err(accepted)),
+        None => Ok(Ok(List { items, address, claim, in_use: Some(in_use.map_err(not_now)?) })),
+    }
+}
+
+/// Sends each message of the list by itself, in order. A repetition after a crash sends none of them twice: each has a
+/// key of its own, made of the list's.
+pub(super) async fn each(
+    api: &Api,
+    call: &Call<Caller>,
+    list: &mut List,
+    read: impl Fn(Value) -> Result<Ready, Fault>,
+) -> Vec<Result<Sent, Fault>> {
+    let items = std::mem::take(&mut list.items);
+    let mut sent = Vec::with_capacity(items.len());
+    for (place, item) in items.into_iter().enumerate() {
+        let claim = list.claim.as_ref().map(|whole| {
+            let key_hash = Sha256::new().chain_update(whole.key_hash).chain_update((place as u64).to_be_bytes());
+            IdempotencyClaim { key_hash: key_hash.finalize().into(), body_hash: named_hash(&list.address, &item) }
+        });
+        sent.push(one(api, call, claim, || read(item)).await);
+    }
+    sent
+}
+
+async fn one(
+    api: &Api,
+    call: &Call<Caller>,
+    claim: Option<IdempotencyClaim>,
+    read: impl FnOnce() -> Result<Ready, Fault>,
+) -> Result<Sent, Fault> {
+    let ready = read()?;
+    let to_as_given = ready.to_as_given.clone();
+    let accepted = send::submit(api, &call.caller, ready, claim).await?;
+    Ok(Sent { accepted, to_as_given })
+}
+
+/// Answers the list, and binds its key to the answer. A list of which nothing was sent, or of which something failed on
+/// our side, leaves the key free: repeated, it sends what is left.
+pub(super) async fn finish(
+    api: &Api,
+    call: &Call<Caller>,
+    list: &List,
+    sent: &[Result<Sent, Fault>],
+    body: Vec<u8>,
+) -> Result<Answer, Fault> {
+    let account = call.caller.account;
+    let is_over = sent.iter().any(Result::is_ok)
+        && !sent.iter().any(|one| one.as_ref().is_err_and(|fault| fault.error.status().is_server_error()));
+    if let Some(claim) = list.claim.filter(|_| is_over) {
+        let bound = api.engine.bind_answer(account, claim, body.clone()).await;
+        bound.map_err(messages::key_refused)?;
+    }
+    let quota = api.engine.quota(&api.account_of(&call.caller)?).map_err(ApiError::from)?;
+    Ok(send::ok(body, &quota, false))
+}

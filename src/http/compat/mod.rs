@@ -1,0 +1,107 @@
+//! Doors for the clients of other services (adoption contract C): the addresses, fields and errors of Resend and
+//! Postmark in front of this API's own submit path.
+//!
+//! A door is a codec. It reads the foreign body into a [`letter::Letter`], which is lifted to the same
+//! [`crate::domain::submission::Submission`] as the body of `POST /v1/messages`, and writes the answer in the foreign
+//! form. Keys, scopes, limits, checks, records, events and webhooks are those of the API. The service renders its own
+//! errors through [`door::Door`], so every answer under a door's prefix has the client's form.
+
+pub(super) mod door;
+mod fault;
+mod letter;
+mod list;
+mod mailbox;
+mod names;
+mod postmark;
+mod record;
+mod resend;
+mod send;
+
+use hyper::Method;
+
+use super::route::{BodyRule, BodySize, Handler, Route};
+use super::state::Api;
+use crate::domain::api_key::Scope;
+use crate::domain::api_key::Scope::{Manage, Read, Send};
+use crate::engine::Caller;
+use door::Door;
+
+/// The rows of both doors. They are not part of the API's own description.
+///
+/// With `root` they answer without the prefix too, for clients that can be told a host alone.
+pub fn routes(root: bool) -> Vec<Route<Api>> {
+    let mut rows = Vec::new();
+    for row in ROWS {
+        rows.push(row.route(row.path));
+        if root {
+            rows.push(row.route(row.path.strip_prefix(row.door.prefix()).unwrap_or(row.path)));
+        }
+    }
+    rows
+}
+
+/// Whether a row reads a message from its body, or ignores what is there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Message,
+    Ignored,
+}
+
+/// One address of a door.
+struct Row {
+    door: Door,
+    method: Method,
+    path: &'static str,
+    name: &'static str,
+    scope: Scope,
+    body: Body,
+    handler: Handler<Api, Caller>,
+}
+
+impl Row {
+    fn route(&self, path: &'static str) -> Route<Api> {
+        let route = Route::scoped(self.method.clone(), path, self.name, self.scope, self.handler);
+        let route = route.of_door(self.door).with_size(BodySize::Message);
+        match self.body {
+            Body::Message => route.with_body(BodyRule::JSON),
+            Body::Ignored => route.with_body(BodyRule::Ignored),
+        }
+    }
+}
+
+/// A row of the table below.
+macro_rules! row {
+    ($door:ident $method:ident $path:literal, $name:literal, $scope:ident, $body:ident, $handler:path) => {
+        Row {
+            door: Door::$door,
+            method: Method::$method,
+            path: $path,
+            name: $name,
+            scope: $scope,
+            body: Body::$body,
+            handler: |state, call| Box::pin($handler(state, call)),
+        }
+    };
+}
+
+/// Cancelling takes the scope that it takes everywhere: `manage`.
+const ROWS: [Row; 13] = [
+    row!(Resend POST "/v1/compat/resend/emails", "compat.resend.send", Send, Message, resend::send),
+    row!(Resend POST "/v1/compat/resend/emails/batch", "compat.resend.batch", Send, Message, resend::batch),
+    row!(Resend GET "/v1/compat/resend/emails/{id}", "compat.resend.show", Read, Ignored, resend::show),
+    row!(Resend POST "/v1/compat/resend/emails/{id}/cancel", "compat.resend.cancel", Manage, Ignored, resend::cancel),
+    row!(Postmark POST "/v1/compat/postmark/email", "compat.postmark.send", Send, Message, postmark::send),
+    row!(Postmark POST "/v1/compat/postmark/email/batch", "compat.postmark.batch", Send, Message, postmark::batch),
+    row!(Postmark GET "/v1/compat/postmark/messages/outbound/{id}/details", "compat.postmark.details", Read, Ignored,
+        postmark::details),
+    row!(Postmark POST "/v1/compat/postmark/email/withTemplate", "compat.postmark.template", Send, Ignored,
+        postmark::template),
+    row!(Postmark POST "/v1/compat/postmark/email/withTemplate/", "compat.postmark.template", Send, Ignored,
+        postmark::template),
+    row!(Postmark POST "/v1/compat/postmark/email/batchWithTemplates", "compat.postmark.template", Send, Ignored,
+        postmark::template),
+    row!(Postmark POST "/v1/compat/postmark/email/batchWithTemplates/", "compat.postmark.template", Send, Ignored,
+        postmark::template),
+    row!(Postmark POST "/v1/compat/postmark/email/bulk", "compat.postmark.bulk", Send, Ignored, postmark::bulk),
+    row!(Postmark POST "/v1/compat/postmark/email/bulk/", "compat.postmark.bulk", Send, Ignored, postmark::bulk),
+];

@@ -1,0 +1,148 @@
+//! Postmark's email, read into a letter.
+
+use serde_json::{Map, Value};
+
+use crate::domain::fields::Fields;
+use crate::domain::stream::Stream;
+use crate::domain::violation::Violations;
+use crate::http::compat::door::Door;
+use crate::http::compat::letter::{Letter, NO_COPIES, NO_TEMPLATES, NO_TRACKING, present};
+use crate::http::compat::names::Names;
+
+/// The key of our metadata that Postmark's `Tag` stands under.
+pub(super) const TAG: &str = "tag";
+/// What is said of a stream that is none.
+pub(super) const UNKNOWN_STREAM: &str =
+    "must be outbound or transactional, or broadcast, broadcasts or marketing, as the domain of From is";
+/// Postmark's number for it.
+pub(super) const UNKNOWN_STREAM_NUMBER: u16 = 1235;
+
+/// Fields that are known and refused, and why.
+const REFUSED: [(&str, &str); 7] = [
+    ("Cc", NO_COPIES),
+    ("Bcc", NO_COPIES),
+    ("TemplateId", NO_TEMPLATES),
+    ("TemplateAlias", NO_TEMPLATES),
+    ("TemplateModel", NO_TEMPLATES),
+    ("InlineCss", NO_TEMPLATES),
+    ("SendAt", "scheduling is not supported: send the message when it is due"),
+];
+
+/// An email that was read.
+pub(super) struct Read {
+    pub(super) letter: Letter,
+    pub(super) faults: Violations,
+    /// The stream that the client names.
+    pub(super) stream: Option<Stream>,
+    /// Whether it names one that is none.
+    pub(super) names_no_stream: bool,
+}
+
+/// The email that `object` describes; further faults go to `faults`.
+pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> Read {
+    let mut letter = Letter::new(Names::of(Door::Postmark));
+    let mut fields = Fields::new(present(object), &mut faults);
+    letter.sender(&mut fields, "From");
+    if let Some(text) = fields.text("To") {
+        letter.recipient(&mut fields, "To", text);
+    }
+    letter.copy(&mut fields, "Subject", "subject");
+    for (place, header) in fields.array("Headers").unwrap_or_default().into_iter().enumerate() {
+        read_header(&mut letter, &mut fields, place, header);
+    }
+    if let Some(given) = fields.text("ReplyTo") {
+        letter.reply_to(&mut fields, "ReplyTo", &[given]);
+    }
+    let attachments = fields.array("Attachments").unwrap_or_default().into_iter().enumerate();
+    let attachments = attachments.map(|(place, value)| attachment(&mut fields, place, value)).collect();
+    letter.attachments(attachments);
+    for (name, value) in fields.object("Metadata").unwrap_or_default() {
+        let field = format!("Metadata.{name}");
+        letter.pair(&mut fields, &field, name, value);
+    }
+    if let Some(tag) = fields.text("Tag") {
+        letter.pair(&mut fields, "Tag", TAG.to_owned(), tag.into());
+    }
+    refuse(&mut fields);
+    let named = fields.text("MessageStream");
+    let stream = named.as_deref().and_then(stream);
+    let names_no_stream = named.is_some() && stream.is_none();
+    if names_no_stream {
+        fields.fault("MessageStream", UNKNOWN_STREAM);
+    }
+    letter.bodies(&mut fields, "TextBody", "HtmlBody");
+    fields.finish();
+    Read { letter, faults, stream, names_no_stream }
+}
+
+/// Refuses what is known and not supported; tracking may be turned off.
+fn refuse(fields: &mut Fields<'_>) {
+    for (name, why) in REFUSED {
+        if fields.value(name).is_some() {
+            fields.fault(name, why);
+        }
+    }
+    if fields.value("TrackOpens").is_some_and(|value| value != Value::Bool(false)) {
+        fields.fault("TrackOpens", NO_TRACKING);
+    }
+    if fields.value("TrackLinks").is_some_and(|value| value != "None") {
+        fields.fault("TrackLinks", NO_TRACKING);
+    }
+}
+
+fn stream(name: &str) -> Option<Stream> {
+    match name {
+        "outbound" | "transactional" => Some(Stream::Transactional),
+        "broadcast" | "broadcasts" | "marketing" => Some(Stream::Marketing),
+        _ => None,
+    }
+}
+
+fn read_header(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, header: Value) {
+    let path = format!("Headers.{place}");
+    let Value::Object(object) = header else {
+        outer.fault(&path, "must be an object with Name and Value");
+        return;
+    };
+    let mut fields = Fields::nested(object, &outer.path(&path), outer.violations());
+    let name = fields.required_text("Name");
+    let value = fields.value("Value");
+    fields.finish();
+    if let (Some(name), Some(value)) = (name, value) {
+        letter.header(outer, "Headers", name, value);
+    }
+}
+
+/// One attachment in our form. Where its form is at fault a harmless one takes its place, so that no fault of ours is
+/// told beside it.
+fn attachment(outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
+    let path = format!("Attachments.{place}");
+    let harmless = || serde_json::json!({ "filename": "attachment", "content": "" });
+    let Value::Object(mut object) = value else {
+        outer.fault(&path, "must be an object");
+        return harmless();
+    };
+    let content = object.remove("Content");
+    let before = outer.violations().by_field().len();
+    let mut fields = Fields::nested(present(object), &outer.path(&path), outer.violations());
+    let mut ours = Map::new();
+    match content {
+        Some(Value::String(text)) => {
+            // Some clients break base64 into lines.
+            let packed: String = text.split_ascii_whitespace().collect();
+            ours.insert("content".to_owned(), packed.into());
+        }
+        None | Some(Value::Null) => {}
+        Some(_) => fields.fault("Content", "must be base64"),
+    }
+    let id = fields.text("ContentID").map(|id| id.strip_prefix("cid:").map_or(id.clone(), str::to_owned));
+    for (name, value) in [
+        ("filename", fields.value("Name")),
+        ("content_type", fields.value("ContentType")),
+        ("content_id", id.map(Value::from)),
+    ] {
+        ours.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    fields.finish();
+    if outer.violations().by_field().len() > before { harmless() } else { ours.into() }
+}

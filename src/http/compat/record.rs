@@ -1,0 +1,46 @@
+//! A message as a door shows it: the record, and its content taken apart as long as it is kept.
+
+use super::mailbox::Mailbox;
+use crate::base::id::AccountId;
+use crate::engine::Caller;
+use crate::engine::messages::MessageRecord;
+use crate::http::error::ApiError;
+use crate::http::handlers::messages;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::http::view::message::ContentView;
+use crate::mail::read::{ListFields, Parts, recipient_name};
+
+/// What was sent.
+pub(super) struct Content {
+    pub(super) parts: Parts,
+    /// The recipient's display name.
+    pub(super) to_name: Option<String>,
+    /// The signed message; what is not UTF-8 is replaced.
+    pub(super) raw: String,
+}
+
+/// The message in the path, and its content where it is still kept.
+pub(super) async fn read(
+    api: &Api,
+    call: &Call<Caller>,
+) -> Result<(AccountId, MessageRecord, Option<Content>), ApiError> {
+    call.no_query()?;
+    let account = call.caller.account;
+    let record = messages::find(api, call)?;
+    let row = record.row.clone();
+    let list_fields = if row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
+    let take_apart = move |signed: Vec<u8>| Content {
+        to_name: recipient_name(&signed),
+        raw: String::from_utf8_lossy(&signed).into_owned(),
+        parts: ContentView::of(signed, &row, list_fields).into_parts(),
+    };
+    let content = api.engine.content(account, &record, take_apart).await?;
+    Ok((account, record, content))
+}
+
+/// The sender with its name.
+pub(super) fn sender(record: &MessageRecord) -> String {
+    let (name, address) = (record.row.from_name.clone(), record.row.from.as_given().to_owned());
+    Mailbox { name, address }.to_text()
+}

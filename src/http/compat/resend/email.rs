@@ -1,0 +1,129 @@
+//! Resend's email, read into a letter.
+
+use serde_json::{Map, Value};
+
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::http::compat::door::Door;
+use crate::http::compat::letter::{Letter, NO_COPIES, NO_TEMPLATES, ONE_RECIPIENT, is_absent, present};
+use crate::http::compat::names::Names;
+
+/// Fields that are known and refused, and why.
+const REFUSED: [(&str, &str); 5] = [
+    ("cc", NO_COPIES),
+    ("bcc", NO_COPIES),
+    ("scheduled_at", "scheduling is not supported: send the message when it is due"),
+    ("template", NO_TEMPLATES),
+    ("topic_id", "topics are not supported: suppress the recipients who opted out"),
+];
+
+/// The email that `object` describes; further faults go to `faults`.
+pub(super) fn read(object: Map<String, Value>, mut faults: Violations) -> (Letter, Violations) {
+    let mut letter = Letter::new(Names::of(Door::Resend));
+    let mut fields = Fields::new(present(object), &mut faults);
+    letter.sender(&mut fields, "from");
+    if let Some(value) = fields.value("to") {
+        recipient(&mut letter, &mut fields, value);
+    }
+    letter.copy(&mut fields, "subject", "subject");
+    for (name, value) in fields.object("headers").unwrap_or_default() {
+        letter.header(&mut fields, "headers", name, value);
+    }
+    if let Some(value) = fields.value("reply_to") {
+        match texts(value) {
+            Some(given) => letter.reply_to(&mut fields, "reply_to", &given),
+            None => fields.fault("reply_to", "must be a string or a list of strings"),
+        }
+    }
+    let attachments = fields.array("attachments").unwrap_or_default();
+    let attachments = attachments.into_iter().enumerate();
+    let attachments = attachments.map(|(place, value)| attachment(&mut letter, &mut fields, place, value)).collect();
+    letter.attachments(attachments);
+    for (place, tag) in fields.array("tags").unwrap_or_default().into_iter().enumerate() {
+        read_tag(&mut letter, &mut fields, place, tag);
+    }
+    for (name, why) in REFUSED {
+        if fields.value(name).is_some() {
+            fields.fault(name, why);
+        }
+    }
+    letter.bodies(&mut fields, "text", "html");
+    fields.finish();
+    (letter, faults)
+}
+
+fn recipient(letter: &mut Letter, fields: &mut Fields<'_>, value: Value) {
+    match texts(value) {
+        Some(mut given) if given.len() == 1 => letter.recipient(fields, "to", given.remove(0)),
+        Some(_) => fields.fault("to", ONE_RECIPIENT),
+        None => fields.fault("to", "must be a string or a list of one string"),
+    }
+}
+
+/// A string, or the strings of a list.
+fn texts(value: Value) -> Option<Vec<String>> {
+    let items = match value {
+        Value::Array(items) => items,
+        text => vec![text],
+    };
+    let text = |value| if let Value::String(text) = value { Some(text) } else { None };
+    items.into_iter().map(text).collect()
+}
+
+/// One attachment in our form. Where its form is at fault a harmless one takes its place, so that no fault of ours is
+/// told beside it.
+fn attachment(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, value: Value) -> Value {
+    let path = outer.path(&format!("attachments.{place}"));
+    let harmless = || serde_json::json!({ "filename": "attachment", "content": "" });
+    let Value::Object(mut object) = value else {
+        outer.fault(&format!("attachments.{place}"), "must be an object");
+        return harmless();
+    };
+    let content = object.remove("content");
+    let before = outer.violations().by_field().len();
+    let mut fields = Fields::nested(present(object), &path, outer.violations());
+    if fields.value("path").is_some() {
+        fields.fault("path", "attachments by URL are not supported: send the content");
+    }
+    let mut ours = Map::new();
+    match content {
+        Some(Value::String(text)) => {
+            let packed: String = text.split_ascii_whitespace().collect();
+            ours.insert("content".to_owned(), packed.into());
+        }
+        Some(Value::Array(items)) if items.is_empty() => drop(ours.insert("content".to_owned(), "".into())),
+        None | Some(Value::Null) => {}
+        Some(_) => fields.fault("content", "must be base64 or a list of bytes"),
+    }
+    let inline = fields.value("inline_content_id");
+    let id = fields.value("content_id");
+    if inline.is_some() && id.is_none() {
+        letter.moved(format!("{path}.content_id"), format!("{path}.inline_content_id"));
+    }
+    for (name, value) in [
+        ("filename", fields.value("filename")),
+        ("content_type", fields.value("content_type")),
+        ("content_id", id.or(inline)),
+    ] {
+        ours.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    fields.finish();
+    if outer.violations().by_field().len() > before { harmless() } else { ours.into() }
+}
+
+fn read_tag(letter: &mut Letter, outer: &mut Fields<'_>, place: usize, tag: Value) {
+    let path = format!("tags.{place}");
+    let Value::Object(object) = tag else {
+        outer.fault(&path, "must be an object with name and value");
+        return;
+    };
+    let mut object = object;
+    object.retain(|name, value| !is_absent(value) || name == "value" && value.is_string());
+    let mut fields = Fields::nested(object, &outer.path(&path), outer.violations());
+    let name = fields.required_text("name");
+    let value = fields.required_text("value");
+    fields.finish();
+    if let (Some(name), Some(value)) = (name, value) {
+        letter.pair(outer, &path, name, value.into());
+    }
+}

@@ -1,0 +1,158 @@
+//! Resend's addresses: sending one email or a list, looking at one, cancelling it (adoption contract C2).
+
+mod email;
+mod shown;
+
+use hyper::StatusCode;
+use hyper::header::HeaderName;
+use serde_json::{Value, json};
+
+use super::door::Door;
+use super::fault::Fault;
+use super::letter::Ready;
+use super::list::{self, Kind, List};
+use super::{record, send};
+use crate::base::id::MessageId;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::submit::together::{AllAccepted, NotAll, WholeList};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::messages;
+use crate::http::json;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::store::op::accept::Accepted;
+
+/// Which faults of a list refuse it whole.
+const VALIDATION: HeaderName = HeaderName::from_static("x-batch-validation");
+const LIST: Kind = Kind { door: Door::Resend, field: "emails", most: 100 };
+
+/// How a list is validated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Validation {
+    /// All of it or nothing.
+    Strict,
+    /// Each email by itself.
+    Permissive,
+}
+
+/// `POST /emails`.
+pub(super) async fn send(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    send::answered(Door::Resend, api, &call, one(api, &call).await)
+}
+
+async fn one(api: &Api, call: &Call<Caller>) -> Result<Answer, Fault> {
+    call.no_query()?;
+    let body = json::parse_email(call.body())?;
+    let mut faults = Violations::new();
+    let body = Value::Object(body);
+    let claim = send::claim(call, "resend /emails", &body, &mut faults);
+    let replay = send::before(api, call.caller.account, claim.as_ref().filter(|_| faults.is_empty()));
+    let accepted = match replay {
+        Some(accepted) => accepted,
+        None => send::submit(api, &call.caller, ready(api, body, faults)?, claim).await?,
+    };
+    let id = send::receipt(&accepted.answer)?.id;
+    Ok(send::ok(json!({ "id": id }).to_string().into_bytes(), &accepted.quota, accepted.is_replay))
+}
+
+/// The email that `value` describes.
+fn ready(api: &Api, value: Value, faults: Violations) -> Result<Ready, Fault> {
+    let Value::Object(object) = value else {
+        return Err(Violations::of("email", "must be an object").into());
+    };
+    let (letter, faults) = email::read(object, faults);
+    letter.lift(faults, api.engine.clock.now(), send::limits(api))
+}
+
+/// `POST /emails/batch`.
+pub(super) async fn batch(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    list::answer(&LIST, api, &call, |items| emails(api, &call, items)).await
+}
+
+async fn emails(api: &Api, call: &Call<Caller>, items: Vec<Value>) -> Result<Answer, Fault> {
+    let validation = validation(call)?;
+    let address = match validation {
+        Validation::Strict => "resend /emails/batch strict",
+        Validation::Permissive => "resend /emails/batch permissive",
+    };
+    let list = match list::begin(api, call, address, items)? {
+        Ok(list) => list,
+        Err(Accepted { answer, quota, .. }) => return Ok(send::ok(answer, &quota, true)),
+    };
+    match validation {
+        Validation::Strict => strict(api, call, list).await,
+        Validation::Permissive => permissive(api, call, list).await,
+    }
+}
+
+fn validation(call: &Call<Caller>) -> Result<Validation, Fault> {
+    match call.headers.get(&VALIDATION).map(hyper::header::HeaderValue::as_bytes) {
+        None | Some(b"strict") => Ok(Validation::Strict),
+        Some(b"permissive") => Ok(Validation::Permissive),
+        Some(_) => Err(Violations::of(VALIDATION.as_str(), "must be strict or permissive").into()),
+    }
+}
+
+/// All of the emails in one transaction, or none. The first fault is told.
+async fn strict(api: &Api, call: &Call<Caller>, list: List) -> Result<Answer, Fault> {
+    let List { items, claim, in_use, .. } = list;
+    let (mut submissions, mut read) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+    for (index, item) in items.into_iter().enumerate() {
+        let ready = ready(api, item, Violations::new()).map_err(|fault| fault.at(place(index)))?;
+        read.push((ready.submission.from.clone(), ready.submission.to.clone(), ready.names));
+        submissions.push(ready.submission);
+    }
+    let whole = WholeList { submissions, key: claim.zip(in_use), answer: accepted_json };
+    let outcome = api.engine.submit_all(&call.caller, whole).await;
+    let AllAccepted { answer, quota } = outcome.map_err(|NotAll { place: index, error }| {
+        match index.and_then(|index| Some((index, read.get(index)?))) {
+            Some((index, (from, to, names))) => {
+                let error = messages::not_accepted(api, &call.caller, error, from, to);
+                send::refused(error, names).at(place(index))
+            }
+            None => messages::key_refused(error).into(),
+        }
+    })?;
+    Ok(send::ok(answer, &quota, false))
+}
+
+/// The answer to a list of which all was accepted.
+fn accepted_json(ids: &[MessageId]) -> Vec<u8> {
+    let data: Vec<_> = ids.iter().map(|id| json!({ "id": id.to_string() })).collect();
+    json!({ "data": data }).to_string().into_bytes()
+}
+
+async fn permissive(api: &Api, call: &Call<Caller>, mut list: List) -> Result<Answer, Fault> {
+    let sent = list::each(api, call, &mut list, |item| ready(api, item, Violations::new())).await;
+    let (mut data, mut errors) = (Vec::new(), Vec::new());
+    for (index, one) in sent.iter().enumerate() {
+        match one {
+            Ok(sent) => data.push(json!({ "id": send::receipt(&sent.accepted.answer)?.id })),
+            Err(fault) => {
+                errors.push(json!({ "index": index, "message": fault.told(Door::Resend, &call.request_id).message }));
+            }
+        }
+    }
+    let body = json!({ "data": data, "errors": errors }).to_string().into_bytes();
+    list::finish(api, call, &list, &sent, body).await
+}
+
+/// Where an email stands in a list.
+fn place(index: usize) -> String {
+    format!("emails[{index}]")
+}
+
+/// `POST /emails/{id}/cancel`.
+pub(super) async fn cancel(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let id = messages::cancel_now(api, &call).await?;
+    Ok(Answer::json(StatusCode::OK, &json!({ "object": "email", "id": id.to_string() })))
+}
+
+/// `GET /emails/{id}`.
+pub(super) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (_, record, content) = record::read(api, &call).await?;
+    Ok(Answer::json(StatusCode::OK, &shown::Email::of(&record, content.as_ref())))
+}

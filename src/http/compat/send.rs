@@ -1,0 +1,115 @@
+//! Sending one message that a door has read: the submit path of the API, its refusals under the client's names, and
+//! the parts of an answer that both doors share.
+
+use hyper::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::door::Door;
+use super::fault::Fault;
+use super::letter::Ready;
+use super::names::Names;
+use crate::base::id::AccountId;
+use crate::domain::submission::SubmissionLimits;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::submit::SubmitError;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::messages;
+use crate::http::json::named_hash;
+use crate::http::route::Call;
+use crate::http::state::Api;
+use crate::machine::quota::QuotaView;
+use crate::store::op::accept::Accepted;
+use crate::store::op::admission::{IdempotencyClaim, Refusal};
+
+/// What an accepted message is known by.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Receipt {
+    pub(super) id: String,
+    pub(super) created_at: String,
+}
+
+/// The limits that the configuration sets for a message.
+pub(super) fn limits(api: &Api) -> SubmissionLimits {
+    SubmissionLimits { queue_lifetime: api.engine.settings.queue_lifetime }
+}
+
+/// The Idempotency-Key of a request to `address`, bound to its body. Another address has another body.
+pub(super) fn claim(
+    call: &Call<Caller>,
+    address: &str,
+    body: &Value,
+    faults: &mut Violations,
+) -> Option<IdempotencyClaim> {
+    let key_hash = messages::idempotency_key(&call.headers, faults)?;
+    Some(IdempotencyClaim { key_hash, body_hash: named_hash(address, body) })
+}
+
+/// What the same request was answered before. A key that is bound to another body shows when it is used.
+pub(super) fn before(api: &Api, account: AccountId, claim: Option<&IdempotencyClaim>) -> Option<Accepted> {
+    api.engine.accepted_before(account, claim?).ok().flatten()
+}
+
+/// Accepts the message.
+///
+/// # Errors
+/// Why nothing was sent.
+pub(super) async fn submit(
+    api: &Api,
+    caller: &Caller,
+    ready: Ready,
+    claim: Option<IdempotencyClaim>,
+) -> Result<Accepted, Fault> {
+    let Ready { submission, names, .. } = ready;
+    let (from, to) = (submission.from.clone(), submission.to.clone());
+    api.engine.submit(caller, submission, claim).await.map_err(|error| {
+        let is_suppressed = matches!(error, SubmitError::Refused(Refusal::RecipientSuppressed));
+        let fault = refused(messages::not_accepted(api, caller, error, &from, &to), &names);
+        fault.closed_by(is_suppressed.then(|| inactive(to.as_given())))
+    })
+}
+
+/// The error with its fields under the client's names.
+pub(super) fn refused(error: ApiError, names: &Names) -> Fault {
+    match error {
+        ApiError::Invalid(ours) => names.translated(&ours).into(),
+        error => error.into(),
+    }
+}
+
+/// What Postmark's clients read of a suppressed recipient.
+pub(super) fn inactive(address: &str) -> String {
+    format!(
+        "Found inactive addresses: {address}. Inactive recipients are ones that bounced, complained, unsubscribed or \
+         were suppressed by hand."
+    )
+}
+
+/// What the bytes of an accepted message's answer say of it.
+///
+/// # Errors
+/// They are none of ours.
+pub(super) fn receipt(answer: &[u8]) -> Result<Receipt, ApiError> {
+    serde_json::from_slice(answer).map_err(|error| {
+        tracing::error!(%error, "a stored answer can't be read");
+        ApiError::Internal
+    })
+}
+
+/// The 200 of a door, with the quota headers.
+pub(super) fn ok(body: Vec<u8>, quota: &QuotaView, is_replay: bool) -> Answer {
+    let answer = messages::with_quota(Answer::json_bytes(StatusCode::OK, body), quota);
+    if is_replay { messages::marked_as_replay(answer) } else { answer }
+}
+
+/// The outcome of a handler as an answer.
+pub(super) fn answered(
+    door: Door,
+    api: &Api,
+    call: &Call<Caller>,
+    outcome: Result<Answer, Fault>,
+) -> Result<Answer, ApiError> {
+    Ok(outcome.unwrap_or_else(|fault| fault.answer(door, api, call)))
+}

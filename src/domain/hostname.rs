@@ -40,6 +40,12 @@ impl DomainName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether this name is `parent` or stands below it.
+    pub fn is_same_or_below(&self, parent: &Self) -> bool {
+        let rest = self.0.strip_suffix(&*parent.0);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    }
 }
 
 impl FromStr for DomainName {

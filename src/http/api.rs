@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, health, keys, me, messages, queue, settings,
+    accounts, backup, clock, domains, endpoints, events, explain, health, keys, me, messages, queue, settings,
     submission_refusals, suppressions, users,
 };
 use super::openapi;
@@ -83,6 +83,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/suppressions/export", "suppressions.export", Read, run!(suppressions::export)),
         scoped(&get, "/v1/suppressions/{name}", "suppressions.show", Read, run!(suppressions::show)),
         scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),
+        scoped(&post, "/v1/explain", "explain", Read, run!(explain::show)),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),
         operator(&get, "/v1/queue", "queue.list", run!(queue::list)),

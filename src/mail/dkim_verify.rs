@@ -145,14 +145,14 @@ fn read_signature(
         return None;
     }
     let signer: DomainName = tag("d")?.parse().ok()?;
-    if !is_same_or_below(from, &signer) && !is_same_or_below(&signer, from) {
+    if !from.is_same_or_below(&signer) && !signer.is_same_or_below(from) {
         return None;
     }
     let has_subdomain_identity = match tag("i") {
         None => false,
         Some(identity) => {
             let identity: DomainName = identity.rsplit_once('@')?.1.parse().ok()?;
-            if !is_same_or_below(&identity, &signer) {
+            if !identity.is_same_or_below(&signer) {
                 return None;
             }
             identity != signer
@@ -272,11 +272,6 @@ fn from_domain(fields: &[Field<'_>]) -> Option<DomainName> {
     let list = mailbox::list(&from.unfolded())?;
     let [mailbox] = list.as_slice() else { return None };
     Some(mailbox.address.domain().clone())
-}
-
-fn is_same_or_below(name: &DomainName, parent: &DomainName) -> bool {
-    let rest = name.as_str().strip_suffix(parent.as_str());
-    rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// SHA-256 of the body in its simple form: one line end after the last line that is not empty (RFC 6376 3.4.3).

@@ -1,12 +1,14 @@
 //! Floor 3: messages as bytes. Composing and rewriting them (RFC 5322, RFC 2045), and signing them (RFC 6376).
 //! No socket, no clock, no storage: what goes in decides every byte that comes out.
 
+mod authentication_results;
 pub mod compose;
 mod content_type;
 pub mod dkim;
 pub mod dkim_key;
 pub mod dkim_verify;
 mod encoded;
+pub mod explain;
 pub mod feedback;
 mod field;
 mod mailbox;

@@ -44,9 +44,9 @@ use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Look, Own, OwnSecret, Secret};
 use pages::{
-    appearance, audit, captured, delivery, docs, domain, domains, events, key, keys, login, me, message, messages,
-    overview, proof, queue, queue_changes, second_factor, settings, setup, smtp, suppression, suppression_import,
-    suppressions, users, webhook, webhook_changes, webhooks,
+    appearance, audit, captured, delivery, docs, domain, domains, events, explain, key, keys, login, me, message,
+    messages, overview, proof, queue, queue_changes, second_factor, settings, setup, smtp, suppression,
+    suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -153,6 +153,8 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/domains/{id}/verify", "panel.domain.verify", Change, domain::verify),
         page!(POST, "/domains/{id}/rotate-dkim", "panel.domain.rotate", Change, domain::rotate_dkim),
         page!(POST, "/domains/{id}/delete", "panel.domain.delete", Change, domain::delete),
+        page!(GET, "/explain", "panel.explain", Look, explain::show),
+        page!(POST, "/explain", "panel.explain.try", Look, explain::explain_headers),
         page!(GET, "/suppressions", "panel.suppressions", Look, suppressions::list),
         page!(POST, "/suppressions", "panel.suppressions.add", Change, suppressions::add),
         page!(GET, "/suppressions/import", "panel.suppressions.import", Look, suppression_import::show),

@@ -7,6 +7,7 @@ pub(super) mod clock;
 pub(crate) mod domains;
 pub(crate) mod endpoints;
 pub(crate) mod events;
+pub(super) mod explain;
 pub(super) mod health;
 pub(crate) mod keys;
 mod listing;

@@ -6,6 +6,7 @@
 
 #[cfg(test)]
 pub(super) mod check;
+mod deliverability;
 pub(super) mod errors;
 mod example;
 mod headers;
@@ -38,13 +39,14 @@ use operation::Operation;
 const INTRODUCTION: &str = include_str!("introduction.md");
 
 /// The tags, in the order of the document.
-const TAGS: [(&str, &str); 8] = [
+const TAGS: [(&str, &str); 9] = [
     ("Messages", "Sending, and what became of it."),
     ("Events", "The account's log."),
     ("Webhooks", "Events, pushed."),
     ("Domains", "Who may be the sender."),
     ("Suppressions", "Addresses to which nothing is sent."),
     ("Keys", "Who may call."),
+    ("Deliverability", "What receivers check, and how the account does."),
     ("Account", "The account, its settings and its quota."),
     ("Service", "The service itself."),
 ];
@@ -66,7 +68,10 @@ pub(in crate::http) async fn show(_: &Api, call: Call<()>) -> Result<Answer, Api
 /// The description of a route, by its name in the table.
 fn operation(name: &str) -> Option<Operation> {
     let kinds = [sending::operation, webhooks::operation, resources::domains, resources::suppressions];
-    kinds.into_iter().chain([resources::keys, resources::account]).find_map(|describe| describe(name))
+    kinds
+        .into_iter()
+        .chain([resources::keys, resources::account, deliverability::deliverability])
+        .find_map(|describe| describe(name))
 }
 
 /// Whether a route is anyone's to know: not the operator's, not `dev`'s.

@@ -18,6 +18,7 @@ use crate::engine::wait::WaitReason;
 use crate::machine::quota::{QuotaView, WindowView};
 use crate::machine::reputation::Level;
 use crate::machine::{delivery, transfer};
+use crate::mail::explain::FindingLevel;
 use crate::mail::read::AttachedFile;
 use crate::store::row::suppression::SuppressionReason;
 
@@ -25,7 +26,8 @@ words! {
     Stream as "Stream", "The stream of a sending domain, and so of every message from it.": Transactional Marketing;
     Via as "Via", "How a message came: by HTTP or by SMTP.": Api Smtp;
     SmtpStage as "SubmissionStage", "A stage of an SMTP session.": Auth Mail Rcpt Data;
-    Scope as "Scope", "What a key may do: `send` is POST /v1/messages, `read` every GET, `manage` the rest.":
+    Scope as "Scope",
+        "What a key may do: `send` is POST /v1/messages, `read` every GET and POST /v1/explain, `manage` the rest.":
         Send Read Manage;
     EventType as "EventType", "What happened to a message.":
         Queued Deferred Delivered Bounced Failed Complained Suppressed Unsubscribed Canceled;
@@ -55,6 +57,7 @@ words! {
     Level as "ReputationLevel",
         "How bad a rate is. Bounces: `warn` from 2 %, `alarm` from 5 %; complaints: from 0.1 % and 0.3 %.":
         Ok Warn Alarm;
+    FindingLevel as "FindingLevel", "Severity of a finding. `fail`: large receivers refuse such mail.": Ok Warn Fail;
     SuppressionReason as "SuppressionReason", "Why an address is suppressed.":
         Bounce Complaint Unsubscribe Manual Import;
 }

@@ -5,6 +5,7 @@ pub(super) mod account;
 pub(super) mod clock;
 pub(super) mod domain;
 pub(super) mod endpoint;
+pub(super) mod explain;
 pub(super) mod message;
 pub(super) mod queue;
 pub(super) mod reputation;

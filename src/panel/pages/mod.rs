@@ -9,6 +9,7 @@ pub(super) mod domain;
 pub(super) mod domains;
 pub(super) mod error;
 pub(super) mod events;
+pub(super) mod explain;
 pub(super) mod key;
 pub(super) mod keys;
 pub(super) mod login;

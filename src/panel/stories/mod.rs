@@ -5,6 +5,7 @@ mod audit;
 mod bodies;
 mod domains;
 mod escaping;
+mod explaining;
 mod following;
 mod keys;
 mod looking;

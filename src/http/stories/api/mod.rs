@@ -10,6 +10,7 @@ mod compat_resend;
 mod damaged;
 mod described;
 mod domains;
+mod explaining;
 mod idempotency;
 mod limits;
 mod lists;

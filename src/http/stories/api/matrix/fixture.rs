@@ -103,6 +103,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "clock.show" | "clock.accept" => plain(200),
         "queue.pause" | "queue.resume" | "queue.try" => plain(200).with(json!({ "site": "google" })),
         "settings.update" => plain(200).with(json!({ "content_retention_days": 30 })),
+        "explain" => plain(200).with(json!({ "headers": "From: a@example.test" })),
         "messages.create" => {
             let body = letter("a@example.net");
             Fixture { own: Own { whole: 202, limited: 403 }, ..plain(202).with(body) }

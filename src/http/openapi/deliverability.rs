@@ -1,0 +1,28 @@
+//! The routes about reaching the inbox.
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::operation::Operation;
+use super::schema::Schema;
+use super::shape::Shape as _;
+use crate::http::view::explain::ExplanationView;
+use crate::mail::explain::HEADERS_BYTES_MAX;
+
+const DELIVERABILITY: &str = "Deliverability";
+
+/// The description of a route about deliverability.
+pub(super) fn deliverability(name: &str) -> Option<Operation> {
+    Some(match name {
+        "explain" => Operation::new(DELIVERABILITY, "Explain a test mail")
+            .says("Reads what the receiver wrote into the header section of a mail. Nothing is kept.")
+            .takes(headers(), &[("test_mail", json!({ "headers": "Authentication-Results: ..." }))])
+            .gives(StatusCode::OK, "What the receiver found.", ExplanationView::schema()),
+        _ => return None,
+    })
+}
+
+fn headers() -> Schema {
+    let headers = Schema::string().length(0, HEADERS_BYTES_MAX).says("The header section, as the mailbox shows it.");
+    Schema::object().member("headers", headers).closed().named("ExplainRequest", "A test mail's header section.")
+}

@@ -1,0 +1,69 @@
+//! Explains the header section of a test mail. Nothing is kept.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::domain::hostname::DomainName;
+use crate::http::answer::Answer;
+use crate::mail::explain::{Explanation, Finding, FindingLevel, HEADERS_BYTES_MAX, explain};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::parts::Badge;
+
+#[derive(Template)]
+#[template(path = "explain.html")]
+struct ExplainPage {
+    frame: Frame,
+    headers: String,
+    fault: &'static str,
+    result: Option<Explained>,
+}
+
+/// The result, as the page shows it.
+struct Explained {
+    receiver: String,
+    from_domain: String,
+    findings: Vec<(Badge, Finding)>,
+}
+
+/// `GET /explain`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    page(&visit, String::new())
+}
+
+/// `POST /explain`.
+pub(in crate::panel) async fn explain_headers(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    page(&visit, form.text("headers").to_owned())
+}
+
+fn page(visit: &Visit<'_>, headers: String) -> Result<Answer, Fault> {
+    let is_too_long = headers.len() > HEADERS_BYTES_MAX;
+    let result = (!headers.trim().is_empty() && !is_too_long).then(|| Explained::new(explain(&headers)));
+    let fault = if is_too_long { "Paste the headers alone: this has more than 64 KiB." } else { "" };
+    let status = if is_too_long { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    let frame = Frame::new(visit, "Explain a test mail", "/domains")?;
+    html::page(status, &ExplainPage { frame, headers, fault, result })
+}
+
+impl Explained {
+    fn new(explanation: Explanation) -> Self {
+        let badged = |finding: Finding| (badge(finding.level), finding);
+        Self {
+            receiver: explanation.authserv_id.unwrap_or_else(|| "not named".to_owned()),
+            from_domain: explanation.from_domain.as_ref().map_or("not found", DomainName::as_str).to_owned(),
+            findings: explanation.findings.into_iter().map(badged).collect(),
+        }
+    }
+}
+
+const fn badge(level: FindingLevel) -> Badge {
+    match level {
+        FindingLevel::Ok => Badge::new("ok", "good", "check"),
+        FindingLevel::Warn => Badge::new("warning", "wait", "again"),
+        FindingLevel::Fail => Badge::new("fails", "bad", "cross"),
+    }
+}

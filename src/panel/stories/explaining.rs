@@ -1,0 +1,15 @@
+//! The page that explains a test mail.
+
+use super::*;
+
+#[tokio::test]
+async fn a_pasted_header_section_is_explained_and_shown_as_text() {
+    let world = World::new().await;
+    let mut owner = world.owner().await;
+    assert!(owner.get("/explain").await.shows("Explain a test mail"));
+    let headers = "Authentication-Results: <b>mx</b>; spf=fail smtp.mailfrom=a@x.example\r\nFrom: a@shop.example";
+    let page = owner.post("/explain", &[("headers", headers)]).await;
+    assert_eq!(page.status, 200);
+    assert!(page.shows("shop.example") && page.shows("SPF is fail") && page.shows("found no DKIM signature"));
+    assert!(!page.shows("<b>mx</b>"), "the headers are a stranger's text");
+}

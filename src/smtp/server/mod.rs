@@ -297,7 +297,7 @@ impl ServerSession {
 
     /// What follows STARTTLS in the clear might have been put there by somebody in between (CVE-2011-0411).
     fn begin_tls(&mut self) {
-        if !self.offers_tls() {
+        if !self.offers_tls() && !(self.is_submission() && !self.inbox.is_empty()) {
             self.fault(&Answer::new(502, "5.5.1", "TLS is not available"));
         } else if self.inbox.is_empty() {
             self.stage = Stage::TlsAsked;

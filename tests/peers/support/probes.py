@@ -26,6 +26,27 @@ def swaks(port: int, sender: str, recipient: str, *more: str) -> str:
     return done.stdout + done.stderr
 
 
+def submit_with_swaks(port: int, sender: str, recipients: str, key: str, *more: str) -> str:
+    """The dialogue of swaks that logs in with an API key and submits a message."""
+    root = private_root("swaks")
+    if not root:
+        missing("swaks")
+    perl = [place for name in ("swaks", "spamassassin") for place in _perl(name)]
+    done = subprocess.run(
+        [
+            *("perl", str(root / "usr/bin/swaks"), "--server", LOOPBACK, "--port", str(port), "--helo", "probe.test"),
+            *("--from", sender, "--to", recipients, "--auth-user", "postrider", "--auth-password", key),
+            *("--header", "Subject: by swaks", "--body", ".a dot\nand text", *more),
+        ],
+        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERL5LIB": ":".join(map(str, perl))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
 def _perl(name: str) -> list:
     root = private_root(name)
     if not root:

@@ -62,6 +62,8 @@ impl<T: Into<Failure>> From<T> for Stopped {
     }
 }
 
+/// The idempotency key of each recipient.
+pub(super) type Claims = Arc<Vec<Option<IdempotencyClaim>>>;
 /// The marks of idempotency keys that are in use, until the last holder drops them.
 type Marks = Arc<Vec<Running>>;
 
@@ -106,7 +108,7 @@ impl Submitting {
 
     /// The idempotency key of each recipient, and the marks that they are in use. They are apart from the API's keys,
     /// which have no NUL.
-    fn claims(&self, shared: &SharedMessage) -> Result<(Arc<Vec<Option<IdempotencyClaim>>>, Marks), Failure> {
+    fn claims(&self, shared: &SharedMessage) -> Result<(Claims, Marks), Failure> {
         let recipients = &self.transaction.recipients;
         let Some(key) = &shared.message.steering.idempotency_key else {
             return Ok((Arc::new(vec![None; recipients.len()]), Arc::default()));
@@ -132,7 +134,7 @@ impl Submitting {
     async fn try_once(
         &self,
         shared: &Arc<SharedMessage>,
-        claims: &Arc<Vec<Option<IdempotencyClaim>>>,
+        claims: &Claims,
         marks: &Marks,
     ) -> Result<Vec<String>, Stopped> {
         let from = shared.message.from.domain().as_str();

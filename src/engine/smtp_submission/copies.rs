@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::accepting::Claims;
 use super::{SmtpClient, reply};
 use crate::base::id::MessageId;
 use crate::domain::address::Address;
@@ -16,7 +17,7 @@ use crate::mail::submitted::{CopyFacts, SubmittedMessage, received};
 use crate::store::content::{CompressedEnd, Place, SealedBody};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::Accept;
-use crate::store::op::admission::{self, Admission, Admitted, IdempotencyClaim, Question, Refusal, StorageRoom};
+use crate::store::op::admission::{self, Admission, Admitted, Question, Refusal, StorageRoom};
 use crate::store::row::message::{MessageRow, SmtpFacts};
 
 /// Bytes of sealed copies that are made before they are appended.
@@ -65,7 +66,7 @@ pub(super) struct Copies {
     caller: Arc<Caller>,
     shared: Arc<SharedMessage>,
     recipients: Arc<[Address]>,
-    claims: Arc<Vec<Option<IdempotencyClaim>>>,
+    claims: Claims,
     admitted: Option<Box<Admitted>>,
     facts: SmtpFacts,
     time: ServiceTime,
@@ -92,7 +93,7 @@ impl Copies {
         caller: Arc<Caller>,
         shared: Arc<SharedMessage>,
         recipients: Arc<[Address]>,
-        claims: Arc<Vec<Option<IdempotencyClaim>>>,
+        claims: Claims,
     ) -> Result<Self, RefusedAt> {
         let time = engine.clock.time();
         let snapshot = engine.store.snapshot().map_err(|error| (0, Stop::Failed(error)))?;

@@ -25,7 +25,6 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::message::{ContentView, MessageView};
 use crate::machine::quota::QuotaView;
-use crate::mail::read::ListFields;
 use crate::store::error::Stop;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
@@ -244,7 +243,7 @@ pub(in crate::http) async fn cancel_now(api: &Api, call: &Call<Caller>) -> Resul
 /// The whole record as JSON; the panel shows the same bytes.
 pub(crate) async fn record_json(api: &Api, account: AccountId, record: &MessageRecord) -> Result<Vec<u8>, ApiError> {
     let row = record.row.clone();
-    let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
+    let list_fields = record.row.list_fields();
     let read = move |signed| ContentView::of(signed, &row, list_fields);
     let content = api.content(account, record, read).await?;
     let events = api.engine.timeline(account, record.id)?;

@@ -123,7 +123,8 @@ describe! {
         client_name: "The name that it gave in EHLO or HELO." => |schema| schema.example("blog.example.test"),
         mail_from: "The path of MAIL FROM; empty for `<>`, and before MAIL."
             => |schema| schema.example("wordpress@blog.example.test"),
-        to: "The recipient; null where the refusal is of no one recipient." => |schema| schema.example("gone@example.org"),
+        to: "The recipient; null where the refusal is of no one recipient."
+            => |schema| schema.example("gone@example.org"),
         from: "The From header; null where no message was read." => |schema| schema.example(()),
     }
 }

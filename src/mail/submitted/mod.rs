@@ -116,7 +116,7 @@ impl SubmittedMessage {
         let original_message_id = fields.iter().find(|field| field.is("Message-ID")).map(Field::unfolded);
         let required = fields.iter().filter(|field| field.is(TLS_REQUIRED)).map(Field::unfolded);
         let body = message.len() - body.len()..message.len();
-        Ok(Self {
+        let read = Self {
             has_from: fields.iter().any(|field| field.is("From")),
             from_name: from.display.as_deref().map(shown).filter(|name| !name.trim().is_empty()),
             from: from.address,
@@ -129,17 +129,17 @@ impl SubmittedMessage {
             body_is_ascii: message[body.clone()].is_ascii(),
             body,
             message,
-        })
+        };
+        // Every copy's header section is as long as this one.
+        let facts =
+            CopyFacts { id: MessageId::default(), at: facts.now, keeps_message_id: false, hosted_unsubscribe: None };
+        let octets = read.head(&facts).len() + read.body.len();
+        if octets > MESSAGE_OCTETS { Err(Unsubmitted::TooLong) } else { Ok(read) }
     }
 
     /// The body, with CRLF line ends only.
     pub fn body(&self) -> &[u8] {
         &self.message[self.body.clone()]
-    }
-
-    /// Bytes of the message without what is added to it.
-    pub fn octets(&self) -> usize {
-        self.message.len()
     }
 
     /// The digest that two submissions of the same message share, whatever their dates, boundaries and encodings.

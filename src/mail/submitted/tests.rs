@@ -1,3 +1,5 @@
+//! Submitted messages: what is read of them, and what each copy has.
+
 use std::time::Duration;
 
 use super::*;
@@ -142,6 +144,17 @@ fn faults_of_raw_are_faults_here() {
         ["message: must not have lines of more than 998 octets"]
     );
     assert!(matches!(read(&"X: y\r\n".repeat(20_000)), Err(Unsubmitted::HeaderTooLong)));
+}
+
+#[test]
+fn a_message_may_have_20_mib_with_what_is_added() {
+    let of = |octets: usize| {
+        let message = format!("From: a@example.com\r\n\r\n{}", "x\r\n".repeat(octets / 3));
+        SubmittedMessage::read(message.as_bytes(), &facts("")).map(|message| message.head(&copy(false, None)).len())
+    };
+    let added = of(3).unwrap();
+    assert!(of(MESSAGE_OCTETS - added - 3).is_ok());
+    assert_eq!(of(MESSAGE_OCTETS - added + 3), Err(Unsubmitted::TooLong));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::engine::pauses::TryRefusal;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::record_json;
-use crate::mail::read::{ListFields, Parts, parts_of};
+use crate::mail::read::{Parts, parts_of};
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
@@ -161,7 +161,7 @@ fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, Fa
 }
 
 async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
-    let list_fields = if record.row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
+    let list_fields = record.row.list_fields();
     Ok(visit.api.content(visit.account_id(), record, move |signed| parts_of(&signed, list_fields)).await?)
 }
 

@@ -11,6 +11,7 @@ use crate::domain::address::Address;
 use crate::domain::event::AttemptFacts;
 use crate::domain::stream::Stream;
 use crate::machine::transfer;
+use crate::mail::read::ListFields;
 use crate::store::content::Place;
 use crate::store::schema::Table;
 
@@ -106,6 +107,11 @@ impl MessageRow {
         let kept = self.submission.as_ref().filter(|facts| facts.keeps_message_id);
         let kept = kept.and_then(|facts| facts.original_message_id.clone());
         kept.unwrap_or_else(|| format!("<{id}@{}>", self.from.domain()))
+    }
+
+    /// Whose its list fields are. By SMTP they stay as the client wrote them.
+    pub fn list_fields(&self) -> ListFields {
+        if self.unsubscribe_url.is_some() && self.submission.is_none() { ListFields::Ours } else { ListFields::Callers }
     }
 
     /// The Message-ID that the client gave by SMTP.

@@ -1,4 +1,5 @@
-//! Messages that are accepted together: several bodies, appended in one or several steps, and one operation.
+//! Messages that are accepted together: several bodies, appended in one or several steps, and one operation. They take
+//! the appender's turn twice before the writer's, so a run that ends waits for three rounds of answers.
 
 use std::time::Duration;
 
@@ -12,6 +13,9 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::op::accept::Accept;
 use crate::store::op::accept_all::AcceptAll;
 use crate::store::testing::message_row;
+
+/// From this seed on, some messages are accepted together; the runs of smaller seeds stay as they were found.
+pub(super) const FIRST_SEED: u64 = 1 << 32;
 
 impl Story {
     /// Submits two to five messages together.

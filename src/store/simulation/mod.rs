@@ -22,7 +22,7 @@ mod work;
 use std::str::FromStr;
 
 use law::Law;
-use story::{GROUPS_FROM, tell};
+use story::tell;
 
 use super::disk::simulated::Honesty;
 
@@ -88,7 +88,7 @@ fn nothing_acknowledged_is_lost_whatever_the_disk_does_odd_seeds() {
 
 #[test]
 fn messages_accepted_together_are_all_there_or_none() {
-    let from = variable("POSTRIDER_STORIES_FROM").unwrap_or(0) + GROUPS_FROM;
+    let from = variable("POSTRIDER_STORIES_FROM").unwrap_or(0) + groups::FIRST_SEED;
     tell_all(from..from + variable("POSTRIDER_STORIES").unwrap_or(GROUPED));
 }
 

@@ -26,8 +26,6 @@ use crate::store::tripwire::Point;
 
 /// How many starts may fail by planned faults before one is left alone.
 const STARTS_MAX: u64 = 4;
-/// From this seed on, some messages are accepted together; the runs of smaller seeds stay as they were found.
-pub(super) const GROUPS_FROM: u64 = 1 << 32;
 /// Rounds of settling after which nothing may be left.
 const ROUNDS_MAX: usize = 12;
 
@@ -113,7 +111,7 @@ impl Story {
             history: History { account: setup.account, ..History::default() },
             tickets: Vec::new(),
             process: None,
-            has_groups: seed >= GROUPS_FROM,
+            has_groups: seed >= super::groups::FIRST_SEED,
             is_lifting: false,
             findings: Vec::new(),
             log: Vec::new(),
@@ -384,7 +382,6 @@ impl Story {
     }
 
     fn answer_all(&mut self) {
-        // Messages that are accepted together take the appender's turn twice before the writer's.
         for _ in 0..3 {
             self.process().settle();
             self.collect(Known::InDoubt);

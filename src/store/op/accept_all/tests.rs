@@ -1,3 +1,5 @@
+//! Messages accepted together: all of them or none, and what replays cost.
+
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

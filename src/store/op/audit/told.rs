@@ -25,10 +25,8 @@ impl Told for UpdateAccount {
     fn told(&self, account: &Account) -> Change {
         let days = account.content_retention_days.get();
         let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
-        let keep = account.keep_message_id;
-        let values = format!(
-            "{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}, keep_message_id {keep}"
-        );
+        let values = format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
+        let values = format!("{values}, keep_message_id {}", account.keep_message_id);
         Change::new(Action::SettingsChanged, account.id, values)
     }
 }

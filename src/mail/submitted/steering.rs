@@ -47,11 +47,11 @@ impl Steering {
     pub(super) fn read(fields: &[Field<'_>], facts: &ReadingFacts<'_>, violations: &mut Violations) -> Option<Self> {
         let (mut gathered, mut seen) = (Gathered::default(), HashSet::new());
         for field in fields.iter().filter(|field| is_steering(field)) {
-            let name = String::from_utf8_lossy(field.name).to_lowercase();
-            if seen.insert(name.clone()) {
-                gathered.take(&name, &decoded_text(&field.unfolded()), violations);
+            let given = String::from_utf8_lossy(field.name);
+            if seen.insert(given.to_lowercase()) {
+                gathered.take(&given, &decoded_text(&field.unfolded()), violations);
             } else {
-                violations.add(String::from_utf8_lossy(field.name), "is given more than once");
+                violations.add(given, "is given more than once");
             }
         }
         gathered.judged(facts, violations)
@@ -59,9 +59,9 @@ impl Steering {
 }
 
 impl Gathered {
-    /// Takes a header, whose name is in lower case.
-    fn take(&mut self, name: &str, value: &str, violations: &mut Violations) {
-        match &name[PREFIX.len()..] {
+    /// Takes a header.
+    fn take(&mut self, given: &str, value: &str, violations: &mut Violations) {
+        match &given.to_lowercase()[PREFIX.len()..] {
             "idempotency-key" => self.idempotency_key = Some(value.to_owned()),
             "expires-at" => self.expires_at = Some(value.trim().to_owned()),
             "metadata" => match serde_json::from_str(value) {
@@ -73,7 +73,7 @@ impl Gathered {
             other => match other.strip_prefix("metadata-") {
                 Some(key) => self.put(key.to_owned(), value.into(), violations),
                 None => violations.add(
-                    name,
+                    given,
                     "is unknown; there are X-Service-Idempotency-Key, X-Service-Expires-At, X-Service-Metadata and \
                      X-Service-Metadata-<name>",
                 ),

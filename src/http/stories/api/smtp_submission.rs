@@ -133,7 +133,7 @@ async fn refusals_say_what_to_do_and_leave_nothing() {
         ("From: a@elsewhere.example\r\n\r\nx", "550 5.7.1 From is at elsewhere.example, which is no domain"),
         ("From: a@news.example.test\r\n\r\nx", "550 5.7.1 news.example.test is a marketing domain"),
         ("Subject: x\r\n\r\nx", "550 5.6.0 The message must have a From header"),
-        ("From: a@example.test\r\nX-Service-Stream: x\r\n\r\nx", "550 5.6.0 x-service-stream is unknown"),
+        ("From: a@example.test\r\nX-Service-Stream: x\r\n\r\nx", "550 5.6.0 X-Service-Stream is unknown"),
         ("From: a@example.test\r\nX-Service-Expires-At: soon\r\n\r\nx", "550 5.6.0 X-Service-Expires-At must be"),
     ] {
         let answer = submit(&mut session, &["a@example.net", "b@example.net"], message).await;

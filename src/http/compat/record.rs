@@ -9,7 +9,7 @@ use crate::http::handlers::messages;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::message::ContentView;
-use crate::mail::read::{ListFields, Parts, recipient_name};
+use crate::mail::read::{Parts, recipient_name};
 
 /// What was sent.
 pub(super) struct Content {
@@ -29,7 +29,7 @@ pub(super) async fn read(
     let account = call.caller.account;
     let record = messages::find(api, call)?;
     let row = record.row.clone();
-    let list_fields = if row.unsubscribe_url.is_some() { ListFields::Ours } else { ListFields::Callers };
+    let list_fields = row.list_fields();
     let take_apart = move |signed: Vec<u8>| Content {
         to_name: recipient_name(&signed),
         raw: String::from_utf8_lossy(&signed).into_owned(),

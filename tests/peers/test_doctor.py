@@ -151,3 +151,26 @@ def test_a_name_that_leads_inside_is_a_failure(serve, knot, sink):
     checks = examined(server, code=7)
     assert checks["bounces"]["verdict"] == "WARN"
     assert checks["forward DNS"]["verdict"] == "FAIL" and "10.1.2.3" in checks["forward DNS"]["seen"]
+
+
+def test_submission_is_looked_at_as_a_client_does(serve, knot, sink, authority):
+    well_known(knot)
+    file, (port, tls_port) = str(authority.issue(HOST)), (free_port(), free_port())
+    listening = {"listen": [f"127.0.0.1:{port}"], "tls_listen": [f"127.0.0.1:{tls_port}"]}
+    server = serve(sink.port, submission={**listening, "certificate": file, "key": file})
+    checks = examined(server, code=0)
+    assert [checks[name]["verdict"] for name in listening_names()] == ["OK", "OK"], checks
+    server.close()
+    stranger = str(authority.self_signed(HOST))
+    server.config.write_text(server.config.read_text().replace(file, stranger))
+    server.start()
+    checks = examined(server, code=7)
+    assert all(checks[name]["verdict"] == "FAIL" and "TLS" in checks[name]["seen"] for name in listening_names())
+    server.close()
+    checks = examined(server, code=7)
+    assert all("cannot connect" in checks[name]["seen"] for name in listening_names())
+
+
+def listening_names() -> tuple[str, str]:
+    """The checks of submission."""
+    return ("submission", "submissions")

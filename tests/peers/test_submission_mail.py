@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import smtplib
 import subprocess
 from email.message import EmailMessage
@@ -10,6 +11,7 @@ import pytest
 from support.probes import submit_with_swaks
 from support.roots import missing, private_root
 from support.submission import HOST, USER, Door
+from support.wait import listens, until
 
 BODY = "Grüße aus Köln\n.a leading dot\n" + "x" * 1500 + "\n"
 
@@ -162,3 +164,39 @@ def test_msmtp_submits(dev, authority, workdir):
         check=False,
     )
     assert done.returncode == 0 and "Ok: queued as msg_" in done.stdout + done.stderr, done
+
+
+def test_a_client_that_hangs_up_at_the_dot_cancels_nothing(dev, authority):
+    door = Door(dev, authority)
+    session = door.logged_in()
+    session.ehlo("me.test")
+    session.mail("a@example.test")
+    session.rcpt("a@example.org")
+    session.docmd("DATA")
+    session.send(message().as_bytes().replace(b"\n", b"\r\n") + b".\r\n")
+    session.sock.close()
+    until("it is accepted", lambda: len(door.server.api.get("/v1/messages?via=smtp")["data"]) == 1, 20)
+
+
+def test_a_message_under_way_ends_at_a_shutdown(dev, authority):
+    door = Door(dev, authority)
+    session = door.logged_in()
+    session.ehlo("me.test")
+    session.mail("a@example.test")
+    session.rcpt("a@example.org")
+    session.docmd("DATA")
+    door.server.child.send_signal(signal.SIGTERM)
+    until("nobody is accepted any more", lambda: not listens(door.port), 20)
+    session.send(b"From: shop@example.test\r\nSubject: x\r\n\r\nx\r\n.\r\n")
+    assert session.getreply()[0] == 250
+    assert session.getreply()[0] == 421
+
+
+def test_a_session_keeps_its_login_over_ehlo_and_takes_one_message_after_another(dev, authority):
+    door = Door(dev, authority)
+    session = door.logged_in()
+    for number in range(30):
+        session.ehlo("me.test")
+        code, answer = submit(session, [f"r{number}@example.org"], message().as_bytes())
+        assert code == 250, answer
+        assert session.noop()[0] == 250 and session.rset()[0] == 250

@@ -5,6 +5,7 @@
 
 mod admin;
 mod args;
+mod dev;
 mod found;
 mod health;
 mod keep;
@@ -17,6 +18,7 @@ mod session;
 mod setup;
 mod setup_args;
 mod show;
+mod status;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -30,7 +32,8 @@ use std::path::{Path, PathBuf};
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
-use self::args::{Command, CommandLine, ConfigCommand, DevArgs, ServeArgs};
+use self::args::{Command, CommandLine, ConfigCommand, ServeArgs};
+pub use self::dev::DevOptions;
 use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
@@ -41,21 +44,6 @@ use crate::store::open::OnJournalDamage;
 const CONFIG_VARIABLE: &str = "POSTRIDER_CONFIG";
 /// Names the data directory where no option does.
 const DATA_DIR_VARIABLE: &str = "POSTRIDER_DATA_DIR";
-
-/// What `dev` runs with.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DevOptions {
-    /// The configuration: dev's defaults, the file over them, and `--listen` over that.
-    pub config: Config,
-    /// The directory to keep everything in, where one is named by `--data-dir` or the file; a temporary one otherwise.
-    pub data_dir: Option<PathBuf>,
-    /// Whether wall time stands still until it is moved.
-    pub virtual_clock: bool,
-    /// Whether to mail for real instead of capturing.
-    pub deliver: bool,
-    /// Whether to print one line of JSON instead of text for people.
-    pub json: bool,
-}
 
 /// The commands that go on until they are told to end.
 pub struct Services<'s> {
@@ -132,10 +120,11 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
     let json = line.json;
     match line.command {
         Command::Serve(args) => serve(&args, console, services),
-        Command::Dev(args) => dev(args, json, console, services),
+        Command::Dev(args) => dev::dev(*args, json, console, services),
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
         Command::Domain(args) => admin::domain(args, json, console),
+        Command::Status(args) => admin::status(args, json, console),
         Command::Health(args) => health::health(args, json, console),
         Command::Init(args) => setup::init(args, json, console),
         Command::Doctor(args) => setup::doctor(args, json, console),
@@ -178,23 +167,6 @@ fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Re
         false => OnJournalDamage::Refuse,
     };
     Ok((services.serve)(config, args.ready_fd, on_damage))
-}
-
-fn dev(args: DevArgs, json: bool, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
-    // The variable tells the other commands where a daemon is. Here it would put a demonstration into its directory.
-    let environment = console.environment.without(DATA_DIR_VARIABLE);
-    let base = Config::for_dev();
-    let laid = match args.config {
-        Some(file) => base.with_file(&file, &environment),
-        None => base.with_text("", "of the environment", &environment),
-    };
-    let mut config = laid.map_err(Trouble::from)?;
-    let data_dir = args.data_dir.or_else(|| config.is_set("data_dir").then(|| config.data_dir.clone()));
-    if let Some(listen) = args.listen {
-        config.http.listen = vec![listen];
-    }
-    let DevArgs { virtual_clock, deliver, .. } = args;
-    Ok((services.dev)(DevOptions { config, data_dir, virtual_clock, deliver, json }))
 }
 
 fn check(file: Option<PathBuf>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {

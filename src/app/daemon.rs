@@ -21,6 +21,7 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::opening::{self, Start};
+use super::recent;
 use super::reload;
 use super::settings;
 use super::signals::{Asked, Signals};
@@ -39,12 +40,14 @@ use crate::http::pages;
 use crate::http::router::Router;
 use crate::http::service::HttpService;
 use crate::http::state::Api;
+use crate::http::status::StatusSources;
 use crate::http::{api, compat};
 use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
+use crate::net::hosts_file::{HOSTS_FILE, HostsFile};
 use crate::net::http_listener::{HttpServer, TlsDoor};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
@@ -126,7 +129,7 @@ impl Ground {
     /// What is in the way, for the operator.
     pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
-        let resolver = resolver(config, &guard, &self.clock, &self.entropy)?;
+        let resolver = resolver(config, &guard, &self.clock, &self.entropy, false)?;
         let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
         let settings = settings::engine(config, &self.store);
         Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
@@ -147,7 +150,7 @@ impl Daemon {
         let Ground { store, clock, entropy, lock } = ground;
         let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
-        let resolver = resolver(config, &guard, &clock, &entropy)?;
+        let resolver = resolver(config, &guard, &clock, &entropy, dev.is_some())?;
         let engine = Arc::new(Engine::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -161,7 +164,12 @@ impl Daemon {
         let tables = ways::tables(config)?;
         let rules = Arc::clone(&tables.rules);
         let names: Arc<dyn HostAddresses> = Arc::clone(&resolver) as _;
-        let pump = pump(config, &engine, resolver, &guard, in_house, tables)?;
+        let webhooks = Webhooks::of(config, &guard, Arc::clone(&names), dev_routes.is_some());
+        if let Some(dev) = &dev_routes {
+            dev.attach(&engine);
+        }
+        let hooks_guard = Arc::clone(&webhooks.guard);
+        let pump = pump(config, &engine, resolver, &guard, webhooks, in_house, tables)?;
         let mut table = api::routes();
         table.extend(panel::routes());
         table.extend(pages::routes());
@@ -172,7 +180,7 @@ impl Daemon {
         let router = Router::new(table).map_err(|fault| broken("the route table", &fault))?;
         let limits = settings::service_limits(config);
         let budgets = Arc::clone(&limits.budgets);
-        let api = Arc::new(Api::new(Arc::clone(&engine), guard, config.limits.body_bytes, budgets, dev_routes));
+        let api = Arc::new(Api::new(Arc::clone(&engine), hooks_guard, config.limits.body_bytes, budgets, dev_routes));
         let service = HttpService::new(Arc::clone(&api), router, Arc::clone(&clock), entropy, limits);
         let service = service.with_error_page(panel::error_page);
         let requests = Arc::clone(service.meters());
@@ -188,6 +196,9 @@ impl Daemon {
         let submission = Submission::start(config, &engine, mail, &sockets).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
         let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
+        let (started_at, certificate_shown) = (process.started_at, presented.clone());
+        let sources = StatusSources { started_at, certificate: certificate_shown, last_errors: recent::latest };
+        api.status.get_or_init(|| sources);
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         let bound = Addresses {
             http: &http_addresses,
@@ -341,9 +352,11 @@ fn resolver(
     guard: &Arc<Guard>,
     clock: &Arc<dyn Clock>,
     entropy: &Arc<dyn Entropy>,
+    is_dev: bool,
 ) -> Result<Arc<Resolver>, Trouble> {
     let trust_anchors = config.dns.trust_anchor.as_deref().map(trust_anchors).transpose()?;
-    let settings = DnsSettings { servers: config.dns.servers.clone(), trust_anchors, ..DnsSettings::default() };
+    let servers = config.dns.servers.clone();
+    let settings = DnsSettings { servers, trust_anchors, may_lack_servers: is_dev, ..DnsSettings::default() };
     let greeting_as = config.relays.iter().filter_map(|relay| relay.ehlo.as_ref()).map(ToString::to_string);
     let receiving_as = config.bounces.iter().map(|bounces| bounces.host.to_string());
     let own = OwnHosts::new(greeting_as.chain(receiving_as).chain([config.hostname.to_string()]), []);
@@ -356,11 +369,29 @@ fn trust_anchors(path: &Path) -> Result<Anchors, Trouble> {
     Anchors::read(&text).map_err(|fault| broken("dns.trust_anchor", &fault))
 }
 
+/// How webhooks find their receivers, and which of them they may reach.
+struct Webhooks {
+    guard: Arc<Guard>,
+    names: Arc<dyn HostAddresses>,
+}
+
+impl Webhooks {
+    /// In `dev`, unless the configuration says what may be reached, receivers may run beside it.
+    fn of(config: &Config, guard: &Arc<Guard>, names: Arc<dyn HostAddresses>, is_dev: bool) -> Self {
+        if !is_dev || config.is_set("network.allow") {
+            return Self { guard: Arc::clone(guard), names };
+        }
+        let names = Arc::new(HostsFile::new(HOSTS_FILE.into(), names));
+        Self { guard: Arc::new(Guard::of_development()), names }
+    }
+}
+
 fn pump(
     config: &Config,
     engine: &Arc<Engine>,
     resolver: Arc<Resolver>,
     guard: &Arc<Guard>,
+    webhooks: Webhooks,
     in_house: Option<Arc<InHouse>>,
     tables: Tables,
 ) -> Result<Pump, Trouble> {
@@ -370,7 +401,7 @@ fn pump(
     let roots =
         tls::trusted_roots(config.webhooks.extra_roots.as_deref()).map_err(|fault| broken("webhooks", &fault))?;
     let names: Arc<dyn HostAddresses> = resolver;
-    let post = Arc::new(HttpPost::new(roots, Arc::clone(&names), Arc::clone(guard), post::DEADLINE));
+    let post = Arc::new(HttpPost::new(roots, webhooks.names, webhooks.guard, post::DEADLINE));
     let port = config.delivery.mta_sts_port;
     let policy_hosts = HttpsPolicyHosts::new(delivery_roots, names, Arc::clone(guard), port, mta_sts::DEADLINE);
     let ways = ways::ways(config, in_house)?;

@@ -103,10 +103,19 @@ fn holder(file: &mut File) -> Option<u32> {
 }
 
 /// Whether the process runs: one that was killed and not yet buried does not.
+#[cfg(target_os = "linux")]
 fn is_alive(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Whether the process runs, as far as a signal that is not sent can tell: another user's does too.
+#[cfg(not(target_os = "linux"))]
+fn is_alive(pid: u32) -> bool {
+    use rustix::process::{Pid, test_kill_process};
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| matches!(test_kill_process(pid), Ok(()) | Err(rustix::io::Errno::PERM)))
 }
 
 #[cfg(test)]

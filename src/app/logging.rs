@@ -16,6 +16,7 @@ use tracing_subscriber::{Layer, registry};
 
 use super::config::{Log, LogFormat};
 use super::journal::{self, Journal};
+use super::recent::Recent;
 
 /// How the level is set, once there is a log. The log itself is the process's, so this is too.
 static LEVEL: OnceLock<Box<dyn Fn(Level) + Send + Sync>> = OnceLock::new();
@@ -36,7 +37,7 @@ pub(super) fn start(log: &Log) {
         },
     };
     let (filter, handle) = reload::Layer::new(filter_of(log.level));
-    if registry().with(lines).with(filter).try_init().is_ok() {
+    if registry().with(lines).with(Recent).with(filter).try_init().is_ok() {
         LEVEL.get_or_init(|| {
             Box::new(move |level| {
                 if let Err(error) = handle.reload(filter_of(level)) {

@@ -21,6 +21,7 @@ mod lock;
 mod logging;
 mod metrics;
 mod opening;
+mod recent;
 mod reload;
 mod runtime;
 pub mod serve;

@@ -1,7 +1,6 @@
 //! What everything runs on: the async runtime, as many open files as the system allows, and memory in small pages.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::disable_transparent_huge_pages;
 use tokio::runtime::{Builder, Runtime};
 
 use super::exit::Exit;
@@ -46,7 +45,8 @@ fn raise_open_files() {
 /// The allocator spreads what is small over much room. In pages of 2 MiB, which many systems give unasked, a service
 /// that needs 50 MB would hold 300.
 fn keep_pages_small() {
-    if let Err(error) = disable_transparent_huge_pages(true) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
         tracing::debug!(%error, "the system decides on the size of pages");
     }
 }
@@ -63,6 +63,7 @@ pub(super) fn lower_priority() {
 mod tests {
     use super::*;
 
+    #[cfg(target_os = "linux")]
     #[test]
     fn pages_stay_small() {
         let _runtime = build().ok();

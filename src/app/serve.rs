@@ -2,6 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::config::Config;
@@ -10,7 +11,7 @@ use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::trouble::Trouble;
-use super::{logging, runtime, supervisor};
+use super::{dev, logging, runtime, supervisor};
 use crate::net::clock::service_clock;
 use crate::net::handed_over::HandedOver;
 use crate::store::open::OnJournalDamage;
@@ -28,6 +29,7 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
+    refuse_development(&config.data_dir)?;
     let sockets = sockets(config)?;
     // The lock first: it may be waited for, and nothing else may be touched before.
     let lock = DirectoryLock::take(&config.data_dir)?;
@@ -44,6 +46,16 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
         }
         Ok(exit)
     })
+}
+
+/// A directory of `dev` has keys and a password that were printed, and domains that nobody verified.
+fn refuse_development(directory: &Path) -> Result<(), Trouble> {
+    if !directory.join(dev::FILE).exists() {
+        return Ok(());
+    }
+    let what = format!("{} is a directory of `postrider dev`", directory.display());
+    let why = "its keys and domains are for tests, and must not send mail";
+    Err(Trouble::new(Exit::Usage, what, why, "Name another directory with data_dir, and run `postrider init`."))
 }
 
 /// The sockets that systemd has opened for us. One that the configuration does not name would answer nobody.

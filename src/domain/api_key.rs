@@ -20,6 +20,8 @@ const SECRET_PREFIX: &str = "pr_live_";
 const RANDOM_CHARACTERS: usize = 43;
 /// Characters of the secret that the record shows.
 const SHOWN_CHARACTERS: usize = 16;
+/// Characters of a secret that somebody chose.
+const CHOSEN_CHARACTERS: std::ops::RangeInclusive<usize> = 20..=128;
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 /// `last_used_at` is true to within this.
 const USE_STAMP_EVERY: Duration = Duration::from_secs(60);
@@ -43,6 +45,13 @@ impl KeySecret {
             text.extend(fair.take(wanted).map(|byte| BASE62[usize::from(byte % 62)]));
         }
         Self(Secret::new(text))
+    }
+
+    /// A secret that somebody chose for `dev`: 20 to 128 of `A-Za-z0-9_-`; none where the text is no such one.
+    pub fn chosen(text: &str) -> Option<Self> {
+        let fits = CHOSEN_CHARACTERS.contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+        fits.then(|| Self(Secret::new(text)))
     }
 
     /// The text, for the one answer that shows it.

@@ -69,6 +69,18 @@ impl WebhookUrl {
     /// # Errors
     /// The first rule of contract 5 that it breaks.
     pub fn parse(text: &str, permits: impl Fn(IpAddr) -> bool) -> Result<Self, InvalidWebhookUrl> {
+        Self::of_schemes(&["https://"], text, permits)
+    }
+
+    /// Checks `text` for a program under development: http and every address are taken.
+    ///
+    /// # Errors
+    /// The first rule that it breaks.
+    pub fn parse_local(text: &str) -> Result<Self, InvalidWebhookUrl> {
+        Self::of_schemes(&["https://", "http://"], text, |_| true)
+    }
+
+    fn of_schemes(schemes: &[&str], text: &str, permits: impl Fn(IpAddr) -> bool) -> Result<Self, InvalidWebhookUrl> {
         use InvalidWebhookUrl as Fault;
         if text.chars().count() > URL_CHARS_MAX {
             return Err(Fault::TooLong);
@@ -80,7 +92,7 @@ impl WebhookUrl {
             return Err(Fault::Backslash);
         }
         // Asked of the text: the parser would mend `https:example.com` and `https:\\example.com`.
-        let Some(rest) = strip_https(text) else { return Err(Fault::NotHttps) };
+        let Some(rest) = stripped(text, schemes) else { return Err(Fault::NotHttps) };
         if rest.is_empty() || rest.starts_with(['/', '?', '#', ':']) {
             return Err(Fault::NoHost);
         }
@@ -106,9 +118,12 @@ impl WebhookUrl {
     }
 }
 
-fn strip_https(text: &str) -> Option<&str> {
-    let (scheme, rest) = text.split_at_checked("https://".len())?;
-    scheme.eq_ignore_ascii_case("https://").then_some(rest)
+/// What follows one of the schemes.
+fn stripped<'t>(text: &'t str, schemes: &[&str]) -> Option<&'t str> {
+    schemes.iter().find_map(|scheme| {
+        let (given, rest) = text.split_at_checked(scheme.len())?;
+        given.eq_ignore_ascii_case(scheme).then_some(rest)
+    })
 }
 
 /// The parser has already turned every spelling of an IPv4 address (decimal, octal, hexadecimal, short) into one.
@@ -140,11 +155,12 @@ impl fmt::Display for WebhookUrl {
     }
 }
 
-/// From a stored row: the address was judged when the row was written, and is judged again at every connection.
+/// From a stored row: scheme and address were judged when the row was written, and are judged again at every
+/// connection.
 impl TryFrom<String> for WebhookUrl {
     type Error = InvalidWebhookUrl;
     fn try_from(text: String) -> Result<Self, InvalidWebhookUrl> {
-        Self::parse(&text, |_| true)
+        Self::parse_local(&text)
     }
 }
 

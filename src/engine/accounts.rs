@@ -130,8 +130,21 @@ impl Engine {
         on: impl Into<Behalf>,
         new: NewKey,
     ) -> Result<(ApiKey, KeySecret), Stop<NewKeyRefusal>> {
-        let on = on.into();
         let secret = KeySecret::generate(&*self.entropy);
+        Ok((self.make_key_of(on, new, &secret).await?, secret))
+    }
+
+    /// Makes the key with this secret.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub(super) async fn make_key_of(
+        &self,
+        on: impl Into<Behalf>,
+        new: NewKey,
+        secret: &KeySecret,
+    ) -> Result<ApiKey, Stop<NewKeyRefusal>> {
+        let on = on.into();
         let key = ApiKey {
             id: KeyId::default(),
             name: new.name,
@@ -146,7 +159,7 @@ impl Engine {
         };
         let op = CreateKey { account: on.account, key };
         match self.commit_on(on, op).await {
-            Ok(key) => Ok((key, secret)),
+            Ok(key) => Ok(key),
             Err(Stop::Refused(CreateKeyRefusal::NoSuchAccount)) => Err(Stop::Refused(NewKeyRefusal::NoSuchAccount)),
             Err(Stop::Refused(CreateKeyRefusal::TooMany)) => Err(Stop::Refused(NewKeyRefusal::TooMany)),
             Err(Stop::Failed(error)) => Err(Stop::Failed(error)),
@@ -195,12 +208,17 @@ impl Engine {
         self.commit_on(on, op).await.map(drop)
     }
 
+    /// The secret that this text is: of a key's form, or chosen for `dev`.
+    pub(super) fn secret_of(&self, text: &str) -> Option<KeySecret> {
+        text.parse().ok().or_else(|| self.development.chosen_key(text))
+    }
+
     /// The caller that shows this text as its key; none where it is unknown, revoked or expired.
     ///
     /// # Errors
     /// Those of the store.
     pub fn authenticate(&self, text: &str) -> Result<Option<Caller>, StoreError> {
-        let Ok(secret) = text.parse::<KeySecret>() else { return Ok(None) };
+        let Some(secret) = self.secret_of(text) else { return Ok(None) };
         let owner = self.key_owner(&secret.hash())?;
         let owner = owner.filter(|caller| caller.key.as_ref().is_some_and(|key| key.is_live(self.clock.now())));
         if let Some(caller) = &owner {

@@ -92,10 +92,21 @@ impl Engine {
         name: DomainName,
         stream: Stream,
     ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
+        let (id, row) = self.new_verified_domain(account, name, stream).await?;
+        let row = self.store.commit(CreateDomain { account, id, row }).await?;
+        Ok((id, row))
+    }
+
+    /// A domain that is verified, with its keys.
+    pub(super) async fn new_verified_domain(
+        &self,
+        account: AccountId,
+        name: DomainName,
+        stream: Stream,
+    ) -> Result<(DomainId, DomainRow), Stop<DomainRefusal>> {
         let (id, mut row) = self.new_domain(account, name, stream, DkimState::Active).await?;
         row.status = DomainStatus::Verified;
         row.verified_at = Some(row.created_at);
-        let row = self.store.commit(CreateDomain { account, id, row }).await?;
         Ok((id, row))
     }
 

@@ -51,9 +51,24 @@ impl Engine {
         on: impl Into<Behalf>,
         new: NewEndpoint,
     ) -> Result<(EndpointId, EndpointRow, Secret), Stop<EndpointRefusal>> {
+        let secret = webhook_secret(&entropy::bytes(&*self.entropy));
+        let (id, row) = self.create_endpoint_with(on, new, &secret).await?;
+        Ok((id, row, secret))
+    }
+
+    /// Registers an endpoint with this secret.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub(super) async fn create_endpoint_with(
+        &self,
+        on: impl Into<Behalf>,
+        new: NewEndpoint,
+        secret: &Secret,
+    ) -> Result<(EndpointId, EndpointRow), Stop<EndpointRefusal>> {
         let (on, now) = (on.into(), self.clock.now());
         let id: EndpointId = self.store.reserve_id(now);
-        let (secret, sealed) = self.new_secret(id);
+        let sealed = self.sealed(id, secret);
         let row = EndpointRow {
             url: new.url.into(),
             events: new.events,
@@ -68,7 +83,7 @@ impl Engine {
         };
         let op = CreateEndpoint { account: on.account, id, row };
         let row = self.commit_on(on, op).await?;
-        Ok((id, row, secret))
+        Ok((id, row))
     }
 
     /// Changes an endpoint.
@@ -120,8 +135,13 @@ impl Engine {
     /// A new secret, and the same sealed for the endpoint.
     fn new_secret(&self, id: EndpointId) -> (Secret, Sealed) {
         let secret = webhook_secret(&entropy::bytes(&*self.entropy));
-        let sealed = self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy);
+        let sealed = self.sealed(id, &secret);
         (secret, sealed)
+    }
+
+    /// A secret, sealed for the endpoint.
+    pub(super) fn sealed(&self, id: EndpointId, secret: &Secret) -> Sealed {
+        self.store.master_key().seal(&EndpointRow::secret_context(id), secret.expose(), &*self.entropy)
     }
 
     /// An endpoint of the account.

@@ -16,6 +16,8 @@ use crate::store::error::StoreError;
 
 /// The files beside the store that belong with it, by their names in the data directory.
 pub const BESIDE: &[&str] = &[virtual_clock::FILE];
+/// The file that holds the time of the last backup.
+const LAST_BACKUP: &str = "last-backup";
 /// Octets that are handed over at once.
 const CHUNK: usize = 256 * 1024;
 /// Chunks that wait to be taken, at most.
@@ -51,7 +53,10 @@ impl Engine {
             let taken = engine.store.back_up(now, extent, BESIDE, &mut out);
             let taken = taken.and_then(|totals| Ok(out.flush().map(|()| totals)?));
             match taken {
-                Ok(totals) => tracing::info!(rows = totals.rows, content = totals.content_octets, "a backup was taken"),
+                Ok(totals) => {
+                    tracing::info!(rows = totals.rows, content = totals.content_octets, "a backup was taken");
+                    engine.note_backup(now);
+                }
                 Err(error) => {
                     tracing::error!(%error, "a backup was not taken to its end");
                     // Where nobody takes it, nobody has to be told.
@@ -60,6 +65,18 @@ impl Engine {
             }
         });
         Ok(receiver)
+    }
+
+    /// Notes in the data directory that a backup was taken at `now`.
+    fn note_backup(&self, now: Timestamp) {
+        if let Err(error) = std::fs::write(self.store.directory().join(LAST_BACKUP), now.to_string()) {
+            tracing::warn!(%error, "could not note the time of the backup; the status shows an earlier one");
+        }
+    }
+
+    /// When the last backup was taken, as it was noted. Blocks on the file system.
+    pub fn last_backup(&self) -> Option<String> {
+        std::fs::read_to_string(self.store.directory().join(LAST_BACKUP)).ok()
     }
 
     /// Has the queues of a restored store go on. May be repeated.

@@ -40,6 +40,11 @@ impl Leases {
         self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).contains(&message)
     }
 
+    /// The messages whose lease somebody has.
+    pub fn taken(&self) -> Vec<MessageId> {
+        self.0.taken.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
     /// Takes the lease of `message`, waiting for whoever is about to give it back.
     pub async fn take_soon(&self, message: MessageId) -> Option<Lease> {
         self.take_within(message, SOON).await

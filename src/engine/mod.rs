@@ -12,6 +12,7 @@ mod clock_watch;
 pub mod crash;
 mod deliver;
 pub mod deliveries;
+pub mod development;
 mod dkim;
 pub mod domains;
 pub mod endpoints;
@@ -33,6 +34,7 @@ pub(crate) mod places;
 pub mod ports;
 pub mod pump;
 pub mod queue;
+pub mod quiet;
 pub mod rates;
 pub mod receive;
 pub mod redeliver;
@@ -75,6 +77,7 @@ use crate::store::Store;
 use crate::store::error::StoreError;
 use beside::Beside;
 use blocking::Blocking;
+use development::Development;
 use follow::Streams;
 use hot_keys::HotKeys;
 use imports::Imports;
@@ -83,6 +86,7 @@ use meters::EngineMeters;
 use passwords::Passwords;
 use ports::{Clock, Resolve};
 use queue::QueueView;
+use quiet::QuietAccounts;
 use rates::Rates;
 use redeliver::Replays;
 use settings::Settings;
@@ -119,6 +123,10 @@ pub struct Engine {
     pub meters: Arc<EngineMeters>,
     /// Who may decide over which message.
     pub leases: Leases,
+    /// Accounts that nothing is attempted for at present.
+    pub quiet: QuietAccounts,
+    /// What `dev` allows beside the contract.
+    pub development: Development,
     /// What else is to forget content that is past its deadline: the captured mail of `dev`. May block.
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
     /// Who follows the event logs.
@@ -174,6 +182,8 @@ impl Engine {
             smtp_refusals: Refusals::default(),
             meters,
             leases: Leases::default(),
+            quiet: QuietAccounts::default(),
+            development: Development::default(),
             on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),
             backups: Arc::new(Semaphore::new(1)),

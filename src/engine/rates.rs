@@ -92,6 +92,13 @@ impl Rates {
         })
     }
 
+    /// Forgets the requests of an account and of its keys.
+    pub fn forget(&self, account: AccountId, keys: &[KeyId]) {
+        let mut windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        windows.by_account.remove(&account);
+        keys.iter().for_each(|key| drop(windows.by_key.remove(key)));
+    }
+
     /// The window of `key` as it stands.
     pub fn view(&self, key: KeyId, limit: u32, now: Duration) -> RateView {
         let windows = self.0.lock().unwrap_or_else(PoisonError::into_inner);

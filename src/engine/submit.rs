@@ -112,6 +112,8 @@ impl Engine {
         for _ in 0..TRIES {
             match self.try_once(caller, &submission, idempotency, running.clone(), &waiting).await {
                 Err(SubmitError::Refused(Refusal::DomainChanged)) => {}
+                Err(SubmitError::Refused(Refusal::DomainUnknown | Refusal::DomainUnverified))
+                    if self.adopt_domain(caller.account, submission.from.domain()).await => {}
                 answer => return answer,
             }
         }

@@ -3,7 +3,7 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, explain, health, keys, me, messages, queue, settings,
+    accounts, backup, clock, domains, endpoints, events, explain, health, keys, me, messages, queue, settings, status,
     submission_refusals, suppressions, users,
 };
 use super::openapi;
@@ -94,6 +94,7 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&get, "/v1/clock", "clock.show", run!(clock::show)),
         operator(&post, "/v1/clock/accept", "clock.accept", run!(clock::accept)).with_body(Nothing),
         operator(&get, "/v1/backup", "backup.take", run!(backup::take)),
+        operator(&get, "/v1/status", "status.show", run!(status::show)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
         operator(&post, "/v1/users", "users.create", run!(users::create)),

@@ -1,8 +1,10 @@
-//! Who may use the routes under `/dev`, which ask for no key: clients on this machine, under a name that no public DNS
+//! Who may use the routes under `/dev`, which ask for no key: clients on this machine and those that `--dev-allow`
+//! names, under a name that no public DNS
 //! record can have. A web page elsewhere could otherwise have its visitor's browser read captured mail, by a DNS name
 //! that it points at loopback (DNS rebinding) or by a request across sites.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::borrow::Cow;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use hyper::Uri;
 use hyper::header::{HOST, HeaderMap, HeaderName, ORIGIN};
@@ -16,8 +18,8 @@ const LOCAL_SUFFIXES: [&str; 4] = [".localhost", ".local", ".internal", ".test"]
 /// Why a route under `/dev` does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DevForbidden {
-    /// The client is not on this machine.
-    Address,
+    /// The client is not on this machine, and nobody let it in.
+    Address(Option<IpAddr>),
     /// The `Host` could be a public name.
     Host,
     /// A page of another origin asks.
@@ -26,23 +28,28 @@ pub enum DevForbidden {
 
 impl DevForbidden {
     /// One sentence that a person can act on.
-    pub(super) const fn as_str(self) -> &'static str {
+    pub(super) fn message(self) -> Cow<'static, str> {
         match self {
-            Self::Address => "/dev answers only clients on this machine.",
-            Self::Host => "/dev answers only under localhost, an IP address, or a name that is not public.",
-            Self::Origin => "/dev does not answer pages of another origin.",
+            Self::Address(Some(address)) => format!(
+                "/dev answers only clients on this machine, and you come from {address}. Start dev with --dev-allow \
+                 {address} (or POSTRIDER_DEV_ALLOW) to let this address in."
+            )
+            .into(),
+            Self::Address(None) => "/dev answers only clients on this machine; see --dev-allow of dev.".into(),
+            Self::Host => "/dev answers only under localhost, an IP address, or a name that is not public.".into(),
+            Self::Origin => "/dev does not answer pages of another origin.".into(),
         }
     }
 }
 
-/// Checks a request for a route under `/dev`.
+/// Checks a request for a route under `/dev`; `stranger` is the address of a client that may not use them.
 ///
 /// # Errors
 /// [`ApiError::DevForbidden`] where it must not be answered.
-pub(super) fn check(uri: &Uri, headers: &HeaderMap, is_loopback: bool) -> Result<(), ApiError> {
+pub(super) fn check(uri: &Uri, headers: &HeaderMap, stranger: Option<Option<IpAddr>>) -> Result<(), ApiError> {
     let host = uri.authority().map_or_else(|| text(headers, &HOST), |authority| Some(authority.as_str()));
-    let refused = if !is_loopback {
-        DevForbidden::Address
+    let refused = if let Some(address) = stranger {
+        DevForbidden::Address(address)
     } else if !host.is_some_and(is_local) {
         DevForbidden::Host
     } else if is_foreign(headers, host.unwrap_or_default()) {
@@ -93,7 +100,7 @@ mod tests {
         for (name, value) in others {
             headers.append(*name, value.parse().unwrap());
         }
-        check(&Uri::from_static("/dev/mail"), &headers, true).map_err(|error| match error {
+        check(&Uri::from_static("/dev/mail"), &headers, None).map_err(|error| match error {
             ApiError::DevForbidden(why) => why,
             other => panic!("{other:?}"),
         })
@@ -136,10 +143,10 @@ mod tests {
         ] {
             assert_eq!(checked(host, &[]), Err(DevForbidden::Host), "{host}");
         }
-        assert!(check(&Uri::from_static("/dev/mail"), &HeaderMap::new(), true).is_err(), "no Host at all");
+        assert!(check(&Uri::from_static("/dev/mail"), &HeaderMap::new(), None).is_err(), "no Host at all");
         let absolute = Uri::from_static("http://evil.example/dev/mail");
         let headers = HeaderMap::from_iter([(HOST, "localhost".parse().unwrap())]);
-        assert!(check(&absolute, &headers, true).is_err(), "the target names the host before the header does");
+        assert!(check(&absolute, &headers, None).is_err(), "the target names the host before the header does");
     }
 
     #[test]
@@ -171,7 +178,9 @@ mod tests {
     #[test]
     fn a_client_elsewhere_is_refused_whatever_it_says() {
         let headers = HeaderMap::from_iter([(HOST, "localhost".parse().unwrap())]);
-        let refused = check(&Uri::from_static("/dev/mail"), &headers, false);
-        assert!(matches!(refused, Err(ApiError::DevForbidden(DevForbidden::Address))));
+        let address = "172.17.0.1".parse().ok();
+        let refused = check(&Uri::from_static("/dev/mail"), &headers, Some(address)).unwrap_err();
+        let message = refused.message();
+        assert!(message.contains("172.17.0.1") && message.contains("--dev-allow"), "{message}");
     }
 }

@@ -211,7 +211,7 @@ impl ApiError {
             Self::ScopeForbidden(scope) => {
                 format!("This API key lacks the scope \"{scope}\"; use a key that has it.").into()
             }
-            Self::DevForbidden(why) => why.as_str().into(),
+            Self::DevForbidden(why) => why.message(),
             Self::NotFound => "There is nothing at this address; check the path and the identifier.".into(),
             Self::MethodNotAllowed(allow) => format!("This address only answers {allow}.").into(),
             Self::ContentGone => "The message's content was deleted at its retention deadline.".into(),

@@ -9,6 +9,7 @@ use hyper::header::{AUTHORIZATION, HeaderName};
 use super::error::{ApiError, Unauthenticated};
 use crate::base::id::AccountId;
 use crate::domain::api_key::Scope;
+use crate::net::http_client::Client;
 
 /// What is left of the request rate.
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -44,6 +45,11 @@ pub trait Gate: Send + Sync + 'static {
 
     /// The account that the caller acts for.
     fn account(&self, caller: &Self::Caller) -> AccountId;
+
+    /// Whether a client may use the routes under `/dev`, by its own address.
+    fn is_dev_client(&self, client: Client) -> bool {
+        client.is_loopback()
+    }
 
     /// Whether the caller has the scope.
     fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;

@@ -29,6 +29,7 @@ pub mod route;
 pub mod router;
 pub mod service;
 pub mod state;
+pub mod status;
 #[cfg(test)]
 mod stories;
 pub(crate) mod suppression_export;

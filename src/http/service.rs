@@ -148,7 +148,9 @@ impl<S: Gate> HttpService<S> {
             Some(Access::Page(check, handler)) => self.page(found, *check, *handler, journey).await,
             None if journey.for_people => Err(ApiError::NotFound),
             Some(Access::Loopback(handler)) => {
-                dev_guard::check(&journey.head.uri, &journey.head.headers, journey.client.is_loopback())?;
+                let is_let_in = self.state.is_dev_client(journey.client);
+                let address = (!is_let_in).then_some(journey.client.address);
+                dev_guard::check(&journey.head.uri, &journey.head.headers, address)?;
                 journey.asker.get_or_init(|| Holder::Operator);
                 self.open(found, *handler, journey).await
             }

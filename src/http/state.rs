@@ -1,13 +1,14 @@
 //! What the handlers share: the engine, and the numbers of the configuration that only the interface needs. As a
 //! [`Gate`] it says who is at the door.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use super::body_budget::{BodyBudgets, Charge, Excess, Holder};
 use super::dev::Dev;
 use super::error::ApiError;
 use super::service::{Admission, Gate};
+use super::status::StatusSources;
 use crate::base::id::AccountId;
 use crate::domain::account::Account;
 use crate::domain::api_key::Scope;
@@ -17,6 +18,7 @@ use crate::engine::messages::MessageRecord;
 use crate::engine::rates::RequestLimits;
 use crate::engine::{Caller, Engine};
 use crate::net::guard::Guard;
+use crate::net::http_client::Client;
 use crate::store::error::StoreError;
 
 /// The state of the API.
@@ -31,6 +33,8 @@ pub struct Api {
     pub body_bytes: usize,
     /// The memory for bodies and for stored messages that are read.
     pub budgets: Arc<BodyBudgets>,
+    /// What the status is told from, once the service runs.
+    pub status: OnceLock<StatusSources>,
     is_shutting_down: AtomicBool,
 }
 
@@ -43,13 +47,24 @@ impl Api {
         budgets: Arc<BodyBudgets>,
         dev: Option<Arc<Dev>>,
     ) -> Self {
-        Self { engine, guard, dev, body_bytes, budgets, is_shutting_down: AtomicBool::new(false) }
+        Self {
+            engine,
+            guard,
+            dev,
+            body_bytes,
+            budgets,
+            status: OnceLock::new(),
+            is_shutting_down: AtomicBool::new(false),
+        }
     }
 
     /// Has `/readyz` say from now on that the service is going, and ends the event streams, which would never end.
     pub fn shut_down(&self) {
         self.is_shutting_down.store(true, Relaxed);
         self.engine.streams.end();
+        if let Some(dev) = &self.dev {
+            dev.capture.end_waits();
+        }
     }
 
     /// Returns what `use_it` makes of the signed message, and `None` once its content has expired.
@@ -161,6 +176,11 @@ impl Gate for Api {
 
     fn account(&self, caller: &Caller) -> AccountId {
         caller.account
+    }
+
+    fn is_dev_client(&self, client: Client) -> bool {
+        let is_allowed = |address| self.dev.as_ref().is_some_and(|dev| dev.lets_in(address));
+        client.is_loopback() || (!client.is_forwarded && client.address.is_some_and(is_allowed))
     }
 
     fn may(&self, caller: &Caller, scope: Scope) -> bool {

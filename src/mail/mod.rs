@@ -4,6 +4,7 @@
 mod authentication_results;
 pub mod compose;
 mod content_type;
+pub mod decoded;
 pub mod dkim;
 pub mod dkim_key;
 pub mod dkim_verify;
@@ -11,6 +12,7 @@ mod encoded;
 pub mod explain;
 pub mod feedback;
 mod field;
+mod links;
 mod mailbox;
 mod order;
 mod part;

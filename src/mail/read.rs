@@ -88,7 +88,7 @@ pub fn recipient_name(message: &[u8]) -> Option<String> {
 }
 
 /// Whether the part is one that a reader shows as the message itself.
-fn is_body(message: &Message<'_>, place: usize, part: &MessagePart<'_>) -> bool {
+pub(super) fn is_body(message: &Message<'_>, place: usize, part: &MessagePart<'_>) -> bool {
     let listed = |list: &[u32]| list.iter().any(|id| usize::try_from(*id) == Ok(place));
     part.attachment_name().is_none() && (listed(&message.text_body) || listed(&message.html_body))
 }
@@ -152,7 +152,7 @@ fn custom_fields(fields: &[Field<'_>], list_fields: ListFields) -> BTreeMap<Stri
 }
 
 /// The value as its sender meant it: encoded words (RFC 2047) decoded, and all else as it stands.
-fn decoded(field: &Field<'_>) -> String {
+pub(super) fn decoded(field: &Field<'_>) -> String {
     let plain = field.unfolded();
     if !plain.contains("=?") {
         return plain;

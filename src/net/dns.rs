@@ -47,6 +47,8 @@ pub use self::query::UnusableDns;
 pub struct DnsSettings {
     /// The servers, in any order; empty means those of the system (`/etc/resolv.conf`).
     pub servers: Vec<SocketAddr>,
+    /// Whether it is no fault that the system names no servers: every look-up fails then. So `dev` starts offline.
+    pub may_lack_servers: bool,
     /// How long one try may take. There are two, or three where there are three servers or more.
     pub try_timeout: Duration,
     /// Where validation starts. Without anchors nothing is validated, and nothing is secure.
@@ -55,7 +57,7 @@ pub struct DnsSettings {
 
 impl Default for DnsSettings {
     fn default() -> Self {
-        Self { servers: Vec::new(), try_timeout: Duration::from_secs(5), trust_anchors: None }
+        Self { servers: Vec::new(), may_lack_servers: false, try_timeout: Duration::from_secs(5), trust_anchors: None }
     }
 }
 

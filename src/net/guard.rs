@@ -12,12 +12,25 @@ use crate::domain::network::Network;
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     allow: Vec<Network>,
+    plain_http: bool,
 }
 
 impl Guard {
     /// A guard that also permits the networks `allow`.
     pub const fn new(allow: Vec<Network>) -> Self {
-        Self { allow }
+        Self { allow, plain_http: false }
+    }
+
+    /// The guard of webhooks that are developed: it also permits this machine and private networks, and plain http.
+    pub fn of_development() -> Self {
+        const BESIDE: [&str; 6] =
+            ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "::1/128", "fc00::/7"];
+        Self { allow: BESIDE.iter().filter_map(|network| network.parse().ok()).collect(), plain_http: true }
+    }
+
+    /// Whether plain http may be spoken.
+    pub const fn permits_plain_http(&self) -> bool {
+        self.plain_http
     }
 
     /// Whether `address` may be connected to.
@@ -176,6 +189,18 @@ mod tests {
         ] {
             assert!(permits(&guard, text), "{text}");
         }
+    }
+
+    #[test]
+    fn webhooks_under_development_reach_this_machine_and_private_networks() {
+        let guard = Guard::of_development();
+        for text in ["127.0.0.1", "::1", "10.1.2.3", "172.17.0.1", "192.168.65.2", "fd00::1", "8.8.8.8"] {
+            assert!(permits(&guard, text), "{text}");
+        }
+        for text in ["169.254.169.254", "fe80::1", "0.0.0.0", "224.0.0.1", "100.64.0.1"] {
+            assert!(!permits(&guard, text), "{text}");
+        }
+        assert!(guard.permits_plain_http() && !Guard::default().permits_plain_http());
     }
 
     #[test]

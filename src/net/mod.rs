@@ -17,6 +17,7 @@ pub mod forward;
 pub mod guard;
 pub mod handed_over;
 pub mod hook_listener;
+pub mod hosts_file;
 mod http_activity;
 pub mod http_body;
 pub mod http_client;

@@ -71,11 +71,14 @@ impl HttpPost {
 
     /// Sends the request and waits for the head of its answer.
     async fn send(&self, WebhookRequest { url, headers, body }: WebhookRequest) -> Result<Answer, PostError> {
+        if url.scheme() != "https" && !self.guard.permits_plain_http() {
+            return Err(PostError::Protocol);
+        }
         let request = request(&url, headers, body)?;
         if literal(&url).is_some_and(|address| !self.guard.permits(address)) {
             return Err(PostError::Blocked);
         }
-        let mut connection = match self.idle.take(host_and_port(&url)) {
+        let mut connection = match self.idle.take(origin(&url)) {
             Some(connection) => connection,
             None => self.open(&url).await?,
         };
@@ -90,7 +93,11 @@ impl HttpPost {
             (None, name) => ServerName::try_from(name.unwrap_or_default().to_owned()).map_err(|_| PostError::Tls)?,
         };
         let stream = connection::connect(addresses).await.map_err(|error| word(&error, PostError::Connect))?;
-        Connection::open(stream, &self.tls, name).await.map_err(|error| word(&error, PostError::Connect))
+        let opened = match url.scheme() {
+            "http" => Connection::open_plain(stream).await,
+            _ => Connection::open(stream, &self.tls, name).await,
+        };
+        opened.map_err(|error| word(&error, PostError::Connect))
     }
 
     /// Where the host of `url` may be reached: never empty.
@@ -118,7 +125,7 @@ impl HttpPost {
         let error = if status.is_success() { None } else { Some(PostError::Status) };
         let body = body::evidence(&mut connection, response, end).await;
         let peer = Some(connection.peer);
-        self.idle.put(host_and_port(&url), connection);
+        self.idle.put(origin(&url), connection);
         PostOutcome { status: Some(status.as_u16()), error, duration: started.elapsed(), peer, body: Some(body) }
     }
 }
@@ -135,11 +142,8 @@ fn failed(error: PostError, started: Instant) -> PostOutcome {
     PostOutcome { status: None, error: Some(error), duration: started.elapsed(), peer: None, body: None }
 }
 
-/// What is written for a request. Plain http is none that is ever written.
+/// What is written for a request.
 fn request(url: &Url, headers: Vec<(&'static str, String)>, body: Bytes) -> Result<Request<Full<Bytes>>, PostError> {
-    if url.scheme() != "https" {
-        return Err(PostError::Protocol);
-    }
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| PostError::Protocol);
     let mut all = HeaderMap::with_capacity(headers.len() + 3);
     all.insert(HOST, value(host_and_port(url))?);
@@ -165,7 +169,12 @@ fn literal(url: &Url) -> Option<IpAddr> {
     }
 }
 
-/// As they stand in the URL: the port only where it is not 443.
+/// With the scheme: connections of two schemes are never confused.
+fn origin(url: &Url) -> &str {
+    &url[..Position::AfterPort]
+}
+
+/// As they stand in the URL: the port only where it is not the scheme's own.
 fn host_and_port(url: &Url) -> &str {
     &url[Position::BeforeHost..Position::AfterPort]
 }

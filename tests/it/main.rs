@@ -6,6 +6,7 @@
 mod accepting;
 mod crashing;
 mod delivering;
+mod developing;
 mod failing;
 mod full_disk;
 mod journal;

@@ -68,7 +68,7 @@ fn check_histograms(samples: &Samples) {
 /// `dev` with its metrics on a free port, and their address.
 fn watched() -> (Dev, String) {
     let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
-    std::fs::write(&file, "[metrics]\nlisten = \"127.0.0.1:0\"\n").unwrap();
+    std::fs::write(&file, "[metrics]\nlisten = \"127.0.0.1:0\"\n[limits]\nrequests_per_minute = 600\n").unwrap();
     let dev = Dev::with(&["--virtual-clock", "--config", file.path().to_str().unwrap()]);
     let addresses = std::fs::read_to_string(dev.data_dir().join("addresses.json")).unwrap();
     let addresses: serde_json::Value = serde_json::from_str(&addresses).unwrap();

@@ -3,7 +3,9 @@
 import http.server
 import os
 import re
+import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -26,7 +28,9 @@ def test_every_command_of_a_page_works_as_it_stands_there(page, dev, workdir):
     folder = workdir / "reader"
     folder.mkdir()
     (folder / "postrider").symlink_to(binary())
-    script = "\n".join(blocks(page, "sh")).replace("https://mail.example.com", instance.info["url"])
+    script = "\n".join(blocks(page, "sh"))
+    for address in ("https://mail.example.com", "http://127.0.0.1:8025"):
+        script = script.replace(address, instance.info["url"])
     environment = {
         "PATH": f"{folder}:{os.environ['PATH']}",
         "POSTRIDER_API_KEY": instance.info["api_key"],
@@ -91,3 +95,41 @@ def test_every_configuration_of_a_page_is_one(page, workdir):
         command = [binary(), "config", "check", "--config", str(config)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=30)
         assert ended.returncode == 0, f"{text}\n{ended.stdout}{ended.stderr}"
+
+
+def test_the_pytest_example_of_the_testing_page_passes(dev, workdir):
+    instance = dev()
+    (workdir / "test_example.py").write_text(blocks("testing", "python")[0])
+    environment = {**os.environ, "POSTRIDER_URL": instance.info["url"]}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(workdir / "test_example.py")]
+    ended = subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+
+
+def test_the_vitest_example_of_the_testing_page_passes(dev, workdir):
+    """Run by Node's own runner: the names that the example imports are the same there but for `expect`."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("there is no node")
+    instance = dev()
+    shim = """import assert from "node:assert/strict";
+export { beforeEach, test } from "node:test";
+export const expect = (seen) => ({
+  toBe: (wanted) => assert.equal(seen, wanted), toEqual: (wanted) => assert.deepEqual(seen, wanted),
+});
+"""
+    (workdir / "vitest.mjs").write_text(shim)
+    (workdir / "example.test.mjs").write_text(blocks("testing", "js")[0].replace('"vitest"', '"./vitest.mjs"'))
+    environment = {**os.environ, "POSTRIDER_URL": instance.info["url"], "POSTRIDER_API_KEY": instance.info["api_key"]}
+    command = [node, "--test", str(workdir / "example.test.mjs")]
+    ended = subprocess.run(command, cwd=workdir, env=environment, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_the_files_of_the_testing_page_set_variables_that_dev_knows(number):
+    text = blocks("testing", "yaml")[number]
+    known = {row for row in re.findall(r"`(POSTRIDER_[A-Z_]+)", (DOCS / "testing.md").read_text())}
+    named = set(re.findall(r"(POSTRIDER_DEV_[A-Z_]+):", text))
+    assert named and named <= known
+    assert "127.0.0.1:8025:8025" in text

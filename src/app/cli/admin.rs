@@ -139,6 +139,12 @@ pub(super) fn queue(args: QueueArgs, json: bool, console: &mut Console<'_>) -> R
     print(&client(args.daemon, &console.environment)?.ask(ask)?, shape, json, console)
 }
 
+/// `postrider status`.
+pub(super) fn status(args: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let ask = Ask::get("show the status", "/v1/status", None);
+    print(&client(args, &console.environment)?.ask(ask)?, Shape::Status, json, console)
+}
+
 /// `postrider clock ...`.
 pub(super) fn clock(args: ClockArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let ask = match args.command {

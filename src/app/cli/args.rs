@@ -1,10 +1,10 @@
 //! The command line's grammar (contract 8): the commands that exist, and their options.
 
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use super::dev::DevArgs;
 use super::health::HealthArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
@@ -28,7 +28,7 @@ pub(super) enum Command {
     /// Run the service.
     Serve(ServeArgs),
     /// Run everything in one process with no set-up, capturing all mail.
-    Dev(DevArgs),
+    Dev(Box<DevArgs>),
     /// Accounts, the owners of everything else.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Account(AccountArgs),
@@ -61,6 +61,8 @@ pub(super) enum Command {
     Clock(ClockArgs),
     /// Write a configuration, make the store with an account and a key, and print the DNS records to publish.
     Init(InitArgs),
+    /// Show how the service is: queue, last errors, certificate, disk, backup, clock.
+    Status(DaemonArgs),
     /// Check whether the service is ready: exits with 0, 1 (not ready) or 4 (not reachable).
     Health(HealthArgs),
     /// Check what stands in the way of mail: ports, DNS, certificates, disk.
@@ -93,33 +95,6 @@ pub(super) struct ServeArgs {
     /// Start on a damaged journal, as of before the damage. Queued mail stays on hold until `postrider queue release`.
     #[arg(long)]
     pub(super) accept_journal_damage: bool,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct DevArgs {
-    /// Keep everything in this directory; a temporary one otherwise.
-    #[arg(long, value_name = "DIR")]
-    pub(super) data_dir: Option<PathBuf>,
-    /// Where to listen: an address with a port, or a port of 127.0.0.1.
-    #[arg(long, alias = "port", value_name = "ADDR", value_parser = listen_address)]
-    pub(super) listen: Option<SocketAddr>,
-    /// A configuration file to lay over the defaults.
-    #[arg(long, value_name = "FILE")]
-    pub(super) config: Option<PathBuf>,
-    /// Let wall time stand still until POST /dev/clock moves it.
-    #[arg(long)]
-    pub(super) virtual_clock: bool,
-    /// Mail for real instead of capturing.
-    #[arg(long)]
-    pub(super) deliver: bool,
-}
-
-/// Reads an address with a port, or a bare port, which is one of loopback.
-pub(super) fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    if let Ok(port) = text.parse::<u16>() {
-        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    }
-    text.parse().map_err(|_| "give an address with a port such as 127.0.0.1:8025, or a port such as 8025".to_owned())
 }
 
 /// Which daemon a command talks to.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::status;
 use super::zone::zone;
 
 /// Which object is shown.
@@ -29,6 +30,8 @@ pub(super) enum Shape {
     Queue,
     /// The service's clock.
     Clock,
+    /// How the service is.
+    Status,
     /// What was let go.
     Released,
     /// What was done about one site.
@@ -141,6 +144,7 @@ pub(super) fn readable(value: &Value, shape: Shape) -> String {
         Shape::Zone => zone(records(value)),
         Shape::Queue => queue(value),
         Shape::Clock => lines(value, CLOCK),
+        Shape::Status => status::status(value),
         Shape::Released => released(value),
         Shape::OfSite => of_site(value),
         Shape::Domains => page(value, &["/id", "/name", "/stream", "/status", "/last_checked_at"]),
@@ -255,7 +259,7 @@ pub(super) fn table(rows: &[Value], members: &[&str]) -> String {
 }
 
 /// One value. What others chose can't move the cursor or recolour the terminal: control characters are escaped.
-fn cell(value: Option<&Value>) -> String {
+pub(super) fn cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => "-".to_owned(),
         Some(Value::Bool(true)) => "yes".to_owned(),

@@ -142,15 +142,12 @@ fn dev_lays_its_options_over_the_file_and_the_file_over_its_own_defaults() {
     };
     let services = Services { serve: &|_, _, _| Exit::Failed, dev: &dev };
     let run = |line: &str| {
-        let ran = typed(line, &[("POSTRIDER_DATA_DIR", "/production")], &services);
+        let ran = typed(line, &[], &services);
         assert_eq!(ran.exit, Exit::Done, "{ran:?}");
         seen.take().unwrap()
     };
     let plain = run("dev");
-    assert_eq!(
-        plain,
-        DevOptions { config: Config::for_dev(), data_dir: None, virtual_clock: false, deliver: false, json: false }
-    );
+    assert_eq!(plain, DevOptions::plain(Config::for_dev()));
     let filed = run(&format!("dev --config {} --virtual-clock --json", file.display()));
     assert_eq!(filed.data_dir, Some(PathBuf::from("/kept")));
     assert_eq!((filed.config.http.listen[0].port(), filed.config.delivery.port), (1, 2525));

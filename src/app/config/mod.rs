@@ -47,6 +47,9 @@ use crate::domain::stream::Stream;
 pub const EXAMPLE: &str = include_str!("../../../data/postrider.toml");
 /// The host name of a process that was given none: what `serve` refuses to mail under.
 const NO_HOSTNAME: &str = "localhost.localdomain";
+/// What keys and accounts may do in `dev` unless the configuration limits them: a test suite does not wait.
+const DEV_REQUESTS_PER_MINUTE: u32 = 1_000_000;
+const DEV_QUOTA: u64 = 10_000_000;
 /// Where `dev` listens unless told otherwise.
 const DEV_PORT: u16 = 8025;
 
@@ -114,11 +117,14 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What `dev` begins with: plain HTTP on loopback, and no metrics.
+    /// What `dev` begins with: plain HTTP on loopback, no metrics, and hardly any limits.
     pub fn for_dev() -> Self {
         let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEV_PORT))];
         let http = Http { listen, tls: Tls::Off, ..Http::default() };
-        Self { http, compat: Compat { root: true }, metrics: Metrics { listen: None }, ..Self::default() }
+        let limits = Limits::per_minute(DEV_REQUESTS_PER_MINUTE);
+        let quota = QuotaLimits { per_hour: DEV_QUOTA, per_day: DEV_QUOTA };
+        let compat = Compat { root: true };
+        Self { http, compat, limits, quota, metrics: Metrics { listen: None }, ..Self::default() }
     }
 
     /// The configuration in the file at `path`, with the variables of `environment` over it.

@@ -96,6 +96,12 @@ const RATE_MAX: i64 = u32::MAX as i64;
 const ACCOUNT_RATE_FACTOR: u32 = 5;
 
 impl Limits {
+    /// The defaults with this request rate of a key, and the rate of an account that follows from it.
+    pub(super) fn per_minute(requests: u32) -> Self {
+        let of_account = requests.saturating_mul(ACCOUNT_RATE_FACTOR);
+        Self { requests_per_minute: requests, account_requests_per_minute: of_account, ..Self::default() }
+    }
+
     pub(super) fn read(mut section: Section<'_>, base: Self) -> Self {
         let rate = |section: &mut Section<'_>, name, base| section.value(name, base, number(1..=RATE_MAX));
         let requests_per_minute = rate(&mut section, "requests_per_minute", base.requests_per_minute);

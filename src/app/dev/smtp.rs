@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
+use crate::app::cli::DevOptions;
 use crate::app::daemon::Daemon;
 use crate::app::trouble::Trouble;
 use crate::base::secret::Secret;
@@ -10,11 +11,16 @@ use crate::net::submission::DevDoor;
 /// Where it listens, or at a free port where this one is taken. Mail catchers listen at 1025 too.
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1025);
 
-/// Begins to listen. A session without a login sends with `key`.
+/// Begins to listen, where the options say or at a free port. Sessions without a login send with `key`: those of this
+/// machine, and of the networks that may use `/dev` unless mail is delivered for real.
 ///
 /// # Errors
-/// No port could be bound.
-pub(super) async fn listen(daemon: &mut Daemon, key: &str) -> Result<SocketAddr, Trouble> {
-    let door = DevDoor { key: Secret::new(key), may_skip_login: Box::new(|client| client.is_loopback()) };
-    daemon.submission.listen_for_dev(ADDRESS, true, door).await
+/// No port could be bound, or not the one that the options name.
+pub(super) async fn listen(daemon: &mut Daemon, key: &str, options: &DevOptions) -> Result<SocketAddr, Trouble> {
+    let allow = if options.deliver { Vec::new() } else { options.allow.clone() };
+    let may_skip_login =
+        move |client: IpAddr| client.is_loopback() || allow.iter().any(|network| network.contains(client));
+    let door = DevDoor { key: Secret::new(key), may_skip_login: Box::new(may_skip_login) };
+    let (wanted, may_move) = (options.smtp_listen.unwrap_or(ADDRESS), options.smtp_listen.is_none());
+    daemon.submission.listen_for_dev(wanted, may_move, door).await
 }

@@ -27,7 +27,7 @@ use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, Se
 use crate::store::read::Read;
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::endpoint::EndpointRow;
-use crate::store::schema;
+use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::Timer;
 use lane::{Ended, Lane, Memory};
@@ -243,14 +243,26 @@ impl Shared {
             Some(Effect::Settle) | None => return Ok(Some(DeliveryEnd::Abandoned)),
         };
         let Some(_permit) = self.permits.take(account, standing).await else { return Ok(None) };
+        let delivery = DeliveryId(job.timer.id);
+        // An account that is erased owes nothing any more.
+        let quiet = &self.engine.quiet;
+        let _posting = quiet.post_when_spoken(account).await;
+        if quiet.has_erased() {
+            let key = schema::delivery(account, delivery);
+            if !self.engine.store.snapshot()?.has(Table::Deliveries, &key)? {
+                return Ok(Some(DeliveryEnd::Abandoned));
+            }
+        }
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let time = self.engine.clock.time();
-        let delivery = DeliveryId(job.timer.id);
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at: time.wall };
         let request = attempting.request(&self.engine.store)?;
         // Last: once the store has failed, what is sent could not be recorded, and would be sent again.
         self.engine.store.health().check()?;
-        let outcome = self.post.post(request).await;
+        let outcome = tokio::select! {
+            outcome = self.post.post(request) => outcome,
+            () = quiet.hushed(account) => return Ok(Some(DeliveryEnd::Abandoned)),
+        };
         self.engine.meters.posted(&outcome);
         self.note_pace((account, endpoint), outcome.duration);
         Ok(Some(DeliveryEnd::Attempted(record(time.now, self.engine.clock.now(), outcome))))

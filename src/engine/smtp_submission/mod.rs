@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId};
-use crate::domain::api_key::{KeySecret, Scope};
+use crate::domain::api_key::Scope;
 use crate::domain::limits::MESSAGE_OCTETS;
 use crate::smtp::server::Answer;
 use crate::store::error::StoreError;
@@ -105,7 +105,7 @@ impl SmtpSession {
     /// [`SmtpStage::Auth`]: it is listed for the account of this key, revoked or expired as it may be.
     pub fn login(&mut self, password: &[u8]) -> LoginOutcome {
         self.presented = None;
-        let secret = str::from_utf8(password).ok().and_then(|text| text.trim().parse::<KeySecret>().ok());
+        let secret = str::from_utf8(password).ok().and_then(|text| self.engine.secret_of(text.trim()));
         let Some(secret) = secret else { return LoginOutcome::Refused };
         let hash = secret.hash();
         match self.engine.key_owner(&hash) {

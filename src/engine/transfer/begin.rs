@@ -41,6 +41,7 @@ impl Shared {
     pub(super) async fn begin(&self, unsettled: &mut Unsettled, site: &Site) -> Result<(), NotBegun> {
         let ticket = unsettled.ticket;
         unsettled.held = Some(self.unless_stopping(self.backlog.take()).await?);
+        self.unless_stopping(self.engine.quiet.spoken(ticket.account())).await?;
         let lease = self.unless_stopping(self.leases.take_soon(ticket.id())).await?.ok_or(NotBegun::Leased)?;
         match self.look(&ticket, Some(site)) {
             Ok(Ready::Send(_)) if self.is_stopping() => Err(NotBegun::Stopping),

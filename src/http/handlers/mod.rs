@@ -15,6 +15,7 @@ pub(super) mod me;
 pub(crate) mod messages;
 pub(crate) mod queue;
 pub(crate) mod settings;
+pub(super) mod status;
 pub(super) mod submission_refusals;
 pub(crate) mod suppression_list;
 pub(crate) mod suppressions;

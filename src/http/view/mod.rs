@@ -9,6 +9,7 @@ pub(super) mod explain;
 pub(super) mod message;
 pub(super) mod queue;
 pub(super) mod reputation;
+pub(super) mod status;
 pub(super) mod submission;
 pub(super) mod suppression;
 pub(super) mod user;

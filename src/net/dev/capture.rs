@@ -3,21 +3,26 @@
 //! The index in memory is what the first lines say, read once at the start. A file gets its name only when it is
 //! whole, so a crash leaves no half message; it is not synced, since this mail is for looking at.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use mail_parser::MessageParser;
 use serde::{Deserialize, Deserializer, Serialize};
 use sha2::{Digest, Sha256};
+use tokio::sync::Notify;
 
-use crate::base::id::{self, MessageId, Ulid};
+use crate::base::id::{self, AccountId, MessageId, Ulid};
 use crate::base::time::{Timestamp, iso};
+use crate::domain::return_path;
 use crate::engine::ports::Clock;
+
+use super::filter::MailFilter;
 
 const DIRECTORY: &str = "captured";
 const WHOLE: &str = "mail";
@@ -42,7 +47,16 @@ pub struct CapturedMail {
     pub received_at: Timestamp,
     /// The subject, decoded.
     pub subject: Option<String>,
+    /// The address in the From header.
+    #[serde(default)]
+    pub from: Option<String>,
+    /// The account that sent it, where it is one of the service's messages.
+    #[serde(default, serialize_with = "as_optional_text", deserialize_with = "from_optional_text")]
+    pub account_id: Option<AccountId>,
 }
+
+/// Finds the account of a message; none where there is no such message (any more).
+pub type FindAccount = dyn Fn(MessageId) -> Option<AccountId> + Send + Sync;
 
 /// All captured mail.
 pub struct Capture {
@@ -50,6 +64,10 @@ pub struct Capture {
     clock: Arc<dyn Clock>,
     index: Mutex<Index>,
     partials: AtomicU64,
+    /// Told of every change, and of the end.
+    changed: Notify,
+    is_over: AtomicBool,
+    account_of: OnceLock<Box<FindAccount>>,
 }
 
 /// Ordered by time of arrival, then by identifier, since a virtual clock may stand still.
@@ -88,19 +106,32 @@ impl Capture {
                 _ => {}
             }
         }
-        Ok(Self { directory, clock, index: Mutex::new(index), partials: AtomicU64::new(0) })
+        let (index, partials) = (Mutex::new(index), AtomicU64::new(0));
+        let (changed, is_over) = (Notify::new(), AtomicBool::new(false));
+        Ok(Self { directory, clock, index, partials, changed, is_over, account_of: OnceLock::new() })
     }
 
-    /// Keeps a message; one with the same identifier is replaced. Blocks on the file system.
+    /// Has the accounts of messages found by `account_of`.
+    pub fn find_accounts(&self, account_of: Box<FindAccount>) {
+        self.account_of.get_or_init(|| account_of);
+    }
+
+    /// Keeps a message; one with the same identifier is replaced. A message of the service that was erased meanwhile is
+    /// dropped. Blocks on the file system.
     ///
     /// # Errors
     /// Those of the file system; nothing is kept then.
     pub fn keep(&self, mail_from: String, rcpt_to: String, message: &[u8]) -> io::Result<MessageId> {
         let received_at = self.clock.now();
-        let (found, subject) = read_headers(message);
+        let Headers { message_id: found, subject, from } = read_headers(message);
         let message_id =
             found.unwrap_or_else(|| made_id(received_at, [mail_from.as_bytes(), rcpt_to.as_bytes(), message]));
-        let mail = CapturedMail { message_id, mail_from, rcpt_to, received_at, subject };
+        let account_id = found.and_then(|id| self.account_of.get()?(id));
+        let is_erased = found.is_some() && account_id.is_none() && is_return_path(&mail_from);
+        if is_erased && self.account_of.get().is_some() {
+            return Ok(message_id);
+        }
+        let mail = CapturedMail { message_id, mail_from, rcpt_to, received_at, subject, from, account_id };
 
         let partial = self.directory.join(format!("{}.{PARTIAL}", self.partials.fetch_add(1, Ordering::Relaxed)));
         if let Err(error) = write_file(&partial, &mail, message) {
@@ -112,12 +143,49 @@ impl Capture {
         let mut index = self.index();
         fs::rename(&partial, self.path_of(message_id))?;
         index.insert(mail);
+        drop(index);
+        self.changed.notify_waiters();
         Ok(message_id)
     }
 
     /// All captured mail, newest first.
     pub fn list(&self) -> Vec<CapturedMail> {
         self.index().by_arrival.values().rev().cloned().collect()
+    }
+
+    /// The captured mail that `filter` takes, newest first: once there are `count` of it, or after `wait` of real time,
+    /// or at the service's end.
+    pub async fn wait_for(&self, filter: &MailFilter, count: usize, wait: Duration) -> Vec<CapturedMail> {
+        let taken = || self.list().into_iter().filter(|mail| filter.takes(mail)).collect::<Vec<_>>();
+        let enough = async {
+            loop {
+                // Asked for before the look, so that no message in between is missed.
+                let changed = self.changed.notified();
+                if self.is_over.load(Ordering::Relaxed) || taken().len() >= count {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // Whether it was enough or time is up, the answer is what there is.
+        let _ = tokio::time::timeout(wait, enough).await;
+        taken()
+    }
+
+    /// Answers everybody who waits, and lets nobody wait any more.
+    pub fn end_waits(&self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.changed.notify_waiters();
+    }
+
+    /// Removes the mail of an account. Blocks on the file system.
+    ///
+    /// # Errors
+    /// Those of the file system; what was not removed is still listed.
+    pub fn remove_of(&self, account: AccountId) -> io::Result<()> {
+        let own: HashSet<_> =
+            self.list().iter().filter(|mail| mail.account_id == Some(account)).map(|mail| mail.message_id).collect();
+        self.remove_where(|message| Ok(own.contains(&message)))
     }
 
     /// One message with its octets as received; none where it is not there. Blocks on the file system.
@@ -196,12 +264,28 @@ impl Index {
     }
 }
 
-/// The identifier in the Message-ID, where it is one of ours, and the subject.
-fn read_headers(message: &[u8]) -> (Option<MessageId>, Option<String>) {
-    let Some(headers) = MessageParser::default().parse_headers(message) else { return (None, None) };
-    let found = headers.message_id().and_then(|id| id.split('@').next()?.parse().ok());
-    let subject = headers.subject().map(|subject| subject.chars().take(SUBJECT_MAX).collect());
-    (found, subject)
+/// Whether a return path is of the form of ours.
+fn is_return_path(mail_from: &str) -> bool {
+    mail_from.rsplit_once('@').is_some_and(|(local, _)| return_path::decode(local).is_ok())
+}
+
+/// What is kept of a message's header.
+#[derive(Default)]
+struct Headers {
+    /// The identifier in the Message-ID, where it is one of ours.
+    message_id: Option<MessageId>,
+    subject: Option<String>,
+    /// The address of the author.
+    from: Option<String>,
+}
+
+fn read_headers(message: &[u8]) -> Headers {
+    let Some(headers) = MessageParser::default().parse_headers(message) else { return Headers::default() };
+    Headers {
+        message_id: headers.message_id().and_then(|id| id.split('@').next()?.parse().ok()),
+        subject: headers.subject().map(|subject| subject.chars().take(SUBJECT_MAX).collect()),
+        from: headers.from().and_then(|from| Some(from.first()?.address()?.to_owned())),
+    }
 }
 
 /// Mail that the service didn't make is filed under its time and the beginning of its digest, envelope included.
@@ -228,6 +312,18 @@ fn read_first_line(path: &Path) -> io::Result<(CapturedMail, BufReader<File>)> {
 
 fn from_text<'de, T: std::str::FromStr<Err: std::fmt::Display>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
     String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
+}
+
+fn as_optional_text<S: serde::Serializer>(id: &Option<AccountId>, to: S) -> Result<S::Ok, S::Error> {
+    match id {
+        Some(id) => to.collect_str(id),
+        None => to.serialize_none(),
+    }
+}
+
+fn from_optional_text<'de, D: Deserializer<'de>>(from: D) -> Result<Option<AccountId>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
 }
 
 #[cfg(test)]

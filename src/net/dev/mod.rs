@@ -2,6 +2,7 @@
 //! message, and the simulator's addresses with their outcomes. Nothing of it runs in `serve`.
 
 pub mod capture;
+pub mod filter;
 pub mod receiver;
 pub mod reporter;
 pub mod routes;

@@ -44,7 +44,12 @@ async fn world(anchor: impl Fn(&ZoneKey) -> Option<String>) -> World {
 
 fn resolver(address: SocketAddr, anchor: Option<&str>) -> Resolver {
     let trust_anchors = anchor.map(|text| Anchors::read(text).unwrap());
-    let settings = DnsSettings { servers: vec![address], try_timeout: Duration::from_secs(2), trust_anchors };
+    let settings = DnsSettings {
+        servers: vec![address],
+        try_timeout: Duration::from_secs(2),
+        trust_anchors,
+        ..DnsSettings::default()
+    };
     let (clock, entropy) = (Arc::new(HandClock::default()), Arc::new(SeededEntropy::new(1)));
     Resolver::new(&settings, OwnHosts::default(), Arc::default(), clock, entropy).unwrap()
 }

@@ -196,11 +196,17 @@ impl Asker {
     pub(super) fn new(settings: &DnsSettings) -> Result<Self, UnusableDns> {
         let unusable = |why: NetError| UnusableDns { why: why.to_string() };
         let named = if settings.servers.is_empty() {
-            read_system_conf().map_err(unusable)?.0.name_servers
+            // Its error is of another type on other systems.
+            let system = read_system_conf().map_err(|why| UnusableDns { why: why.to_string() });
+            match system.map(|(config, _)| config.name_servers) {
+                Ok(named) => named,
+                Err(_) if settings.may_lack_servers => Vec::new(),
+                Err(error) => return Err(error),
+            }
         } else {
             settings.servers.iter().copied().map(name_server).collect()
         };
-        if named.is_empty() {
+        if named.is_empty() && !settings.may_lack_servers {
             return Err(UnusableDns { why: "/etc/resolv.conf names none".to_owned() });
         }
         let plain = |server: &NameServerConfig| resolver(server.clone(), settings.try_timeout, None);
@@ -232,7 +238,10 @@ impl Asker {
 
     async fn ask_in_turn(&self, name: &Name, kind: Kind, tries: usize) -> Answered {
         let first = self.preferred.load(Ordering::Relaxed);
-        let mut last = Answered::failed("no server was asked");
+        let mut last = Answered::failed("there is no DNS server: name one in dns.servers");
+        if self.servers.is_empty() {
+            return last;
+        }
         for turn in 0..tries {
             let place = (first + turn) % self.servers.len();
             last = self.ask_one(place, name, kind).await;

@@ -30,7 +30,7 @@ impl World {
 
     fn asking(servers: Vec<SocketAddr>, zone: Zone, own: OwnHosts, seed: u64) -> Self {
         let clock = Arc::new(HandClock::default());
-        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500), trust_anchors: None };
+        let settings = DnsSettings { servers, try_timeout: Duration::from_millis(500), ..DnsSettings::default() };
         let guard = Arc::new(Guard::new(vec!["127.0.0.0/8".parse().unwrap()]));
         let entropy = Arc::new(SeededEntropy::new(seed));
         let resolver = Resolver::new(&settings, own, guard, clock.clone(), entropy).unwrap();

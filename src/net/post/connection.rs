@@ -20,6 +20,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -32,7 +33,13 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// What an answer's head may take, and what is read ahead of its body.
 const BUFFER_MAX: usize = 64 * 1024;
 
-type Wire = http1::Connection<TokioIo<HeadLimited<TlsStream<TcpStream>>>, Full<Bytes>>;
+type Wire = http1::Connection<TokioIo<HeadLimited<Box<dyn Duplex>>>, Full<Bytes>>;
+
+/// What HTTP is spoken over: TLS, or TCP alone where a program is developed.
+trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl Duplex for TcpStream {}
+impl Duplex for TlsStream<TcpStream> {}
 
 /// An open connection.
 pub(in crate::net) struct Connection {
@@ -55,8 +62,19 @@ impl Connection {
         // A request is one write.
         stream.set_nodelay(true)?;
         let peer = stream.peer_addr()?.ip();
+        Self::over(Box::new(tls.connect(name, stream).await?), peer).await
+    }
+
+    /// Speaks HTTP/1.1 without TLS, for a program under development.
+    pub(in crate::net) async fn open_plain(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        let peer = stream.peer_addr()?.ip();
+        Self::over(Box::new(stream), peer).await
+    }
+
+    async fn over(stream: Box<dyn Duplex>, peer: IpAddr) -> io::Result<Self> {
         let preamble = Arc::new(Preamble::default());
-        let stream = HeadLimited::new(tls.connect(name, stream).await?, Arc::clone(&preamble));
+        let stream = HeadLimited::new(stream, Arc::clone(&preamble));
         let shaken = http1::Builder::new().max_buf_size(BUFFER_MAX).handshake(TokioIo::new(stream)).await;
         let (requests, wire) = shaken.map_err(io::Error::other)?;
         Ok(Self { requests, wire: Some(Box::pin(wire)), preamble, peer })

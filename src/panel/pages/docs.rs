@@ -30,7 +30,9 @@ macro_rules! files {
 /// Every file, but for `api`, which would say a second time what the description says.
 static FILES: [(&str, &str); 16] = files![
     "index",
+    "install",
     "first-message",
+    "testing",
     "domains",
     "webhooks",
     "smtp",
@@ -56,7 +58,7 @@ struct Page {
 }
 
 /// Where among the files the API's page is listed.
-const API_PLACE: usize = 5;
+const API_PLACE: usize = 7;
 
 static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
     let (before, after) = FILES.split_at(API_PLACE);

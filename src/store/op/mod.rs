@@ -23,6 +23,7 @@ pub mod domain;
 pub mod domain_change;
 pub mod endpoint;
 pub mod endpoint_end;
+pub mod erase;
 pub mod event;
 pub mod message_index;
 pub mod outcomes;

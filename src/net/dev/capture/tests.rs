@@ -1,8 +1,8 @@
 //! What is captured stays, until it is cleared.
 
-use std::time::Duration;
-
 use super::*;
+use crate::base::secret::Secret;
+use crate::domain::token_key::TokenKeys;
 
 /// A clock that moves on by a second each time it is asked.
 struct Ticking(AtomicU64);
@@ -110,7 +110,49 @@ fn the_listed_record_has_the_contracts_members() {
         serde_json::to_string(&capture.list()).unwrap(),
         format!(
             "[{{\"message_id\":\"{ONE}\",\"mail_from\":\"b@bounces.example\",\"rcpt_to\":\"to@example.com\",\
-             \"received_at\":\"2023-11-14T22:13:20.000+00:00\",\"subject\":\"x\"}}]"
+             \"received_at\":\"2023-11-14T22:13:20.000+00:00\",\"subject\":\"x\",\
+             \"from\":null,\"account_id\":null}}]"
         )
     );
+}
+
+#[tokio::test]
+async fn a_wait_ends_with_the_message_that_is_waited_for() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    let mail = |id: &str| format!("From: Shop <Shop@example.test>\r\n{}", message(id, "Your CODE is 7"));
+    let filter = MailFilter {
+        to: Some("to@example.com".to_owned()),
+        from: Some("shop@example.test".to_owned()),
+        subject: Some("your code".to_owned()),
+        account: None,
+    };
+    assert!(capture.wait_for(&filter, 1, Duration::ZERO).await.is_empty());
+    let wait = Duration::from_secs(60);
+    let (found, _) = tokio::join!(capture.wait_for(&filter, 2, wait), async {
+        keep(&capture, &message(TWO, "another"));
+        keep(&capture, &mail(ONE));
+        capture.keep(String::new(), "TO@Example.com".to_owned(), mail("msg_01HF7YAT00000000000000000C").as_bytes())
+    });
+    assert_eq!(found.len(), 2);
+    assert_eq!(found[0].from.as_deref(), Some("Shop@example.test"));
+    let (found, ()) = tokio::join!(capture.wait_for(&filter, 3, wait), async { capture.end_waits() });
+    assert_eq!(found.len(), 2, "the end of the service ends every wait");
+}
+
+#[test]
+fn an_accounts_mail_goes_alone_and_nothing_of_an_erased_message_is_kept() {
+    let data_dir = tempfile::tempdir().unwrap();
+    let capture = open(data_dir.path());
+    let (one, account): (MessageId, AccountId) = (ONE.parse().unwrap(), AccountId::default());
+    capture.find_accounts(Box::new(move |message| (message == one).then_some(account)));
+    keep(&capture, &message(ONE, "own"));
+    keep(&capture, &message(TWO, "from elsewhere"));
+    assert_eq!(capture.list()[1].account_id, Some(account));
+    capture.remove_of(account).unwrap();
+    assert_eq!(capture.list().len(), 1);
+    let keys = TokenKeys::new(Secret::new([7; 32]));
+    let path = format!("{}@bounces.example", return_path::encode(account, TWO.parse().unwrap(), &keys));
+    capture.keep(path, "to@example.com".to_owned(), message(TWO, "erased").as_bytes()).unwrap();
+    assert_eq!(capture.list()[0].subject.as_deref(), Some("from elsewhere"));
 }

@@ -1,11 +1,16 @@
-//! The routes under `/dev` (contract 8): captured mail and the virtual clock. They stand in the table of `dev` alone,
-//! without authentication, and answer loopback clients only (`dev_guard`).
+//! The routes under `/dev` (contract 8, adoption B): captured mail, the virtual clock, and accounts for tests. They
+//! stand in the table of `dev` alone, without authentication, and answer this machine and those that it lets in
+//! (`dev_guard`).
 
+mod accounts;
+mod given;
+mod mail;
+
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+pub use self::given::GivenAccounts;
 use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
@@ -14,12 +19,13 @@ use super::answer::Answer;
 use super::error::ApiError;
 use super::route::{Access, BodyRule, Call, Route};
 use super::state::Api;
-use crate::base::id::MessageId;
 use crate::base::time::{Timestamp, iso};
+use crate::domain::network::Network;
 use crate::domain::violation::Violations;
+use crate::engine::Engine;
 use crate::engine::blocking::OPERATOR;
 use crate::engine::virtual_clock::{AdvanceError, VirtualClock};
-use crate::net::dev::capture::{Capture, CapturedMail};
+use crate::net::dev::capture::Capture;
 
 /// The longest single advance: a hundred years.
 const ADVANCE_SECONDS_MAX: f64 = 100.0 * 366.0 * 86_400.0;
@@ -30,68 +36,56 @@ pub struct Dev {
     pub capture: Arc<Capture>,
     /// The virtual clock, where time is virtual.
     pub clock: Option<Arc<VirtualClock>>,
+    /// Who may use the routes beside this machine.
+    pub allow: Vec<Network>,
+    /// What the accounts were given.
+    pub given: GivenAccounts,
+}
+
+impl Dev {
+    /// Has captured mail tell the account that sent it. Called before anything is sent.
+    pub fn attach(&self, engine: &Arc<Engine>) {
+        let engine = Arc::downgrade(engine);
+        self.capture.find_accounts(Box::new(move |message| {
+            let found = engine.upgrade()?.account_of_message(message);
+            found.unwrap_or_else(|error| {
+                tracing::error!(%error, "the account of captured mail could not be found");
+                None
+            })
+        }));
+    }
+
+    /// Whether a client at `address` may use the routes.
+    pub(super) fn lets_in(&self, address: IpAddr) -> bool {
+        self.allow.iter().any(|network| network.contains(address))
+    }
+}
+
+/// Boxes a handler for a row of the table.
+macro_rules! run {
+    ($handler:path) => {
+        Access::Loopback(|api, call| Box::pin($handler(api, call)))
+    };
 }
 
 /// The rows of the route table.
 pub fn routes() -> Vec<Route<Api>> {
+    let (get, post, delete) = (Method::GET, Method::POST, Method::DELETE);
     vec![
-        row(Method::GET, "/dev/mail", "dev.mail.list", Access::Loopback(|api, call| Box::pin(list(api, call)))),
-        row(Method::DELETE, "/dev/mail", "dev.mail.clear", Access::Loopback(|api, call| Box::pin(clear(api, call)))),
-        row(Method::GET, "/dev/mail/{id}", "dev.mail.show", Access::Loopback(|api, call| Box::pin(show(api, call)))),
-        row(Method::GET, "/dev/clock", "dev.clock.show", Access::Loopback(|api, call| Box::pin(clock(api, call)))),
-        row(
-            Method::POST,
-            "/dev/clock",
-            "dev.clock.advance",
-            Access::Loopback(|api, call| Box::pin(advance(api, call))),
-        )
-        .with_body(BodyRule::OfAnyType),
+        Route::new(get.clone(), "/dev/mail", "dev.mail.list", run!(mail::list)),
+        Route::new(delete.clone(), "/dev/mail", "dev.mail.clear", run!(mail::clear)),
+        Route::new(get.clone(), "/dev/mail/{id}", "dev.mail.show", run!(mail::show)),
+        Route::new(get, "/dev/clock", "dev.clock.show", run!(clock)),
+        Route::new(post.clone(), "/dev/clock", "dev.clock.advance", run!(advance)).with_body(BodyRule::OfAnyType),
+        Route::new(post.clone(), "/dev/accounts", "dev.accounts.create", run!(accounts::create))
+            .with_body(BodyRule::OfAnyType),
+        Route::new(delete, "/dev/accounts/{id}", "dev.accounts.delete", run!(accounts::delete)),
+        Route::new(post, "/dev/reset", "dev.reset", run!(accounts::reset)).with_body(BodyRule::OfAnyType),
     ]
-}
-
-fn row(method: Method, path: &'static str, name: &'static str, access: Access<Api>) -> Route<Api> {
-    Route::new(method, path, name, access)
 }
 
 fn dev(api: &Api) -> Result<&Dev, ApiError> {
     api.dev.as_deref().ok_or(ApiError::NotFound)
-}
-
-#[derive(Serialize)]
-struct MailList {
-    data: Vec<CapturedMail>,
-}
-
-async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    call.no_query()?;
-    Ok(Answer::json(StatusCode::OK, &MailList { data: dev(api)?.capture.list() }))
-}
-
-#[derive(Serialize)]
-struct Mail {
-    #[serde(flatten)]
-    mail: CapturedMail,
-    raw: String,
-}
-
-async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    call.no_query()?;
-    let id: MessageId = call.param("id").parse().map_err(|_| ApiError::NotFound)?;
-    let capture = Arc::clone(&dev(api)?.capture);
-    // From its content's deadline on a message is refused everywhere (contract 7).
-    if api.engine.is_content_over(id)? {
-        return Err(ApiError::NotFound);
-    }
-    let found = blocking(api, move || capture.get(id)).await?;
-    let (mail, raw) = found.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &Mail { mail, raw: STANDARD.encode(raw) }))
-}
-
-async fn clear(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    call.no_query()?;
-    let capture = Arc::clone(&dev(api)?.capture);
-    blocking(api, move || capture.clear()).await?;
-    Ok(Answer::no_content())
 }
 
 async fn blocking<T: Send + 'static>(

@@ -1,0 +1,91 @@
+//! The latest warnings and errors of the log, kept in memory for `postrider status`.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use crate::engine::ports::Clock as _;
+use crate::http::status::LogLine;
+use crate::net::clock::SystemClock;
+
+/// Lines that are kept.
+const LINES: usize = 10;
+/// Characters of a line that are kept.
+const CHARACTERS: usize = 500;
+
+/// The log is the process's, so this is too.
+static LATEST: Mutex<VecDeque<LogLine>> = Mutex::new(VecDeque::new());
+
+/// The lines, newest first.
+pub(super) fn latest() -> Vec<LogLine> {
+    LATEST.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
+}
+
+/// Keeps the latest lines.
+pub(super) struct Recent;
+
+impl<S: Subscriber> Layer<S> for Recent {
+    fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+        let level = *event.metadata().level();
+        if level > Level::WARN {
+            return;
+        }
+        let mut words = Words::default();
+        event.record(&mut words);
+        let Words { mut message, facts } = words;
+        message.push_str(&facts);
+        let message = message.chars().take(CHARACTERS).collect();
+        let level = if level == Level::ERROR { "error" } else { "warn" };
+        let line = LogLine { at: SystemClock::new().now(), level, message };
+        let mut lines = LATEST.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() == LINES {
+            lines.pop_front();
+        }
+        lines.push_back(line);
+    }
+}
+
+/// What an event says.
+#[derive(Default)]
+struct Words {
+    message: String,
+    facts: String,
+}
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        // Writing to a string cannot fail.
+        let _ = match field.name() {
+            "message" => write!(self.message, "{value:?}"),
+            name => write!(self.facts, " {name}={value:?}"),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_latest_warnings_and_errors_are_kept() {
+        let subscriber = tracing_subscriber::registry().with(Recent);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!("nothing to remember");
+            for number in 0..20 {
+                tracing::warn!(number, "a test warns");
+            }
+            tracing::error!(why = "x", "a test failed");
+        });
+        let lines = latest();
+        assert_eq!(lines.len(), LINES);
+        assert_eq!((lines[0].level, lines[0].message.as_str()), ("error", "a test failed why=\"x\""));
+        assert_eq!(lines[1].message, "a test warns number=19");
+    }
+}

@@ -1,0 +1,231 @@
+//! What `dev` allows beside the contract: chosen keys and webhook secrets, domains that need no DNS, and accounts that
+//! begin again (adoption B).
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::Engine;
+use super::accounts::{NewKey, NewKeyRefusal};
+use super::audit::Behalf;
+use super::endpoints::NewEndpoint;
+use super::lease::Lease;
+use super::listing::PageRequest;
+use crate::base::id::{AccountId, DomainId, EndpointId, KeyId, MessageId, UserId};
+use crate::base::secret::Secret;
+use crate::domain::api_key::{ApiKey, KeySecret};
+use crate::domain::hostname::DomainName;
+use crate::domain::return_path::AccountHint;
+use crate::domain::stream::Stream;
+use crate::domain::user::User;
+use crate::domain::webhook_url::WebhookUrl;
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::domain::{AdoptDomain, DomainRefusal};
+use crate::store::op::endpoint::{EndpointRefusal, RotateSecret};
+use crate::store::op::erase::{EraseAccount, RawRow};
+use crate::store::read::Read as _;
+use crate::store::row::domain::DomainRow;
+use crate::store::row::message::MessageRow;
+use crate::store::schema::{self, Table};
+
+/// How long an attempt that is under way may take to end before its account is erased: longer than the simulator's
+/// silence. What ends later finds nothing to write to.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Every row of a kind.
+const ALL: PageRequest = PageRequest { before: None, limit: usize::MAX };
+
+/// What `dev` allows.
+#[derive(Default)]
+pub struct Development {
+    chosen_keys: RwLock<Vec<KeySecret>>,
+    takes_any_domain: AtomicBool,
+}
+
+impl Development {
+    /// Lets a key of this text in, where the store has it.
+    pub fn let_in(&self, key: KeySecret) {
+        self.chosen_keys.write().unwrap_or_else(PoisonError::into_inner).push(key);
+    }
+
+    /// The chosen key of this text.
+    pub(super) fn chosen_key(&self, text: &str) -> Option<KeySecret> {
+        let keys = self.chosen_keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.iter().find(|key| key.expose() == text).cloned()
+    }
+
+    /// Has any domain of a sender count as verified.
+    pub fn take_any_domain(&self) {
+        self.takes_any_domain.store(true, Relaxed);
+    }
+}
+
+/// What an account was given: it keeps this when it begins again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenIds {
+    /// API keys.
+    pub keys: Vec<KeyId>,
+    /// Domains.
+    pub domains: Vec<DomainId>,
+    /// Users of the panel.
+    pub users: Vec<UserId>,
+    /// Webhook endpoints.
+    pub endpoints: Vec<EndpointId>,
+}
+
+impl Engine {
+    /// Makes a key with a secret that was chosen, and lets it in.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn adopt_key(
+        &self,
+        account: AccountId,
+        new: NewKey,
+        secret: KeySecret,
+    ) -> Result<ApiKey, Stop<NewKeyRefusal>> {
+        let key = self.make_key_of(Behalf::operator(account), new, &secret).await?;
+        self.development.let_in(secret);
+        Ok(key)
+    }
+
+    /// Makes an endpoint for all events with this secret.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn give_endpoint(
+        &self,
+        account: AccountId,
+        url: WebhookUrl,
+        secret: &Secret,
+    ) -> Result<EndpointId, Stop<EndpointRefusal>> {
+        let new = NewEndpoint { url, events: None, description: None };
+        self.create_endpoint_with(Behalf::operator(account), new, secret).await.map(|(id, _)| id)
+    }
+
+    /// Gives an endpoint this secret.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn give_secret(
+        &self,
+        account: AccountId,
+        endpoint: EndpointId,
+        secret: &Secret,
+    ) -> Result<(), Stop<EndpointRefusal>> {
+        let op = RotateSecret { account, endpoint, secret: self.sealed(endpoint, secret) };
+        self.commit_on(Behalf::operator(account), op).await.map(drop)
+    }
+
+    /// Whether a domain that the account may not send from was made one that it may, since any domain counts.
+    pub async fn adopt_domain(&self, account: AccountId, name: &DomainName) -> bool {
+        if !self.development.takes_any_domain.load(Relaxed) {
+            return false;
+        }
+        let adopt = async {
+            let (id, row) = self.new_verified_domain(account, name.clone(), Stream::Transactional).await?;
+            self.store.commit(AdoptDomain { account, id, row }).await
+        };
+        match adopt.await {
+            Ok(()) => true,
+            Err(Stop::Refused(refusal)) => {
+                tracing::warn!(domain = %name, ?refusal, "a sender's domain could not be taken over");
+                matches!(refusal, DomainRefusal::Exists)
+            }
+            Err(Stop::Failed(error)) => {
+                tracing::error!(%error, domain = %name, "a sender's domain could not be taken over");
+                false
+            }
+        }
+    }
+
+    /// The account that a message belongs to.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn account_of_message(&self, id: MessageId) -> Result<Option<AccountId>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        for account in self.accounts(ALL)?.rows {
+            if snapshot.has(Table::Messages, &schema::message(account.id, id))? {
+                return Ok(Some(account.id));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The rows of an account, and of what it was given, as they are now.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn rows_of(&self, account: AccountId, given: &GivenIds) -> Result<Vec<RawRow>, StoreError> {
+        let read = self.store.snapshot()?;
+        let mut rows = Vec::new();
+        let mut add = |table, key: &[u8]| RawRow::read(&read, table, key).map(|row| rows.extend(row));
+        add(Table::Accounts, account.as_bytes())?;
+        add(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(account), account))?;
+        for id in &given.keys {
+            let key = schema::api_key(account, *id);
+            let Some(row) = read.row::<ApiKey>(&key)? else { continue };
+            add(Table::Keys, &key)?;
+            add(Table::KeysByHash, &row.hash)?;
+        }
+        for id in &given.domains {
+            let key = schema::domain(account, *id);
+            let Some(row) = read.row::<DomainRow>(&key)? else { continue };
+            let name = row.name.as_str().as_bytes();
+            add(Table::Domains, &key)?;
+            add(Table::DomainsByName, &schema::named(account, name))?;
+            if read.get(Table::DomainOwners, name)?.is_some_and(|owner| owner == key) {
+                add(Table::DomainOwners, name)?;
+            }
+        }
+        for id in &given.users {
+            let key = schema::owned(account, id.as_bytes());
+            let Some(row) = read.row::<User>(&key)? else { continue };
+            add(Table::Users, &key)?;
+            add(Table::UsersByEmail, row.email.match_key().as_bytes())?;
+        }
+        for id in &given.endpoints {
+            add(Table::Endpoints, &schema::endpoint(account, *id))?;
+        }
+        Ok(rows)
+    }
+
+    /// Erases what an account has, down to `rows`, with which it begins again; without any it is gone. Attempts that
+    /// are under way end first.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn begin_again(&self, account: AccountId, rows: Vec<RawRow>) -> Result<(), StoreError> {
+        let _quiet = self.quiet.hush(account);
+        let ended = tokio::time::timeout(PATIENCE, self.quiet.ended(account)).await;
+        let _leases = self.leases_of(account).await?;
+        if ended.is_err() {
+            tracing::warn!(%account, "a webhook request did not end in time");
+        }
+        let keys: Vec<KeyId> = self.keys(account, ALL)?.rows.iter().map(|key| key.id).collect();
+        loop {
+            let erased = self.store.commit(EraseAccount { account, rows: rows.clone() }).await;
+            match erased {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(Stop::Failed(error)) => return Err(error),
+                Err(Stop::Refused(never)) => match never {},
+            }
+        }
+        self.rates.forget(account, &keys);
+        Ok(())
+    }
+
+    /// The leases of the account's messages that are on the wire, once their attempts have ended.
+    async fn leases_of(&self, account: AccountId) -> Result<Vec<Lease>, StoreError> {
+        let mut leases = Vec::new();
+        for message in self.leases.taken() {
+            if self.store.snapshot()?.row::<MessageRow>(&schema::message(account, message))?.is_some() {
+                leases.extend(self.leases.take_within(message, PATIENCE).await);
+            }
+        }
+        Ok(leases)
+    }
+}

@@ -1,0 +1,30 @@
+//! What the program knows for `GET /v1/status` beside the engine: its start, its certificate and its log.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::base::time::{Timestamp, iso};
+use crate::net::tls_settings::Presented;
+
+/// What `app` knows for the status.
+pub struct StatusSources {
+    /// When the service started.
+    pub started_at: Timestamp,
+    /// What HTTP presents, where it speaks TLS.
+    pub certificate: Option<Arc<Presented>>,
+    /// The latest warnings and errors of the log, newest first.
+    pub last_errors: fn() -> Vec<LogLine>,
+}
+
+/// A line of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct LogLine {
+    /// When it was written.
+    #[serde(serialize_with = "iso::serialize")]
+    pub at: Timestamp,
+    /// `warn` or `error`.
+    pub level: &'static str,
+    /// What it says, with its facts.
+    pub message: String,
+}

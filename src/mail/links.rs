@@ -1,0 +1,161 @@
+//! The links in a message: what `href` and `src` of its HTML hold, and the URLs that stand in its text.
+
+/// Longer ones are no links that anybody follows.
+const LINK_BYTES_MAX: usize = 8192;
+const SCHEMES: [&str; 3] = ["https://", "http://", "mailto:"];
+
+/// The links of `html`, then those of `text`, each once.
+pub(super) fn links(html: &str, text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for link in of_html(html).into_iter().chain(of_text(text)) {
+        if link.len() <= LINK_BYTES_MAX && !found.contains(&link) {
+            found.push(link);
+        }
+    }
+    found
+}
+
+fn is_link(value: &str) -> bool {
+    SCHEMES.iter().any(|scheme| value.get(..scheme.len()).is_some_and(|head| head.eq_ignore_ascii_case(scheme)))
+}
+
+/// The values of `href` and `src` in tags, with their character references resolved. Comments are skipped.
+fn of_html(html: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut rest = html;
+    while let Some(start) = rest.find('<') {
+        rest = &rest[start + 1..];
+        if let Some(comment) = rest.strip_prefix("!--") {
+            rest = comment.split_once("-->").map_or("", |(_, after)| after);
+            continue;
+        }
+        if rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            rest = attributes(rest, &mut found);
+        }
+    }
+    found
+}
+
+/// Reads one tag up to its end, and returns what follows.
+fn attributes<'h>(tag: &'h str, found: &mut Vec<String>) -> &'h str {
+    let mut rest = tag.trim_start_matches(|c: char| !c.is_ascii_whitespace() && c != '>' && c != '/');
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
+        if rest.is_empty() || rest.starts_with('>') {
+            return rest;
+        }
+        let name_end =
+            rest.find(|c: char| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/')).unwrap_or(rest.len());
+        // A lone `=` would be a name of no length.
+        let (name, after) = rest.split_at(name_end.max(1).min(rest.len()));
+        let Some(value) = after.trim_start().strip_prefix('=') else {
+            rest = after;
+            continue;
+        };
+        let (value, after) = attribute_value(value.trim_start());
+        if matches!(name.to_ascii_lowercase().as_str(), "href" | "src") {
+            let value = resolved(value.trim());
+            found.extend(is_link(&value).then_some(value));
+        }
+        rest = after;
+    }
+}
+
+/// The value, and what follows it.
+fn attribute_value(text: &str) -> (&str, &str) {
+    for quote in ['"', '\''] {
+        if let Some(inside) = text.strip_prefix(quote) {
+            return inside.split_once(quote).unwrap_or((inside, ""));
+        }
+    }
+    text.split_at(text.find(|c: char| c.is_ascii_whitespace() || c == '>').unwrap_or(text.len()))
+}
+
+/// Resolves the character references that URLs are written with.
+fn resolved(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    let mut rest = value;
+    while let Some(start) = rest.find('&') {
+        out.push_str(&rest[..start]);
+        rest = &rest[start..];
+        let reference = rest[1..].split_once(';').and_then(|(name, after)| Some((character(name)?, after)));
+        match reference {
+            Some((character, after)) => {
+                out.push(character);
+                rest = after;
+            }
+            None => {
+                out.push('&');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn character(name: &str) -> Option<char> {
+    match name {
+        "amp" => Some('&'),
+        "lt" => Some('<'),
+        "gt" => Some('>'),
+        "quot" => Some('"'),
+        "apos" => Some('\''),
+        _ => {
+            let number = name.strip_prefix('#')?;
+            let code = match number.strip_prefix(['x', 'X']) {
+                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
+                None => number.parse().ok()?,
+            };
+            char::from_u32(code)
+        }
+    }
+}
+
+/// The http and https URLs of a text, without the punctuation that ends a sentence behind them.
+fn of_text(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for word in text.split(|c: char| c.is_whitespace() || matches!(c, '<' | '>' | '"')) {
+        let starts = ["https://", "http://"].into_iter().filter_map(|scheme| word.find(scheme));
+        let Some(start) = starts.min() else { continue };
+        let mut link = word[start..].trim_end_matches(['.', ',', ';', ':', '!', '?', '\'', ']', '*', '_']);
+        if link.ends_with(')') && !link.contains('(') {
+            link = link.trim_end_matches(')').trim_end_matches(['.', ',', ';', ':', '!', '?']);
+        }
+        found.push(link.to_owned());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn href_and_src_come_first_resolved_and_each_once() {
+        let html = "<p>x</p><A class=b HREF='https://e.test/?a=1&amp;b=2'>go</A><img src=http://e.test/i.png alt>\
+            <!-- <a href=\"https://hidden.test/\"> --><a href=\"#top\">t</a><img src=\"cid:logo\"/><a href=\"mailto:a@e.test\">\
+            <a href=\"https://e.test/&#x41;\">< a href=x";
+        let text = "Go to https://e.test/?a=1&b=2 or (https://e.test/t), <https://e.test/u>. See http://e.test/w_(x).";
+        assert_eq!(
+            links(html, text),
+            [
+                "https://e.test/?a=1&b=2",
+                "http://e.test/i.png",
+                "mailto:a@e.test",
+                "https://e.test/A",
+                "https://e.test/t",
+                "https://e.test/u",
+                "http://e.test/w_(x)",
+            ]
+        );
+    }
+
+    #[test]
+    fn nothing_that_is_written_badly_stops_the_search() {
+        for html in ["<", "<a", "<a href", "<a href=", "<a href=\"https://e.test/", "<a =x>", "<!--", "<é><a ='"] {
+            links(html, "");
+        }
+        assert_eq!(links("<a =x href=https://e.test/>", ""), ["https://e.test/"]);
+    }
+}

@@ -1,0 +1,208 @@
+//! Erasing what an account has, for `dev` (adoption B5): all of it, but for the rows that it is to begin again with.
+//!
+//! An operation erases a slice. The last one finds nothing more and puts those rows back, so that whatever was
+//! written between two slices is gone too.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Never, Op};
+use crate::base::id::AccountId;
+use crate::domain::api_key::ApiKey;
+use crate::domain::return_path::AccountHint;
+use crate::domain::user::User;
+use crate::store::error::{Stop, StoreError};
+use crate::store::read::{OnDamage, Order, Read as _, after_prefix};
+use crate::store::row::domain::DomainRow;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use crate::store::timer::Timer;
+
+/// Rows that one operation erases, at most.
+pub const SLICE: usize = 20_000;
+
+/// How a table's keys name the account.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keys {
+    /// They begin with it.
+    Prefixed,
+    /// They hold it at this place.
+    At(usize),
+    /// They do not; what is the account's there goes with the rows that it points to, or nothing is.
+    Without,
+}
+
+/// How each table's keys name the account.
+const fn keys_of(table: Table) -> Keys {
+    match table {
+        Table::Accounts
+        | Table::Keys
+        | Table::Domains
+        | Table::DomainsByName
+        | Table::Messages
+        | Table::Transfers
+        | Table::MessageIndex
+        | Table::Timeline
+        | Table::Transcripts
+        | Table::EventLog
+        | Table::EventLogByType
+        | Table::Endpoints
+        | Table::Deliveries
+        | Table::DeliveriesByEndpoint
+        | Table::Attempts
+        | Table::Redelivered
+        | Table::Parked
+        | Table::Outstanding
+        | Table::ActiveKeys
+        | Table::StoredContent
+        | Table::Idempotency
+        | Table::Quotas
+        | Table::Suppressions
+        | Table::SuppressionsById
+        | Table::SuppressionImports
+        | Table::Waiting
+        | Table::Pauses
+        | Table::Users
+        | Table::SessionsByUser
+        | Table::AuditLog
+        | Table::AuditLines
+        | Table::Outcomes
+        | Table::Reputations => Keys::Prefixed,
+        Table::StoredContentByBucket | Table::IdempotencyByExpiry => Keys::At(8),
+        Table::Timers => Keys::At(9),
+        Table::Meta
+        | Table::AccountsByHint
+        | Table::KeysByHash
+        | Table::DomainOwners
+        | Table::UsersByEmail
+        | Table::Sessions
+        | Table::WarmUps
+        | Table::StsPolicies
+        | Table::TlsReports
+        | Table::TlsReportDays
+        | Table::ClockDoubts => Keys::Without,
+    }
+}
+
+/// A row as its bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RawRow {
+    /// The place of its table in [`Table::ALL`].
+    table: u8,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl RawRow {
+    /// The row at `key`, if there is one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn read(read: &impl crate::store::read::Read, table: Table, key: &[u8]) -> Result<Option<Self>, StoreError> {
+        let place = Table::ALL.iter().position(|known| *known == table).and_then(|place| u8::try_from(place).ok());
+        let found = read.get(table, key)?.zip(place);
+        Ok(found.map(|(value, table)| Self { table, key: key.to_vec(), value }))
+    }
+
+    fn table(&self) -> Option<Table> {
+        Table::ALL.get(usize::from(self.table)).copied()
+    }
+}
+
+/// Erases a slice of what an account has.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct EraseAccount {
+    /// The account.
+    pub account: AccountId,
+    /// The rows that it begins again with; without any it ceases to be.
+    pub rows: Vec<RawRow>,
+}
+
+impl Op for EraseAccount {
+    /// Whether everything is erased.
+    type Reply = bool;
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<bool, Stop<Never>> {
+        let mut left = SLICE;
+        for table in Table::ALL {
+            for key in self.found(tables, *table, left)? {
+                left -= 1;
+                Self::erase(tables, *table, &key)?;
+            }
+            if left == 0 {
+                return Ok(false);
+            }
+        }
+        if self.rows.is_empty() {
+            tables.remove(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(self.account), self.account));
+        }
+        for row in &self.rows {
+            if let Some(table) = row.table() {
+                tables.put_bytes(table, &row.key, row.value.clone());
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl EraseAccount {
+    /// Keys of the account in `table`, at most `limit`. Damaged rows are among them.
+    fn found(&self, tables: &Tables<'_>, table: Table, limit: usize) -> Result<Vec<Vec<u8>>, StoreError> {
+        let account = self.account.as_bytes();
+        let (from, to) = match keys_of(table) {
+            Keys::Prefixed => (account.to_vec(), after_prefix(account)),
+            Keys::At(_) => (Vec::new(), after_prefix(&[])),
+            Keys::Without => return Ok(Vec::new()),
+        };
+        let place = if let Keys::At(place) = keys_of(table) { place } else { 0 };
+        let mut found = Vec::new();
+        tables.scan_with(table, (&from, &to), Order::Ascending, OnDamage::Key, &mut |key, _| {
+            if key.get(place..place + account.len()) == Some(account.as_slice()) && !self.is_kept(table, key) {
+                found.push(key.to_vec());
+            }
+            Ok(if found.len() < limit { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) })
+        })?;
+        Ok(found)
+    }
+
+    fn is_kept(&self, table: Table, key: &[u8]) -> bool {
+        self.rows.iter().any(|row| row.table() == Some(table) && row.key == key)
+    }
+
+    /// Erases one row, with what points to it from tables that do not name the account.
+    fn erase(tables: &mut Tables<'_>, table: Table, key: &[u8]) -> Result<(), StoreError> {
+        match table {
+            Table::Timers => {
+                if let Some(timer) = Timer::decode(key) {
+                    tables.disarm(timer);
+                }
+            }
+            Table::Keys => {
+                if let Some(row) = tables.sound_row::<ApiKey>(key)? {
+                    tables.remove(Table::KeysByHash, &row.hash);
+                }
+            }
+            Table::Domains => {
+                if let Some(row) = tables.sound_row::<DomainRow>(key)? {
+                    let name = row.name.as_str().as_bytes();
+                    if tables.get(Table::DomainOwners, name)?.is_some_and(|owner| owner == key) {
+                        tables.remove(Table::DomainOwners, name);
+                    }
+                }
+            }
+            Table::Users => {
+                if let Some(row) = tables.sound_row::<User>(key)? {
+                    tables.remove(Table::UsersByEmail, row.email.match_key().as_bytes());
+                }
+            }
+            Table::SessionsByUser => {
+                if let Some(token) = key.last_chunk::<32>() {
+                    tables.remove(Table::Sessions, token);
+                }
+            }
+            _ => {}
+        }
+        tables.remove(table, key);
+        Ok(())
+    }
+}

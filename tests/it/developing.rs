@@ -1,0 +1,46 @@
+//! `dev` for tests of an application: waits, accounts, resets, and who may come (adoption B).
+
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+
+use crate::support::Dev;
+
+#[tokio::test]
+async fn a_reset_leaves_what_dev_gave_and_nothing_else() {
+    let dev = Dev::with(&["--webhook", "http://127.0.0.1:9/hook", "--domain", "extra.example"]);
+    let letter = json!({"from": "a@extra.example", "to": "ann@example.org", "subject": "Hi", "text": "x"});
+    dev.post("/v1/messages", letter.clone()).await.expect(202);
+    dev.get("/dev/mail?to=ann@example.org&wait=30s").await.expect(200);
+    dev.post("/v1/suppressions", json!({"email": "bob@example.org"})).await.expect(201);
+    let made = dev.post("/dev/accounts", json!({"domain": "t.example"})).await.expect(201).json();
+    dev.post("/dev/accounts", json!({"domain": "t.example"})).await.expect(409);
+    assert_eq!((&made["domain"], &made["marketing_domain"]), (&json!("t.example"), &json!("news.t.example")));
+
+    dev.post("/dev/reset", json!({})).await.expect(204);
+    for list in ["/v1/messages", "/v1/events", "/v1/suppressions", "/dev/mail"] {
+        assert_eq!(dev.get(list).await.expect(200).json()["data"], json!([]), "{list}");
+    }
+    let me = dev.get("/v1/me").await.expect(200).json();
+    assert_eq!((&me["quota"]["hour"]["used"], &me["quota"]["hour"]["limit"]), (&json!(0), &json!(10_000_000)));
+    assert_eq!(dev.get("/v1/webhooks").await.json()["data"][0]["url"], "http://127.0.0.1:9/hook");
+    assert_eq!(dev.get("/v1/domains").await.json()["data"].as_array().unwrap().len(), 3);
+    dev.post("/dev/reset", json!({"account_id": made["account_id"]})).await.expect(404);
+    dev.post("/dev/accounts", json!({"domain": "t.example"})).await.expect(201);
+    dev.post("/v1/messages", letter.clone()).await.expect(202);
+}
+
+#[tokio::test]
+async fn a_directory_of_dev_is_not_served() {
+    let dev = Dev::with(&[]);
+    let ended = Command::new(env!("CARGO_BIN_EXE_postrider"))
+        .arg("serve")
+        .env("POSTRIDER_HOSTNAME", "mail.example.com")
+        .env("POSTRIDER_DATA_DIR", dev.data_dir())
+        .env("POSTRIDER_HTTP__TLS__MODE", "off")
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{}", String::from_utf8_lossy(&ended.stderr));
+    assert!(String::from_utf8_lossy(&ended.stderr).contains("postrider dev"));
+}

@@ -29,6 +29,7 @@ use super::submission::Submission;
 use super::supervisor;
 use super::trouble::Trouble;
 use super::ways;
+use super::webhooks::Webhooks;
 use crate::base::entropy::Entropy;
 use crate::engine::ports::{Clock, Resolve};
 use crate::engine::pump::Pump;
@@ -47,7 +48,6 @@ use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
 use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
-use crate::net::hosts_file::{HOSTS_FILE, HostsFile};
 use crate::net::http_listener::{HttpServer, TlsDoor};
 use crate::net::mta_sts::{self, HttpsPolicyHosts};
 use crate::net::post::{self, HttpPost};
@@ -367,23 +367,6 @@ fn resolver(
 fn trust_anchors(path: &Path) -> Result<Anchors, Trouble> {
     let text = std::fs::read_to_string(path).map_err(|error| broken("dns.trust_anchor", &error))?;
     Anchors::read(&text).map_err(|fault| broken("dns.trust_anchor", &fault))
-}
-
-/// How webhooks find their receivers, and which of them they may reach.
-struct Webhooks {
-    guard: Arc<Guard>,
-    names: Arc<dyn HostAddresses>,
-}
-
-impl Webhooks {
-    /// In `dev`, unless the configuration says what may be reached, receivers may run beside it.
-    fn of(config: &Config, guard: &Arc<Guard>, names: Arc<dyn HostAddresses>, is_dev: bool) -> Self {
-        if !is_dev || config.is_set("network.allow") {
-            return Self { guard: Arc::clone(guard), names };
-        }
-        let names = Arc::new(HostsFile::new(HOSTS_FILE.into(), names));
-        Self { guard: Arc::new(Guard::of_development()), names }
-    }
 }
 
 fn pump(

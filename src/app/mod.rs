@@ -31,3 +31,4 @@ mod submission;
 mod supervisor;
 pub mod trouble;
 mod ways;
+mod webhooks;

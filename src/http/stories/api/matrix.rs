@@ -60,7 +60,7 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
             }
             Access::Key(_) => assert_eq!(route.path, "/v1/me"),
             Access::Operator(_) => {
-                let is_operators = ["/v1/accounts", "/v1/backup", "/v1/clock", "/v1/queue", "/v1/users"]
+                let is_operators = ["/v1/accounts", "/v1/backup", "/v1/clock", "/v1/queue", "/v1/status", "/v1/users"]
                     .iter()
                     .any(|path| route.path.starts_with(path));
                 assert!(is_operators, "{}", route.path);

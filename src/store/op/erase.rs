@@ -41,6 +41,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::Messages
         | Table::Transfers
         | Table::MessageIndex
+        | Table::MessagesByOriginalId
         | Table::Timeline
         | Table::Transcripts
         | Table::EventLog

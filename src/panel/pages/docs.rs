@@ -28,7 +28,7 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 16] = files![
+static FILES: [(&str, &str); 18] = files![
     "index",
     "install",
     "first-message",

@@ -155,11 +155,17 @@ pub(super) async fn finish(
 ) -> Result<Answer, Fault> {
     let account = call.caller.account;
     let is_over = sent.iter().any(Result::is_ok)
-        && !sent.iter().any(|one| one.as_ref().is_err_and(|fault| fault.error.status().is_server_error()));
+        && !sent.iter().any(|one| one.as_ref().is_err_and(|fault| is_passing(&fault.error)));
     if let Some(claim) = list.claim.filter(|_| is_over) {
         let bound = api.engine.bind_answer(account, claim, body.clone()).await;
         bound.map_err(messages::key_refused)?;
     }
     let quota = api.engine.quota(&api.account_of(&call.caller)?).map_err(ApiError::from)?;
     Ok(send::ok(body, &quota, false))
+}
+
+/// Whether the same message may be accepted when the list is repeated: we failed, or a request whose client did not
+/// wait is at it still.
+fn is_passing(error: &ApiError) -> bool {
+    error.status().is_server_error() || *error == ApiError::IdempotencyInProgress
 }

@@ -3,7 +3,13 @@
 use serde_json::json;
 
 use super::compat_doors::JSON;
+use super::idempotency::hold;
 use super::*;
+use crate::store::error::Stop;
+use crate::store::op::{Never, Op};
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+use sha2::{Digest as _, Sha256};
 
 fn email(to: &str) -> Value {
     json!({"from": "a@example.test", "to": to, "text": "x"})
@@ -168,4 +174,72 @@ async fn a_list_is_repeated_as_a_whole() {
         "a refused list leaves its key free"
     );
     assert_eq!(world.count().await, 4);
+}
+
+#[tokio::test]
+async fn while_a_list_is_sent_its_key_is_in_progress_everywhere() {
+    let mut world = World::new().await;
+    let first = world.email(json!({})).await;
+    assert_eq!(first.status, 200);
+    let let_go = hold(&world);
+    let (mut one, mut two) = (Client::open(world.address).await, Client::open(world.address).await);
+    let (key, headers) = (world.key.clone(), format!("{JSON}Idempotency-Key: list\r\n"));
+    let list = Value::from(vec![email("a@example.org"), email("b@example.org")]).to_string();
+    let line = "POST /v1/compat/resend/emails/batch";
+    let mut ones = Box::pin(one.ask(line, &key, &headers, &list));
+    let mut twos = Box::pin(two.ask(line, &key, &headers, &list));
+    // One of them is held at the writer; whichever it is, the other is told at once.
+    let (refused, running) = tokio::select! {
+        reply = &mut ones => (reply, twos),
+        reply = &mut twos => (reply, ones),
+    };
+    refused.is_resend(409, "concurrent_idempotent_requests", "idempotency_in_progress");
+    assert_eq!(refused.header("retry-after"), "1");
+    world.send_with(&headers[JSON.len()..], &letter("c@example.org")).await.fails_with(409, "idempotency_in_progress");
+    let_go.send(()).unwrap();
+    let sent = running.await;
+    assert_eq!(sent.status, 200, "{}", sent.body);
+    let again = world.resend("POST /emails/batch", &headers, &list).await;
+    assert_eq!((&again.body, again.header("idempotent-replay")), (&sent.body, "true"));
+    assert_eq!(world.count().await, 3);
+}
+
+#[tokio::test]
+async fn a_list_that_was_cut_off_goes_on_where_it_was() {
+    let mut world = World::new().await;
+    let headers = "Idempotency-Key: list\r\n";
+    let list = [message("a@example.org"), message("b@example.org"), message("c@example.org")];
+    // What is left of a list whose process ended after two messages: they are sent, and its key is bound to nothing.
+    let cut_off = world.messages(headers, &list).await;
+    world.unbind("list").await;
+    assert_eq!(world.count().await, 3);
+    let again = world.messages(headers, &list).await;
+    let ids =
+        |reply: &Reply| reply.json().as_array().unwrap().iter().map(|one| one["MessageID"].clone()).collect::<Vec<_>>();
+    assert_eq!((again.header("idempotent-replay"), ids(&again)), ("", ids(&cut_off)));
+    assert_eq!(world.count().await, 3);
+}
+
+/// Frees an idempotency key, as a crash before it was bound leaves it.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+struct Unbind {
+    key: Vec<u8>,
+}
+
+impl Op for Unbind {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        tables.remove(Table::Idempotency, &self.key);
+        Ok(())
+    }
+}
+
+impl World {
+    async fn unbind(&self, key: &str) {
+        let hash: [u8; 32] = Sha256::digest(key).into();
+        let op = Unbind { key: schema::named(self.account, &hash) };
+        self.engine.store.commit(op).await.unwrap();
+    }
 }

@@ -31,7 +31,7 @@ impl Op for Hold {
     }
 }
 
-fn hold(world: &World) -> mpsc::Sender<()> {
+pub(super) fn hold(world: &World) -> mpsc::Sender<()> {
     let (let_go, held) = mpsc::channel();
     world.engine.store.post(Hold { until: Mutex::new(Some(held)) }, drop);
     let_go

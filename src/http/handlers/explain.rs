@@ -13,7 +13,6 @@ use crate::http::view::explain::ExplanationView;
 use crate::mail::explain::{HEADERS_BYTES_MAX, explain};
 
 /// `POST /v1/explain`.
-#[expect(clippy::unused_async, reason = "a handler of the route table is asynchronous")]
 pub(in crate::http) async fn show(_: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);

@@ -297,13 +297,13 @@ impl ServerSession {
 
     /// What follows STARTTLS in the clear might have been put there by somebody in between (CVE-2011-0411).
     fn begin_tls(&mut self) {
-        if !self.offers_tls() && !(self.is_submission() && !self.inbox.is_empty()) {
-            self.fault(&Answer::new(502, "5.5.1", "TLS is not available"));
-        } else if self.inbox.is_empty() {
+        if !self.inbox.is_empty() && (self.offers_tls() || self.is_submission()) {
+            self.end(&Answer::new(503, "5.5.1", "Wait for 220 before the handshake"));
+        } else if self.offers_tls() {
             self.stage = Stage::TlsAsked;
             self.say(&Answer::new(220, "2.0.0", "Ready for TLS"));
         } else {
-            self.end(&Answer::new(503, "5.5.1", "Wait for 220 before the handshake"));
+            self.fault(&Answer::new(502, "5.5.1", "TLS is not available"));
         }
     }
 }

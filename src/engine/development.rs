@@ -215,6 +215,7 @@ impl Engine {
             }
         }
         self.rates.forget(account, &keys);
+        self.smtp_refusals.forget(account);
         Ok(())
     }
 

@@ -1,5 +1,7 @@
 //! `dev` for tests of an application: waits, accounts, resets, and who may come (adoption B).
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use serde_json::json;
@@ -43,4 +45,46 @@ async fn a_directory_of_dev_is_not_served() {
         .unwrap();
     assert_eq!(ended.status.code(), Some(2), "{}", String::from_utf8_lossy(&ended.stderr));
     assert!(String::from_utf8_lossy(&ended.stderr).contains("postrider dev"));
+}
+
+/// Sends one message by SMTP, and returns the last reply.
+fn submit(url: &str, from: &str) -> String {
+    let stream = TcpStream::connect(url.strip_prefix("smtp://").unwrap()).unwrap();
+    let mut replies = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut reply = move || loop {
+        let line = replies.next().unwrap().unwrap();
+        if line.as_bytes()[3] == b' ' {
+            return line;
+        }
+    };
+    reply();
+    let message = format!("From: {from}\r\nSubject: x\r\n\r\nx\r\n.");
+    let mut last = String::new();
+    for line in ["EHLO test", "MAIL FROM:<>", "RCPT TO:<ann@example.org>", "DATA", &message] {
+        write!(&stream, "{line}\r\n").unwrap();
+        last = reply();
+    }
+    last
+}
+
+#[tokio::test]
+async fn every_way_to_send_takes_any_domain_where_dev_is_told_so_and_a_reset_forgets_what_smtp_refused() {
+    let dev = Dev::with(&["--domain", "*", "--smtp-listen", "127.0.0.1:0"]);
+    let url = dev.announcement["smtp_url"].as_str().unwrap().to_owned();
+    let submit = async |from: &'static str| {
+        let url = url.clone();
+        tokio::task::spawn_blocking(move || submit(&url, from)).await.unwrap()
+    };
+    let queued = submit("a@by-smtp.example").await;
+    assert!(queued.starts_with("250 2.0.0 Ok: queued as msg_"), "{queued}");
+    let letter = |from: &str| json!({"from": from, "to": "ann@example.org", "subject": "Hi", "text": "x"});
+    dev.post("/v1/messages", letter("a@by-api.example")).await.expect(202);
+    let both =
+        json!([letter("a@one.example"), letter("a@two.example"), letter("a@three.example"), letter("a@four.example")]);
+    dev.post("/v1/compat/resend/emails/batch", both).await.expect(200);
+    let refused = submit("not an address").await;
+    assert!(refused.starts_with("550 5.6.0"), "{refused}");
+    assert_eq!(dev.get("/v1/submission-refusals").await.json()["data"].as_array().unwrap().len(), 1);
+    dev.post("/dev/reset", json!({})).await.expect(204);
+    assert_eq!(dev.get("/v1/submission-refusals").await.json()["data"], json!([]));
 }

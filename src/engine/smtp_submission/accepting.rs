@@ -53,6 +53,8 @@ pub(super) struct Submitting {
 enum Stopped {
     /// The domain was changed meanwhile: worth another try.
     DomainChanged,
+    /// The account may not send from the domain. `dev` may make it one that it may.
+    DomainUnusable(Failure),
     Failed(Failure),
 }
 
@@ -81,6 +83,11 @@ impl Submitting {
             match self.try_once(&shared, &claims, &marks).await {
                 Ok(ids) => return Ok(ids),
                 Err(Stopped::DomainChanged) => {}
+                Err(Stopped::DomainUnusable(failure)) => {
+                    if !self.engine.adopt_domain(self.caller.account, shared.message.from.domain()).await {
+                        return Err(failure);
+                    }
+                }
                 Err(Stopped::Failed(failure)) => return Err(failure),
             }
         }
@@ -206,7 +213,11 @@ impl Submitting {
             Stop::Refused(Refusal::DomainChanged) => Stopped::DomainChanged,
             Stop::Refused(refusal) => {
                 let to = &self.transaction.recipients[place];
-                Failure::from(reply::of_refusal(&self.engine, &self.caller, from, &refusal, to)).into()
+                let failure = reply::of_refusal(&self.engine, &self.caller, from, &refusal, to).into();
+                match refusal {
+                    Refusal::DomainUnknown | Refusal::DomainUnverified => Stopped::DomainUnusable(failure),
+                    _ => Stopped::Failed(failure),
+                }
             }
             Stop::Failed(error) => error.into(),
         }

@@ -73,6 +73,15 @@ impl Refusals {
         }
     }
 
+    /// Forgets the refusals of an account.
+    pub(in crate::engine) fn forget(&self, account: AccountId) {
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = lists.by_account.remove(&account).unwrap_or_default();
+        for (number, _) in list {
+            lists.order.remove(&number);
+        }
+    }
+
     /// The refusals of an account, newest first; those of one key where `key` is given.
     pub fn of(&self, account: AccountId, key: Option<KeyId>) -> Vec<SmtpRefusal> {
         let lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);

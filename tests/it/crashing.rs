@@ -104,7 +104,7 @@ async fn after_kill_9_every_key_is_answered_with_its_one_message() {
         }
         ids.sort();
         assert_eq!(stored(&dev).await, ids, "one message a key, and none beside");
-        assert_eq!(used(&dev).await, (COUNT as u64, 10_000 - COUNT as u64));
+        assert_eq!(used(&dev).await, (COUNT as u64, 10_000_000 - COUNT as u64));
     }
 }
 

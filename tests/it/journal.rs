@@ -18,6 +18,8 @@ async fn damaged(directory: &Path) {
     }
     dev.kill_now();
     drop(dev);
+    // The service does not run on a directory of `dev`.
+    fs::remove_file(directory.join("dev.json")).unwrap();
     let path = directory.join("journal");
     let mut journal = fs::read(&path).unwrap();
     assert!(journal[RECORDS..].starts_with(b"PRJ\x02"), "no checkpoint came in between");

@@ -120,7 +120,7 @@ async fn a_command_ends_with_the_code_of_what_was_answered() {
         ("webhook show whk_00000000000000000000000000", 3),
         ("account set acc_00000000000000000000000000 --name x", 3),
         ("domain show nowhere.example", 3),
-        ("webhook add http://hooks.example.com/", 8),
+        ("webhook add ftp://hooks.example.com/", 8),
         ("suppression add nobody", 8),
         ("event list --type opened", 8),
         ("message list --cursor x", 8),

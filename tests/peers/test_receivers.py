@@ -429,6 +429,6 @@ def test_a_literal_address_that_is_not_global_is_refused_in_every_spelling(share
 @pytest.fixture(scope="module")
 def shared_dev(tmp_path_factory):
     """A `dev` that allows nothing beyond the public internet."""
-    dev = Dev(tmp_path_factory.mktemp("literals") / "dev", (), "")
+    dev = Dev(tmp_path_factory.mktemp("literals") / "dev", (), "[network]\nallow = []\n")
     yield dev
     dev.close()

@@ -227,7 +227,7 @@ fn domains(text: &str) -> Result<Vec<Option<(DomainName, Stream)>>, String> {
 }
 
 fn webhooks(text: &str) -> Result<Vec<WebhookUrl>, String> {
-    let url = |item| WebhookUrl::parse_local(item).map_err(|fault| format!("{item}: {fault}"));
+    let url = |item| WebhookUrl::parse_local(item, |_| true).map_err(|fault| format!("{item}: {fault}"));
     items(text).map(url).collect()
 }
 

@@ -86,9 +86,10 @@ pub(crate) fn shown(id: EndpointId, row: &EndpointRow) -> Answer {
 
 fn url(fields: &mut Fields<'_>, text: Option<String>, guard: &Guard) -> Option<WebhookUrl> {
     let text = text?;
+    let permits = |address| guard.permits(address);
     let parsed = match guard.permits_plain_http() {
-        true => WebhookUrl::parse_local(&text),
-        false => WebhookUrl::parse(&text, |address| guard.permits(address)),
+        true => WebhookUrl::parse_local(&text, permits),
+        false => WebhookUrl::parse(&text, permits),
     };
     match parsed {
         Ok(url) => Some(url),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hostname::{DomainName, InvalidDomainName};
 use super::limits::{ADDRESS_OCTETS, LOCAL_PART_OCTETS};
-use super::text::is_deceptive;
+use super::text::{is_deceptive, unquoted};
 
 /// A checked address: as its owner wrote it, and in the form that the wire and all matching use.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -159,19 +159,6 @@ fn is_atom_character(character: char) -> bool {
     } else {
         !character.is_whitespace()
     }
-}
-
-/// The content of a quoted local part; a dot-string as it is.
-fn unquoted(local: &str) -> String {
-    let Some(inside) = local.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
-        return local.to_owned();
-    };
-    let mut plain = String::with_capacity(inside.len());
-    let mut characters = inside.chars();
-    while let Some(character) = characters.next() {
-        plain.push(if character == '\\' { characters.next().unwrap_or('\\') } else { character });
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -1,9 +1,22 @@
 //! What all texts of a caller are tested for: length in characters, control characters, and the invisible characters
-//! that make a text look like another.
+//! that make a text look like another. And the content of quoted strings.
 
 /// Whether `text` has more than `limit` characters. Never counts further than it must.
 pub fn is_longer(text: &str, limit: usize) -> bool {
     text.len() > limit && text.chars().nth(limit).is_some()
+}
+
+/// Returns the content of a quoted string (RFC 5322 3.2.4), and any other text as it is.
+pub fn unquoted(text: &str) -> String {
+    let Some(inside) = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
+        return text.to_owned();
+    };
+    let mut plain = String::with_capacity(inside.len());
+    let mut characters = inside.chars();
+    while let Some(character) = characters.next() {
+        plain.push(if character == '\\' { characters.next().unwrap_or('\\') } else { character });
+    }
+    plain
 }
 
 /// Whether `text` has a control character: C0 (TAB, CR and LF included), DEL or C1.

@@ -1,5 +1,6 @@
 //! One mailbox as the clients of other services write it: an address, or `Name <address>`.
 
+use crate::domain::text::unquoted;
 use crate::mail::read::decoded_text;
 
 /// A mailbox taken apart. The address is not checked yet.
@@ -66,19 +67,6 @@ pub(super) fn split(text: &str) -> Vec<&str> {
     entries.push(text[start..].trim());
     entries.retain(|entry| !entry.is_empty());
     entries
-}
-
-/// A phrase without the quotes around it.
-fn unquoted(phrase: &str) -> String {
-    let Some(inside) = phrase.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
-        return phrase.to_owned();
-    };
-    let mut plain = String::with_capacity(inside.len());
-    let mut characters = inside.chars();
-    while let Some(character) = characters.next() {
-        plain.push(if character == '\\' { characters.next().unwrap_or('\\') } else { character });
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -8,36 +8,25 @@ from .wait import LOOPBACK
 
 def swaks(port: int, sender: str, recipient: str, *more: str) -> str:
     """The dialogue of swaks with a server on loopback, up to RCPT."""
+    return _swaks(port, "--from", sender or "<>", "--to", recipient, "--quit-after", "RCPT", *more)
+
+
+def submit_with_swaks(port: int, sender: str, recipients: str, key: str, *more: str) -> str:
+    """The dialogue of swaks that logs in with an API key and submits a message."""
+    login = ("--auth-user", "postrider", "--auth-password", key)
+    message = ("--header", "Subject: by swaks", "--body", ".a dot\nand text")
+    return _swaks(port, "--from", sender, "--to", recipients, *login, *message, *more)
+
+
+def _swaks(port: int, *options: str) -> str:
     root = private_root("swaks")
     if not root:
         missing("swaks")
     # TLS takes a library of Perl's which SpamAssassin needs too.
     perl = [place for name in ("swaks", "spamassassin") for place in _perl(name)]
+    server = ("--server", LOOPBACK, "--port", str(port), "--helo", "probe.test")
     done = subprocess.run(
-        [
-            *("perl", str(root / "usr/bin/swaks"), "--server", LOOPBACK, "--port", str(port), "--helo", "probe.test"),
-            *("--from", sender or "<>", "--to", recipient, "--quit-after", "RCPT", *more),
-        ],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERL5LIB": ":".join(map(str, perl))},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    return done.stdout + done.stderr
-
-
-def submit_with_swaks(port: int, sender: str, recipients: str, key: str, *more: str) -> str:
-    """The dialogue of swaks that logs in with an API key and submits a message."""
-    root = private_root("swaks")
-    if not root:
-        missing("swaks")
-    perl = [place for name in ("swaks", "spamassassin") for place in _perl(name)]
-    done = subprocess.run(
-        [
-            *("perl", str(root / "usr/bin/swaks"), "--server", LOOPBACK, "--port", str(port), "--helo", "probe.test"),
-            *("--from", sender, "--to", recipients, "--auth-user", "postrider", "--auth-password", key),
-            *("--header", "Subject: by swaks", "--body", ".a dot\nand text", *more),
-        ],
+        ["perl", str(root / "usr/bin/swaks"), *server, *options],
         env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERL5LIB": ":".join(map(str, perl))},
         capture_output=True,
         text=True,

@@ -50,7 +50,7 @@ impl<S: Subscriber> Layer<S> for Recent {
     }
 }
 
-/// What an event says.
+/// Message and fields of a log event.
 #[derive(Default)]
 struct Words {
     message: String,

@@ -12,7 +12,7 @@ use crate::engine::Engine;
 use crate::engine::settings::SmtpAddress;
 use crate::net::handed_over::HandedOver;
 use crate::net::smtp_listener::{ListenerConfig, ListenerTls, SmtpListener};
-use crate::net::submission::{DevDoor, Submission as Shared, SubmissionLimits, SubmissionService};
+use crate::net::submission::{DevDoor, Submission as Shared, SubmissionService};
 use crate::net::tls_settings::TlsSettings;
 
 /// The running listeners.
@@ -40,7 +40,7 @@ impl Submission {
     ) -> Result<Self, Trouble> {
         let section = &config.submission;
         let mut submission = Self {
-            shared: Shared::new(Arc::clone(engine), config.hostname.as_str(), limits(section)),
+            shared: Shared::new(Arc::clone(engine), config.hostname.as_str(), section.limits),
             engine: Arc::clone(engine),
             listeners: Vec::new(),
             certificate: None,
@@ -155,17 +155,5 @@ impl Submission {
             ending.spawn(listener.shut_down(grace));
         }
         while ending.join_next().await.is_some() {}
-    }
-}
-
-const fn limits(section: &config::Submission) -> SubmissionLimits {
-    SubmissionLimits {
-        connections: section.connections,
-        connections_per_address: section.connections_per_address,
-        connections_per_key: section.connections_per_key,
-        recipients: section.recipients,
-        login: section.login,
-        idle: section.idle,
-        failed_logins: section.failed_logins,
     }
 }

@@ -1,4 +1,4 @@
-//! How webhooks find their receivers: as all mail does in `serve`, and beside it in `dev`.
+//! Name resolution and permitted addresses of webhook receivers: those of mail in `serve`, and wider ones in `dev`.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::net::dns::HostAddresses;
 use crate::net::guard::Guard;
 use crate::net::hosts_file::{HOSTS_FILE, HostsFile};
 
-/// How webhooks find their receivers, and which of them they may reach.
+/// Name resolution and permitted addresses of webhook receivers.
 pub(super) struct Webhooks {
     /// Which addresses they may reach.
     pub(super) guard: Arc<Guard>,

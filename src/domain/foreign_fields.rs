@@ -1,6 +1,6 @@
 //! Fields of other services' APIs that a send request does not take, and what to use here instead.
 //!
-//! Used for the hint beside an unknown field: the nearest known name would be no help to somebody who moves.
+//! Used for the hint about an unknown field: a similar name of ours would not help somebody who migrates.
 
 /// One recipient per message (spec 1).
 pub(super) const ONE_RECIPIENT: &str = "`to` takes one address: send one request per recipient";

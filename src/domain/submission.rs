@@ -184,7 +184,7 @@ fn recipient(fields: &mut Fields<'_>) -> Option<Address> {
     fields.required_text("to").and_then(|text| fields.check("to", text.parse()))
 }
 
-/// What the sender says about a message and never mails.
+/// Facts about a message that are never mailed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Notes {
     /// The sender's own notes.

@@ -118,7 +118,7 @@ impl WebhookUrl {
     }
 }
 
-/// What follows one of the schemes.
+/// Returns the text after one of the schemes.
 fn stripped<'t>(text: &'t str, schemes: &[&str]) -> Option<&'t str> {
     schemes.iter().find_map(|scheme| {
         let (given, rest) = text.split_at_checked(scheme.len())?;

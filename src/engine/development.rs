@@ -1,4 +1,4 @@
-//! What `dev` allows beside the contract: chosen keys and webhook secrets, domains that need no DNS, and accounts that
+//! Additions for `dev`: chosen keys and webhook secrets, domains that need no DNS, and accounts that
 //! begin again (adoption B).
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,13 +30,13 @@ use crate::store::row::domain::DomainRow;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 
-/// How long an attempt that is under way may take to end before its account is erased: longer than the simulator's
+/// Maximum time for a running attempt to end before its account is erased: longer than the simulator's
 /// silence. What ends later finds nothing to write to.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Every row of a kind.
 const ALL: PageRequest = PageRequest { before: None, limit: usize::MAX };
 
-/// What `dev` allows.
+/// Additions for `dev`.
 #[derive(Default)]
 pub struct Development {
     chosen_keys: RwLock<Vec<KeySecret>>,
@@ -61,7 +61,7 @@ impl Development {
     }
 }
 
-/// What an account was given: it keeps this when it begins again.
+/// The rows that an account keeps when it is reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GivenIds {
     /// API keys.

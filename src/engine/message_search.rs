@@ -47,7 +47,7 @@ pub struct MessageFilter {
     pub id: Option<MessageId>,
     /// The Message-ID that a client gave by SMTP.
     pub original_message_id: Option<String>,
-    /// How it came.
+    /// The way it was submitted.
     pub via: Option<Via>,
     /// The status.
     pub status: Option<Status>,

@@ -125,7 +125,7 @@ pub struct Engine {
     pub leases: Leases,
     /// Accounts that nothing is attempted for at present.
     pub quiet: QuietAccounts,
-    /// What `dev` allows beside the contract.
+    /// Additions for `dev`.
     pub development: Development,
     /// What else is to forget content that is past its deadline: the captured mail of `dev`. May block.
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,

@@ -119,7 +119,7 @@ impl BodyBudgets {
     }
 }
 
-/// What happens to an answer for which its holder's share has no room.
+/// Treatment of an answer for which its holder's share has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::http) enum Excess {
     /// It is refused.

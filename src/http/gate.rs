@@ -11,7 +11,7 @@ use crate::base::id::AccountId;
 use crate::domain::api_key::Scope;
 use crate::net::http_client::Client;
 
-/// What is left of the request rate.
+/// The remaining requests.
 pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
 /// What the request rate says of one request.

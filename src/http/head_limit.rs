@@ -1,4 +1,4 @@
-//! How large the head of a request may be.
+//! The size limit of a request's head.
 
 use hyper::http::request::Parts;
 

@@ -33,7 +33,7 @@ pub struct Api {
     pub body_bytes: usize,
     /// The memory for bodies and for stored messages that are read.
     pub budgets: Arc<BodyBudgets>,
-    /// What the status is told from, once the service runs.
+    /// The source of the status, once the service runs.
     pub status: OnceLock<StatusSources>,
     is_shutting_down: AtomicBool,
 }

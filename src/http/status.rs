@@ -1,4 +1,4 @@
-//! What the program knows for `GET /v1/status` beside the engine: its start, its certificate and its log.
+//! The part of `GET /v1/status` that the engine does not know: the program's start, its certificate and its log.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use serde::Serialize;
 use crate::base::time::{Timestamp, iso};
 use crate::net::tls_settings::Presented;
 
-/// What `app` knows for the status.
+/// The facts that `app` adds to the status.
 pub struct StatusSources {
     /// When the service started.
     pub started_at: Timestamp,
-    /// What HTTP presents, where it speaks TLS.
+    /// The certificate of HTTP, if it speaks TLS.
     pub certificate: Option<Arc<Presented>>,
     /// The latest warnings and errors of the log, newest first.
     pub last_errors: fn() -> Vec<LogLine>,
@@ -25,6 +25,6 @@ pub struct LogLine {
     pub at: Timestamp,
     /// `warn` or `error`.
     pub level: &'static str,
-    /// What it says, with its facts.
+    /// The message with its fields.
     pub message: String,
 }

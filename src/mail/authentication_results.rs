@@ -1,9 +1,9 @@
-//! The value of an Authentication-Results field (RFC 8601 2.2): what a receiver found of SPF, DKIM and DMARC.
+//! The value of an Authentication-Results field (RFC 8601 2.2): a receiver's results of SPF, DKIM and DMARC.
 //!
 //! Receivers differ in white space, comments and quoting, so the reader is lenient: a part that can't be read is
 //! skipped, and the rest counts.
 
-/// What one receiver found.
+/// The results of one receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct AuthenticationResults {
     /// The name under which the receiver speaks.

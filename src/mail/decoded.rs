@@ -10,7 +10,7 @@ use super::links::links;
 use super::read::{self, ListFields};
 use super::section;
 
-/// What a message says.
+/// The decoded content of a message.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Decoded {
     /// The plain text.

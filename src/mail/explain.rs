@@ -1,4 +1,4 @@
-//! Explains what a receiver found of a test mail: its Authentication-Results field, in words.
+//! Explains a receiver's Authentication-Results field in words.
 
 use serde::Serialize;
 
@@ -12,7 +12,7 @@ pub const HEADERS_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of DKIM results that are explained. A relayed message has a handful.
 const SIGNATURES_MAX: usize = 20;
 
-/// What a receiver found of a mail.
+/// The results of a receiver, with findings.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The name under which the receiver speaks; `None` if it wrote no result.
@@ -25,7 +25,7 @@ pub struct Explanation {
     pub dkim: Vec<Dkim>,
     /// The result of DMARC, such as `pass`.
     pub dmarc: Option<String>,
-    /// What is right, what is not, and what to do.
+    /// Findings, each with its remedy.
     pub findings: Vec<Finding>,
 }
 
@@ -70,9 +70,9 @@ pub enum FindingLevel {
 pub struct Finding {
     /// The severity.
     pub level: FindingLevel,
-    /// What was found.
+    /// The observation.
     pub text: String,
-    /// What to do; `None` if there is nothing to do.
+    /// The remedy; `None` if there is nothing to do.
     pub remedy: Option<String>,
 }
 

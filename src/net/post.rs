@@ -142,7 +142,7 @@ fn failed(error: PostError, started: Instant) -> PostOutcome {
     PostOutcome { status: None, error: Some(error), duration: started.elapsed(), peer: None, body: None }
 }
 
-/// What is written for a request.
+/// The bytes of a request.
 fn request(url: &Url, headers: Vec<(&'static str, String)>, body: Bytes) -> Result<Request<Full<Bytes>>, PostError> {
     let value = |text: &str| HeaderValue::from_str(text).map_err(|_| PostError::Protocol);
     let mut all = HeaderMap::with_capacity(headers.len() + 3);

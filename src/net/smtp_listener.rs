@@ -116,7 +116,7 @@ impl Default for Deadlines {
     }
 }
 
-/// How a listener uses TLS.
+/// The TLS mode of a listener.
 #[derive(Clone)]
 pub enum ListenerTls {
     /// Not at all.
@@ -130,7 +130,7 @@ pub enum ListenerTls {
 /// A listener's settings.
 #[derive(Clone)]
 pub struct ListenerConfig {
-    /// What each session is told. Its `starttls` follows `tls`.
+    /// The settings of each session. Its `starttls` follows `tls`.
     pub session: ServerConfig,
     /// Who may connect; listeners may share one.
     pub gate: Gate,

@@ -50,7 +50,21 @@ pub struct SubmissionLimits {
     pub failed_logins: usize,
 }
 
-/// What all connections of submission share.
+impl Default for SubmissionLimits {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            connections_per_address: 50,
+            connections_per_key: 50,
+            recipients: 100,
+            login: Duration::from_secs(60),
+            idle: Duration::from_secs(300),
+            failed_logins: 10,
+        }
+    }
+}
+
+/// State that all submission connections share.
 pub struct Submission {
     engine: Arc<Engine>,
     hostname: String,
@@ -122,7 +136,7 @@ impl Submission {
 
 /// A listener's service: its door to what all share.
 pub struct SubmissionService {
-    /// What all connections share.
+    /// State that all connections share.
     pub submission: Arc<Submission>,
     /// Set for `dev`'s listener.
     pub dev: Option<Arc<DevDoor>>,

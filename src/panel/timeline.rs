@@ -130,7 +130,7 @@ fn sentence(record: &MessageRecord, event: &Event) -> String {
     }
 }
 
-/// How the message came into the queue.
+/// The submission of the message.
 fn injected(submission: Option<&SmtpFacts>) -> String {
     let Some(facts) = submission else { return "Accepted, and on disk. Injected into the queue.".to_owned() };
     let tls = facts.tls_version.as_deref().unwrap_or("no TLS");

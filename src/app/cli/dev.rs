@@ -60,7 +60,7 @@ pub(super) struct DevArgs {
     webhook_secret: Option<String>,
 }
 
-/// What `dev` runs with.
+/// The options of `dev`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DevOptions {
     /// The configuration: dev's defaults, the file over them, and `--listen` over that.
@@ -75,7 +75,7 @@ pub struct DevOptions {
     pub json: bool,
     /// Where to listen for SMTP, where that is said.
     pub smtp_listen: Option<SocketAddr>,
-    /// Who may use `/dev` beside this machine.
+    /// Networks that may use `/dev`, in addition to this machine.
     pub allow: Vec<Network>,
     /// The API key that is chosen: 20 to 128 of `A-Za-z0-9_-`.
     pub api_key: Option<String>,
@@ -90,7 +90,7 @@ pub struct DevOptions {
 }
 
 impl DevOptions {
-    /// What `dev` runs with where nothing is asked for, with this configuration.
+    /// The defaults, with this configuration.
     pub const fn plain(config: Config) -> Self {
         Self {
             config,

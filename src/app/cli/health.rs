@@ -18,7 +18,7 @@ use crate::net::admin_socket::{self, AdminReply, AdminRequest};
 use crate::net::forward;
 
 const PATH: &str = "/readyz";
-/// What the whole question may take.
+/// Maximum time for the whole check.
 const DEADLINE: Duration = Duration::from_secs(3);
 
 #[derive(Debug, Args)]

@@ -30,7 +30,7 @@ pub(super) enum Shape {
     Queue,
     /// The service's clock.
     Clock,
-    /// How the service is.
+    /// The status of the service.
     Status,
     /// What was let go.
     Released,

@@ -1,4 +1,4 @@
-//! How the service is, for people: `postrider status`.
+//! The status of the service, for people: `postrider status`.
 
 use std::fmt::Write as _;
 

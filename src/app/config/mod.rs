@@ -47,7 +47,7 @@ use crate::domain::stream::Stream;
 pub const EXAMPLE: &str = include_str!("../../../data/postrider.toml");
 /// The host name of a process that was given none: what `serve` refuses to mail under.
 const NO_HOSTNAME: &str = "localhost.localdomain";
-/// What keys and accounts may do in `dev` unless the configuration limits them: a test suite does not wait.
+/// The limits of keys and accounts in `dev` unless the configuration sets them: a test suite must not wait.
 const DEV_REQUESTS_PER_MINUTE: u32 = 1_000_000;
 const DEV_QUOTA: u64 = 10_000_000;
 /// Where `dev` listens unless told otherwise.
@@ -117,7 +117,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// What `dev` begins with: plain HTTP on loopback, no metrics, and hardly any limits.
+    /// The defaults of `dev`: plain HTTP on loopback, no metrics, and hardly any limits.
     pub fn for_dev() -> Self {
         let listen = vec![SocketAddr::from((Ipv4Addr::LOCALHOST, DEV_PORT))];
         let http = Http { listen, tls: Tls::Off, ..Http::default() };

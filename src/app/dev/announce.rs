@@ -1,4 +1,4 @@
-//! What `dev` prints once it is ready: a line for programs, or what a person needs for the first message.
+//! The output of `dev` once it is ready: a line for programs, or instructions for the first message.
 
 use std::io::{self, Write as _};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! What `dev` gives its first account: keys, domains, a user of the panel and webhooks (contract 8, adoption B1). A
+//! The first account of `dev`: its keys, domains, a user of the panel and webhooks (contract 8, adoption B1). A
 //! kept directory remembers it in `dev.json`, and each start adds what its options ask for.
 
 use std::fs::{self, OpenOptions};
@@ -37,7 +37,7 @@ use crate::store::op::domain::DomainRefusal;
 /// The file of a kept directory.
 pub(in crate::app) const FILE: &str = "dev.json";
 const ACCOUNT: &str = "Development";
-/// Who signs in to the panel of `dev`.
+/// The email address of the panel user of `dev`.
 const PANEL_USER: &str = "dev@example.test";
 /// The verified domains of `dev`.
 const DOMAINS: [(&str, Stream); 2] =
@@ -45,7 +45,7 @@ const DOMAINS: [(&str, Stream); 2] =
 /// Every row of a list.
 const ALL: PageRequest = PageRequest { before: None, limit: usize::MAX };
 
-/// What a kept directory remembers in `dev.json`.
+/// The content of `dev.json` in a kept directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Credentials {
     pub(super) api_key: String,
@@ -67,7 +67,7 @@ pub(super) struct Credentials {
     pub(super) domains: Vec<String>,
 }
 
-/// What the first account has, and what of it a reset leaves.
+/// The first account, and the part of it that a reset keeps.
 pub(super) struct Furnished {
     pub(super) credentials: Credentials,
     pub(super) account: AccountId,
@@ -262,7 +262,7 @@ async fn add_webhook(
     Ok(())
 }
 
-/// What a reset leaves.
+/// The part that a reset keeps.
 fn given_ids(
     engine: &Engine,
     account: AccountId,

@@ -1,4 +1,4 @@
-//! How a message came: by HTTP or by SMTP.
+//! The way a message was submitted: by HTTP or by SMTP.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::store::row::message::MessageRow;
 use crate::store::row::message_index::Term;
 
-/// How a message came.
+/// The way a message was submitted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Via {

@@ -74,7 +74,7 @@ pub(super) struct Copies {
     ids: Vec<String>,
     /// The recipients who get a copy, and its identifier; in the order of both.
     new: Vec<(usize, MessageId)>,
-    /// How many copies are made, and the bytes that they take.
+    /// The number of copies, and their size in bytes.
     made: usize,
     stored_bytes: u64,
 }

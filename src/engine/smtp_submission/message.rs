@@ -1,7 +1,7 @@
 //! The final dot: the messages of a transaction, accepted together or not at all, and the answer.
 
 use super::accepting::{Failure, Submitting};
-use super::{Decision, SmtpRefusal, SmtpSession, SmtpStage};
+use super::{Decision, SmtpRefusal, SmtpSession, SubmissionStage};
 use crate::mail::submitted;
 use crate::smtp::server::Answer;
 
@@ -23,7 +23,7 @@ impl SmtpSession {
             Err(Failure::InDoubt) => Decision::CloseWithoutAnswer,
             Err(Failure::Answer(answer)) => {
                 let refusal = SmtpRefusal { mail_from, from, ..SmtpRefusal::default() };
-                self.refused(SmtpStage::Data, &answer, refusal);
+                self.refused(SubmissionStage::Data, &answer, refusal);
                 Decision::Answer(answer)
             }
         }

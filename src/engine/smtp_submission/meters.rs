@@ -4,39 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use serde::Serialize;
-
 use crate::base::meter::{Counter, Distribution, Histogram};
-
-/// The stage of a session at which something was refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SmtpStage {
-    /// AUTH.
-    Auth,
-    /// MAIL.
-    Mail,
-    /// RCPT.
-    Rcpt,
-    /// DATA, and the final dot.
-    #[default]
-    Data,
-}
-
-impl SmtpStage {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Auth, Self::Mail, Self::Rcpt, Self::Data];
-
-    /// The name in the API and in monitoring.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auth => "auth",
-            Self::Mail => "mail",
-            Self::Rcpt => "rcpt",
-            Self::Data => "data",
-        }
-    }
-}
+use crate::smtp::server::SubmissionStage;
 
 /// The result of a login, as monitoring names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +43,7 @@ pub struct SubmissionMeters {
     /// Messages accepted, one for each recipient.
     pub messages: Counter,
     /// Codes are few: the table of the contract has about twenty.
-    refusals: Mutex<BTreeMap<(SmtpStage, u16), u64>>,
+    refusals: Mutex<BTreeMap<(SubmissionStage, u16), u64>>,
     duration: Histogram,
 }
 
@@ -97,7 +66,7 @@ impl SubmissionMeters {
         self.logins[end as usize].count();
     }
 
-    pub(super) fn refused(&self, stage: SmtpStage, code: u16) {
+    pub(super) fn refused(&self, stage: SubmissionStage, code: u16) {
         *self.refusals.lock().unwrap_or_else(PoisonError::into_inner).entry((stage, code)).or_default() += 1;
     }
 
@@ -112,7 +81,7 @@ impl SubmissionMeters {
     }
 
     /// Refusals by stage and code.
-    pub fn refusals(&self) -> Vec<(SmtpStage, u16, u64)> {
+    pub fn refusals(&self) -> Vec<(SubmissionStage, u16, u64)> {
         let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.iter().map(|((stage, code), count)| (*stage, *code, *count)).collect()
     }

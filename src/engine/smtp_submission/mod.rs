@@ -12,7 +12,8 @@ mod recipient;
 mod refusals;
 mod reply;
 
-pub use meters::{LoginEnd, SmtpStage, SubmissionMeters};
+pub use crate::smtp::server::SubmissionStage;
+pub use meters::{LoginEnd, SubmissionMeters};
 pub use refusals::{Refusals, SmtpRefusal};
 
 use std::net::IpAddr;
@@ -55,7 +56,7 @@ pub enum LoginOutcome {
     Failed,
 }
 
-/// What MAIL said.
+/// The arguments of MAIL.
 #[derive(Clone, Debug, Default)]
 pub struct SmtpSender {
     /// The path without its angle brackets; empty for `<>`.
@@ -102,7 +103,7 @@ impl SmtpSession {
     ///
     /// The protocol layer answers, counts the login in [`SubmissionMeters::login`], and reports a refusal to
     /// [`Self::note_refusal`] with the stage
-    /// [`SmtpStage::Auth`]: it is listed for the account of this key, revoked or expired as it may be.
+    /// [`SubmissionStage::Auth`]: it is listed for the account of this key, revoked or expired as it may be.
     pub fn login(&mut self, password: &[u8]) -> LoginOutcome {
         self.presented = None;
         let secret = str::from_utf8(password).ok().and_then(|text| self.engine.secret_of(text.trim()));
@@ -158,7 +159,7 @@ impl SmtpSession {
             self.transaction = Some(Transaction::new(sender));
         } else {
             self.refused(
-                SmtpStage::Mail,
+                SubmissionStage::Mail,
                 &answer,
                 SmtpRefusal { mail_from: sender.mail_from, ..SmtpRefusal::default() },
             );
@@ -191,7 +192,7 @@ impl SmtpSession {
 
     /// Reports a refusal that the protocol layer decided, for the metrics and the account's list. Answers of
     /// [`Self::sender`], [`Self::recipient`] and [`Self::message`] are counted there already.
-    pub fn note_refusal(&self, stage: SmtpStage, answer: &Answer, mail_from: Option<&str>, to: Option<&str>) {
+    pub fn note_refusal(&self, stage: SubmissionStage, answer: &Answer, mail_from: Option<&str>, to: Option<&str>) {
         let refusal = SmtpRefusal {
             mail_from: mail_from.unwrap_or_default().to_owned(),
             to: to.unwrap_or_default().to_owned(),
@@ -200,12 +201,12 @@ impl SmtpSession {
         self.refused(stage, answer, refusal);
     }
 
-    fn refused(&self, stage: SmtpStage, answer: &Answer, refusal: SmtpRefusal) {
+    fn refused(&self, stage: SubmissionStage, answer: &Answer, refusal: SmtpRefusal) {
         let engine = &self.engine;
         engine.meters.submission.refused(stage, answer.code());
         let logged_in = self.login.as_ref().map(|login| &login.caller);
         let presented = self.presented.as_ref();
-        let owner = if stage == SmtpStage::Auth { presented.or(logged_in) } else { logged_in.or(presented) };
+        let owner = if stage == SubmissionStage::Auth { presented.or(logged_in) } else { logged_in.or(presented) };
         let Some((caller, key)) = owner.and_then(|caller| Some((caller, caller.key.as_ref()?))) else { return };
         engine.smtp_refusals.add(
             caller.account,

@@ -1,8 +1,8 @@
-//! RCPT: whether the API would take a message to this recipient, and the transaction that its recipients make.
+//! RCPT: checks whether the API would accept a message to this recipient, and collects the transaction.
 
 use std::collections::HashSet;
 
-use super::{SmtpRefusal, SmtpSender, SmtpSession, SmtpStage, failed};
+use super::{SmtpRefusal, SmtpSender, SmtpSession, SubmissionStage, failed};
 use crate::domain::account::Account;
 use crate::domain::address::Address;
 use crate::engine::Caller;
@@ -43,7 +43,7 @@ impl SmtpSession {
             let mail_from = self.transaction.as_ref().map(|transaction| transaction.sender.mail_from.clone());
             let mail_from = mail_from.unwrap_or_default();
             let refusal = SmtpRefusal { mail_from, to: path.to_owned(), ..SmtpRefusal::default() };
-            self.refused(SmtpStage::Rcpt, &answer, refusal);
+            self.refused(SubmissionStage::Rcpt, &answer, refusal);
         }
         answer
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
 
-use super::SmtpStage;
+use super::SubmissionStage;
 use crate::base::id::{AccountId, KeyId};
 use crate::base::time::Timestamp;
 use crate::smtp::server::Answer;
@@ -24,7 +24,7 @@ pub struct SmtpRefusal {
     /// When it was answered.
     pub at: Timestamp,
     /// The stage of the session.
-    pub stage: SmtpStage,
+    pub stage: SubmissionStage,
     /// The answer with its codes, lines separated by LF.
     pub reply: String,
     /// The key that was presented.

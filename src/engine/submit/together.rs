@@ -30,7 +30,7 @@ pub struct WholeList {
 /// Accepted messages.
 #[derive(Debug)]
 pub struct AllAccepted {
-    /// What [`WholeList::answer`] wrote.
+    /// The bytes that [`WholeList::answer`] wrote.
     pub answer: Vec<u8>,
     /// The quota after them.
     pub quota: QuotaView,
@@ -41,7 +41,7 @@ pub struct AllAccepted {
 pub struct NotAll {
     /// The first message that is at fault, counted from 0; absent where none is.
     pub place: Option<usize>,
-    /// What is wrong.
+    /// The error.
     pub error: SubmitError,
 }
 

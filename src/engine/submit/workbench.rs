@@ -149,7 +149,7 @@ impl Workbench<'_> {
         Ok(signed)
     }
 
-    /// What `sign` makes with the domain's keys.
+    /// The result of `sign` with the domain's keys.
     pub(in crate::engine) fn signatures(
         &self,
         admitted: &Admitted,

@@ -64,7 +64,7 @@ impl Door {
     /// Both doors.
     const ALL: [Self; 2] = [Self::Resend, Self::Postmark];
 
-    /// What the door's addresses begin with.
+    /// The prefix of the routes.
     pub const fn prefix(self) -> &'static str {
         match self {
             Self::Resend => "/v1/compat/resend",

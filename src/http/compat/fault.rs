@@ -12,12 +12,12 @@ use crate::http::state::Api;
 /// A refusal or failure of one message, or of a whole request.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Fault {
-    /// What it is.
+    /// The error.
     pub(super) error: ApiError,
     words: Box<Words>,
 }
 
-/// What a client's own code looks for beside the error.
+/// Text that the client's code looks for in the message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Words {
     /// Sentences before the message, such as `Invalid 'To' address: 'x'.`

@@ -18,15 +18,15 @@ use crate::domain::text::{has_control, is_longer};
 use crate::domain::unsubscribe_url::UnsubscribeUrl;
 use crate::domain::violation::Violations;
 
-/// What is said of a second recipient, and of cc and bcc.
+/// The hint for a second recipient, and for cc and bcc.
 pub(super) const ONE_RECIPIENT: &str = "takes one address: send one request per recipient";
-/// What is said of copies.
+/// The hint for copies.
 pub(super) const NO_COPIES: &str = "is not supported: send one request per recipient";
-/// What is said of templates.
+/// The hint for templates.
 pub(super) const NO_TEMPLATES: &str = "templates are not supported: render the message before sending it";
-/// What is said of tracking.
+/// The hint for tracking.
 pub(super) const NO_TRACKING: &str = "tracking is not supported: leave it out";
-/// What the one-click header must say (RFC 8058).
+/// The value of the one-click header (RFC 8058).
 const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
 /// Octets of a word that a header field can hold unencoded.
 const WORD_OCTETS_MAX: usize = 900;
@@ -257,7 +257,7 @@ impl Letter {
     }
 }
 
-/// What Postmark's clients read of an address that is none.
+/// The message for an invalid address, as Postmark's clients parse it.
 fn invalid_address(field: &str, given: &str) -> String {
     format!("Invalid '{field}' address: '{given}'.")
 }

@@ -26,7 +26,7 @@ use crate::store::op::admission::IdempotencyClaim;
 /// Postmark's number for a list that is too long.
 const TOO_LONG: u16 = 410;
 
-/// What a door's list is called, and how long it may be.
+/// Name and maximum length of a list.
 pub(super) struct Kind {
     pub(super) door: Door,
     /// The field under which faults of the whole list are told.
@@ -43,7 +43,7 @@ pub(super) struct List {
     pub(super) in_use: Option<KeyInUse>,
 }
 
-/// What became of one message of a list.
+/// The outcome of one message of a list.
 pub(super) struct Sent {
     pub(super) accepted: Accepted,
     /// The recipient as the client wrote it.

@@ -8,7 +8,7 @@ use crate::mail::read::decoded_text;
 pub(super) struct Mailbox {
     /// The display name, unquoted and with its encoded words decoded.
     pub(super) name: Option<String>,
-    /// What stands for the address.
+    /// The text in the address's place.
     pub(super) address: String,
 }
 

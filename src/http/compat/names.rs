@@ -1,9 +1,9 @@
-//! The client's names for the fields of a message: a fault of ours is told under the field that the client knows.
+//! The client's names for the fields of a message, under which our errors are reported.
 
 use super::door::Door;
 use crate::domain::violation::Violations;
 
-/// How one message names its fields.
+/// The client's names for the fields of one message.
 #[derive(Debug, Clone)]
 pub(super) struct Names {
     door: Door,
@@ -78,7 +78,7 @@ pub(super) fn of_postmark(ours: &str) -> String {
     }
 }
 
-/// The first part of a dotted name, and the rest with its dot.
+/// Splits a dotted name after its first part. The rest keeps its dot.
 fn parted(dotted: &str) -> (&str, &str) {
     dotted.split_at(dotted.find('.').unwrap_or(dotted.len()))
 }

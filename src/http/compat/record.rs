@@ -11,7 +11,7 @@ use crate::http::state::Api;
 use crate::http::view::message::ContentView;
 use crate::mail::read::{Parts, recipient_name};
 
-/// What was sent.
+/// The message as it was sent.
 pub(super) struct Content {
     pub(super) parts: Parts,
     /// The recipient's display name.

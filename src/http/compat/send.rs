@@ -24,7 +24,7 @@ use crate::machine::quota::QuotaView;
 use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 
-/// What an accepted message is known by.
+/// The identifiers of an accepted message.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Receipt {
     pub(super) id: String,
@@ -47,7 +47,7 @@ pub(super) fn claim(
     Some(IdempotencyClaim { key_hash, body_hash: named_hash(address, body) })
 }
 
-/// What the same request was answered before. A key that is bound to another body shows when it is used.
+/// Returns the earlier answer to the same request. A key that is bound to another body shows when it is used.
 pub(super) fn before(api: &Api, account: AccountId, claim: Option<&IdempotencyClaim>) -> Option<Accepted> {
     api.engine.accepted_before(account, claim?).ok().flatten()
 }
@@ -79,7 +79,7 @@ pub(super) fn refused(error: ApiError, names: &Names) -> Fault {
     }
 }
 
-/// What Postmark's clients read of a suppressed recipient.
+/// The message for a suppressed recipient, as Postmark's clients parse it.
 pub(super) fn inactive(address: &str) -> String {
     format!(
         "Found inactive addresses: {address}. Inactive recipients are ones that bounced, complained, unsubscribed or \
@@ -87,7 +87,7 @@ pub(super) fn inactive(address: &str) -> String {
     )
 }
 
-/// What the bytes of an accepted message's answer say of it.
+/// The fields that are read from the answer to an accepted message.
 ///
 /// # Errors
 /// They are none of ours.

@@ -1,4 +1,4 @@
-//! What the accounts of `dev` were given when they were made: what a reset leaves them (adoption B5).
+//! The keys and domains that accounts of `dev` got when they were made. A reset keeps them (adoption B5).
 //!
 //! The rows are those of the moment at which it was given, so whatever a test changes or removes comes back. Which
 //! accounts there are beside the first is kept in a file of the data directory.
@@ -27,7 +27,7 @@ pub struct GivenAccounts {
     pub(super) turn: Turn<()>,
 }
 
-/// What one account was given.
+/// The keys and domains of one account.
 #[derive(Debug, Clone)]
 struct Given {
     ids: GivenIds,

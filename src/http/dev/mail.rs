@@ -21,11 +21,11 @@ use crate::mail::decoded::{Decoded, decoded};
 use crate::net::dev::capture::CapturedMail;
 use crate::net::dev::filter::MailFilter;
 
-/// What a list may be filtered by.
+/// The filters of a list.
 const PARAMETERS: [&str; 6] = ["to", "from", "subject", "account_id", "count", "wait"];
 /// Messages that may be waited for.
 const COUNT_MAX: usize = 1000;
-/// How long may be waited.
+/// Maximum time to wait.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Serialize)]

@@ -36,9 +36,9 @@ pub struct Dev {
     pub capture: Arc<Capture>,
     /// The virtual clock, where time is virtual.
     pub clock: Option<Arc<VirtualClock>>,
-    /// Who may use the routes beside this machine.
+    /// Networks that may use the routes, in addition to this machine.
     pub allow: Vec<Network>,
-    /// What the accounts were given.
+    /// The keys and domains that accounts got.
     pub given: GivenAccounts,
 }
 

@@ -29,7 +29,7 @@ use crate::store::op::redeliver::{RedeliverRefusal, ReplayOf};
 use crate::store::row::delivery::AttemptRow;
 use crate::store::row::endpoint::EndpointRow;
 
-/// How events reach a program that no endpoint may name.
+/// The way for events to a program that no endpoint may name.
 const WHILE_DEVELOPING: &str = "While developing: postrider webhook listen --forward-to URL";
 
 /// `POST /v1/webhooks`.

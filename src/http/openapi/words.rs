@@ -12,7 +12,7 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, Reco
 use crate::domain::stream::Stream;
 use crate::engine::messages::Via;
 use crate::engine::ports::PostError;
-use crate::engine::smtp_submission::SmtpStage;
+use crate::engine::smtp_submission::SubmissionStage;
 use crate::engine::submit::Answer;
 use crate::engine::wait::WaitReason;
 use crate::machine::quota::{QuotaView, WindowView};
@@ -25,7 +25,7 @@ use crate::store::row::suppression::SuppressionReason;
 words! {
     Stream as "Stream", "The stream of a sending domain, and so of every message from it.": Transactional Marketing;
     Via as "Via", "How a message came: by HTTP or by SMTP.": Api Smtp;
-    SmtpStage as "SubmissionStage", "A stage of an SMTP session.": Auth Mail Rcpt Data;
+    SubmissionStage as "SubmissionStage", "A stage of an SMTP session.": Auth Mail Rcpt Data;
     Scope as "Scope",
         "What a key may do: `send` is POST /v1/messages, `read` every GET and POST /v1/explain, `manage` the rest.":
         Send Read Manage;

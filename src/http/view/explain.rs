@@ -1,4 +1,4 @@
-//! What a receiver found of a test mail, as `POST /v1/explain` returns it.
+//! The findings of a receiver about a test mail, as `POST /v1/explain` returns them.
 
 use serde::Serialize;
 

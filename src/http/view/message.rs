@@ -40,7 +40,7 @@ impl ContentView {
         Self { parts, raw }
     }
 
-    /// What the message is made of.
+    /// The content.
     pub(in crate::http) fn into_parts(self) -> read::Parts {
         self.parts
     }

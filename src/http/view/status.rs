@@ -1,4 +1,4 @@
-//! How the service is, as JSON.
+//! The status of the service as JSON.
 
 use serde::Serialize;
 
@@ -23,7 +23,7 @@ pub(in crate::http) struct StatusView<'a> {
     pub(in crate::http) clock: ClockView,
 }
 
-/// What waits.
+/// The queue.
 #[derive(Serialize)]
 pub(in crate::http) struct QueueView {
     pub(in crate::http) messages: u64,

@@ -5,11 +5,11 @@ use serde::Serialize;
 use crate::base::id::{self, MessageId};
 use crate::base::time::{Timestamp, iso};
 use crate::engine::settings::{SMTP_USERNAME, SmtpAddress};
-use crate::engine::smtp_submission::{SmtpRefusal, SmtpStage};
+use crate::engine::smtp_submission::{SmtpRefusal, SubmissionStage};
 use crate::http::openapi::shape::describe;
 use crate::store::row::message::SmtpFacts;
 
-/// How a message was submitted by SMTP.
+/// The SMTP submission of a message.
 #[derive(Serialize)]
 pub(in crate::http) struct SubmissionView<'a> {
     mail_from: &'a str,
@@ -58,7 +58,7 @@ impl<'a> SmtpView<'a> {
 pub(in crate::http) struct RefusalView<'a> {
     #[serde(serialize_with = "iso::serialize")]
     at: Timestamp,
-    stage: SmtpStage,
+    stage: SubmissionStage,
     reply: &'a str,
     key_prefix: &'a str,
     client_address: &'a str,

@@ -40,7 +40,7 @@ pub enum Unsubmitted {
     Invalid(Violations),
 }
 
-/// What a message is read with.
+/// Facts for reading a message.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadingFacts<'a> {
     /// The path of MAIL FROM, which becomes From where that is missing.
@@ -51,7 +51,7 @@ pub struct ReadingFacts<'a> {
     pub limits: SubmissionLimits,
 }
 
-/// What one recipient's copy is written with.
+/// Facts for writing one recipient's copy.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyFacts<'a> {
     /// Its reserved identifier.
@@ -79,7 +79,7 @@ pub struct SubmittedMessage {
     pub subject: Option<String>,
     /// The first https URL of List-Unsubscribe.
     pub unsubscribe_url: Option<UnsubscribeUrl>,
-    /// What the headers `X-Service-*` say.
+    /// The values of the `X-Service-*` headers.
     pub steering: Steering,
     /// The client's Message-ID, unfolded.
     pub original_message_id: Option<String>,

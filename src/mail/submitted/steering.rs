@@ -20,7 +20,7 @@ const METADATA: &str = "X-Service-Metadata";
 /// Characters of an idempotency key, as in the API.
 const IDEMPOTENCY_KEY_CHARACTERS: usize = 255;
 
-/// What the headers say.
+/// The values of the headers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steering {
     /// The idempotency key.
@@ -29,7 +29,7 @@ pub struct Steering {
     pub notes: Notes,
 }
 
-/// What is gathered of them.
+/// The values that were read so far.
 #[derive(Default)]
 struct Gathered {
     idempotency_key: Option<String>,

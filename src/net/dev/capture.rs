@@ -269,7 +269,7 @@ fn is_return_path(mail_from: &str) -> bool {
     mail_from.rsplit_once('@').is_some_and(|(local, _)| return_path::decode(local).is_ok())
 }
 
-/// What is kept of a message's header.
+/// The header fields of a message that are kept.
 #[derive(Default)]
 struct Headers {
     /// The identifier in the Message-ID, where it is one of ours.

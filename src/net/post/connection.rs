@@ -35,7 +35,7 @@ const BUFFER_MAX: usize = 64 * 1024;
 
 type Wire = http1::Connection<TokioIo<HeadLimited<Box<dyn Duplex>>>, Full<Bytes>>;
 
-/// What HTTP is spoken over: TLS, or TCP alone where a program is developed.
+/// The transport of HTTP: TLS, or plain TCP during development.
 trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl Duplex for TcpStream {}

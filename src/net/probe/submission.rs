@@ -27,7 +27,7 @@ pub struct SubmissionHost<'a> {
     pub is_implicit: bool,
 }
 
-/// What is wrong with a listener.
+/// The fault of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmissionFault {
     /// It can't be connected to.
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
-    /// What a look finds at a server that says these answers, one for each line that it hears.
+    /// Probes a server that sends these answers, one for each line that it reads.
     async fn found(answers: &'static [&'static str]) -> SubmissionFault {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

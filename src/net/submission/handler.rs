@@ -12,13 +12,10 @@ use super::{DevDoor, Submission};
 use crate::base::id::{AccountId, KeyId};
 use crate::domain::api_key::KeySecret;
 use crate::engine::ports::BoxFuture;
-use crate::engine::smtp_submission::{
-    Decision, LoginEnd, LoginOutcome, SmtpClient, SmtpSender, SmtpSession, SmtpStage,
-};
+use crate::engine::smtp_submission::{Decision, LoginEnd, LoginOutcome, SmtpClient, SmtpSender, SmtpSession};
 use crate::net::smtp_listener::MailHandler;
 use crate::smtp::server::{
     Answer, LoginQuestion, LoginRule, Path, ReceivedMessage, RecipientQuestion, Refused, SenderQuestion,
-    SubmissionStage,
 };
 
 /// The handler of one connection.
@@ -178,13 +175,7 @@ impl MailHandler for Handler {
         let Some(session) = &mut self.session else { return };
         for refused in refused {
             session.client.name.clone_from(&refused.client);
-            let stage = match refused.stage {
-                SubmissionStage::Auth => SmtpStage::Auth,
-                SubmissionStage::Mail => SmtpStage::Mail,
-                SubmissionStage::Rcpt => SmtpStage::Rcpt,
-                SubmissionStage::Data => SmtpStage::Data,
-            };
-            session.note_refusal(stage, &refused.answer, refused.mail_from.as_deref(), refused.to.as_deref());
+            session.note_refusal(refused.stage, &refused.answer, refused.mail_from.as_deref(), refused.to.as_deref());
         }
     }
 }

@@ -19,7 +19,7 @@ impl Default for Memory {
     }
 }
 
-/// What one connection has reserved, given back when it is dropped.
+/// The reservation of one connection, released when it is dropped.
 pub(super) struct Reservation {
     memory: Arc<Mutex<Memory>>,
     account: AccountId,

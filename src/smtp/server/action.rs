@@ -1,5 +1,7 @@
 //! What a session is told at its start, and what it asks of its driver.
 
+use serde::Serialize;
+
 #[cfg(doc)]
 use super::ServerSession;
 use super::answer::Answer;
@@ -119,7 +121,8 @@ pub struct SenderQuestion {
 }
 
 /// Where in a submission an answer was given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum SubmissionStage {
     /// AUTH and its exchange.
     Auth,
@@ -128,6 +131,7 @@ pub enum SubmissionStage {
     /// RCPT.
     Rcpt,
     /// DATA and the final dot.
+    #[default]
     Data,
 }
 

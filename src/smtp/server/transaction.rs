@@ -7,7 +7,7 @@ use super::{
 };
 use crate::domain::address::Address;
 
-/// What stands between MAIL and the end of its message.
+/// The mail transaction, from MAIL to the end of its message.
 #[derive(Debug)]
 pub(super) struct Transaction {
     sender: Sender,

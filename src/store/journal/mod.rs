@@ -165,8 +165,8 @@ impl Journal {
         }
     }
 
-    /// How often the next checkpoint syncs: the segments that it owes, the epoch's name, its pages, and then that they
-    /// count.
+    /// Number of syncs of the next checkpoint: the segments that it owes, the epoch's name, its pages, and then that
+    /// they count.
     pub(super) fn syncs_of_checkpoint(&self) -> u64 {
         self.owed.len() as u64 + 3
     }

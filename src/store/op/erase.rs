@@ -1,4 +1,4 @@
-//! Erasing what an account has, for `dev` (adoption B5): all of it, but for the rows that it is to begin again with.
+//! Erases the rows of an account, for `dev` (adoption B5), except those that the account keeps after a reset.
 //!
 //! An operation erases a slice. The last one finds nothing more and puts those rows back, so that whatever was
 //! written between two slices is gone too.
@@ -20,7 +20,7 @@ use crate::store::timer::Timer;
 /// Rows that one operation erases, at most.
 pub const SLICE: usize = 20_000;
 
-/// How a table's keys name the account.
+/// The place of the account in a table's keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keys {
     /// They begin with it.
@@ -31,7 +31,7 @@ enum Keys {
     Without,
 }
 
-/// How each table's keys name the account.
+/// Returns the place of the account in a table's keys.
 const fn keys_of(table: Table) -> Keys {
     match table {
         Table::Accounts

@@ -64,11 +64,11 @@ pub struct MessageRow {
     pub text_ends_line: bool,
     /// Whether the HTML did.
     pub html_ends_line: bool,
-    /// How it was submitted by SMTP; none where it came by HTTP.
+    /// The SMTP submission; `None` for a message by HTTP.
     pub submission: Option<Box<SmtpFacts>>,
 }
 
-/// How a message was submitted by SMTP.
+/// The SMTP submission of a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SmtpFacts {
     /// The path of MAIL FROM; empty for `<>`.
@@ -109,7 +109,7 @@ impl MessageRow {
         kept.unwrap_or_else(|| format!("<{id}@{}>", self.from.domain()))
     }
 
-    /// Whose its list fields are. By SMTP they stay as the client wrote them.
+    /// The author of the list fields. By SMTP they stay as the client wrote them.
     pub fn list_fields(&self) -> ListFields {
         if self.unsubscribe_url.is_some() && self.submission.is_none() { ListFields::Ours } else { ListFields::Callers }
     }

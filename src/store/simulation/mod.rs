@@ -30,7 +30,7 @@ use super::disk::simulated::Honesty;
 const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
 /// How many stories the everyday run tells.
 const STORIES: u64 = 5_000;
-/// How many more it has in which messages are accepted together.
+/// Number of further runs in which messages are accepted together.
 const GROUPED: u64 = 600;
 
 fn variable<T: FromStr>(name: &str) -> Option<T> {

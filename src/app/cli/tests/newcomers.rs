@@ -1,4 +1,5 @@
-//! What newcomers type first: bare ports, unknown identifiers, a domain to verify, a message to send.
+//! Tests of the first things that newcomers type: bare ports, unknown identifiers, a domain to verify, a message to
+//! send.
 
 use super::*;
 

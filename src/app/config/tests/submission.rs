@@ -1,6 +1,7 @@
 //! `[submission]`: its defaults, its limits, and the certificate that listening needs.
 
 use super::*;
+use crate::net::submission::SubmissionLimits;
 
 const TLS_OFF: &str = "[http.tls]\nmode = \"off\"\n";
 
@@ -9,7 +10,13 @@ fn nothing_listens_without_an_address() {
     assert!(!parsed(BARE).submission.is_on());
     let config = parsed(&format!("{BARE}{TLS_OFF}[submission]\nconnections = 7\n"));
     assert!(!config.submission.is_on());
-    assert_eq!(config.submission, Submission { connections: 7, ..Submission::default() });
+    assert_eq!(
+        config.submission,
+        Submission {
+            limits: SubmissionLimits { connections: 7, ..SubmissionLimits::default() },
+            ..Submission::default()
+        }
+    );
 }
 
 #[test]
@@ -21,13 +28,15 @@ fn every_key_has_its_place() {
         listen: vec!["[::]:587".parse().unwrap()],
         tls_listen: vec!["[::]:465".parse().unwrap()],
         certificate: Some(("c.pem".into(), "k.pem".into())),
-        connections: 1,
-        connections_per_address: 2,
-        connections_per_key: 3,
-        recipients: 1000,
-        login: Duration::from_secs(4),
-        idle: Duration::from_secs(5),
-        failed_logins: 6,
+        limits: SubmissionLimits {
+            connections: 1,
+            connections_per_address: 2,
+            connections_per_key: 3,
+            recipients: 1000,
+            login: Duration::from_secs(4),
+            idle: Duration::from_secs(5),
+            failed_logins: 6,
+        },
     };
     assert_eq!(parsed(&format!("{BARE}{text}")).submission, expected);
 }

@@ -11,7 +11,7 @@ use crate::http::compat::names::Names;
 
 /// The key of our metadata that Postmark's `Tag` stands under.
 pub(super) const TAG: &str = "tag";
-/// What is said of a stream that is none.
+/// The message for an unknown stream.
 pub(super) const UNKNOWN_STREAM: &str =
     "must be outbound or transactional, or broadcast, broadcasts or marketing, as the domain of From is";
 /// Postmark's number for it.

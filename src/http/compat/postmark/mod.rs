@@ -79,7 +79,7 @@ fn check_stream(api: &Api, account: AccountId, ready: Ready, wanted: Stream) -> 
     }
 }
 
-/// What Postmark answers of a message that was accepted.
+/// Postmark's answer for an accepted message.
 fn accepted_json(sent: &Sent) -> Result<Value, ApiError> {
     let receipt = send::receipt(&sent.accepted.answer)?;
     Ok(json!({

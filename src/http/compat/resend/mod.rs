@@ -28,7 +28,7 @@ use crate::store::op::accept::Accepted;
 const VALIDATION: HeaderName = HeaderName::from_static("x-batch-validation");
 const LIST: Kind = Kind { door: Door::Resend, field: "emails", most: 100 };
 
-/// How a list is validated.
+/// The validation mode of a list.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Validation {
     /// All of it or nothing.

@@ -1,4 +1,4 @@
-//! Signatures over webhook bodies (spec 6.2, contract 5): ours and the Standard Webhooks one beside it; and how a
+//! Signatures over webhook bodies (contract 5): ours and the Standard Webhooks one beside it; and how a
 //! receiver judges ours.
 
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::time::Timestamp;
 /// How a webhook secret begins: `whsec_` and base64 of 32 random bytes.
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// How old, by its `t`, a signature may be that is still believed (spec 6.2).
+/// How old, by its `t`, a signature may be that is still believed (contract 5).
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// Why a webhook is not to be believed.

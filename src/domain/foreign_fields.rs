@@ -2,9 +2,9 @@
 //!
 //! Used for the hint about an unknown field: a similar name of ours would not help somebody who migrates.
 
-/// One recipient per message (spec 1).
+/// One recipient per message (contract 3).
 pub(super) const ONE_RECIPIENT: &str = "`to` takes one address: send one request per recipient";
-/// Display names have a field of their own (spec 2.1).
+/// Display names have a field of their own (contract 3).
 pub(super) const USE_FROM_NAME: &str = "use `from_name` for the display name";
 
 /// Returns what to do instead of setting the field `name` of a send request, for names that other services use.

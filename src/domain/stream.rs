@@ -1,4 +1,4 @@
-//! The two streams of mail (spec 1): what people wait for, and what they may unsubscribe from.
+//! The two streams of mail (contract 3): what people wait for, and what they may unsubscribe from.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! One message as its sender submits it (spec 2.1, contract 3): the raw JSON lifted to parsed types.
+//! One message as its sender submits it (contract 3): the raw JSON lifted to parsed types.
 //!
 //! Called by the route of POST /v1/messages with an object that was already decoded strictly. All faults are told at
 //! once. What needs the account (its domains, the stream's need of an unsubscribe URL) is not asked here.

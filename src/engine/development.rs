@@ -1,5 +1,5 @@
 //! Additions for `dev`: chosen keys and webhook secrets, domains that need no DNS, and accounts that
-//! begin again (adoption B).
+//! begin again (contract 12.2).
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{PoisonError, RwLock};

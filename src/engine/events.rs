@@ -1,4 +1,4 @@
-//! The account's event log: 30 days of events whose bytes stand in the messages' timelines (spec 4.3). Listed newest
+//! The account's event log: 30 days of events whose bytes stand in the messages' timelines (contract 4). Listed newest
 //! first, followed oldest first ([`super::follow`]).
 
 use super::Engine;

@@ -1,5 +1,5 @@
 //! Pages of a list, newest first. A page ends at an identifier, and the next begins strictly before it, so rows that
-//! come or go between two pages are neither repeated nor make others skipped (spec 4.3).
+//! come or go between two pages are neither repeated nor make others skipped (contract 4).
 
 use std::ops::ControlFlow;
 

@@ -1,5 +1,5 @@
-//! Accounts that are kept quiet while `dev` erases what they have (adoption B5): no attempt of theirs begins, and those
-//! that are under way end first, so that nothing of before shows up later.
+//! Accounts that are kept quiet while `dev` erases their rows (contract 12.2). No attempt of theirs begins, and
+//! attempts under way end first, so nothing from before the reset appears later.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

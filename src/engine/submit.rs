@@ -64,7 +64,7 @@ impl From<Stop<Refusal>> for SubmitError {
     }
 }
 
-/// The body of the 202 (spec 2.2), with exactly its fields.
+/// The body of the 202 (contract 3), with exactly its fields.
 #[derive(Debug, Serialize)]
 pub struct Answer<'a> {
     /// The message's identifier.

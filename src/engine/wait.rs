@@ -1,4 +1,4 @@
-//! The reason why a message waits (contract part 2, 4). Rows give part of it: pauses, a restored store's hold, the next
+//! The reason why a message waits (contract 10.4). Rows give part of it: pauses, a restored store's hold, the next
 //! attempt. The dispatcher gives the rest from its own memory.
 
 use serde::Serialize;

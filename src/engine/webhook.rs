@@ -1,4 +1,4 @@
-//! The headers of a webhook (spec 6.2, contract 5): the same for an endpoint's request ([`super::deliver`]) and for
+//! The headers of a webhook (contract 5): the same for an endpoint's request ([`super::deliver`]) and for
 //! what `postrider webhook listen` passes on to a program under development.
 
 use crate::base::id::DeliveryId;

@@ -1,4 +1,4 @@
-//! One webhook delivery: one event owed to one endpoint (spec 3.3 and 6.3, contract 5).
+//! One webhook delivery: one event owed to one endpoint (contract 5).
 //!
 //! ```text
 //!             AttemptFailed 1 to 6: due = its end + delay
@@ -22,12 +22,12 @@ use super::Next;
 use super::service_clock::ServiceTime;
 use crate::base::time::Timestamp;
 
-/// Attempts of one delivery, all told (spec 6.3).
+/// Attempts of one delivery, all told (contract 5).
 pub const ATTEMPTS_MAX: u8 = 7;
 /// A delivery that is older than this, having been held, is not sent any more (contract 5).
 pub const AGE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// Seconds between the end of attempt 1, 2, ... and the start of the next (spec 6.3); exact, without jitter.
+/// Seconds between the end of attempt 1, 2, ... and the start of the next (contract 5); exact, without jitter.
 const DELAY_SECS: [u64; 6] = [60, 5 * 60, 30 * 60, 2 * 3600, 6 * 3600, 24 * 3600];
 
 /// Where a delivery stands.

@@ -1,4 +1,4 @@
-//! A webhook endpoint's standing: enabled, or disabled by hand or by ten failures in a row (spec 3.2 and 6.4, contract
+//! A webhook endpoint's standing: enabled, or disabled by hand or by ten failures in a row (contract
 //! 5).
 //!
 //! ```text
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::Next;
 use crate::base::time::Timestamp;
 
-/// Failures in a row that disable (spec 6.4).
+/// Failures in a row that disable (contract 5).
 pub const FAILURES_MAX: u8 = 10;
 /// Attempts of one endpoint at once (contract 5).
 pub const IN_FLIGHT_MAX: usize = 8;
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// The record's `disabled_reason`, in the panel's words (spec 3.2).
+    /// The record's `disabled_reason`, in the panel's words (contract 5).
     pub const fn disabled_reason(&self) -> Option<&'static str> {
         match self {
             Self::Enabled { .. } | Self::DisabledByHand { .. } => None,

@@ -232,7 +232,7 @@ fn reputations(table: &mut String) {
 
 #[test]
 fn every_pair_of_every_machine_is_as_the_table_says() {
-    let mut table = "Every state and every input of every machine, beside section 3 of the specification.\n\
+    let mut table = "Every state and every input of every machine, beside contract 3 and 5.\n\
                      Moments are seconds from now; \"same\" is a state that did not change.\n"
         .to_owned();
     for print in [transfers, endpoints, deliveries, idempotency_keys, contents, retries, quotas, rates, reputations] {

@@ -1,4 +1,4 @@
-//! One idempotency key of one account (spec 3.4).
+//! One idempotency key of one account (contract 3).
 //!
 //! ```text
 //!            Requested: process            Accepted: bound for 24 hours
@@ -19,7 +19,7 @@ use super::Next;
 use super::service_clock::ServiceTime;
 use crate::base::time::Timestamp;
 
-/// How long a key stays bound (spec 8).
+/// How long a key stays bound (contract 3).
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// A doubtful wall clock is believed no further ahead than this.

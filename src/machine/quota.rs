@@ -1,4 +1,4 @@
-//! The account's quota: fixed UTC-aligned hour and day windows, both counted for every new 202 (spec 8, contract 3).
+//! The account's quota: fixed UTC-aligned hour and day windows, both counted for every new 202 (contract 3).
 //!
 //! ```text
 //! window 7            window 8                    window 9 ...

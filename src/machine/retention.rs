@@ -1,4 +1,4 @@
-//! A message's content: until when it is kept, and in which bucket it is destroyed (spec 2.3, contract 7).
+//! A message's content: until when it is kept, and in which bucket it is destroyed (contract 7).
 //!
 //! ```text
 //!            DeadlineCame                BucketDestroyed

@@ -50,7 +50,7 @@ pub struct Composed {
     pub waives_tls: bool,
 }
 
-/// The Message-ID of a message (spec 2.2): `<msg_...@domain of from>`.
+/// The Message-ID of a message (contract 3): `<msg_...@domain of from>`.
 pub fn message_id_header(id: MessageId, from: &Address) -> String {
     format!("<{id}@{}>", from.domain())
 }

@@ -133,7 +133,7 @@ pub(super) fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
     }
 }
 
-/// The one From mailbox stands at the domain that was checked to be the account's (spec 1).
+/// The one From mailbox stands at the domain that was checked to be the account's (contract 3).
 fn check_from(fields: &[Field<'_>], sender: Option<&Address>, faults: &mut Faults, violations: &mut Violations) {
     let Some(from) = fields.iter().find(|field| field.is("From")) else {
         faults.insert("must have a From header");

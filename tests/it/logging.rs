@@ -1,4 +1,5 @@
-//! The event log as a whole: pages over concurrent writes, restarts and retention, and filters at any size (spec 4.3).
+//! The event log as a whole (contract 4): pages over concurrent writes, restarts and retention, and filters of any
+//! size.
 
 use std::collections::BTreeSet;
 

@@ -15,9 +15,9 @@ mod logging;
 mod observing;
 mod older;
 mod operating;
-mod readme;
-#[expect(unreachable_pub, reason = "it stands as the README shows it")]
-mod readme_verify;
+mod webhook_snippet;
+#[expect(unreachable_pub, reason = "it stands as docs/webhooks.md prints it")]
+mod webhook_verify;
 mod returning;
 mod smtp;
 mod supervised;

@@ -1,4 +1,4 @@
-"""A wall clock that is wrong ends nothing, and mail goes on (hardening 3, Clock)."""
+"""A wall clock that is wrong ends nothing, and mail goes on (contract 10.3, Clock)."""
 
 import http.client
 import time

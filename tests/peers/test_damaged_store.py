@@ -1,4 +1,4 @@
-"""A disk that gives back other bits than it was given: damage is found and said, and never served (hardening 3)."""
+"""A disk that gives back other bits than it was given: damage is found and said, and never served (contract 10.3)."""
 
 import json
 import os

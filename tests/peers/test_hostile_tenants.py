@@ -1,4 +1,4 @@
-"""A tenant that wants more than its share, and keys that want more than they were given (hardening 1 and 2)."""
+"""A tenant that wants more than its share, and keys that want more than they were given (contract 10.1 and 10.2)."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""Sign-in under attack: strangers are throttled as one, and never lock the owner out (hardening 1)."""
+"""Sign-in under attack: strangers are throttled as one, and never lock the owner out (contract 10.1)."""
 
 import http.client
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""The README's ways of verifying a webhook's signature, each run as it stands there, over the same questions."""
+"""The code in docs/webhooks.md that verifies a webhook's signature, each run as printed, over the same questions."""
 
 import base64
 import hashlib
@@ -16,14 +16,14 @@ import pytest
 
 from support.roots import missing, private_root
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "webhooks.md"
 SECRET = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k="
 BODY = '{"id":"evt_1","type":"delivered","subject":"Grüße \u2028 €"}'.encode()
 
 
 def snippet(language):
-    found = re.search(rf"^```{language}\n(.*?\bverify\b.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
-    assert found, f"the README shows no verification in {language}"
+    found = re.search(rf"^```{language}\n(.*?\bverify\b.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert found, f"docs/webhooks.md shows no verification in {language}"
     return found.group(1)
 
 

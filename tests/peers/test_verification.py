@@ -1,6 +1,6 @@
 """What receivers verify with: the client libraries of two families, in Python and in JavaScript, over the very bytes
 that a real https receiver got, on the first attempt and on the seventh, before and after the secret is rotated
-(spec 6.2, contract 5)."""
+(contract 5)."""
 
 import base64
 import datetime

@@ -1,4 +1,4 @@
-"""Webhooks over real TLS, verified by two families of client libraries (spec 6.2, contract 5)."""
+"""Webhooks over real TLS, verified by two families of client libraries (contract 5)."""
 
 import json
 

@@ -4,6 +4,7 @@
 //! Sources are read as tokens, without a parser of the whole language: a path is a path wherever it stands, and
 //! comments and strings are none. Where a rule has an honest exception, it stands in a table with its reason.
 
+mod citations;
 mod crates;
 mod dependencies;
 mod floors;
@@ -137,4 +138,14 @@ fn every_rust_file_can_be_read_at_a_sitting() {
 fn the_repository_speaks_of_the_product_alone() {
     let texts = files("", |name| !name.ends_with("Cargo.lock"));
     nothing_of(texts.iter().flat_map(|name| taste::workplace_words(name, &read(name))).collect());
+}
+
+#[test]
+fn every_citation_of_the_contract_names_a_section() {
+    let sections = citations::sections(&read(citations::CONTRACT));
+    assert!(sections.len() > 20, "the contract's sections were not found");
+    let mut names: Vec<_> =
+        ["src", "tests", "benches", "fuzz"].into_iter().flat_map(|folder| files(folder, |_| true)).collect();
+    names.retain(|name| [".rs", ".py", ".mjs", ".md"].iter().any(|end| name.ends_with(end)));
+    nothing_of(names.iter().flat_map(|name| citations::broken_citations(name, &read(name), &sections)).collect());
 }

@@ -1,4 +1,4 @@
-//! `postrider dev`: its options, each of which has a variable too, and what they mean together (adoption B1).
+//! `postrider dev`: its options, each of which has a variable too, and what they mean together (contract 12.2).
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;

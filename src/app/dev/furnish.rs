@@ -1,4 +1,4 @@
-//! The first account of `dev`: its keys, domains, a user of the panel and webhooks (contract 8, adoption B1). A
+//! The first account of `dev`: its keys, domains, a user of the panel and webhooks (contract 8 and 12.2). A
 //! kept directory remembers it in `dev.json`, and each start adds what its options ask for.
 
 use std::fs::{self, OpenOptions};

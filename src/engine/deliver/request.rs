@@ -1,4 +1,4 @@
-//! The signed request of one attempt (spec 6.2, contract 5).
+//! The signed request of one attempt (contract 5).
 
 use bytes::Bytes;
 

@@ -1,4 +1,4 @@
-//! Accounts for tests: one for each test that runs beside others, and all of it from the beginning (adoption B5).
+//! Accounts for tests: one for each test that runs beside others, and all of it from the beginning (contract 12.2).
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The keys and domains that accounts of `dev` got when they were made. A reset keeps them (adoption B5).
+//! The keys and domains that accounts of `dev` got when they were made. A reset keeps them (contract 12.2).
 //!
 //! The rows are those of the moment at which it was given, so whatever a test changes or removes comes back. Which
 //! accounts there are beside the first is kept in a file of the data directory.

@@ -1,4 +1,4 @@
-//! Captured mail under `/dev/mail` (contract 8, adoption B4).
+//! Captured mail under `/dev/mail` (contract 8 and 12.2).
 
 use std::sync::Arc;
 use std::time::Duration;

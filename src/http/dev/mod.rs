@@ -1,4 +1,4 @@
-//! The routes under `/dev` (contract 8, adoption B): captured mail, the virtual clock, and accounts for tests. They
+//! The routes under `/dev` (contract 8 and 12.2): captured mail, the virtual clock, and accounts for tests. They
 //! stand in the table of `dev` alone, without authentication, and answer this machine and those that it lets in
 //! (`dev_guard`).
 

@@ -1,4 +1,4 @@
-//! Webhook endpoints and their deliveries (spec 4.5 and 4.6, contract 5).
+//! Webhook endpoints and their deliveries (contract 5).
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};

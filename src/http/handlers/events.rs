@@ -1,4 +1,4 @@
-//! The event log: `GET /v1/events` (spec 4.3) and `GET /v1/events/stream` (contract 4).
+//! The event log: `GET /v1/events` (contract 4) and `GET /v1/events/stream` (contract 4).
 
 use hyper::StatusCode;
 use hyper::header::HeaderName;

@@ -1,4 +1,4 @@
-//! Messages: sending one (spec 4.1), looking at one, withdrawing one, and listing them (contract 3).
+//! Messages: sending one (contract 3), looking at one, withdrawing one, and listing them (contract 3).
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -128,7 +128,7 @@ fn location(answer: &[u8]) -> Option<String> {
     Some(format!("/v1/messages/{}", named.id))
 }
 
-/// The quota headers of spec 8.
+/// The quota headers of contract 3.
 pub(in crate::http) fn with_quota(answer: Answer, quota: &QuotaView) -> Answer {
     let (window, view) = quota.tightest();
     answer
@@ -320,7 +320,7 @@ fn bare(header: &str) -> &str {
     header.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')).unwrap_or(header)
 }
 
-/// The message that a Message-ID names: its left side is the identifier (spec 2.2).
+/// The message that a Message-ID names: its left side is the identifier (contract 3).
 pub(crate) fn named_id(header: &str) -> Option<MessageId> {
     bare(header).split_once('@')?.0.parse().ok()
 }

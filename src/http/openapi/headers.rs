@@ -1,4 +1,4 @@
-//! The headers of answers (contract 1, spec 8): each is a component of the document, referred to wherever it is sent.
+//! The headers of answers (contract 1 and 3): each is a component of the document, referred to wherever it is sent.
 
 use serde_json::{Map, Value, json};
 
@@ -37,7 +37,7 @@ use Header::{
 pub(super) const EVERY_ANSWER: [Header; 2] = [RequestId, CacheControl];
 /// What every answer to a known key carries.
 pub(super) const KNOWN_KEY: [Header; 2] = [RateLimit, RateLimitPolicy];
-/// The quota (spec 8).
+/// The quota (contract 3).
 pub(super) const QUOTA: [Header; 4] = [QuotaWindow, QuotaLimit, QuotaRemaining, QuotaReset];
 
 impl Header {

@@ -48,7 +48,7 @@ fn label() -> Schema {
     Schema::string().pattern(NO_CONTROL).length(1, LABEL_CHARACTERS)
 }
 
-/// The body of POST /v1/messages (spec 2.1).
+/// The body of POST /v1/messages (contract 3).
 pub(super) fn message() -> Schema {
     let unsubscribe_url = Schema::string().pattern(r"^[hH][tT][tT][pP][sS]?://[^\s]+$");
     let attachments = Schema::array(attachment()).with("maxItems", limits::ATTACHMENTS_COUNT);

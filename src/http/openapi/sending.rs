@@ -1,4 +1,4 @@
-//! What is told of the routes of messages and events (spec 4.1 to 4.3, contract 3 and 4).
+//! What is told of the routes of messages and events (contract 3 and 4).
 
 use hyper::StatusCode;
 use serde_json::json;

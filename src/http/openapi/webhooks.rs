@@ -1,4 +1,4 @@
-//! What is told of the routes of webhook endpoints and deliveries (spec 4.5 and 4.6, contract 5), and of the request
+//! What is told of the routes of webhook endpoints and deliveries (contract 5), and of the request
 //! that an endpoint gets.
 
 use hyper::StatusCode;
@@ -89,7 +89,7 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
     })
 }
 
-/// The request that an endpoint gets (spec 6.2, contract 5).
+/// The request that an endpoint gets (contract 5).
 pub(super) fn event() -> Value {
     let header = |name: &str, says: &str, schema: Schema| {
         let schema = schema.into_value();

@@ -1,4 +1,4 @@
-//! Which captured messages are asked for (adoption B4): by recipient, by the sender of the From header, by a part of
+//! Which captured messages are asked for (contract 12.2): by recipient, by the sender of the From header, by a part of
 //! the subject, by account. Case never counts.
 
 use super::capture::CapturedMail;

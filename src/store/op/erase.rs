@@ -1,4 +1,4 @@
-//! Erases the rows of an account, for `dev` (adoption B5), except those that the account keeps after a reset.
+//! Erases the rows of an account, for `dev` (contract 12.2), except those that the account keeps after a reset.
 //!
 //! An operation erases a slice. The last one finds nothing more and puts those rows back, so that whatever was
 //! written between two slices is gone too.

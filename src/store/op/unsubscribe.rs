@@ -1,4 +1,4 @@
-//! A recipient's one click (spec 1, RFC 8058): `unsubscribed` in the timeline, once, and the address suppressed.
+//! A recipient's one click (contract 3, RFC 8058): `unsubscribed` in the timeline, once, and the address suppressed.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! A bound idempotency key (spec 3.4): written with the message that it belongs to.
+//! A bound idempotency key (contract 3): written with the message that it belongs to.
 
 use serde::{Deserialize, Serialize};
 

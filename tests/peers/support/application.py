@@ -27,7 +27,7 @@ class Refused(Exception):
 
     @property
     def is_worth_repeating(self) -> bool:
-        """The same request may succeed later (spec 7: 429, 5xx, and whatever says how long to wait)."""
+        """The same request may succeed later (contract 1: 429, 5xx, and whatever says how long to wait)."""
         return self.retry_after is not None or self.status >= 500
 
 

@@ -1,4 +1,4 @@
-//! Idempotency keys, to the letter (spec 3.4, contract 3): what binds one, what it is bound to, what releases it.
+//! Idempotency keys, to the letter (contract 3): what binds one, what it is bound to, what releases it.
 
 use std::sync::mpsc;
 

@@ -4,7 +4,7 @@ use super::*;
 
 const MESSAGES: &str = "POST /v1/messages";
 
-/// The four headers of spec 8.
+/// The four headers of contract 3.
 fn quota(reply: &Reply) -> [String; 4] {
     ["window", "limit", "remaining", "reset"].map(|name| reply.header(&format!("x-service-quota-{name}")).to_owned())
 }

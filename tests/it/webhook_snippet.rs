@@ -1,11 +1,11 @@
-//! The Rust of the README, run as it stands there.
+//! The Rust code of `docs/webhooks.md`, run as it is printed there.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::readme_verify::verify;
+use crate::webhook_verify::verify;
 
 const SECRET: &str = "whsec_q83vASNFZ4mrze8BI0VniavN7wEjRWeJq83vASNFZ4k=";
 const BODY: &[u8] = br#"{"id":"evt_1","type":"delivered"}"#;
@@ -17,10 +17,10 @@ fn header(t: u64) -> String {
 }
 
 #[test]
-fn the_readme_shows_what_is_tested_here() {
-    let (_header, shown) = include_str!("readme_verify.rs").split_once("\n\n").unwrap();
-    let readme = include_str!("../../README.md");
-    assert!(readme.contains(shown), "bring README.md and readme_verify.rs together again");
+fn the_page_shows_the_code_that_is_tested_here() {
+    let (_header, shown) = include_str!("webhook_verify.rs").split_once("\n\n").unwrap();
+    let page = include_str!("../../docs/webhooks.md");
+    assert!(page.contains(shown), "copy webhook_verify.rs into docs/webhooks.md");
 }
 
 #[test]

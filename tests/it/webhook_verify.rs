@@ -1,4 +1,4 @@
-//! How a receiver in Rust verifies a webhook: from here on as the README shows it.
+//! How a receiver in Rust verifies a webhook: from here on as docs/webhooks.md prints it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

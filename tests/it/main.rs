@@ -15,9 +15,6 @@ mod logging;
 mod observing;
 mod older;
 mod operating;
-mod webhook_snippet;
-#[expect(unreachable_pub, reason = "it stands as docs/webhooks.md prints it")]
-mod webhook_verify;
 mod returning;
 mod smtp;
 mod supervised;
@@ -25,3 +22,6 @@ mod support;
 mod suppressing;
 mod telling;
 mod time;
+mod webhook_snippet;
+#[expect(unreachable_pub, reason = "it stands as docs/webhooks.md prints it")]
+mod webhook_verify;

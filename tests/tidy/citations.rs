@@ -98,7 +98,12 @@ mod tests {
 
     #[test]
     fn numbers_after_the_citation_are_no_sections() {
-        assert_eq!(lines("(contract 1: at least 12 s)\n(contract 1), 256 MiB\nContract 10's 20 MiB\ncontract 10). 7 of them\na contract of 7 pages"), [0; 0]);
+        assert_eq!(
+            lines(
+                "(contract 1: at least 12 s)\n(contract 1), 256 MiB\nContract 10's 20 MiB\ncontract 10). 7 of them\na contract of 7 pages"
+            ),
+            [0; 0]
+        );
     }
 
     #[test]

@@ -76,6 +76,7 @@ mod tests {
             (401, "unauthenticated", 5),
             (403, "stream_forbidden", 5),
             (403, "scope_forbidden", 5),
+            (403, "account_suspended", 5),
             (404, "not_found", 3),
             (405, "method_not_allowed", 8),
             (408, "request_timeout", 8),

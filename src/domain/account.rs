@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 
-/// The longest name, in characters.
-const NAME_CHARACTERS_MAX: usize = 255;
+/// The longest name or reason, in characters.
+const LABEL_CHARACTERS_MAX: usize = 255;
 
 /// An account and its settings, as its row holds them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,10 +86,35 @@ impl AccountName {
 impl FromStr for AccountName {
     type Err = InvalidAccountName;
     fn from_str(text: &str) -> Result<Self, InvalidAccountName> {
-        let fits = !text.trim().is_empty()
-            && text.chars().count() <= NAME_CHARACTERS_MAX
-            && !text.chars().any(char::is_control);
-        if fits { Ok(Self(text.to_owned())) } else { Err(InvalidAccountName) }
+        if is_label(text) { Ok(Self(text.to_owned())) } else { Err(InvalidAccountName) }
+    }
+}
+
+/// Whether a text is one line that people can read.
+fn is_label(text: &str) -> bool {
+    !text.trim().is_empty() && text.chars().count() <= LABEL_CHARACTERS_MAX && !text.chars().any(char::is_control)
+}
+
+/// The operator's reason for a suspension, which the account is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspensionReason(String);
+
+/// The text is no reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must have 1 to 255 characters, not all white space, and no control characters")]
+pub struct InvalidSuspensionReason;
+
+impl SuspensionReason {
+    /// The reason as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for SuspensionReason {
+    type Err = InvalidSuspensionReason;
+    fn from_str(text: &str) -> Result<Self, InvalidSuspensionReason> {
+        if is_label(text) { Ok(Self(text.to_owned())) } else { Err(InvalidSuspensionReason) }
     }
 }
 

@@ -163,4 +163,8 @@ actions! {
     DomainFailing = "missed the DKIM record of the domain";
     /// It was missing for too long, or was never seen.
     DomainUnverified = "took the verification from the domain";
+    /// The account may send and change nothing.
+    AccountSuspended = "suspended the account:";
+    /// It may again.
+    AccountResumed = "resumed the account";
 }

@@ -11,7 +11,7 @@ use super::listing::{self, Page, PageRequest};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
-use crate::domain::account::{Account, AccountName, QuotaLimits, TimeZoneName};
+use crate::domain::account::{Account, AccountName, QuotaLimits, SuspensionReason, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
 use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
@@ -22,7 +22,9 @@ pub use crate::store::op::account::AccountChange;
 use crate::store::op::account::{
     CreateAccount, CreateKey, CreateKeyRefusal, RenameKey, RevokeKey, TouchKey, UpdateAccount, key_by_hash,
 };
+use crate::store::op::suspension::{ResumeAccount, SuspendAccount, suspension};
 use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::suspension::SuspensionRow;
 use crate::store::schema::{self, Table};
 
 /// What a new key is to be.
@@ -240,6 +242,49 @@ impl Engine {
         Ok(bool::from(key.hash.ct_eq(hash)).then_some(Caller { account, key: Some(key) }))
     }
 
+    /// The suspension of a caller's account. The operator is never suspended.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn suspension_of(&self, caller: &Caller) -> Result<Option<Arc<SuspensionRow>>, StoreError> {
+        let Some(key) = &caller.key else { return Ok(None) };
+        match self.hot_keys.get(&key.hash, self.store.key_changes()) {
+            Some(hot) => Ok(hot.suspension),
+            None => Ok(self.suspension(caller.account)?.map(Arc::new)),
+        }
+    }
+
+    /// The suspension of an account. None where it is not suspended.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn suspension(&self, account: AccountId) -> Result<Option<SuspensionRow>, StoreError> {
+        suspension(&self.store.snapshot()?, account)
+    }
+
+    /// Suspends an account: its keys and users may look, but change and send nothing, and its queue is on hold. Mail
+    /// whose MAIL was written ends by its outcome. Repeating it changes the reason.
+    ///
+    /// # Errors
+    /// [`NotThere`], or the store's failure.
+    pub async fn suspend_account(&self, on: Behalf, reason: SuspensionReason) -> Result<SuspensionRow, Stop<NotThere>> {
+        let op = SuspendAccount { account: on.account, reason };
+        self.commit_on(on, op).await
+    }
+
+    /// Resumes a suspended account: its queue and its webhooks continue. May be repeated.
+    ///
+    /// # Errors
+    /// [`NotThere`], or the store's failure.
+    pub async fn resume_account(&self, on: Behalf) -> Result<(), Stop<NotThere>> {
+        let account = on.account;
+        self.commit_on(on, ResumeAccount { account }).await?;
+        if let Some(view) = self.queue_view() {
+            view.wake(account);
+        }
+        Ok(())
+    }
+
     /// Has the use of a caller's key written down, where the last one is a minute old.
     pub(super) fn stamp_key(&self, caller: &Caller) {
         let now = self.clock.now();
@@ -255,8 +300,10 @@ impl Engine {
         // Which key a hash belongs to never changes; how the key stands is read after its stamp is taken.
         let Some((account, found)) = key_by_hash(&self.store.snapshot()?, hash)? else { return Ok(None) };
         let stamp = self.store.key_changes().stamp(account, found.id);
-        let Some(key) = self.key(account, found.id)? else { return Ok(None) };
-        let hot = HotKey { account, key: Arc::new(key), stamp };
+        let snapshot = self.store.snapshot()?;
+        let Some(key) = snapshot.row::<ApiKey>(&schema::api_key(account, found.id))? else { return Ok(None) };
+        let suspension = suspension(&snapshot, account)?.map(Arc::new);
+        let hot = HotKey { account, key: Arc::new(key), suspension, stamp };
         self.hot_keys.put(hot.clone());
         Ok(Some(hot))
     }

@@ -9,6 +9,7 @@ use crate::machine::delivery::{ATTEMPTS_MAX, Stage, Status};
 use crate::store::error::StoreError;
 use crate::store::op::event::ENDPOINTS_MAX;
 use crate::store::op::outstanding;
+use crate::store::op::suspension::accepts_deliveries;
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
 use crate::store::row::endpoint::{EndpointRow, FailedAttempt};
@@ -33,15 +34,15 @@ pub struct DeliveryRecord {
 pub enum EndpointStanding {
     /// It may.
     Enabled,
-    /// Not now: what waits for it is held.
+    /// Not now, or its account is suspended: its deliveries are held.
     Disabled,
     /// It was deleted: what waited for it is over.
     Gone,
 }
 
 impl EndpointStanding {
-    const fn of(row: &EndpointRow) -> Self {
-        if row.state.is_enabled() { Self::Enabled } else { Self::Disabled }
+    fn of(read: &impl Read, account: AccountId, row: &EndpointRow) -> Result<Self, StoreError> {
+        Ok(if accepts_deliveries(read, account, Some(row))? { Self::Enabled } else { Self::Disabled })
     }
 }
 
@@ -86,7 +87,10 @@ impl Engine {
         let Some(row) = snapshot.row::<DeliveryRow>(&key)? else { return Ok(None) };
         let attempts = attempts_of(&snapshot, account, id)?;
         let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(account, row.endpoint))?;
-        let endpoint = endpoint.as_ref().map_or(EndpointStanding::Gone, EndpointStanding::of);
+        let endpoint = match &endpoint {
+            Some(endpoint) => EndpointStanding::of(&snapshot, account, endpoint)?,
+            None => EndpointStanding::Gone,
+        };
         Ok(Some((DeliveryRecord { id, row, endpoint }, attempts)))
     }
 
@@ -134,7 +138,7 @@ impl Engine {
         let snapshot = self.store.snapshot()?;
         let prefix = schema::endpoint(account, endpoint);
         let Some(of) = snapshot.row::<EndpointRow>(&prefix)? else { return Ok(None) };
-        let endpoint = EndpointStanding::of(&of);
+        let endpoint = EndpointStanding::of(&snapshot, account, &of)?;
         let (from, to) = listing::range(&prefix, page.before);
         let (mut rows, mut next, mut last, mut looked_at) = (Vec::new(), None, None, 0);
         snapshot.scan_sound(Table::DeliveriesByEndpoint, &from, &to, Order::Descending, &mut |key, _| {

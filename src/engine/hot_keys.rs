@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use crate::base::id::AccountId;
 use crate::domain::api_key::ApiKey;
 use crate::store::key_changes::{KeyChanges, KeyStamp};
+use crate::store::row::suspension::SuspensionRow;
 
 /// Keys remembered at most; some hundred bytes each.
 const KEYS_MAX: usize = 8192;
@@ -25,7 +26,9 @@ pub(super) struct HotKeys {
 pub(super) struct HotKey {
     pub(super) account: AccountId,
     pub(super) key: Arc<ApiKey>,
-    /// Taken before the row was read.
+    /// The suspension of its account.
+    pub(super) suspension: Option<Arc<SuspensionRow>>,
+    /// Taken before the rows were read.
     pub(super) stamp: KeyStamp,
 }
 
@@ -78,7 +81,8 @@ mod tests {
                 revoked_at: None,
             };
             let account = AccountId(Ulid([1; 16]));
-            keys.put(HotKey { account, stamp: changes.stamp(account, key.id), key: Arc::new(key) });
+            let stamp = changes.stamp(account, key.id);
+            keys.put(HotKey { account, stamp, key: Arc::new(key), suspension: None });
             assert!(keys.get(&[number; 32], &changes).is_some());
             assert!(keys.by_hash.read().unwrap().len() <= 3);
         }

@@ -10,8 +10,10 @@ use crate::base::id::AccountId;
 use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;
 use crate::store::error::StoreError;
+use crate::store::op::suspension::suspension;
 use crate::store::read::Read;
 use crate::store::row::restored::Restored;
+use crate::store::row::suspension::SuspensionRow;
 use crate::store::schema::meta;
 use crate::store::snapshot::Snapshot;
 use crate::store::timer::{Timer, TimerKind};
@@ -32,7 +34,7 @@ pub enum WaitReason {
     Relay,
     /// All connections are in use, or the message is being sent.
     Busy,
-    /// The store was restored, and the operator has not released its queue.
+    /// The account is suspended, or the store was restored and the operator has not released its queue.
     Held,
     /// A replica has not confirmed the message yet.
     Unconfirmed,
@@ -71,17 +73,22 @@ pub struct Wait {
 pub(super) struct Holds {
     account: AccountId,
     restored: Option<Restored>,
+    suspension: Option<SuspensionRow>,
     pauses: Vec<(SiteName, Timestamp)>,
 }
 
 impl Holds {
     pub(super) fn read(snapshot: &Snapshot, account: AccountId) -> Result<Self, StoreError> {
         let restored = snapshot.row::<Restored>(meta::RESTORED)?.filter(|restored| restored.stands_still);
-        Ok(Self { account, restored, pauses: pauses(snapshot, account)? })
+        Ok(Self { account, restored, suspension: suspension(snapshot, account)?, pauses: pauses(snapshot, account)? })
     }
 
-    /// The hold of a restored store, or of one that was started on a damaged journal.
+    /// The hold of a suspended account, of a restored store, or of one that was started on a damaged journal.
     fn hold(&self, record: &MessageRecord, due: Timestamp) -> Option<Wait> {
+        if let Some(SuspensionRow { since, reason }) = &self.suspension {
+            let detail = format!("The account is suspended: {}", reason.as_str());
+            return Some(Wait { reason: WaitReason::Held, since: *since, until: None, detail });
+        }
         let timer = Timer::new(due, TimerKind::Transfer, self.account, record.id.0);
         let restored = self.restored.filter(|restored| restored.holds(&timer))?;
         let detail = "The queue is on hold since the store was restored, until the operator releases it.".to_owned();

@@ -97,6 +97,8 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&get, "/v1/status", "status.show", run!(status::show)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),
+        operator(&post, "/v1/accounts/{id}/suspend", "accounts.suspend", run!(accounts::suspend)),
+        operator(&post, "/v1/accounts/{id}/resume", "accounts.resume", run!(accounts::resume)).with_body(Nothing),
         operator(&post, "/v1/users", "users.create", run!(users::create)),
         operator(&get, "/v1/users", "users.list", run!(users::list)),
         operator(&patch, "/v1/users/{id}", "users.update", run!(users::update)),

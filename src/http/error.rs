@@ -36,6 +36,8 @@ pub enum ApiError {
     StreamForbidden(String),
     /// 403 `scope_forbidden`: the scope that the key lacks.
     ScopeForbidden(Scope),
+    /// 403 `account_suspended`: the operator's reason.
+    AccountSuspended(String),
     /// 403 `dev_forbidden`: why a route under `/dev` does not answer.
     DevForbidden(DevForbidden),
     /// 404 `not_found`: a path or an identifier.
@@ -136,7 +138,9 @@ impl ApiError {
     pub const fn status(&self) -> StatusCode {
         match self {
             Self::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
-            Self::StreamForbidden(_) | Self::ScopeForbidden(_) | Self::DevForbidden(_) => StatusCode::FORBIDDEN,
+            Self::StreamForbidden(_) | Self::ScopeForbidden(_) | Self::AccountSuspended(_) | Self::DevForbidden(_) => {
+                StatusCode::FORBIDDEN
+            }
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::ContentGone => StatusCode::GONE,
@@ -166,6 +170,7 @@ impl ApiError {
             Self::Unauthenticated(_) => "unauthenticated",
             Self::StreamForbidden(_) => "stream_forbidden",
             Self::ScopeForbidden(_) => "scope_forbidden",
+            Self::AccountSuspended(_) => "account_suspended",
             Self::DevForbidden(_) => "dev_forbidden",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed(_) => "method_not_allowed",
@@ -210,6 +215,9 @@ impl ApiError {
             }
             Self::ScopeForbidden(scope) => {
                 format!("This API key lacks the scope \"{scope}\"; use a key that has it.").into()
+            }
+            Self::AccountSuspended(reason) => {
+                format!("The account is suspended ({reason}); ask the operator of this service.").into()
             }
             Self::DevForbidden(why) => why.message(),
             Self::NotFound => "There is nothing at this address; check the path and the identifier.".into(),
@@ -270,6 +278,7 @@ impl ApiError {
             Self::Unauthenticated(_)
             | Self::StreamForbidden(_)
             | Self::ScopeForbidden(_)
+            | Self::AccountSuspended(_)
             | Self::DevForbidden(_)
             | Self::NotFound
             | Self::MethodNotAllowed(_)
@@ -304,6 +313,7 @@ impl ApiError {
             Self::Unauthenticated(_)
             | Self::StreamForbidden(_)
             | Self::ScopeForbidden(_)
+            | Self::AccountSuspended(_)
             | Self::DevForbidden(_)
             | Self::NotFound
             | Self::MethodNotAllowed(_)

@@ -54,6 +54,12 @@ pub trait Gate: Send + Sync + 'static {
     /// Whether the caller has the scope.
     fn may(&self, caller: &Self::Caller, scope: Scope) -> bool;
 
+    /// Refuses a change by a caller whose account is suspended.
+    ///
+    /// # Errors
+    /// [`ApiError::AccountSuspended`], or the store's failure.
+    fn check_suspension(&self, caller: &Self::Caller) -> Result<(), ApiError>;
+
     /// Counts one request of the caller's.
     fn admit(&self, caller: &Self::Caller) -> Admission;
 }

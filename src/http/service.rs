@@ -219,6 +219,9 @@ impl<S: Gate> HttpService<S> {
                 return Err(ApiError::NotFound);
             }
         };
+        if !matches!(journey.head.method, Method::GET | Method::HEAD) {
+            self.state.check_suspension(&caller)?;
+        }
         if let Some(seconds) = journey.admission.get().and_then(|admission| admission.refused) {
             return Err(ApiError::RateLimited(seconds));
         }

@@ -187,6 +187,13 @@ impl Gate for Api {
         caller.key.as_ref().is_none_or(|key| key.scopes.contains(scope))
     }
 
+    fn check_suspension(&self, caller: &Caller) -> Result<(), ApiError> {
+        match self.engine.suspension_of(caller)? {
+            Some(suspension) => Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned())),
+            None => Ok(()),
+        }
+    }
+
     fn admit(&self, caller: &Caller) -> Admission {
         let engine = &self.engine;
         let limit = engine.settings.requests_per_minute;

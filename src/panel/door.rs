@@ -162,6 +162,12 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
         Need::Look | Need::Own | Need::OwnSecret | Need::Change | Need::Secret => {}
     }
     let account = api.engine.account(visitor.session.account)?.ok_or(ApiError::Internal)?;
+    if is_unsafe(call)
+        && matches!(need, Need::Look | Need::Change | Need::Secret)
+        && let Some(suspension) = api.engine.suspension(account.id)?
+    {
+        return Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned()).into());
+    }
     Ok((visitor, account))
 }
 

@@ -68,6 +68,7 @@ pub(super) fn words(error: &ApiError) -> Words {
             ("Not at this moment", error.message().into_owned().into())
         }
         ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
+        ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),
         ApiError::Unauthenticated(_)
         | ApiError::StreamForbidden(_)
         | ApiError::ScopeForbidden(_)

@@ -12,13 +12,16 @@ use crate::base::id::{AccountId, KeyId};
 /// Keys share counters, so that any number of them fits. A key's neighbours are looked up again with it.
 const COUNTERS: usize = 1024;
 
+/// The counter of suspensions, which concern all keys of an account. They are rare enough to share one.
+const SUSPENSIONS: usize = COUNTERS;
+
 /// The counters.
 #[derive(Debug)]
-pub struct KeyChanges([AtomicU64; COUNTERS]);
+pub struct KeyChanges([AtomicU64; COUNTERS + 1]);
 
 /// A moment in a key's history: equal to a later one where the key has not changed between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct KeyStamp(u64);
+pub struct KeyStamp(u64, u64);
 
 impl Default for KeyChanges {
     fn default() -> Self {
@@ -27,9 +30,11 @@ impl Default for KeyChanges {
 }
 
 impl KeyChanges {
-    /// The moment of a key. Taken before a snapshot, it vouches for the row that the snapshot shows.
+    /// The moment of a key and of its account's suspension. Taken before a snapshot, it vouches for the rows that the
+    /// snapshot shows.
     pub fn stamp(&self, account: AccountId, key: KeyId) -> KeyStamp {
-        KeyStamp(self.0[counter(&schema::api_key(account, key))].load(SeqCst))
+        let count = |counter: usize| self.0[counter].load(SeqCst);
+        KeyStamp(count(counter(&schema::api_key(account, key))), count(SUSPENSIONS))
     }
 
     /// Counts the changes of a commit.
@@ -42,7 +47,11 @@ impl KeyChanges {
 
 /// The counter that a write to `table` at `row_key` concerns, if one does.
 pub(super) fn changed(table: Table, row_key: &[u8]) -> Option<usize> {
-    (table == Table::Keys).then(|| counter(row_key))
+    match table {
+        Table::Keys => Some(counter(row_key)),
+        Table::Suspensions => Some(SUSPENSIONS),
+        _ => None,
+    }
 }
 
 /// By the end of the identifier, which is chance.

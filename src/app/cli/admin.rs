@@ -45,6 +45,18 @@ pub(super) fn account(args: AccountArgs, json: bool, console: &mut Console<'_>) 
             let asked = client.ask(Ask::get("show the account", format!("/v1/accounts/{id}"), None));
             (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
         }
+        AccountCommand::Suspend { id, reason } => {
+            let purpose = "suspend the account";
+            let path = format!("/v1/accounts/{}/suspend", account_id(&id, purpose)?);
+            let asked = client.ask(Ask::post(purpose, path, None, Some(json!({ "reason": reason }))));
+            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
+        }
+        AccountCommand::Resume { id } => {
+            let purpose = "resume the account";
+            let path = format!("/v1/accounts/{}/resume", account_id(&id, purpose)?);
+            let asked = client.ask(Ask::post(purpose, path, None, None));
+            (asked.map_err(|trouble| no_account(&id, trouble))?, Shape::Account)
+        }
         AccountCommand::Set { id, name, time_zone, quota_per_hour, quota_per_day } => {
             let purpose = "change the account";
             let path = format!("/v1/accounts/{}", account_id(&id, purpose)?);

@@ -158,6 +158,19 @@ pub(super) enum AccountCommand {
         /// Its identifier.
         id: String,
     },
+    /// Suspend an account: it may look, but send and change nothing, and its queue is on hold.
+    Suspend {
+        /// Account ID.
+        id: String,
+        /// The reason, which the account is shown.
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+    },
+    /// Resume a suspended account: its queue and webhooks continue.
+    Resume {
+        /// Account ID.
+        id: String,
+    },
     /// Change what is named of an account.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {

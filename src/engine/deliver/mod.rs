@@ -24,6 +24,7 @@ use crate::base::time::Timestamp;
 use crate::machine::delivery::{Effect, Input};
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::settle_delivery::{Attempt, DeliveryEnd, EndpointChange, SettleDelivery};
+use crate::store::op::suspension::{accepts_deliveries, suspension};
 use crate::store::read::Read;
 use crate::store::row::delivery::DeliveryRow;
 use crate::store::row::endpoint::EndpointRow;
@@ -153,10 +154,11 @@ impl Shared {
         // Read under the lanes' lock: a failure is committed before its place in flight is given back.
         let mut lanes = self.lanes();
         let Some(lane) = lanes.get_mut(&key) else { return Ok(()) };
-        let endpoint = self.engine.store.snapshot()?.row::<EndpointRow>(&schema::endpoint(key.0, key.1))?;
+        let snapshot = self.engine.store.snapshot()?;
+        let endpoint = snapshot.row::<EndpointRow>(&schema::endpoint(key.0, key.1))?;
+        let is_enabled = accepts_deliveries(&snapshot, key.0, endpoint.as_ref())?;
         while !lane.is_closed {
             let may_start = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.may_start(lane.in_flight));
-            let is_enabled = endpoint.as_ref().is_some_and(|endpoint| endpoint.state.is_enabled());
             if is_enabled && !(may_start && lane.has_window()) {
                 break;
             }
@@ -247,12 +249,15 @@ impl Shared {
         // An account that is erased owes nothing any more.
         let quiet = &self.engine.quiet;
         let _posting = quiet.post_when_spoken(account).await;
-        if quiet.has_erased() {
-            let key = schema::delivery(account, delivery);
-            if !self.engine.store.snapshot()?.has(Table::Deliveries, &key)? {
-                return Ok(Some(DeliveryEnd::Abandoned));
-            }
+        let snapshot = self.engine.store.snapshot()?;
+        if quiet.has_erased() && !snapshot.has(Table::Deliveries, &schema::delivery(account, delivery))? {
+            return Ok(Some(DeliveryEnd::Abandoned));
         }
+        // It may have been suspended during the wait for a permit.
+        if suspension(&snapshot, account)?.is_some() {
+            return Ok(Some(DeliveryEnd::Parked));
+        }
+        drop(snapshot);
         // The signature's time is the attempt's own, so it is taken after the wait for a permit.
         let time = self.engine.clock.time();
         let attempting = Attempting { account, endpoint, delivery, row: &job.row, number, at: time.wall };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::copies::{Chunk, Copies, SharedMessage};
-use super::recipient::{COPIES_OCTETS_MAX, Transaction};
+use super::recipient::{COPIES_OCTETS_MAX, Transaction, check_suspension};
 use super::{SmtpClient, failed, reply};
 use crate::domain::submission::SubmissionLimits;
 use crate::engine::submit::{Running, TRIES};
@@ -76,6 +76,7 @@ impl Submitting {
 
     /// Accepts the message for every recipient, or for none. Returns the identifiers in the order of the recipients.
     pub(super) async fn accept(self, message: Vec<u8>) -> Result<Vec<String>, Failure> {
+        check_suspension(&self.engine, &self.caller)?;
         let shared = Arc::new(self.read(message).await?);
         let (claims, marks) = self.claims(&shared)?;
         self.engine.check_room()?;

@@ -56,6 +56,7 @@ impl SmtpSession {
             .parse()
             .map_err(|error| Answer::new(553, "5.1.3", format!("The recipient <{path}> is not valid: it {error}")))?;
         let (engine, caller) = (&self.engine, &login.caller);
+        check_suspension(engine, caller)?;
         let match_key = address.match_key();
         if !transaction.match_keys.contains(&match_key) {
             let copies = transaction.recipients.len() + 1;
@@ -82,6 +83,18 @@ fn check_size(sender: &SmtpSender, copies: usize) -> Result<(), Answer> {
         return Err(Answer::new(452, "4.5.3", text));
     }
     Ok(())
+}
+
+/// Refuses mail of a suspended account.
+pub(super) fn check_suspension(engine: &super::Engine, caller: &Caller) -> Result<(), Answer> {
+    match engine.suspension_of(caller).map_err(|error| failed(&error))? {
+        Some(suspension) => {
+            let reason = suspension.reason.as_str();
+            let text = format!("The account is suspended ({reason}): ask the operator of this service");
+            Err(Answer::new(550, "5.7.1", text))
+        }
+        None => Ok(()),
+    }
 }
 
 pub(super) fn check_suppression(

@@ -1,6 +1,6 @@
-//! Messages whose account has paused its mail for their site. They rest in memory, as timers alone, without a write and
-//! without an attempt, until the pause is over or their time is. The pause itself is a row, so after a restart what is
-//! due comes here again.
+//! Messages whose account is suspended, or has paused its mail for their site. They rest in memory, as timers alone,
+//! without a write and without an attempt, until the pause or their lifetime ends. The pause itself is a row, so due
+//! messages come here again after a restart.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -84,13 +84,13 @@ pub(super) fn is_paused(read: &impl Read, account: AccountId, site: &str, to: &A
 }
 
 impl Shared {
-    /// Has a message rest that was found to be paused.
-    pub(super) fn rest_paused(self: &Arc<Self>, ticket: Ticket, site: &Site) {
+    /// Has a message rest that was found to be paused; `site` is none where it has no way to one.
+    pub(super) fn rest_paused(self: &Arc<Self>, ticket: Ticket, site: Option<&Site>) {
         if let Err(ticket) = self.paused.rest(ticket, self.near()) {
             return self.put_off(ticket, self.now() + NO_ROOM);
         }
         // The pause may have ended between the look and now, and with it the call that wakes what rests.
-        if !matches!(self.look(&ticket, Some(site)), Ok(Ready::Paused)) {
+        if !matches!(self.look(&ticket, site), Ok(Ready::Paused)) {
             self.paused.wake(ticket.account(), self.near());
         }
     }

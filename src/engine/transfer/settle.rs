@@ -26,6 +26,7 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::op::outcomes;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::op::suppression;
+use crate::store::op::suspension::suspension;
 use crate::store::read::Read;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema;
@@ -45,7 +46,7 @@ pub(super) enum Ready {
     Send(Box<MessageRow>),
     /// It ends without an attempt.
     Settle(TransferEnd),
-    /// Its account has paused its mail for the site.
+    /// Its account has paused its mail for the site, or is suspended.
     Paused,
     /// The timer serves nothing any more.
     Stale,
@@ -87,6 +88,9 @@ impl Shared {
         if self.expiry() >= row.give_up_at {
             return Ok(Ready::Settle(TransferEnd::GaveUp(finding::expired())));
         }
+        if suspension(&snapshot, ticket.account())?.is_some() {
+            return Ok(Ready::Paused);
+        }
         let is_paused = |site: &Site| is_paused(&snapshot, ticket.account(), &site.name(), &row.to);
         if site.map(is_paused).transpose()? == Some(true) {
             return Ok(Ready::Paused);
@@ -100,14 +104,17 @@ impl Shared {
         let unsettled = Unsettled { ticket, held: None, lease: Some(lease), transcript: None };
         match (self.look(&ticket, None), why) {
             (Ok(Ready::Settle(end)), _) => unsettled.settle(self, end, AttemptFacts::default()),
-            (Ok(Ready::Send(_)), Unsent::Late) => unsettled.expired(self),
+            (Ok(Ready::Send(_) | Ready::Paused), Unsent::Late) => unsettled.expired(self),
             (Ok(Ready::Send(_)), Unsent::NoRoute(relay, failure)) => {
                 let relay = Some(self.relays.relay(relay).name.to_string());
                 let facts = AttemptFacts { relay, duration_ms: Some(0), ..AttemptFacts::default() };
                 unsettled.settle(self, route_failed(&failure, self.now()), facts);
             }
-            // Only a site can be paused.
-            (Ok(Ready::Stale | Ready::Paused), _) => self.near().forget(&ticket.timer),
+            (Ok(Ready::Paused), Unsent::NoRoute(..)) => {
+                drop(unsettled);
+                self.rest_paused(ticket, None);
+            }
+            (Ok(Ready::Stale), _) => self.near().forget(&ticket.timer),
             (Err(error), _) => unsettled.unreadable(self, error),
         }
     }

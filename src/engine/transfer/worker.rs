@@ -149,7 +149,7 @@ fn not_begun(shared: &Arc<Shared>, lane: &Lane, unsettled: Unsettled, why: NotBe
         NotBegun::Rows(Ready::Settle(end)) => unsettled.settle(shared, end, AttemptFacts::default()),
         NotBegun::Rows(Ready::Paused) => {
             drop(unsettled);
-            shared.rest_paused(ticket, &lane.site);
+            shared.rest_paused(ticket, Some(&lane.site));
         }
         NotBegun::Rows(Ready::Stale) => shared.near().forget(&ticket.timer),
         NotBegun::Unreadable(error) => unsettled.unreadable(shared, error),

@@ -5,7 +5,7 @@ use hyper::StatusCode;
 use super::listing::Listing;
 use super::{id, not_there};
 use crate::base::id::AccountId;
-use crate::domain::account::QuotaLimits;
+use crate::domain::account::{Account, QuotaLimits};
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::accounts::AccountChange;
@@ -29,7 +29,7 @@ pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer,
     fields.finish();
     let name = violations.or(|| name)?;
     let account = api.engine.create_account(name, time_zone, QuotaLimits { per_hour, per_day }).await?;
-    let answer = Answer::json(StatusCode::CREATED, &AccountView::new(&account));
+    let answer = Answer::json(StatusCode::CREATED, &AccountView::new(&account, None));
     Ok(answer.with_location(&format!("/v1/accounts/{}", account.id)))
 }
 
@@ -46,14 +46,45 @@ fn count(fields: &mut Fields<'_>, name: &'static str) -> Option<u64> {
 pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let listing = Listing::plain(&call, "accounts", AccountId::default())?;
     let Page { rows, next } = api.engine.accounts(listing.page)?;
-    listing.answer_of(rows.iter().map(AccountView::new), next)
+    let suspension = |account: &Account| api.engine.suspension(account.id);
+    let suspensions = rows.iter().map(suspension).collect::<Result<Vec<_>, _>>()?;
+    let views = rows.iter().zip(suspensions).map(|(account, suspension)| AccountView::new(account, suspension));
+    listing.answer_of(views, next)
 }
 
 /// `GET /v1/accounts/{id}`.
 pub(in crate::http) async fn show(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    let account = api.engine.account(id(&call)?)?.ok_or(ApiError::NotFound)?;
-    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account)))
+    shown(api, id(&call)?)
+}
+
+/// An account as it is now.
+fn shown(api: &Api, id: AccountId) -> Result<Answer, ApiError> {
+    let account = api.engine.account(id)?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
+}
+
+/// `POST /v1/accounts/{id}/suspend`.
+pub(in crate::http) async fn suspend(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let id: AccountId = id(&call)?;
+    // An account that is not there is a 404 whatever the body says.
+    api.engine.account(id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(call.json()?, &mut violations);
+    let reason = fields.required_text("reason").and_then(|text| fields.check("reason", text.parse()));
+    fields.finish();
+    let reason = violations.or(|| reason)?;
+    api.engine.suspend_account(Behalf::operator(id), reason).await.map_err(not_there)?;
+    shown(api, id)
+}
+
+/// `POST /v1/accounts/{id}/resume`.
+pub(in crate::http) async fn resume(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let id: AccountId = id(&call)?;
+    api.engine.account(id)?.ok_or(ApiError::NotFound)?;
+    call.no_query()?;
+    api.engine.resume_account(Behalf::operator(id)).await.map_err(not_there)?;
+    shown(api, id)
 }
 
 /// `PATCH /v1/accounts/{id}`. Members that are not given stay.
@@ -72,5 +103,5 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     let change = AccountChange { name, time_zone, quota_per_hour, quota_per_day, ..AccountChange::default() };
     let change = violations.or(|| Some(change))?;
     let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_there)?;
-    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account)))
+    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
 }

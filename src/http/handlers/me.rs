@@ -27,6 +27,18 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     let used = stored_content::used(&engine.store.snapshot()?, account.id)?;
     let storage = StorageView::new(used, engine.settings.stored_bytes_per_account);
     let now = engine.clock.now();
-    let view = MeView::new(&account, key, quota, rate, storage, &reputation, now, &engine.settings, api.body_bytes);
+    let suspension = engine.suspension(account.id)?;
+    let view = MeView::new(
+        &account,
+        suspension,
+        key,
+        quota,
+        rate,
+        storage,
+        &reputation,
+        now,
+        &engine.settings,
+        api.body_bytes,
+    );
     Ok(Answer::json(StatusCode::OK, &view))
 }

@@ -67,6 +67,9 @@ fn brought(route: &Route<Api>) -> Vec<ApiError> {
     if let Access::Scoped(scopes, _) = route.access {
         errors.extend(scopes.as_list().into_iter().map(ApiError::ScopeForbidden));
     }
+    if keyed && route.method != Method::GET {
+        errors.push(ApiError::AccountSuspended("unpaid invoices".to_owned()));
+    }
     if route.path.contains('{') {
         errors.push(ApiError::NotFound);
     }
@@ -177,6 +180,7 @@ pub(in crate::http) fn error_code() -> Schema {
         ApiError::Unauthenticated(Unauthenticated::Missing),
         ApiError::StreamForbidden(some()),
         ApiError::ScopeForbidden(Scope::Read),
+        ApiError::AccountSuspended(some()),
         ApiError::NotFound,
         ApiError::MethodNotAllowed(some()),
         ApiError::ContentGone,

@@ -48,14 +48,14 @@ struct Toy {
     released: Notify,
 }
 
-/// The key's own text: `all`, `other`, `reader` and `spent` are known, each of an account of its own.
+/// The key's own text: `all`, `other`, `reader`, `spent` and `suspended` are known, each of an account of its own.
 struct ToyCaller(String);
 
 impl Gate for Toy {
     type Caller = ToyCaller;
 
     async fn authenticate(&self, key: &str) -> Result<Option<ToyCaller>, ApiError> {
-        Ok(["all", "other", "reader", "spent"].contains(&key).then(|| ToyCaller(key.to_owned())))
+        Ok(["all", "other", "reader", "spent", "suspended"].contains(&key).then(|| ToyCaller(key.to_owned())))
     }
 
     async fn operator(&self, account: Option<&str>) -> Result<ToyCaller, ApiError> {
@@ -68,6 +68,10 @@ impl Gate for Toy {
 
     fn may(&self, caller: &ToyCaller, scope: Scope) -> bool {
         caller.0 != "reader" || scope == Scope::Read
+    }
+
+    fn check_suspension(&self, caller: &ToyCaller) -> Result<(), ApiError> {
+        if caller.0 == "suspended" { Err(ApiError::AccountSuspended("unpaid".to_owned())) } else { Ok(()) }
     }
 
     fn admit(&self, caller: &ToyCaller) -> Admission {

@@ -17,6 +17,7 @@ use crate::http::view::submission::SmtpView;
 use crate::machine::quota::QuotaView;
 use crate::machine::rate::RateView;
 use crate::store::op::event::ENDPOINTS_MAX;
+use crate::store::row::suspension::SuspensionRow;
 
 /// An account as its operator sees it.
 #[derive(Serialize)]
@@ -30,11 +31,13 @@ pub(in crate::http) struct AccountView<'a> {
     quota: crate::domain::account::QuotaLimits,
     #[serde(serialize_with = "iso::serialize")]
     created_at: Timestamp,
+    suspended: Option<SuspensionView>,
 }
 
 impl<'a> AccountView<'a> {
-    pub(in crate::http) fn new(account: &'a Account) -> Self {
+    pub(in crate::http) fn new(account: &'a Account, suspension: Option<SuspensionRow>) -> Self {
         Self {
+            suspended: suspension.map(SuspensionView::new),
             id: account.id,
             name: account.name.as_str(),
             time_zone: account.time_zone.as_str(),
@@ -43,6 +46,20 @@ impl<'a> AccountView<'a> {
             quota: account.quota,
             created_at: account.created_at,
         }
+    }
+}
+
+/// The suspension of an account.
+#[derive(Serialize)]
+struct SuspensionView {
+    reason: String,
+    #[serde(serialize_with = "iso::serialize")]
+    since: Timestamp,
+}
+
+impl SuspensionView {
+    fn new(suspension: SuspensionRow) -> Self {
+        Self { reason: suspension.reason.as_str().to_owned(), since: suspension.since }
     }
 }
 
@@ -125,6 +142,7 @@ pub(in crate::http) struct MeView<'a> {
     reputation: ReputationView,
     limits: LimitsView,
     smtp: Option<SmtpView<'a>>,
+    suspended: Option<SuspensionView>,
     version: &'static str,
 }
 
@@ -180,6 +198,7 @@ impl<'a> MeView<'a> {
     #[expect(clippy::too_many_arguments, reason = "the record joins everything that is known of an account")]
     pub(in crate::http) fn new(
         account: &'a Account,
+        suspension: Option<SuspensionRow>,
         key: Option<&'a ApiKey>,
         quota: QuotaView,
         rate: RateView,
@@ -222,6 +241,7 @@ impl<'a> MeView<'a> {
                 webhooks: ENDPOINTS_MAX,
             },
             smtp: settings.smtp.get().map(SmtpView::new),
+            suspended: suspension.map(SuspensionView::new),
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -278,7 +298,16 @@ describe! {
         reputation: "How the account's bounces and complaints stand against what receivers bear.",
         limits: "What a client may want to know before it sends.",
         smtp: "Where programs submit mail by SMTP; null where nothing listens.",
+        suspended: "The operator's suspension; null unless the account is suspended." => |schema| schema.example(()),
         version: "The service's version." => |schema| schema.example(env!("CARGO_PKG_VERSION")),
+    }
+}
+
+describe! {
+    SuspensionView as "Suspension", "Why the account may send and change nothing, and since when."
+    {
+        reason: "The operator's reason." => |schema| schema.example("unpaid invoices"),
+        since: "When it was suspended.",
     }
 }
 

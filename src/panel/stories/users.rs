@@ -77,3 +77,19 @@ async fn a_quarter_of_an_hour_after_the_password_it_is_asked_for_again() {
     assert_eq!(browser.post("/login/confirm", &right).await.location(), "/users");
     assert_eq!(browser.post("/users", &add).await.status, 200);
 }
+
+#[tokio::test]
+async fn users_of_a_suspended_account_look_and_change_only_what_is_their_own() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let on = crate::engine::audit::Behalf::operator(world.account);
+    assert!(world.engine.suspend_account(on.clone(), "unpaid invoices".parse().unwrap()).await.is_ok());
+    assert_eq!(browser.get("/settings").await.status, 200);
+    let refused = browser.post("/settings", &[("content_retention_days", "7")]).await;
+    assert_eq!(refused.status, 403);
+    assert!(refused.shows("The account is suspended") && refused.shows("unpaid invoices"));
+    assert_eq!(browser.post("/settings/sessions", &[]).await.status, 303);
+    let mut browser = world.owner().await;
+    assert!(world.engine.resume_account(on).await.is_ok());
+    assert_eq!(browser.post("/settings", &[("content_retention_days", "7")]).await.status, 303);
+}

@@ -111,7 +111,8 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         | Table::AuditLog
         | Table::AuditLines
         | Table::SuppressionImports
-        | Table::Pauses => vec![owner()],
+        | Table::Pauses
+        | Table::Suspensions => vec![owner()],
         Table::StoredContentByBucket => vec![there(Table::Accounts, &key[8..])],
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],

@@ -21,6 +21,7 @@ use crate::store::row::outcomes::OutcomeCounts;
 use crate::store::row::pause::PauseRow;
 use crate::store::row::restored::Restored;
 use crate::store::row::suppression::{SuppressionImportRow, SuppressionRow};
+use crate::store::row::suspension::SuspensionRow;
 use crate::store::row::tls_policy::{StsPolicyRow, TlsReportDayRow, TlsReportRow};
 use crate::store::row::totals::{ActiveKeysRow, OutstandingRow, StoredContentRow, StoredInBucketRow};
 use crate::store::row::warm_up::WarmUpRow;
@@ -63,6 +64,7 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::SuppressionImports => key.len() == 16 && reads::<SuppressionImportRow>(value)?,
         Table::WarmUps => reads::<WarmUpRow>(value)?,
         Table::Pauses => key.len() > 16 && reads::<PauseRow>(value)?,
+        Table::Suspensions => key.len() == 16 && reads::<SuspensionRow>(value)?,
         Table::Waiting => key.len() > 33,
         Table::Users => key.len() == 32 && reads::<User>(value)?,
         Table::Sessions => key.len() == 32 && reads::<Session>(value)?,

@@ -62,6 +62,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::SuppressionImports
         | Table::Waiting
         | Table::Pauses
+        | Table::Suspensions
         | Table::Users
         | Table::SessionsByUser
         | Table::AuditLog

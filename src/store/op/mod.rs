@@ -40,6 +40,7 @@ pub mod settle_transfer;
 pub mod stored_content;
 pub mod suppression;
 pub mod suppression_import;
+pub mod suspension;
 pub mod sweep;
 pub mod sweep_deliveries;
 pub mod tls_policy;

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::suspension::accepts_deliveries;
 use super::{Never, Op, audit, outstanding};
 use crate::base::id::{AccountId, AttemptId, DeliveryId, EndpointId};
 use crate::base::time::Timestamp;
@@ -42,7 +43,7 @@ pub enum DeliveryEnd {
     Attempted(Attempt),
     /// Too many wait for its endpoint: it is parked until there is room.
     Overflowed(Unparking),
-    /// Its endpoint is not enabled: it is parked until it is.
+    /// Its endpoint is not enabled or its account is suspended: it is parked until that ends.
     Parked,
     /// Its endpoint is gone, or it is older than 30 days.
     Abandoned,
@@ -126,7 +127,7 @@ impl SettleDelivery {
     /// Parks the delivery; where the endpoint was enabled meanwhile, it stays due.
     fn park(&self, tables: &mut Tables<'_>, row: &DeliveryRow, due: Timestamp) -> Result<EndpointChange, Stop<Never>> {
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, row.endpoint))?;
-        if endpoint.is_some_and(|endpoint| endpoint.state.is_enabled()) {
+        if accepts_deliveries(tables, self.account, endpoint.as_ref())? {
             tables.arm(self.timer(due));
         } else {
             let key = schema::parked(self.account, row.endpoint, due, self.delivery);
@@ -233,7 +234,7 @@ impl Op for Unpark {
     fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
         tables.disarm(Timer::new(self.due, TimerKind::Unpark, self.account, self.endpoint.0));
         let endpoint = tables.row::<EndpointRow>(&schema::endpoint(self.account, self.endpoint))?;
-        if endpoint.is_some_and(|endpoint| endpoint.state.is_enabled()) {
+        if accepts_deliveries(tables, self.account, endpoint.as_ref())? {
             unpark(tables, self.account, self.endpoint)?;
         }
         Ok(())

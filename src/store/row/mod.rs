@@ -21,6 +21,7 @@ pub mod outcomes;
 pub mod pause;
 pub mod restored;
 pub mod suppression;
+pub mod suspension;
 pub mod tls_policy;
 pub mod totals;
 pub mod user;

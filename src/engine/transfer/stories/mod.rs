@@ -15,6 +15,7 @@ mod rates;
 mod relays;
 mod sites;
 mod stopping;
+mod suspended;
 mod turned_away;
 mod why;
 mod world;

@@ -10,7 +10,7 @@ async fn me_tells_the_account_its_quota_and_the_key_that_asks() {
     world.sent_to("a@example.net").await;
     let reply = world.get("/v1/me").await;
     let (whose, what) = (["id", "name", "time_zone", "content_retention_days"], ["key", "quota", "rate_limit"]);
-    let expected = [&whose[..], &what, &["storage", "reputation", "limits", "smtp", "version"]].concat();
+    let expected = [&whose[..], &what, &["storage", "reputation", "limits", "smtp", "suspended", "version"]].concat();
     assert_eq!(members(&reply.body), expected);
     let body = reply.json();
     assert_eq!((&body["id"], &body["name"]), (&world.account.to_string().into(), &"Acme".into()));
@@ -84,7 +84,8 @@ async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
     assert_eq!(operator.get("/v1/me", "").await.json()["key"], Value::Null);
     let made = operator.ask("POST /v1/accounts", "", "", r#"{"name":"Second"}"#).await;
     assert_eq!(made.status, 201, "{}", made.body);
-    let fields = ["id", "name", "time_zone", "content_retention_days", "hosted_unsubscribe", "quota", "created_at"];
+    let fields =
+        ["id", "name", "time_zone", "content_retention_days", "hosted_unsubscribe", "quota", "created_at", "suspended"];
     assert_eq!(members(&made.body), fields);
     assert_eq!(operator.get(made.header("location"), "").await.body, made.body);
     assert_eq!(operator.get("/v1/accounts", "").await.json()["data"].as_array().unwrap().len(), 2);

@@ -24,6 +24,7 @@ mod settings;
 mod smtp_submission;
 mod streaming;
 mod suppressions;
+mod suspending;
 mod unsubscribing;
 mod webhooks;
 

@@ -6,10 +6,10 @@ use crate::engine::settings::SmtpAddress;
 use crate::engine::smtp_submission::{Decision, LoginOutcome, SmtpClient, SmtpSender, SmtpSession};
 use crate::store::row::message::MessageRow;
 
-const LETTER: &str = "From: Shop <shop@example.test>\r\nTo: a@example.net\r\nSubject: Your order\r\n\
+pub(super) const LETTER: &str = "From: Shop <shop@example.test>\r\nTo: a@example.net\r\nSubject: Your order\r\n\
     Message-ID: <1@shop.example>\r\n\r\nThank you.\r\n";
 
-fn session_of(world: &World, key: &str) -> SmtpSession {
+pub(super) fn session_of(world: &World, key: &str) -> SmtpSession {
     let address = [192, 0, 2, 17].into();
     let client = SmtpClient { name: "shop.example".to_owned(), address, tls_version: Some("TLSv1.3".to_owned()) };
     let mut session = world.engine.smtp_session(client);
@@ -17,19 +17,19 @@ fn session_of(world: &World, key: &str) -> SmtpSession {
     session
 }
 
-fn text(decision: &Decision) -> String {
+pub(super) fn text(decision: &Decision) -> String {
     match decision {
         Decision::Answer(answer) => answer.as_line(),
         Decision::CloseWithoutAnswer => "closed".to_owned(),
     }
 }
 
-fn sender() -> SmtpSender {
+pub(super) fn sender() -> SmtpSender {
     SmtpSender { mail_from: "www-data@shop".to_owned(), size: None }
 }
 
 /// Submits a message, and returns the answer to it, or to the first recipient that is refused.
-async fn submit(session: &mut SmtpSession, to: &[&str], message: &str) -> String {
+pub(super) async fn submit(session: &mut SmtpSession, to: &[&str], message: &str) -> String {
     assert_eq!(session.sender(sender()).as_line(), "250 2.1.0 OK");
     for to in to {
         let answer = session.recipient(to);

@@ -16,10 +16,12 @@ use crate::store::op::redeliver::{Redeliver, TestEndpoint};
 use crate::store::op::session::EndSessions;
 use crate::store::op::suppression::{Added, ImportSuppressions, Suppress, Unsuppress};
 use crate::store::op::suppression_import::FinishImport;
+use crate::store::op::suspension::{ResumeAccount, SuspendAccount};
 use crate::store::op::user::{CreateUser, DeleteUser, UpdateUser};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::suppression::SuppressionRow;
+use crate::store::row::suspension::SuspensionRow;
 
 impl Told for UpdateAccount {
     fn told(&self, account: &Account) -> Change {
@@ -222,6 +224,26 @@ impl Told for PauseSite {
 impl Told for ResumeSite {
     fn told(&self, (): &()) -> Change {
         Change::new(Action::SiteResumed, "", self.site.as_str())
+    }
+
+    fn takes_room(&self) -> bool {
+        false
+    }
+}
+
+impl Told for SuspendAccount {
+    fn told(&self, _: &SuspensionRow) -> Change {
+        Change::new(Action::AccountSuspended, "", self.reason.as_str())
+    }
+
+    fn takes_room(&self) -> bool {
+        false
+    }
+}
+
+impl Told for ResumeAccount {
+    fn told(&self, (): &()) -> Change {
+        Change::new(Action::AccountResumed, "", "")
     }
 
     fn takes_room(&self) -> bool {

@@ -7,6 +7,7 @@ use crate::base::id::Ulid;
 use crate::domain::event::EventType;
 use crate::machine::delivery::Stage;
 use crate::store::op::endpoint::UpdateEndpoint;
+use crate::store::op::suspension::{ResumeAccount, SuspendAccount};
 use crate::store::row::audit::AuditRow;
 use crate::store::testing::{Sender, TestStore};
 
@@ -268,4 +269,24 @@ fn the_failures_that_count_are_kept_until_a_success_or_a_new_beginning() {
     assert_eq!(story.endpoint().failed, kept, "what was in flight when it was disabled is no reason for it");
     story.enable(true);
     assert!(story.endpoint().failed.is_empty());
+}
+
+#[test]
+fn deliveries_of_a_suspended_account_are_parked_until_it_is_resumed() {
+    let test = TestStore::new();
+    let story = Story::of(&test);
+    let delivery = story.delivery();
+    let account = story.sender.account;
+    test.done(SuspendAccount { account, reason: "unpaid".parse().unwrap() });
+    story.settle(delivery, DeliveryEnd::Parked);
+    assert_eq!((story.timers().len(), story.row(delivery).state.attempts), (0, 0));
+    let unpark = |due| test.done(Unpark { account, endpoint: story.endpoint, due });
+    unpark(test.now());
+    assert_eq!(story.timers().len(), 0, "enabling an endpoint does not end the suspension");
+    test.done(ResumeAccount { account });
+    let timer = test.timers(TimerKind::Unpark)[0];
+    unpark(timer.due);
+    assert_eq!((story.timers().len(), test.timers(TimerKind::Unpark).len()), (1, 0));
+    story.succeed(delivery);
+    assert_eq!(story.row(delivery).state.stage, Stage::Delivered);
 }

@@ -143,6 +143,8 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "users.update" => of(Kind::User, 200).with(json!({ "role": "viewer" })),
         "users.delete" => of(Kind::User, 204),
         "accounts.show" => of(Kind::Account, 200),
+        "accounts.suspend" => of(Kind::Account, 200).with(json!({ "reason": "unpaid" })),
+        "accounts.resume" => of(Kind::Account, 200),
         "accounts.update" => of(Kind::Account, 200).with(json!({ "quota_per_hour": 10_000 })),
         unknown => panic!("give the route {unknown} a fixture in the tenancy matrix"),
     }

@@ -31,28 +31,36 @@ pub enum Role {
     Owner,
     /// Look at everything, and change their own password.
     Viewer,
+    /// Look at everything, and handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
+    Member,
 }
 
 /// The text names no role.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be owner or viewer")]
+#[error("must be owner, member or viewer")]
 pub struct InvalidRole;
 
 impl Role {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Owner, Self::Viewer];
+    /// All of them, the one that may do least first.
+    pub const ALL: [Self; 3] = [Self::Viewer, Self::Member, Self::Owner];
 
     /// The name on every interface.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Owner => "owner",
             Self::Viewer => "viewer",
+            Self::Member => "member",
         }
     }
 
     /// Whether this role may change what belongs to the account.
     pub const fn may_change(self) -> bool {
         matches!(self, Self::Owner)
+    }
+
+    /// Whether this role may handle mail: cancel, retry, redeliver, check domains, and edit suppressions.
+    pub const fn may_handle_mail(self) -> bool {
+        matches!(self, Self::Owner | Self::Member)
     }
 }
 

@@ -97,9 +97,9 @@ impl Engine {
         let changed = self.change_user(Behalf::new(account, actor), user.id, change).await;
         let user = changed.map_err(|stop| match stop {
             Stop::Refused(UserRefusal::Crowded) => Stop::Refused(SignInRefusal::Crowded),
-            Stop::Refused(UserRefusal::NotFound | UserRefusal::EmailTaken | UserRefusal::TooMany) => {
-                Stop::Refused(SignInRefusal::Wrong)
-            }
+            Stop::Refused(
+                UserRefusal::NotFound | UserRefusal::EmailTaken | UserRefusal::TooMany | UserRefusal::LastOwner,
+            ) => Stop::Refused(SignInRefusal::Wrong),
             Stop::Failed(error) => Stop::Failed(error),
         })?;
         let stage = if user.totp.is_some() { Stage::CodeAwaited } else { Stage::SignedIn };

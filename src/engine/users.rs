@@ -9,12 +9,12 @@ use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::base::totp;
 use crate::domain::address::Address;
+use crate::domain::audit::Actor;
 use crate::domain::device::Devices;
 use crate::domain::session::SessionKey;
 use crate::domain::user::{NewPassword, Role, SecondFactor, User};
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::NotThere;
-use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUser};
+use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUser, UserChangeRefusal, user_by_email};
 use crate::store::read::Read as _;
 use crate::store::schema;
 
@@ -44,6 +44,8 @@ pub enum UserRefusal {
     EmailTaken,
     /// The account has as many users as it may have.
     TooMany,
+    /// They are the account's last owner who can sign in.
+    LastOwner,
     /// Too many passwords are being hashed.
     Crowded,
 }
@@ -98,6 +100,14 @@ impl Engine {
         self.store.snapshot()?.row(&schema::user(account, id))
     }
 
+    /// The user who signs in with an address, and their account.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn user_by_email(&self, email: &Address) -> Result<Option<(AccountId, User)>, StoreError> {
+        user_by_email(&self.store.snapshot()?, &email.match_key())
+    }
+
     /// A page of the account's users.
     ///
     /// # Errors
@@ -129,8 +139,10 @@ impl Engine {
             SecondFactor { secret, last_step }
         };
         let totp = totp.map(|factor| factor.map(seal));
-        let op = UpdateUser { account: on.account, user, role, disabled, password_hash, instead_of, totp, keep };
-        self.commit_on(on, op).await.map_err(not_found)
+        let keeps_owner = keeps_owner(&on);
+        let account = on.account;
+        let op = UpdateUser { account, user, role, disabled, password_hash, instead_of, totp, keep, keeps_owner };
+        self.commit_on(on, op).await.map_err(refused)
     }
 
     /// Removes a user, and signs them out everywhere.
@@ -139,8 +151,8 @@ impl Engine {
     /// The refusal, or the store's failure.
     pub async fn delete_user(&self, on: impl Into<Behalf>, user: UserId) -> Result<(), Stop<UserRefusal>> {
         let on = on.into();
-        let op = DeleteUser { account: on.account, user };
-        self.commit_on(on, op).await.map(drop).map_err(not_found)
+        let op = DeleteUser { account: on.account, user, keeps_owner: keeps_owner(&on) };
+        self.commit_on(on, op).await.map(drop).map_err(refused)
     }
 
     /// The step of a code that the user's second factor gives at `real_now`; none where it is no such code. Codes
@@ -158,9 +170,15 @@ impl Engine {
     }
 }
 
-fn not_found(stop: Stop<NotThere>) -> Stop<UserRefusal> {
+/// Whether the account must keep an owner. Only the operator may take the last one.
+fn keeps_owner(on: &Behalf) -> bool {
+    !matches!(on.actor, Actor::Operator)
+}
+
+fn refused(stop: Stop<UserChangeRefusal>) -> Stop<UserRefusal> {
     match stop {
-        Stop::Refused(NotThere) => Stop::Refused(UserRefusal::NotFound),
+        Stop::Refused(UserChangeRefusal::NotThere) => Stop::Refused(UserRefusal::NotFound),
+        Stop::Refused(UserChangeRefusal::LastOwner) => Stop::Refused(UserRefusal::LastOwner),
         Stop::Failed(error) => Stop::Failed(error),
     }
 }

@@ -38,6 +38,8 @@ pub(super) enum Need {
     Own,
     /// The same, and a password shown lately: what is changed is how the visitor signs in.
     OwnSecret,
+    /// A role that handles mail.
+    Handle,
     /// The role that changes things.
     Change,
     /// The same, and a password shown lately: secrets are told, or doors opened to others.
@@ -155,15 +157,16 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
         return Err(Fault::SignInFirst(back()));
     };
     let now = api.engine.clock.now();
-    let may_change = visitor.user.role.may_change();
+    let role = visitor.user.role;
     match need {
-        Need::Change | Need::Secret if !may_change => return Err(Fault::OnlyLooks),
+        Need::Change | Need::Secret if !role.may_change() => return Err(Fault::RoleForbids(role)),
+        Need::Handle if !role.may_handle_mail() => return Err(Fault::RoleForbids(role)),
         Need::Secret | Need::OwnSecret if !visitor.session.is_proved(now) => return Err(Fault::ProveFirst(back())),
-        Need::Look | Need::Own | Need::OwnSecret | Need::Change | Need::Secret => {}
+        Need::Look | Need::Own | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => {}
     }
     let account = api.engine.account(visitor.session.account)?.ok_or(ApiError::Internal)?;
     if is_unsafe(call)
-        && matches!(need, Need::Look | Need::Change | Need::Secret)
+        && matches!(need, Need::Handle | Need::Change | Need::Secret)
         && let Some(suspension) = api.engine.suspension(account.id)?
     {
         return Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned()).into());
@@ -223,7 +226,9 @@ impl Asked {
             Fault::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
             Fault::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
             Fault::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
-            Fault::ForeignForm | Fault::OnlyLooks => error::forbidden(api, &fault, &self.headers, &self.request_id),
+            Fault::ForeignForm | Fault::RoleForbids(_) => {
+                error::forbidden(api, &fault, &self.headers, &self.request_id)
+            }
         });
         html::guarded(answer, self.encrypted)
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use hyper::StatusCode;
 
+use crate::domain::user::Role;
 use crate::engine::beside::NotDone;
 use crate::http::error::ApiError;
 use crate::store::error::StoreError;
@@ -15,8 +16,8 @@ pub(crate) enum Fault {
     Api(ApiError),
     /// The form came from another site: 403.
     ForeignForm,
-    /// The visitor's role only looks: 403.
-    OnlyLooks,
+    /// The visitor's role may not do this: 403.
+    RoleForbids(Role),
     /// Nobody is signed in: to the login, and back to this address.
     SignInFirst(String),
     /// The password must be shown again, then on to this address.

@@ -107,6 +107,8 @@ pub(super) struct Frame {
     pub(super) role: &'static str,
     /// Whether they may change things.
     pub(super) may_change: bool,
+    /// Whether the visitor may handle mail.
+    pub(super) may_handle_mail: bool,
     /// The rail.
     pub(super) rail: Vec<RailLine>,
     /// What needs a person.
@@ -139,6 +141,7 @@ impl Frame {
             email: user.email.as_given().to_owned(),
             role: user.role.as_str(),
             may_change: user.role.may_change(),
+            may_handle_mail: user.role.may_handle_mail(),
             rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).chain([&DOCS]).map(line).collect(),
             notices: notices(visit.api, &visit.account, visit.now)?,
             search: String::new(),

@@ -42,7 +42,7 @@ use hyper::Method;
 
 use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
-use door::Need::{Change, Look, Own, OwnSecret, Secret};
+use door::Need::{Change, Handle, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, docs, domain, domains, events, explain, key, keys, login, me, message,
     messages, overview, proof, queue, queue_changes, second_factor, settings, setup, smtp, suppression,
@@ -112,8 +112,8 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/messages/{id}/source", "panel.message.source", Look, message::source),
         page!(GET, "/messages/{id}/download", "panel.message.download", Look, message::download),
         page!(GET, "/messages/{id}/json", "panel.message.json", Look, message::json),
-        page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Change, message::cancel),
-        page!(POST, "/messages/{id}/try", "panel.message.try", Change, message::try_now),
+        page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Handle, message::cancel),
+        page!(POST, "/messages/{id}/try", "panel.message.try", Handle, message::try_now),
         page!(GET, "/captured", "panel.captured", Look, captured::list),
         page!(GET, "/captured/{id}", "panel.captured.mail", Look, captured::show),
         page!(GET, "/captured/{id}/preview", "panel.captured.preview", Look, captured::preview),
@@ -124,7 +124,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/queue", "panel.queue", Look, queue::show),
         page!(POST, "/queue/pause", "panel.queue.pause", Change, queue_changes::pause),
         page!(POST, "/queue/resume", "panel.queue.resume", Change, queue_changes::resume),
-        page!(POST, "/queue/try", "panel.queue.try", Change, queue_changes::try_now),
+        page!(POST, "/queue/try", "panel.queue.try", Handle, queue_changes::try_now),
         page!(GET, "/webhooks", "panel.webhooks", Look, webhooks::list),
         page!(POST, "/webhooks", "panel.webhooks.create", Secret, webhooks::create),
         page!(GET, "/webhooks/{id}", "panel.webhook", Look, webhook::show),
@@ -142,7 +142,7 @@ pub fn routes() -> Vec<Route<Api>> {
             POST,
             "/webhooks/{id}/deliveries/{delivery}/redeliver",
             "panel.delivery.again",
-            Change,
+            Handle,
             delivery::redeliver
         ),
         page!(GET, "/domains", "panel.domains", Look, domains::list),
@@ -150,21 +150,21 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/domains/{id}", "panel.domain", Look, domain::show),
         page!(GET, "/domains/{id}/json", "panel.domain.json", Look, domain::json),
         page!(POST, "/domains/{id}", "panel.domain.change", Change, domain::change),
-        page!(POST, "/domains/{id}/verify", "panel.domain.verify", Change, domain::verify),
+        page!(POST, "/domains/{id}/verify", "panel.domain.verify", Handle, domain::verify),
         page!(POST, "/domains/{id}/rotate-dkim", "panel.domain.rotate", Change, domain::rotate_dkim),
         page!(POST, "/domains/{id}/delete", "panel.domain.delete", Change, domain::delete),
         page!(GET, "/explain", "panel.explain", Look, explain::show),
         page!(POST, "/explain", "panel.explain.try", Look, explain::explain_headers),
         page!(GET, "/suppressions", "panel.suppressions", Look, suppressions::list),
-        page!(POST, "/suppressions", "panel.suppressions.add", Change, suppressions::add),
+        page!(POST, "/suppressions", "panel.suppressions.add", Handle, suppressions::add),
         page!(GET, "/suppressions/import", "panel.suppressions.import", Look, suppression_import::show),
-        page!(POST, "/suppressions/import", "panel.suppressions.import.try", Change, suppression_import::import)
+        page!(POST, "/suppressions/import", "panel.suppressions.import.try", Handle, suppression_import::import)
             .with_body(UPLOAD)
             .with_size(BodySize::Upload),
         page!(GET, "/suppressions/export", "panel.suppressions.export", Look, suppression_import::export),
         page!(GET, "/suppressions/{id}", "panel.suppression", Look, suppression::show),
         page!(GET, "/suppressions/{id}/json", "panel.suppression.json", Look, suppression::json),
-        page!(POST, "/suppressions/{id}/remove", "panel.suppression.remove", Change, suppression::remove),
+        page!(POST, "/suppressions/{id}/remove", "panel.suppression.remove", Handle, suppression::remove),
         page!(GET, "/keys", "panel.keys", Look, keys::list),
         page!(POST, "/keys", "panel.keys.create", Secret, keys::create),
         page!(GET, "/keys/{id}", "panel.key", Look, key::show),

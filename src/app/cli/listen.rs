@@ -102,7 +102,10 @@ fn forwarding(
         }
         None => {
             let session = Session::begin(daemon, account, console)?;
-            Door::Socket { path: session.socket().to_owned(), account: session.account.to_string() }
+            Door::Socket {
+                path: session.socket().to_owned(),
+                account: session.account.map(|account| account.to_string()).unwrap_or_default(),
+            }
         }
     };
     let program = match args.forward_to {

@@ -24,8 +24,8 @@ pub(super) struct Session {
     client: AdminClient,
     /// Whether the account was named, and so may not exist.
     is_named: bool,
-    /// The account.
-    pub(super) account: AccountId,
+    /// The account. None where the command names an object that is unique in the store.
+    pub(super) account: Option<AccountId>,
 }
 
 impl Session {
@@ -34,11 +34,20 @@ impl Session {
         Ok((Self::begin(args.daemon, args.account, console)?, args.command))
     }
 
+    /// The session of a command that needs no account.
+    pub(super) fn without_account<C: clap::Subcommand>(
+        args: OfAccount<C>,
+        console: &Console<'_>,
+    ) -> Result<(Self, C), Stop> {
+        let client = client(args.daemon, &console.environment)?;
+        Ok((Self { client, is_named: false, account: None }, args.command))
+    }
+
     /// The session with the daemon and the account that are named.
     pub(super) fn begin(daemon: DaemonArgs, account: AccountChoice, console: &Console<'_>) -> Result<Self, Stop> {
         let client = client(daemon, &console.environment)?;
         let is_named = account.account.is_some();
-        let account = chosen(account, &client)?;
+        let account = Some(chosen(account, &client)?);
         Ok(Self { client, is_named, account })
     }
 
@@ -55,7 +64,7 @@ impl Session {
         path: impl Into<String>,
         body: Option<Value>,
     ) -> Result<Reply, Stop> {
-        let ask = Ask { purpose, method, path: path.into(), account: Some(self.account), body };
+        let ask = Ask { purpose, method, path: path.into(), account: self.account, body };
         Ok(self.client.ask(ask)?)
     }
 
@@ -82,8 +91,8 @@ impl Session {
 
     /// Names what does not exist: the account, where one was named that is not there, else the object.
     fn missing(&self, one: &One<'_>, trouble: Trouble) -> Stop {
-        if self.is_named {
-            let id = self.account.to_string();
+        if let Some(account) = self.account.filter(|_| self.is_named) {
+            let id = account.to_string();
             let asked = self.client.ask(Ask::get("find the account", object("/v1/accounts", &id), None));
             if asked.is_err_and(|trouble| trouble.exit() == Exit::NotFound) {
                 return Stop::Trouble(no_such("account", &id, trouble));

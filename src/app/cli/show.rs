@@ -138,7 +138,7 @@ const RECORD: &[&str] = &["/purpose", "/status", "/required", "/type", "/name", 
 pub(super) fn readable(value: &Value, shape: Shape) -> String {
     match shape {
         Shape::Account => lines(value, ACCOUNT),
-        Shape::Accounts => page(value, &["/id", "/name", "/time_zone", "/created_at", "/suspended/since"]),
+        Shape::Accounts => page(value, &["/id", "/name", "/time_zone", "/created_at"]),
         Shape::NewKey => once(value, NEW_KEY, "key"),
         Shape::Key => lines(value, KEY),
         Shape::Keys => page(value, &["/id", "/name", "/prefix", "/stream", "/scopes", "/last_used_at", "/revoked_at"]),

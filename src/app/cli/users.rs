@@ -17,18 +17,19 @@ pub(super) enum UserCommand {
     Add {
         /// The address that they sign in with.
         email: String,
-        /// What they may do: an owner changes things, a viewer looks.
+        /// owner (everything), member (handles mail and suppressions) or viewer (read-only).
         #[arg(long)]
         role: Role,
     },
     /// List the users.
     List(PageArgs),
-    /// Change what is named of a user.
+    /// Change a user's role, password or access.
     #[command(group(clap::ArgGroup::new("change").required(true).multiple(true)))]
     Set {
-        /// Their identifier.
+        /// User ID, or the address that they sign in with.
+        #[arg(value_name = "ID|EMAIL")]
         id: String,
-        /// What they may do.
+        /// The user's role.
         #[arg(long, group = "change")]
         role: Option<Role>,
         /// Whether they are kept from signing in; true signs them out at once.
@@ -54,7 +55,12 @@ pub(super) enum UserCommand {
 /// `postrider user ...`.
 pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     const USERS: &str = "/v1/users";
-    let (session, command) = Session::open(args, console)?;
+    // An address names one user of the whole store, and so their account.
+    let is_unique = matches!(&args.command, UserCommand::Set { id, .. } if id.contains('@'));
+    let (session, command) = match is_unique && args.account.account.is_none() {
+        true => Session::without_account(args, console)?,
+        false => Session::open(args, console)?,
+    };
     let one = |id| One { kind: "user", list: USERS, id };
     let (reply, shape) = match command {
         UserCommand::Add { email, role } => {

@@ -4,10 +4,11 @@ use hyper::StatusCode;
 
 use super::id;
 use super::listing::Listing;
-use crate::base::id::{AccountId, UserId};
+use crate::base::id::AccountId;
+use crate::domain::address::Address;
 use crate::domain::fields::Fields;
 use crate::domain::limits::USERS_COUNT;
-use crate::domain::user::NewPassword;
+use crate::domain::user::{NewPassword, User};
 use crate::domain::violation::Violations;
 use crate::engine::audit::Behalf;
 use crate::engine::listing::Page;
@@ -24,6 +25,18 @@ use crate::store::error::Stop;
 pub(super) async fn account(api: &Api, call: &Call<()>) -> Result<AccountId, ApiError> {
     let named = call.headers.get(ACCOUNT_HEADER).map(|value| value.to_str().unwrap_or(""));
     Ok(api.operator(named).await?.account)
+}
+
+/// The user in the path, by identifier or by address. An address names its account, since it is unique in the store.
+async fn named(api: &Api, call: &Call<()>) -> Result<(AccountId, User), ApiError> {
+    if let Ok(email) = call.param("id").parse::<Address>() {
+        let found = api.engine.user_by_email(&email)?.ok_or(ApiError::NotFound)?;
+        let is_of_other = call.headers.contains_key(ACCOUNT_HEADER) && account(api, call).await? != found.0;
+        return if is_of_other { Err(ApiError::NotFound) } else { Ok(found) };
+    }
+    let account = account(api, call).await?;
+    let user = api.engine.user(account, id(call)?)?.ok_or(ApiError::NotFound)?;
+    Ok((account, user))
 }
 
 /// `POST /v1/users`: the password is made here and told this once.
@@ -52,8 +65,8 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
 /// takes a lost second factor away, `"setup_link": true` answers with a link by which they choose a password
 /// themselves.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
-    let (account, id): (_, UserId) = (account(api, &call).await?, id(&call)?);
-    let user = api.engine.user(account, id)?.ok_or(ApiError::NotFound)?;
+    let (account, user) = named(api, &call).await?;
+    let id = user.id;
     let mut violations = Violations::new();
     let mut fields = Fields::new(call.json()?, &mut violations);
     let role = fields.text("role").and_then(|text| fields.check("role", text.parse()));
@@ -95,8 +108,8 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
 /// `DELETE /v1/users/{id}`.
 pub(in crate::http) async fn delete(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     call.no_query()?;
-    let account = account(api, &call).await?;
-    api.engine.delete_user(Behalf::operator(account), id(&call)?).await.map_err(refused)?;
+    let (account, user) = named(api, &call).await?;
+    api.engine.delete_user(Behalf::operator(account), user.id).await.map_err(refused)?;
     Ok(Answer::no_content())
 }
 
@@ -107,6 +120,7 @@ fn refused(stop: Stop<UserRefusal>) -> ApiError {
             Violations::of("email", "signs in to this service already; use another address").into()
         }
         Stop::Refused(UserRefusal::TooMany) => too_many(),
+        Stop::Refused(UserRefusal::LastOwner) => last_owner(),
         Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded,
         Stop::Failed(error) => error.into(),
     }
@@ -115,4 +129,9 @@ fn refused(stop: Stop<UserRefusal>) -> ApiError {
 /// The account has as many users as it may have.
 pub(crate) fn too_many() -> ApiError {
     ApiError::Conflict(format!("An account has at most {USERS_COUNT} panel users. Remove a user first."))
+}
+
+/// The user is the last owner who can sign in.
+pub(crate) fn last_owner() -> ApiError {
+    ApiError::Conflict("This is the account's last owner who can sign in. Make another user an owner first.".to_owned())
 }

@@ -5,6 +5,7 @@ use hyper::StatusCode;
 use hyper::header::{ALLOW, HeaderMap, RETRY_AFTER};
 
 use crate::domain::session::Stage;
+use crate::domain::user::Role;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::state::Api;
@@ -38,7 +39,11 @@ pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) 
 /// The 403 of a form from elsewhere, or of a role that only looks.
 pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap, request_id: &str) -> Answer {
     let (title, sentence) = match fault {
-        Fault::OnlyLooks => {
+        Fault::RoleForbids(Role::Member) => (
+            "Only for owners",
+            "Your role handles mail and suppressions, and changes nothing else. Ask an owner of the account.",
+        ),
+        Fault::RoleForbids(_) => {
             ("Only for owners", "Your role looks at everything and changes nothing. Ask an owner of the account.")
         }
         Fault::ForeignForm | Fault::Api(_) | Fault::SignInFirst(_) | Fault::ProveFirst(_) => (

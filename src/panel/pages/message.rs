@@ -119,7 +119,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         retention_days: row.content_expires_at.since(row.created_at).as_secs().div_ceil(24 * 3600),
         paused: engine.pause_of(visit.account_id(), *id)?,
         sent_with: sent_with(&visit, row)?,
-        may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_change(),
+        may_cancel: transfer.state.status().is_waiting() && visit.user().role.may_handle_mail(),
         steps: steps(&visit, &record, &events)?,
         live: news_of(*id, &events),
         tab,

@@ -11,7 +11,7 @@ use crate::engine::listing::PageRequest;
 use crate::engine::users::{UserChange, UserRefusal};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
-use crate::http::handlers::users::too_many;
+use crate::http::handlers::users::{last_owner, too_many};
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
@@ -30,7 +30,7 @@ struct UsersPage {
     frame: Frame,
     lines: Vec<UserLine>,
     is_cut: bool,
-    roles: [Role; 2],
+    roles: [Role; 3],
     email: String,
     faults: FormFaults,
     told: Option<Told>,
@@ -185,6 +185,7 @@ pub(in crate::panel) fn refused(stop: Stop<UserRefusal>) -> Fault {
         Stop::Refused(UserRefusal::NotFound) => ApiError::NotFound.into(),
         Stop::Refused(UserRefusal::EmailTaken) => ApiError::Conflict("The address is taken.".to_owned()).into(),
         Stop::Refused(UserRefusal::TooMany) => too_many().into(),
+        Stop::Refused(UserRefusal::LastOwner) => last_owner().into(),
         Stop::Refused(UserRefusal::Crowded) => ApiError::Overloaded.into(),
         Stop::Failed(error) => error.into(),
     }

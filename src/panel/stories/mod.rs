@@ -134,9 +134,15 @@ impl World {
 
     /// A browser of somebody who may only look.
     async fn viewer(&self) -> Browser {
-        let made = self.engine.create_user(self.account, "val@example.test".parse().unwrap(), Role::Viewer).await;
+        self.user_of(Role::Viewer).await
+    }
+
+    /// A browser of a user of this role, who is signed in.
+    async fn user_of(&self, role: Role) -> Browser {
+        let email = format!("val.{role}@example.test");
+        let made = self.engine.create_user(self.account, email.parse().unwrap(), role).await;
         let mut browser = self.browser();
-        assert_eq!(browser.sign_in("val@example.test", made.unwrap().1.expose()).await.status, 303);
+        assert_eq!(browser.sign_in(&email, made.unwrap().1.expose()).await.status, 303);
         browser
     }
 

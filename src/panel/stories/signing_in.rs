@@ -65,7 +65,7 @@ async fn ten_failures_of_one_address_close_its_door_for_a_while() {
     assert_eq!((reply.status, reply.header("retry-after")), (429, "900"));
     assert!(reply.shows("Wait 15 min"));
     // Somebody else is not held up by it.
-    assert_eq!(browser.sign_in("val@example.test", "wrong").await.status, 401);
+    assert_eq!(browser.sign_in("val.viewer@example.test", "wrong").await.status, 401);
     world.advance(Duration::from_secs(900));
     assert_eq!(browser.sign_in(EMAIL, &world.password).await.status, 303);
 }

@@ -1,6 +1,11 @@
 //! Who may do what, and who may sign in at all.
 
 use super::*;
+use crate::domain::audit::Actor;
+use crate::domain::user::Role;
+use crate::engine::audit::Behalf;
+use crate::engine::users::{UserChange, UserRefusal};
+use crate::store::error::Stop;
 
 #[tokio::test]
 async fn a_viewer_looks_at_everything_and_changes_nothing_but_their_own() {
@@ -82,7 +87,7 @@ async fn a_quarter_of_an_hour_after_the_password_it_is_asked_for_again() {
 async fn users_of_a_suspended_account_look_and_change_only_what_is_their_own() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    let on = crate::engine::audit::Behalf::operator(world.account);
+    let on = Behalf::operator(world.account);
     assert!(world.engine.suspend_account(on.clone(), "unpaid invoices".parse().unwrap()).await.is_ok());
     assert_eq!(browser.get("/settings").await.status, 200);
     let refused = browser.post("/settings", &[("content_retention_days", "7")]).await;
@@ -92,4 +97,69 @@ async fn users_of_a_suspended_account_look_and_change_only_what_is_their_own() {
     let mut browser = world.owner().await;
     assert!(world.engine.resume_account(on).await.is_ok());
     assert_eq!(browser.post("/settings", &[("content_retention_days", "7")]).await.status, 303);
+}
+
+#[tokio::test]
+async fn every_form_is_for_the_roles_that_may_send_it() {
+    const OWN: [&str; 6] = [
+        "panel.logout",
+        "panel.proof.try",
+        "panel.password",
+        "panel.sessions.end",
+        "panel.totp.set",
+        "panel.totp.remove",
+    ];
+    const OPEN: [&str; 4] = ["panel.login.try", "panel.setup.try", "panel.code.try", "panel.appearance"];
+    const OF_MEMBERS: [&str; 8] = [
+        "panel.message.cancel",
+        "panel.message.try",
+        "panel.queue.try",
+        "panel.delivery.again",
+        "panel.domain.verify",
+        "panel.suppressions.add",
+        "panel.suppressions.import.try",
+        "panel.suppression.remove",
+    ];
+    let world = World::new().await;
+    let mut members = world.user_of(Role::Member).await;
+    let mut viewers = world.viewer().await;
+    let mut seen = 0;
+    for route in crate::panel::routes() {
+        let is_for_all = OWN.contains(&route.name) || OPEN.contains(&route.name) || route.name == "panel.explain.try";
+        if route.method != hyper::Method::POST || is_for_all {
+            continue;
+        }
+        let path = route.path.replace("{id}", "x").replace("{delivery}", "x");
+        let is_of_members = OF_MEMBERS.contains(&route.name);
+        seen += usize::from(is_of_members);
+        assert_eq!(members.post(&path, &[]).await.status == 403, !is_of_members, "{path}");
+        assert_eq!(viewers.post(&path, &[]).await.status, 403, "{path}");
+    }
+    assert_eq!(seen, OF_MEMBERS.len());
+    assert!(members.get("/suppressions").await.shows("action=\"/suppressions\""));
+    assert!(!members.get("/users").await.shows("Add a user"));
+}
+
+#[tokio::test]
+async fn an_owner_can_not_take_the_last_owner_from_the_account() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let own = world.owner_id().await;
+    let reply = browser.post("/users", &[("email", "cleo@example.test"), ("role", "owner")]).await;
+    let password = reply.body.split("id=\"copy-password\">").nth(1).unwrap().split('<').next().unwrap().to_owned();
+    let mut cleo = world.browser();
+    cleo.sign_in("cleo@example.test", &password).await;
+    let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
+    let others = world.engine.users(world.account, page).unwrap().rows;
+    let other = others.iter().find(|user| user.id != own).unwrap().id;
+    let demoted = [("action", "role"), ("role", "member")];
+    assert_eq!(browser.post(&format!("/users/{other}"), &demoted).await.status, 303);
+    // The other one's form was on its way at the same time; their role has changed meanwhile, and owners are counted.
+    let on = Behalf::new(world.account, Actor::Service);
+    let change = || UserChange { role: Some(Role::Member), ..UserChange::default() };
+    let refused = world.engine.change_user(on.clone(), own, change()).await;
+    assert!(matches!(refused, Err(Stop::Refused(UserRefusal::LastOwner))));
+    let refused = world.engine.delete_user(on, own).await;
+    assert!(matches!(refused, Err(Stop::Refused(UserRefusal::LastOwner))));
+    assert!(world.engine.change_user(Behalf::operator(world.account), own, change()).await.is_ok());
 }

@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Op;
 use super::session::end_sessions;
-use super::{NotThere, Op};
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::domain::account::Account;
 use crate::domain::device::Devices;
@@ -79,6 +79,8 @@ pub struct UpdateUser {
     pub totp: Option<Option<SecondFactor>>,
     /// The only session that outlives a new password or being disabled.
     pub keep: Option<SessionKey>,
+    /// Whether the account must keep an owner who can sign in.
+    pub keeps_owner: bool,
 }
 
 impl UpdateUser {
@@ -93,18 +95,48 @@ impl UpdateUser {
             instead_of: None,
             totp: None,
             keep: None,
+            keeps_owner: false,
         }
     }
 }
 
+/// Why a user is not changed or removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UserChangeRefusal {
+    /// There is no such user.
+    NotThere,
+    /// They are the account's last owner who can sign in.
+    LastOwner,
+}
+
+impl From<UserChangeRefusal> for Stop<UserChangeRefusal> {
+    fn from(refusal: UserChangeRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+fn is_active_owner(user: &User) -> bool {
+    user.role == Role::Owner && !user.disabled
+}
+
+/// Refuses to take the last owner who can sign in from the account.
+fn check_other_owner(read: &impl Read, account: AccountId, user: UserId) -> Result<(), Stop<UserChangeRefusal>> {
+    let users = read.sound_rows::<User>(account.as_bytes(), USERS_COUNT)?;
+    let has_other = users.iter().any(|(_, other)| other.id != user && is_active_owner(other));
+    if has_other { Ok(()) } else { Err(UserChangeRefusal::LastOwner.into()) }
+}
+
 impl Op for UpdateUser {
     type Reply = User;
-    type Refusal = NotThere;
+    type Refusal = UserChangeRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<UserChangeRefusal>> {
         let key = schema::user(self.account, self.user);
         let is_meant = |user: &User| self.instead_of.as_ref().is_none_or(|hash| *hash == user.password_hash);
-        let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else { return Err(Stop::Refused(NotThere)) };
+        let Some(old) = tables.row::<User>(&key)?.filter(is_meant) else {
+            return Err(UserChangeRefusal::NotThere.into());
+        };
+        let was_owner = is_active_owner(&old);
         let user = User {
             role: self.role.unwrap_or(old.role),
             disabled: self.disabled.unwrap_or(old.disabled),
@@ -114,6 +146,9 @@ impl Op for UpdateUser {
             devices: if self.password_hash.is_some() { Devices::default() } else { old.devices },
             ..old
         };
+        if self.keeps_owner && was_owner && !is_active_owner(&user) {
+            check_other_owner(tables, self.account, self.user)?;
+        }
         if user.disabled || self.password_hash.is_some() {
             end_sessions(tables, self.account, self.user, self.keep.as_ref())?;
         }
@@ -129,16 +164,21 @@ pub struct DeleteUser {
     pub account: AccountId,
     /// The user.
     pub user: UserId,
+    /// Whether the account must keep an owner who can sign in.
+    pub keeps_owner: bool,
 }
 
 impl Op for DeleteUser {
     /// The user as they were.
     type Reply = User;
-    type Refusal = NotThere;
+    type Refusal = UserChangeRefusal;
 
-    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<NotThere>> {
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<User, Stop<UserChangeRefusal>> {
         let key = schema::user(self.account, self.user);
-        let Some(user) = tables.row::<User>(&key)? else { return Err(Stop::Refused(NotThere)) };
+        let Some(user) = tables.row::<User>(&key)? else { return Err(UserChangeRefusal::NotThere.into()) };
+        if self.keeps_owner && is_active_owner(&user) {
+            check_other_owner(tables, self.account, self.user)?;
+        }
         end_sessions(tables, self.account, self.user, None)?;
         tables.remove(Table::Users, &key);
         tables.remove(Table::UsersByEmail, user.email.match_key().as_bytes());
@@ -189,7 +229,7 @@ mod tests {
         let found = user_by_email(&snapshot, &ann.email.match_key()).unwrap().unwrap();
         assert_eq!((found.0, found.1.id), (account, ann.id));
         drop(snapshot);
-        test.done(DeleteUser { account, user: ann.id });
+        test.done(DeleteUser { account, user: ann.id, keeps_owner: false });
         test.done(CreateUser { account: other, user: user("ann@example.com", 2) });
     }
 
@@ -205,7 +245,7 @@ mod tests {
         (1..USERS_COUNT).for_each(|number| drop(test.done(new(account, number))));
         assert!(matches!(test.commit(new(account, 60)), Err(Stop::Refused(CreateUserRefusal::TooMany))));
         test.done(new(other, 61));
-        test.done(DeleteUser { account, user: first });
+        test.done(DeleteUser { account, user: first, keeps_owner: true });
         test.done(new(account, 62));
     }
 
@@ -215,7 +255,31 @@ mod tests {
         let (account, other) = (test.account(QuotaLimits::default()), test.account(QuotaLimits::default()));
         let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) });
         let changed = test.commit(UpdateUser { role: Some(Role::Viewer), ..UpdateUser::of(other, ann.id) });
-        assert!(matches!(changed, Err(Stop::Refused(NotThere))));
-        assert!(matches!(test.commit(DeleteUser { account: other, user: ann.id }), Err(Stop::Refused(NotThere))));
+        assert!(matches!(changed, Err(Stop::Refused(UserChangeRefusal::NotThere))));
+        assert!(matches!(
+            test.commit(DeleteUser { account: other, user: ann.id, keeps_owner: false }),
+            Err(Stop::Refused(UserChangeRefusal::NotThere))
+        ));
+    }
+
+    #[test]
+    fn the_last_owner_who_can_sign_in_stays_unless_the_operator_says_otherwise() {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let ann = test.done(CreateUser { account, user: user("ann@example.com", 1) }).id;
+        let bob = test.done(CreateUser { account, user: user("bob@example.com", 2) }).id;
+        let viewer = User { role: Role::Viewer, ..user("val@example.com", 3) };
+        test.done(CreateUser { account, user: viewer });
+        let demote = |user| UpdateUser { role: Some(Role::Member), keeps_owner: true, ..UpdateUser::of(account, user) };
+        let disable = |user| UpdateUser { disabled: Some(true), keeps_owner: true, ..UpdateUser::of(account, user) };
+        test.done(demote(ann));
+        for change in [demote(bob), disable(bob)] {
+            assert!(matches!(test.commit(change), Err(Stop::Refused(UserChangeRefusal::LastOwner))));
+        }
+        let delete = |keeps_owner| test.commit(DeleteUser { account, user: bob, keeps_owner });
+        assert!(matches!(delete(true), Err(Stop::Refused(UserChangeRefusal::LastOwner))));
+        test.done(UpdateUser { role: Some(Role::Owner), disabled: Some(true), ..UpdateUser::of(account, ann) });
+        assert!(matches!(delete(true), Err(Stop::Refused(UserChangeRefusal::LastOwner))), "a disabled owner");
+        assert!(delete(false).is_ok(), "the command line always can");
     }
 }

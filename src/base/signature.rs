@@ -15,7 +15,7 @@ use super::time::Timestamp;
 /// How a webhook secret begins: `whsec_` and base64 of 32 random bytes.
 pub const SECRET_PREFIX: &str = "whsec_";
 
-/// How old, by its `t`, a signature may be that is still believed (contract 5).
+/// The greatest age of a signature, by its `t`, that is accepted (contract 5).
 pub const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// Why a webhook is not to be believed.

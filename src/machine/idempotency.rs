@@ -19,7 +19,7 @@ use super::Next;
 use super::service_clock::ServiceTime;
 use crate::base::time::Timestamp;
 
-/// How long a key stays bound (contract 3).
+/// The time for which a key stays bound (contract 3).
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
 /// A doubtful wall clock is believed no further ahead than this.

@@ -184,6 +184,17 @@ fn link_to(path: &str) -> Option<String> {
 fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, StoreError> {
     let engine = &api.engine;
     let mut notices = Vec::new();
+    if let Some(suspension) = engine.suspension(account.id)? {
+        let since = Moment::new(suspension.since, account.time_zone.zone()).text();
+        notices.push(Notice {
+            sentence: format!(
+                "This account has been suspended since {since} ({}). It sends and changes nothing.",
+                suspension.reason.as_str()
+            ),
+            action: "Ask the operator of this service",
+            path: None,
+        });
+    }
     if let Some(restored) = engine.store.standstill()? {
         let at = Moment::new(restored.backup_at, account.time_zone.zone()).text();
         let sentence = match restored.cause {

@@ -23,5 +23,5 @@ mod suppressing;
 mod telling;
 mod time;
 mod webhook_snippet;
-#[expect(unreachable_pub, reason = "it stands as docs/webhooks.md prints it")]
+#[expect(unreachable_pub, reason = "the code is printed in docs/webhooks.md")]
 mod webhook_verify;

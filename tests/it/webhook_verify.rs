@@ -1,4 +1,4 @@
-//! How a receiver in Rust verifies a webhook: from here on as docs/webhooks.md prints it.
+//! A receiver in Rust verifies a webhook: below this line as docs/webhooks.md prints it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

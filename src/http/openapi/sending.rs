@@ -1,4 +1,4 @@
-//! What is told of the routes of messages and events (contract 3 and 4).
+//! The description of the routes of messages and events (contract 3 and 4).
 
 use hyper::StatusCode;
 use serde_json::json;

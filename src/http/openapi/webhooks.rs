@@ -1,5 +1,5 @@
-//! What is told of the routes of webhook endpoints and deliveries (contract 5), and of the request
-//! that an endpoint gets.
+//! The description of the routes of webhook endpoints and deliveries (contract 5), and of the request that an endpoint
+//! gets.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};

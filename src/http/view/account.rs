@@ -31,6 +31,8 @@ pub(in crate::http) struct AccountView<'a> {
     quota: crate::domain::account::QuotaLimits,
     #[serde(serialize_with = "iso::serialize")]
     created_at: Timestamp,
+    /// Left out unless the account is suspended: contract 8 lists the members of an account.
+    #[serde(skip_serializing_if = "Option::is_none")]
     suspended: Option<SuspensionView>,
 }
 

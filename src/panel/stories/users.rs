@@ -89,7 +89,8 @@ async fn users_of_a_suspended_account_look_and_change_only_what_is_their_own() {
     let mut browser = world.owner().await;
     let on = Behalf::operator(world.account);
     assert!(world.engine.suspend_account(on.clone(), "unpaid invoices".parse().unwrap()).await.is_ok());
-    assert_eq!(browser.get("/settings").await.status, 200);
+    let page = browser.get("/settings").await;
+    assert!(page.status == 200 && page.shows("(unpaid invoices). It sends and changes nothing."));
     let refused = browser.post("/settings", &[("content_retention_days", "7")]).await;
     assert_eq!(refused.status, 403);
     assert!(refused.shows("The account is suspended") && refused.shows("unpaid invoices"));

@@ -19,7 +19,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// How many rows one operation removes.
 const SLICE: usize = 512;
-/// How long the event log keeps an event (contract 7).
+/// The time for which the event log keeps an event (contract 7).
 pub const EVENT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How often the event log is swept. Events past their time are not listed, swept or not.
 const EVENT_SWEEP_STEP: Duration = Duration::from_secs(24 * 3600);

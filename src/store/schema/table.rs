@@ -124,7 +124,7 @@ tables! {
 }
 
 impl Table {
-    /// How redb knows the table.
+    /// The definition of the table for redb.
     pub(in crate::store) const fn definition(self) -> Definition {
         TableDefinition::new(self.name())
     }

@@ -84,10 +84,13 @@ async fn accounts_are_the_operators_alone_and_a_command_may_name_one() {
     assert_eq!(operator.get("/v1/me", "").await.json()["key"], Value::Null);
     let made = operator.ask("POST /v1/accounts", "", "", r#"{"name":"Second"}"#).await;
     assert_eq!(made.status, 201, "{}", made.body);
-    let fields =
-        ["id", "name", "time_zone", "content_retention_days", "hosted_unsubscribe", "quota", "created_at", "suspended"];
+    let fields = ["id", "name", "time_zone", "content_retention_days", "hosted_unsubscribe", "quota", "created_at"];
     assert_eq!(members(&made.body), fields);
-    assert_eq!(operator.get(made.header("location"), "").await.body, made.body);
+    let address = made.header("location").to_owned();
+    assert_eq!(operator.get(&address, "").await.body, made.body);
+    let suspended = operator.ask(&format!("POST {address}/suspend"), "", "", r#"{"reason":"unpaid"}"#).await;
+    assert_eq!((suspended.status, &suspended.json()["suspended"]["reason"]), (200, &"unpaid".into()));
+    assert_eq!(operator.ask(&format!("POST {address}/resume"), "", "", "").await.body, made.body);
     assert_eq!(operator.get("/v1/accounts", "").await.json()["data"].as_array().unwrap().len(), 2);
     // Now there are two, so a command says which.
     operator.get("/v1/me", "").await.fails_with(422, "validation_failed");

@@ -84,7 +84,7 @@ macro_rules! identifiers {
         pub struct $name(pub Ulid);
 
         impl $name {
-            /// What the text form begins with, before the `_`.
+            /// Prefix of the text form, without the `_` that follows it.
             pub const PREFIX: &'static str = $prefix;
 
             /// The 16 bytes, as storage keys carry them.

@@ -53,7 +53,7 @@ impl Counter {
     }
 }
 
-/// How values are distributed over fixed bounds.
+/// Distribution of values over fixed bounds.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [u64],
@@ -67,9 +67,9 @@ pub struct Histogram {
 pub struct Distribution {
     /// Each bound, and how many values were at most that.
     pub buckets: Vec<(u64, u64)>,
-    /// How many values there were.
+    /// Number of values.
     pub count: u64,
-    /// What they add up to.
+    /// Sum of all values.
     pub sum: u64,
 }
 
@@ -98,7 +98,7 @@ impl Histogram {
         self.observe(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX));
     }
 
-    /// How it stands. Values that come while it is read are in it or not.
+    /// Returns the current distribution. Values recorded during the read may or may not be included.
     pub fn read(&self) -> Distribution {
         let mut count = 0;
         let mut cumulated = self.counts.iter().map(|one| {

@@ -40,7 +40,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// What [`MasterKey::seal`] made: nonce, ciphertext and tag. Safe to store, useless without the master key.
+/// Output of [`MasterKey::seal`]: nonce, ciphertext and tag. Safe to store; useless without the master key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sealed(#[serde(with = "octets")] pub Vec<u8>);
 

@@ -12,7 +12,7 @@ use subtle::ConstantTimeEq as _;
 use super::secret::Secret;
 use super::time::Timestamp;
 
-/// How a webhook secret begins: `whsec_` and base64 of 32 random bytes.
+/// Prefix of a webhook secret: `whsec_`, then base64 of 32 random bytes.
 pub const SECRET_PREFIX: &str = "whsec_";
 
 /// The greatest age of a signature, by its `t`, that is accepted (contract 5).

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Timestamp(u64);
 
-/// What is wrong with a text that should be a moment in time.
+/// Error: the text is not a valid moment in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be an ISO 8601 time with an offset, such as 2026-11-20T15:04:05+00:00")]
 pub struct InvalidTimestamp;
@@ -43,7 +43,7 @@ impl Timestamp {
         self.0 / 1000
     }
 
-    /// How long after `earlier` this is; zero where it is not after it.
+    /// Returns the time from `earlier` to `self`, or zero if `self` is not later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -27,7 +27,7 @@ pub struct Account {
     pub content_retention_days: RetentionDays,
     /// Whether messages without an unsubscribe URL of their own get the hosted one.
     pub hosted_unsubscribe: bool,
-    /// What it may send.
+    /// Limits on sending.
     pub quota: QuotaLimits,
     /// When it was made.
     pub created_at: Timestamp,

@@ -14,7 +14,7 @@ use crate::base::id::KeyId;
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 
-/// How every secret begins, so that scanners for leaked secrets know it.
+/// Prefix of every secret, by which scanners for leaked secrets recognise it.
 const SECRET_PREFIX: &str = "pr_live_";
 /// Base62 characters behind it: 256 bits of chance.
 const RANDOM_CHARACTERS: usize = 43;
@@ -59,7 +59,8 @@ impl KeySecret {
         self.0.expose_text()
     }
 
-    /// What the store keeps and finds the key by. The secret has 256 bits of chance, so a plain hash suffices.
+    /// Returns the hash that the store keeps and finds the key by. The secret has 256 random bits, so a plain hash
+    /// suffices.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0.expose()).into()
     }
@@ -192,7 +193,7 @@ pub struct ApiKey {
     pub hash: [u8; 32],
     /// The only stream it may send on; both where absent.
     pub stream: Option<Stream>,
-    /// What it may do.
+    /// Permissions of the key.
     pub scopes: Scopes,
     /// When it was made.
     pub created_at: Timestamp,

@@ -31,7 +31,7 @@ pub struct Attachment {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ContentType(String);
 
-/// What stands between the angle brackets of a Content-ID: graphic ASCII without brackets.
+/// Text between the angle brackets of a Content-ID: graphic ASCII without brackets.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct ContentId(String);
 

@@ -10,13 +10,13 @@ use crate::base::id::{KeyId, UserId};
 /// Somebody who is signed in to the panel, as they were called at that moment.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Person {
-    /// Who.
+    /// The user.
     pub user: UserId,
     /// The address that they signed in with.
     pub email: String,
 }
 
-/// Who changed something.
+/// Author of a change.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Actor {
     /// Somebody of the panel.
@@ -27,9 +27,9 @@ pub enum Actor {
     Operator,
     /// The service itself.
     Service,
-    /// Whoever used a setup link.
+    /// The user of a setup link.
     SetupLink {
-        /// Who made the link, as the log shows them.
+        /// Author of the link, as the log shows them.
         maker: String,
     },
 }
@@ -46,14 +46,14 @@ impl fmt::Display for Actor {
     }
 }
 
-/// What was done to what.
+/// A change: the action and its object.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Change {
-    /// What was done.
+    /// The action.
     pub action: Action,
     /// The identifier of what it was done to; empty where it was no one thing.
     pub object: String,
-    /// How people call that, or what it was set to.
+    /// Name of the object, or the value that it was set to.
     pub name: String,
 }
 
@@ -66,7 +66,7 @@ impl Change {
 
 macro_rules! actions {
     ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
-        /// What is done to an account. Stored by its place: new ones come last.
+        /// A kind of change. Stored by its position: new ones come last.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
         pub enum Action {$($(#[$doc])* $name,)*}
 
@@ -145,7 +145,7 @@ actions! {
     MessageCanceled = "withdrew the message";
     /// One that waited for a later attempt.
     MessageTried = "had tried at once the message";
-    /// What waits for a site.
+    /// Waiting messages of a site.
     SiteTried = "had tried at once what waits for";
     /// Mail for a site.
     SitePaused = "paused mail for";

@@ -12,7 +12,8 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 
-/// How long a browser is known after its last sign-in, in seconds: browsers keep no cookie longer (RFC 6265bis 5.5).
+/// Time for which a browser is known after its last sign-in, in seconds. Browsers keep no cookie longer (RFC 6265bis
+/// 5.5).
 pub const LIFETIME_SECONDS: u32 = 400 * 24 * 3600;
 /// Browsers of one user at most; the one that signed in longest ago goes.
 const DEVICES_MAX: usize = 10;

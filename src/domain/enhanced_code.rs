@@ -8,9 +8,9 @@ use std::fmt;
 pub struct EnhancedCode {
     /// 2, 4 or 5.
     pub class: u8,
-    /// What it is about.
+    /// Subject of the code.
     pub subject: u16,
-    /// What exactly.
+    /// Detail of the subject.
     pub detail: u16,
 }
 

@@ -15,7 +15,7 @@ use crate::base::time::{Timestamp, iso};
 /// The type of the event that only a test of an endpoint sends (contract 5).
 pub const TEST_TYPE: &str = "test";
 
-/// What happened to a message.
+/// Type of an event of a message.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EventType {
@@ -99,13 +99,13 @@ pub struct TlsFacts {
     pub version: String,
     /// Cipher suite by its IANA name.
     pub cipher: String,
-    /// How the server proved who it is.
+    /// Proof of the server's identity.
     pub authenticated: Authenticated,
     /// The policy that applied.
     pub policy: TlsPolicy,
 }
 
-/// How a mail server proved who it is.
+/// Proof of a mail server's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Authenticated {
@@ -131,7 +131,7 @@ pub enum TlsPolicy {
     Dane,
 }
 
-/// How final, and whose fault, a refusal is.
+/// Finality of a refusal, and the party at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BounceKind {
@@ -160,7 +160,7 @@ impl BounceKind {
     }
 }
 
-/// Who told of the failure.
+/// Source of the report of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BounceSource {
@@ -174,16 +174,16 @@ pub enum BounceSource {
     Local,
 }
 
-/// What a failure means, and why we think so.
+/// Meaning of a failure, and the evidence for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bounce {
-    /// How final it is.
+    /// Finality of the failure.
     pub kind: BounceKind,
     /// The category, such as `invalid_recipient`.
     pub category: String,
     /// The enhanced status code that applies: theirs, or ours where none answered.
     pub status: Option<String>,
-    /// Who told.
+    /// Source of the report.
     pub source: BounceSource,
     /// The rule that matched.
     pub rule: String,
@@ -193,12 +193,12 @@ pub struct Bounce {
     pub suppressed: bool,
 }
 
-/// What a complaint report says.
+/// Content of a complaint report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Complaint {
     /// The report's `Feedback-Type` (RFC 5965).
     pub feedback_type: Option<String>,
-    /// Who reported.
+    /// Name of the reporter.
     pub reporter: Option<String>,
 }
 
@@ -219,9 +219,9 @@ pub struct AttemptFacts {
     pub mx_ip: Option<String>,
     /// The relay used.
     pub relay: Option<String>,
-    /// How the connection was secured.
+    /// Security of the connection.
     pub tls: Option<TlsFacts>,
-    /// How long the attempt took, in milliseconds.
+    /// Duration of the attempt, in milliseconds.
     pub duration_ms: Option<u64>,
 }
 
@@ -231,7 +231,7 @@ pub struct EventRecord<'a> {
     /// The event's own identifier.
     #[serde(serialize_with = "id::as_text")]
     pub id: EventId,
-    /// What happened.
+    /// Type of the event.
     #[serde(rename = "type")]
     pub kind: EventType,
     /// The message it happened to.
@@ -258,9 +258,9 @@ pub struct EventRecord<'a> {
     /// When the next attempt is due.
     #[serde(serialize_with = "iso::option::serialize")]
     pub next_attempt_at: Option<Timestamp>,
-    /// What a failure means.
+    /// The failure, for events that report one.
     pub bounce: Option<&'a Bounce>,
-    /// What a complaint says.
+    /// The complaint, for events that report one.
     pub complaint: Option<&'a Complaint>,
 }
 

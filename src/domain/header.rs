@@ -47,7 +47,7 @@ pub struct HeaderValue(String);
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct CustomHeaders(Vec<(HeaderName, HeaderValue)>);
 
-/// Who writes the list headers of a message.
+/// Author of the list headers of a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unsubscribe {
     /// `unsubscribe_url` is given: we do.

@@ -34,7 +34,7 @@ pub const METADATA_COUNT: usize = 10;
 pub const METADATA_KEY_CHARACTERS: usize = 40;
 /// Characters of a metadata value (contract 3).
 pub const METADATA_VALUE_CHARACTERS: usize = 500;
-/// How far ahead `expires_at` must be at least (contract 3).
+/// Minimum distance of `expires_at` from now (contract 3).
 pub const EXPIRES_AHEAD_SECONDS: u64 = 60;
 
 /// Active API keys of one account: neither revoked nor expired.

@@ -17,7 +17,7 @@ pub struct Network {
     prefix: u8,
 }
 
-/// What is wrong with a text that should be a network.
+/// Error: the text is not a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidNetwork {
     /// The part before the slash is no address.
@@ -26,7 +26,7 @@ pub enum InvalidNetwork {
     /// The part after the slash is no prefix length.
     #[error("`{text}` is not a prefix length; write a number from 0 to {max}")]
     Prefix {
-        /// What stands after the slash.
+        /// Text after the slash.
         text: String,
         /// The longest prefix of the family.
         max: u8,

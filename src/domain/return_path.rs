@@ -34,7 +34,7 @@ const HINT_CHARACTERS: usize = 8 * HINT_BYTES / 5;
 const MAC_BYTES: usize = 15;
 const TOKEN_CHARACTERS: usize = 1 + MESSAGE_CHARACTERS + 8 * (HINT_BYTES + MAC_BYTES) / 5;
 
-/// How long after its message's own time a token is taken: the 30 days of the event log, and a week for slow reports.
+/// Time after its message for which a token is accepted: the 30 days of the event log, and a week for slow reports.
 const VALID_FOR: Duration = Duration::from_secs(37 * 24 * 3600);
 
 /// The hash that finds an account; several accounts may share one.
@@ -160,7 +160,7 @@ impl Parsed {
         Ok(path)
     }
 
-    /// What the token stands for, however old it is; none where account, key or MAC are others.
+    /// Returns the return path that the token stands for, at any age; `None` if account, key or MAC do not match.
     pub fn path(&self, account: AccountId, keys: &TokenKeys) -> Option<ReturnPath> {
         let key = keys.of(self.message);
         let expected = mac(account, self.message, &key);

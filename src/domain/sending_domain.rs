@@ -55,7 +55,7 @@ pub enum DkimState {
     Retiring,
 }
 
-/// What a record is for.
+/// Purpose of a DNS record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RecordPurpose {
@@ -69,7 +69,7 @@ pub enum RecordPurpose {
     Dmarc,
 }
 
-/// What was found where a record should be.
+/// Result of looking for a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordStatus {

@@ -12,20 +12,20 @@ use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 
-/// How long a session lives without a request.
+/// Maximum time between two requests of a session.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// How long a session lives at all.
+/// Maximum age of a session.
 const WHOLE: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How long a person has for the second factor after the password.
+/// Time for entering the second factor after the password.
 const CODE: Duration = Duration::from_secs(5 * 60);
-/// How long a shown password lets secrets be seen.
+/// Time for which a confirmed password reveals secrets.
 const PROOF: Duration = Duration::from_secs(15 * 60);
 /// `seen_at` is true to within this.
 const SEEN_STAMP_EVERY: Duration = Duration::from_secs(60);
 /// Characters of the browser's description that are kept.
 const AGENT_CHARACTERS: usize = 160;
 
-/// What a session is found by: the SHA-256 of its token.
+/// Key of a session in the store: the SHA-256 of its token.
 pub type SessionKey = [u8; 32];
 
 /// The token that a cookie carries: 256 bits of chance as hex.
@@ -49,13 +49,13 @@ impl SessionToken {
         self.0.expose_text()
     }
 
-    /// What the store finds the session by. The token has 256 bits of chance, so a plain hash suffices.
+    /// Returns the key by which the store finds the session. The token has 256 random bits, so a plain hash suffices.
     pub fn key(&self) -> SessionKey {
         Sha256::digest(self.0.expose()).into()
     }
 }
 
-/// How far somebody is signed in.
+/// Progress of a sign-in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stage {
     /// The password was right; the second factor is awaited.
@@ -69,9 +69,9 @@ pub enum Stage {
 pub struct Session {
     /// The account.
     pub account: AccountId,
-    /// Who signed in.
+    /// The user who signed in.
     pub user: UserId,
-    /// How far.
+    /// Progress of the sign-in.
     pub stage: Stage,
     /// When.
     pub created_at: Timestamp,
@@ -81,7 +81,7 @@ pub struct Session {
     pub proved_at: Timestamp,
     /// The address that it was begun from.
     pub address: String,
-    /// What the browser says of itself, shortened.
+    /// User-Agent of the browser, shortened.
     pub agent: String,
 }
 

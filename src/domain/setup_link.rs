@@ -17,10 +17,10 @@ use crate::base::secret::Secret;
 use crate::base::signature::hmac_sha256;
 use crate::base::time::Timestamp;
 
-/// How long a link is good for.
+/// Time for which a link is valid.
 pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-/// What the key that signs links is derived for.
+/// Purpose from which the key that signs links is derived.
 pub const KEY_PURPOSE: &[u8] = b"setup link 1";
 
 const ID: usize = 16;
@@ -35,7 +35,7 @@ const EARLIER_LENGTH: usize = LENGTH - ID;
 pub struct SetupToken {
     /// The user's account.
     pub account: AccountId,
-    /// Who may choose.
+    /// The user who may choose a password.
     pub user: UserId,
     /// Until when.
     pub expires_at: Timestamp,

@@ -1,5 +1,5 @@
-//! What people call a receiving site: a provider's name, the names of its mail servers, an address with its port, or
-//! the domain of recipients.
+//! Name of a receiving site as people write it: a provider's name, the names of its mail servers, an address with its
+//! port, or the domain of recipients.
 
 use std::fmt;
 use std::str::FromStr;

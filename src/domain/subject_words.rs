@@ -6,7 +6,7 @@ const BEGINNING: usize = 12;
 /// The same where words are written without spaces between them, and each character is taken for a beginning.
 const BEGINNING_UNSPACED: usize = 2;
 
-/// What a search for `text` wants: its words in lower case, divided by spaces and signs of punctuation.
+/// Returns the words that a search for `text` looks for: in lower case, split at spaces and punctuation.
 pub fn wanted(text: &str) -> Vec<String> {
     text.to_lowercase().split(divides).filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }

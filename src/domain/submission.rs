@@ -39,7 +39,7 @@ pub struct Submission {
     pub to: Address,
     /// The recipient's display name, for the To header alone.
     pub to_name: Option<String>,
-    /// What is sent.
+    /// Content of the message.
     pub content: Content,
     /// Where the recipient may unsubscribe.
     pub unsubscribe_url: Option<UnsubscribeUrl>,
@@ -51,7 +51,7 @@ pub struct Submission {
     pub expires_at: Option<Timestamp>,
 }
 
-/// What is sent: parts to compose, or a whole message.
+/// Content of a message: parts to compose, or a whole message.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Content {
     /// Parts that we make a message of.
@@ -78,12 +78,12 @@ pub struct Parts {
 /// The limits of a submission that the configuration sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SubmissionLimits {
-    /// How long a message is tried at most (contract 6: 48 hours unless configured).
+    /// Maximum time for which a message is retried (contract 6: 48 hours unless configured).
     pub queue_lifetime: Duration,
 }
 
 impl Content {
-    /// How much there is of it, in octets; the headers of parts are left out.
+    /// Returns the size of the content in bytes, without the headers of parts.
     pub fn octets(&self) -> usize {
         match self {
             Self::Raw(message) => message.len(),

@@ -1,5 +1,5 @@
-//! What all texts of a caller are tested for: length in characters, control characters, and the invisible characters
-//! that make a text look like another. And the content of quoted strings.
+//! Checks for all texts of a caller: length in characters, control characters, and invisible characters that make one
+//! text look like another. Also the content of quoted strings.
 
 /// Whether `text` has more than `limit` characters. Never counts further than it must.
 pub fn is_longer(text: &str, limit: usize) -> bool {

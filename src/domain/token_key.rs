@@ -11,7 +11,7 @@ use crate::base::id::MessageId;
 use crate::base::secret::Secret;
 use crate::base::signature::hmac_sha256;
 
-/// How long a key's messages are made.
+/// Time for which a key signs new messages' tokens.
 const PERIOD: Duration = Duration::from_secs(30 * 24 * 3600);
 /// A token tells so many keys apart: two years and a half of them.
 const NUMBERS: u64 = 32;
@@ -23,7 +23,7 @@ pub struct TokenKeys(Secret);
 /// The key of one period.
 #[derive(Clone, Debug)]
 pub(super) struct TokenKey {
-    /// What a token says of it: below 32.
+    /// Number of the key as a token states it: below 32.
     pub(super) number: u8,
     /// Its 32 bytes.
     pub(super) secret: Secret,

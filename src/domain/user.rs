@@ -20,10 +20,10 @@ const PASSWORD_OCTETS_MAX: usize = 256;
 const GENERATED_CHARACTERS: usize = 20;
 /// No letter that is taken for another.
 const GENERATED_FROM: &[u8; 32] = b"abcdefghjkmnpqrstvwxyz0123456789";
-/// What the first guesses are made of.
+/// Words that the first guesses at a password are made of.
 const GUESSED: [&str; 6] = ["password", "postrider", "123456", "qwerty", "letmein", "administrator"];
 
-/// What a user may do in the panel.
+/// Permissions of a user in the panel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -84,7 +84,7 @@ pub struct User {
     pub id: UserId,
     /// The address that they sign in with, one user for each in the whole store.
     pub email: Address,
-    /// What they may do.
+    /// Permissions of the user.
     pub role: Role,
     /// The password's argon2id hash, with its parameters and salt (PHC string format).
     pub password_hash: String,

@@ -1,4 +1,4 @@
-//! What is wrong with a caller's input: every fault of one request at once, by field (contract 1).
+//! Errors in a caller's input: all violations of one request at once, by field (contract 1).
 
 use std::collections::BTreeMap;
 

@@ -21,7 +21,7 @@ pub struct WebhookUrl {
     url: Url,
 }
 
-/// What is wrong with a text that should be a webhook URL.
+/// Error: the text is not a valid webhook URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidWebhookUrl {
     /// Over [`URL_CHARS_MAX`].

@@ -90,7 +90,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// What has happened.
+/// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// Its timer fired while its endpoint is enabled and has room.
@@ -108,7 +108,7 @@ pub enum Input {
     Outlived,
 }
 
-/// What follows.
+/// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Send the request that bears this number, 1 to 7.
@@ -148,7 +148,7 @@ impl State {
         if time.expiry.since(self.created_at) > AGE_MAX { time.now } else { time.now.min(self.created_at + AGE_MAX) }
     }
 
-    /// What `input` makes of it at `now`.
+    /// Returns the next state and its effects after `input` at `now`.
     #[must_use]
     pub fn step(self, input: Input, now: Timestamp) -> Next<Self, Effect> {
         let Stage::Pending { due } = self.stage else {

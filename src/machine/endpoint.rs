@@ -49,7 +49,7 @@ pub enum State {
     },
 }
 
-/// What has happened.
+/// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// An attempt got a 2xx within the 10 seconds.
@@ -62,7 +62,7 @@ pub enum Input {
     DisabledByHand,
 }
 
-/// What follows.
+/// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// No attempt may start; pending deliveries are now called held.
@@ -117,7 +117,8 @@ impl State {
         }
     }
 
-    /// What `input` makes of it at `now`. Outcomes come in the order in which they are recorded.
+    /// Returns the next state and its effects after `input` at `now`. Outcomes are applied in the order in which they
+    /// are recorded.
     #[must_use]
     pub fn step(self, input: Input, now: Timestamp) -> Next<Self, Effect> {
         match (self, input) {

@@ -53,7 +53,7 @@ impl<T> FairPermits<T> {
         Some((account, waiter))
     }
 
-    /// How many wait.
+    /// Returns the number of requests that wait for a permit.
     pub fn waiting(&self) -> usize {
         self.lines.values().map(VecDeque::len).sum()
     }

@@ -32,7 +32,7 @@ pub fn expires_at(time: &ServiceTime) -> Timestamp {
     bound_at + LIFETIME
 }
 
-/// What a key is bound to.
+/// The request and answer that a key is bound to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Binding {
     /// Hash of the body that was accepted.
@@ -53,7 +53,7 @@ pub enum State {
     Bound(Binding),
 }
 
-/// What has happened.
+/// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// A valid request came with the key.
@@ -70,7 +70,7 @@ pub enum Input {
     Refused,
 }
 
-/// What follows.
+/// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Process the request.
@@ -93,7 +93,7 @@ impl State {
         }
     }
 
-    /// What `input` makes of it at `now`.
+    /// Returns the next state and its effects after `input` at `now`.
     #[must_use]
     pub fn step(self, input: Input, now: Timestamp) -> Next<Self, Effect> {
         match (self, input) {
@@ -123,7 +123,7 @@ pub enum Progress {
     Running,
 }
 
-/// What to do with a request of this `body_hash` at `now`: the one effect of [`Input::Requested`].
+/// Decides how to answer a request of this `body_hash` at `now`: the one effect of [`Input::Requested`].
 pub fn judge(binding: Option<Binding>, progress: Progress, body_hash: [u8; 32], now: Timestamp) -> Effect {
     match State::of(binding, progress, now) {
         State::Free => Effect::Process,

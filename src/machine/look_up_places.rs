@@ -1,5 +1,5 @@
-//! How many look-ups are under way, and whose: a part is kept for transactional mail, and an account may be held to
-//! half.
+//! Limits on DNS look-ups in progress. A part is reserved for transactional mail, and under contention an account holds
+//! at most half.
 
 use std::collections::HashMap;
 

@@ -28,12 +28,12 @@ pub mod throttle_table;
 pub mod transfer;
 pub mod verification;
 
-/// What a step leads to.
+/// Result of a step: the next state and its effects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Next<S, E> {
     /// The state to save.
     pub state: S,
-    /// What the Op has to do besides, in this order; empty where nothing happened.
+    /// Effects for the operation to carry out, in this order. Empty if nothing changed.
     pub effects: Vec<E>,
 }
 

@@ -24,7 +24,7 @@ pub struct Rate {
     stamps: VecDeque<u64>,
 }
 
-/// What the `RateLimit` header says.
+/// Values of the `RateLimit` header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateView {
     /// Requests that the window admits.

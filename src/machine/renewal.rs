@@ -38,7 +38,7 @@ impl Validity {
     }
 }
 
-/// How an attempt went wrong.
+/// Kind of a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Setback {
@@ -48,7 +48,7 @@ pub enum Setback {
     Refused,
 }
 
-/// What went wrong since the last certificate.
+/// Failures since the last certificate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setbacks {
     /// Refusals.

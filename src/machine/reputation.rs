@@ -1,4 +1,5 @@
-//! How an account's bounces and complaints stand against what receivers bear: one level each, for each stream.
+//! Bounce and complaint levels of an account, judged against the thresholds of receivers: one level for each measure
+//! and stream.
 //!
 //! ```text
 //!         2 %, 0.1 %           5 %, 0.3 %            of bounces, of complaints
@@ -25,7 +26,7 @@ pub const DELIVERIES_MIN: u64 = 100;
 /// Bounces or complaints that raise a level: one is chance.
 const COUNT_MIN: u64 = 2;
 
-/// How bad it is.
+/// Severity of a rate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -38,7 +39,7 @@ pub enum Level {
     Alarm,
 }
 
-/// What is judged.
+/// A judged rate: bounces or complaints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Measure {
     /// Messages that were refused for good, or returned.
@@ -56,7 +57,7 @@ pub struct Rate {
     pub of: u64,
 }
 
-/// What one window holds of one stream.
+/// Counts of one stream in one window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Figures {
     /// Bounces of what was answered for good.
@@ -74,7 +75,7 @@ pub struct Windows {
     pub week: Figures,
 }
 
-/// How one stream stands.
+/// Levels of one stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct State {
     /// By its bounces.
@@ -83,7 +84,7 @@ pub struct State {
     pub complaints: Level,
 }
 
-/// How an account stands, as it was judged last.
+/// Levels of an account as of the last judgement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Reputation {
     /// Its transactional stream.
@@ -95,7 +96,7 @@ pub struct Reputation {
 /// A threshold was crossed, one way or the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Crossing {
-    /// What was judged.
+    /// The measure that crossed a threshold.
     pub measure: Measure,
     /// The level before.
     pub from: Level,
@@ -180,7 +181,7 @@ impl Figures {
 }
 
 impl State {
-    /// What the windows make of it.
+    /// Returns the levels that the counts of `windows` lead to, and the crossings.
     #[must_use]
     pub fn step(self, windows: Windows) -> Next<Self, Crossing> {
         let judged = |before, measure| judge(before, measure, windows);
@@ -208,7 +209,7 @@ fn judge(before: Level, measure: Measure, windows: Windows) -> Level {
 }
 
 impl Reputation {
-    /// How a stream stands.
+    /// Returns the levels of a stream.
     pub const fn of(&self, stream: Stream) -> State {
         match stream {
             Stream::Transactional => self.transactional,

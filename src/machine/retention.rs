@@ -92,7 +92,7 @@ pub enum State {
     },
 }
 
-/// What has happened.
+/// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// The deadline's timer fired.
@@ -101,7 +101,7 @@ pub enum Input {
     BucketDestroyed,
 }
 
-/// What follows.
+/// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// A message that still waits ends `failed` (contract 7): feed `GaveUp` to its transfer.
@@ -119,7 +119,7 @@ impl State {
         }
     }
 
-    /// What `input` makes of it at `now`.
+    /// Returns the next state and its effects after `input` at `now`.
     #[must_use]
     pub fn step(self, input: Input, now: Timestamp) -> Next<Self, Effect> {
         match (self, input) {

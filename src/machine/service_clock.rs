@@ -82,7 +82,7 @@ impl From<Timestamp> for ServiceTime {
     }
 }
 
-/// What the store remembers of the clock at a start.
+/// Clock facts that the store remembers at a start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Past {
     /// The time of the newest identifier; none in a new store.
@@ -106,7 +106,8 @@ pub struct Doubt {
     first: Sample,
     /// Since when the kernel has reported a synchronised clock, on the monotonic clock.
     synchronised_since: Option<Duration>,
-    /// How far the service's time is to be set, once the end is reported and until it is recorded.
+    /// Correction of the service's time in milliseconds, set from the report of a doubt's end until that end is
+    /// recorded.
     ended: Option<i64>,
 }
 
@@ -150,7 +151,7 @@ impl Cause {
     }
 }
 
-/// How a doubt ended.
+/// Reason for which a doubt ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resolution {
     /// The wall clock agrees with the service's time again.
@@ -175,7 +176,7 @@ impl Resolution {
     }
 }
 
-/// What has happened.
+/// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// The clocks were read.
@@ -186,7 +187,7 @@ pub enum Input {
     Recorded(Sample),
 }
 
-/// What follows.
+/// An effect that the caller carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// The wall clock became doubtful.
@@ -202,12 +203,12 @@ pub enum Effect {
     Ended {
         /// The doubt's number.
         number: u32,
-        /// How it ended.
+        /// Reason for which the doubt ended.
         resolution: Resolution,
         /// The service's time at the end, before the wall clock was taken over.
         until: Timestamp,
-        /// How far the service's time was set, in milliseconds. Content accepted meanwhile has its deadlines moved by
-        /// as much.
+        /// Correction of the service's time, in milliseconds. Deadlines of content accepted during the doubt move by
+        /// the same amount.
         offset_ms: i64,
     },
 }
@@ -235,7 +236,7 @@ impl State {
         started.doubted(number, cause, sample)
     }
 
-    /// What `input` makes of it.
+    /// Returns the next state and its effects after `input`.
     #[must_use]
     pub fn step(self, input: Input) -> Next<Self, Effect> {
         let (Input::Read(sample) | Input::Accepted(sample) | Input::Recorded(sample)) = input;

@@ -1,4 +1,4 @@
-//! How often somebody may fail to show who they are: so many failures in 15 minutes, for a name and for a client.
+//! Limit on failed sign-ins: a number of failures in 15 minutes, for a name and for a client.
 //!
 //! ```text
 //!          15 min ago                       now
@@ -12,7 +12,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a failure is remembered.
+/// Time for which a failure counts.
 pub const WINDOW: Duration = Duration::from_secs(15 * 60);
 
 /// The failures of one name or address, oldest first.

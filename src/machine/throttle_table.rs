@@ -18,7 +18,7 @@ use super::throttle::{Throttle, Throttled};
 /// Attempts in the window of all that share an entry because the table is full.
 const SHARED_LIMIT: usize = 50;
 
-/// What an entry is found by: the hash of a name, a client or a browser.
+/// Key of an entry: the hash of a name, a client or a browser.
 pub type ThrottleKey = [u8; 32];
 
 /// The throttles.

@@ -121,7 +121,7 @@ pub enum Wire {
     Busy,
 }
 
-/// What has happened.
+/// An input of the machine: a fact that has happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Input {
     /// A 2xx to the final dot.
@@ -147,7 +147,7 @@ pub enum Input {
     Unsubscribed,
 }
 
-/// What follows.
+/// An effect that the operation carries out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Append this event to the timeline and the log, and fan it out.
@@ -198,7 +198,8 @@ impl State {
         self.heard & BOTH == BOTH
     }
 
-    /// What `input` makes of it. Time plays no part here: when to try again is `machine::retry`'s to say.
+    /// Returns the next state and its effects after `input`. It takes no time: `machine::retry` decides when to try
+    /// again.
     #[must_use]
     pub fn step(self, input: Input) -> Next<Self, Effect> {
         match input {

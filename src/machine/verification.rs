@@ -15,18 +15,18 @@ use std::time::Duration;
 use crate::base::time::Timestamp;
 use crate::domain::sending_domain::DomainStatus;
 
-/// How long a vanished record still counts.
+/// Time for which a vanished record still counts.
 pub const GRACE: Duration = Duration::from_secs(72 * 3600);
-/// How often a verified domain is looked at.
+/// Interval between checks of a verified domain.
 const DAILY: Duration = Duration::from_secs(24 * 3600);
-/// How often a failing one is: it is about to stop sending.
+/// Interval between checks of a failing domain, which is about to stop sending.
 const FAILING: Duration = Duration::from_secs(3600);
 /// The first re-check of a pending domain, doubled from then on.
 const PENDING_FIRST: Duration = Duration::from_secs(2 * 60);
 /// The longest wait of a pending domain.
 const PENDING_MAX: Duration = Duration::from_secs(6 * 3600);
 
-/// What is known of a domain.
+/// Verification state of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct State {
     /// Its status.
@@ -37,7 +37,7 @@ pub struct State {
     pub checks: u32,
 }
 
-/// What a look leads to.
+/// Result of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
     /// The state to save.
@@ -46,7 +46,7 @@ pub struct Step {
     pub next_check_at: Timestamp,
 }
 
-/// What a look makes of `state` at `now`; `seen` is none where the look-up itself failed.
+/// Returns the result of a check at `now`; `seen` is `None` if the look-up itself failed.
 pub fn step(state: State, seen: Option<bool>, now: Timestamp) -> Step {
     let status = match (state.status, seen) {
         (_, Some(true)) => DomainStatus::Verified,

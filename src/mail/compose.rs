@@ -21,7 +21,7 @@ use crate::domain::violation::Violations;
 /// The field by which a sender says that arriving matters more than its receiver's TLS policies (RFC 8689 5).
 pub(super) const TLS_REQUIRED: &str = "TLS-Required";
 
-/// What the service adds to a submission.
+/// Facts that the service adds to a submission.
 #[derive(Clone, Copy, Debug)]
 pub struct ComposeFacts<'a> {
     /// The message's reserved identifier; its Message-ID and boundaries are made of it.
@@ -43,8 +43,8 @@ pub struct Composed {
     pub eight_bit: bool,
     /// Whether an address or a header field needs SMTPUTF8 (RFC 6531).
     pub smtputf8: bool,
-    /// How many servers the message says it went through; over
-    /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) it is going round in circles.
+    /// Number of servers that the message has passed through. More than
+    /// [`RECEIVED_HEADERS_COUNT`](crate::domain::limits::RECEIVED_HEADERS_COUNT) indicate a mail loop.
     pub received_count: usize,
     /// Whether it is to be delivered whatever TLS its receiver's policies ask for (RFC 8689).
     pub waives_tls: bool,
@@ -82,7 +82,8 @@ fn compose_parts(parts: &Parts, submission: &Submission, facts: &ComposeFacts<'_
     Ok(Composed { bytes, subject: parts.subject.clone(), eight_bit, smtputf8, received_count: 0, waives_tls })
 }
 
-/// What the fields [`TLS_REQUIRED`] of a message say: its one value is `No`, and two fields say nothing.
+/// Returns whether the [`TLS_REQUIRED`] fields of a message waive TLS: the only valid value is `No`, and two fields are
+/// ignored.
 pub(super) fn waives_tls(values: impl Iterator<Item = String>) -> bool {
     let values: Vec<_> = values.take(2).collect();
     matches!(values.as_slice(), [only] if only.trim().eq_ignore_ascii_case("no"))

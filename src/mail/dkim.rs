@@ -44,7 +44,8 @@ const SIGNED: [&str; 10] = [
     "tls-report-submitter",
     "tls-required",
 ];
-/// How many other List-* names are signed; a message has half a dozen (RFC 2369), a hostile one thousands.
+/// Maximum number of other List-* names that are signed. A message has half a dozen (RFC 2369), a hostile one
+/// thousands.
 const LIST_NAMES_COUNT: usize = 16;
 /// Octets of base64 on one line of `b=`.
 const SIGNATURE_LINE_OCTETS: usize = 72;
@@ -95,7 +96,7 @@ impl SigningKey {
         Ok(Self { domain, selector: selector.into(), pair })
     }
 
-    /// What the key signs with.
+    /// Returns the algorithm of the key.
     pub const fn algorithm(&self) -> DkimAlgorithm {
         match self.pair {
             Pair::Rsa(_) => DkimAlgorithm::RsaSha256,
@@ -182,7 +183,7 @@ fn sign_fields(
     Ok(out)
 }
 
-/// What is signed of a header section.
+/// Selection of header fields to sign.
 struct Selection {
     /// The names for `h=`, in order, as often as they are signed.
     names: Vec<String>,

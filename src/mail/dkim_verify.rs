@@ -42,7 +42,7 @@ pub struct UnverifiedSignature {
     has_subdomain_identity: bool,
 }
 
-/// How a part of the message is brought into its signed form (RFC 6376 3.4).
+/// Canonicalization of a part of the message (RFC 6376 3.4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     Simple,

@@ -45,7 +45,7 @@ fn begin(out: &mut Vec<u8>, place: usize, prefix: &[u8]) {
     out.extend_from_slice(prefix);
 }
 
-/// What needs no escape in a Q word even inside a phrase (RFC 2047 5 (3)); the space becomes `_`.
+/// Returns whether a byte needs no escape in a Q word, even inside a phrase (RFC 2047 5 (3)). The space becomes `_`.
 const fn is_q_safe(c: u8) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, b'!' | b'*' | b'+' | b'-' | b'/' | b' ')
 }

@@ -13,7 +13,7 @@ use crate::domain::stream::Stream;
 /// The mailbox that complaints go to, at whichever host is ours.
 pub const FEEDBACK_MAILBOX: &str = "fbl";
 
-/// What the fields say.
+/// Values of the fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Feedback<'a> {
     /// The message's authenticated token.

@@ -11,7 +11,7 @@ const FOLD_OCTETS: usize = 76;
 /// Octets without a place to fold that are still written plainly, so that name and word stay below 998.
 const WORD_OCTETS_MAX: usize = 900;
 
-/// What `=?` in a text means.
+/// Meaning of `=?` in a text.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
     /// Itself: the text is what the recipient shall see.

@@ -4,7 +4,7 @@
 /// Stands before the places in a boundary.
 const MARK: &str = "-o";
 
-/// What the boundary's name gets for files of which these are inline: nothing where inline files come first anyway.
+/// Returns the label for the boundary of files of which these are inline; empty where inline files come first anyway.
 pub(super) fn label(is_inline: &[bool]) -> String {
     if is_inline.is_sorted_by(|before, after| before >= after) {
         return String::new();

@@ -25,7 +25,7 @@ pub enum ListFields {
     Callers,
 }
 
-/// What a message is made of.
+/// Parts of a message.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parts {
     /// The plain text.
@@ -181,7 +181,7 @@ mod tests {
     use crate::domain::submission::{Submission, SubmissionLimits};
     use crate::mail::compose::{ComposeFacts, compose};
 
-    /// What comes out of a submission that was composed.
+    /// Returns the parts of a composed submission after reading it back.
     fn round(mut json: serde_json::Value) -> Parts {
         json["from"] = "a@example.com".into();
         json["to"] = "b@example.net".into();

@@ -3,9 +3,9 @@
 /// One header field with all its lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'m> {
-    /// What stands before the colon; the whole line where there is none.
+    /// Text before the colon; the whole line if there is none.
     pub(super) name: &'m [u8],
-    /// What stands behind the colon, folds and last CRLF included; absent where there is no colon.
+    /// Text after the colon, including folds and the last CRLF; absent if there is no colon.
     pub(super) value: Option<&'m [u8]>,
     /// The whole field, last CRLF included.
     pub(super) whole: &'m [u8],

@@ -1,5 +1,5 @@
-//! How deep the parts of a message are nested. Bounded in time and memory: one pass over the lines, one open boundary
-//! for each level, and it stops at the limit.
+//! Nesting depth of a message's parts. Bounded in time and memory: one pass over the lines, one open boundary for each
+//! level, and it stops at the limit.
 
 use super::content_type::parameter;
 use super::section::line_length;
@@ -7,7 +7,7 @@ use super::section::line_length;
 /// A level that is open: a multipart with its boundary, or an enclosed message without one.
 type Level = Option<Vec<u8>>;
 
-/// What a part's Content-Type opens.
+/// Kind of content that a part's Content-Type opens.
 enum Opens {
     Nothing,
     Multipart(Vec<u8>),
@@ -68,7 +68,7 @@ fn delimiter(line: &[u8], open: &mut Vec<Level>) -> Option<Place> {
     }
 }
 
-/// What follows the boundary of `level` on its delimiter line: nothing, or `--` on the last.
+/// Returns the text after the boundary of `level` on its delimiter line: nothing, or `--` on the last.
 fn tail<'l>(text: &'l [u8], level: &Level) -> Option<&'l [u8]> {
     let tail = text.strip_prefix(level.as_deref()?)?;
     (tail.is_empty() || tail == b"--").then_some(tail)

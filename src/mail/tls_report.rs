@@ -21,7 +21,7 @@ const LINE_OCTETS: usize = 76;
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct TlsReport {
-    /// Who reports.
+    /// Name of the reporting organization.
     pub organization_name: String,
     /// The day.
     pub date_range: DateRange,
@@ -29,7 +29,7 @@ pub struct TlsReport {
     pub contact_info: String,
     /// Tells it from all others.
     pub report_id: String,
-    /// What was counted, policy by policy.
+    /// Counts by policy.
     pub policies: Vec<PolicyReport>,
 }
 
@@ -45,13 +45,13 @@ pub struct DateRange {
     pub end_datetime: Timestamp,
 }
 
-/// What was counted under one policy.
+/// Counts under one policy.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct PolicyReport {
     /// The policy.
     pub policy: Policy,
-    /// How many sessions.
+    /// Number of sessions.
     pub summary: Summary,
     /// Why some failed.
     pub failure_details: Vec<Failure>,
@@ -66,14 +66,14 @@ pub struct Policy {
     /// Its text, line by line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy_string: Vec<String>,
-    /// Whose it is.
+    /// Domain of the policy.
     pub policy_domain: String,
     /// The servers that it names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mx_host: Vec<String>,
 }
 
-/// How many sessions.
+/// Number of sessions by result.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Summary {
@@ -92,7 +92,7 @@ pub struct Failure {
     /// The server; none where it was the policy itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receiving_mx_hostname: Option<String>,
-    /// How often.
+    /// Number of failed sessions.
     pub failed_session_count: u64,
 }
 
@@ -101,11 +101,11 @@ pub struct Failure {
 pub struct Route<'a> {
     /// The sender.
     pub from: &'a Address,
-    /// Who asked for it.
+    /// Recipient that asked for the report.
     pub to: &'a Address,
     /// The domain that it is about.
     pub domain: &'a DomainName,
-    /// Who counted.
+    /// Domain of the reporter.
     pub submitter: &'a str,
 }
 

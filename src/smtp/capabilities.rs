@@ -1,4 +1,4 @@
-//! What a server says it can do (RFC 5321 4.1.1.1), as far as it matters for sending.
+//! Capabilities that a server announces (RFC 5321 4.1.1.1), as far as sending needs them.
 
 use super::reply::{Reply, said};
 

@@ -1,4 +1,4 @@
-//! What a refusal is about: the names that `bounce.category` can have.
+//! Categories of a refusal: the values of `bounce.category`.
 
 use serde::Deserialize;
 

@@ -49,7 +49,7 @@ pub struct Client {
     due: Duration,
     /// When greeting and EHLO must be answered.
     opening_ends: Duration,
-    /// How many messages were begun on this connection.
+    /// Number of messages begun on this connection.
     messages: u32,
     transcript: Transcript,
     outcome: Option<Outcome>,
@@ -75,7 +75,7 @@ impl Client {
         }
     }
 
-    /// What is to be done next.
+    /// Returns the next thing that the client wants from its driver.
     pub const fn want(&self) -> Want {
         if self.outcome.is_some() {
             return Want::Finished;
@@ -103,7 +103,7 @@ impl Client {
         &self.out
     }
 
-    /// How the connection is secured.
+    /// Returns how the connection is secured, or `None` in the clear.
     pub const fn tls(&self) -> Option<&TlsFacts> {
         self.tls.as_ref()
     }
@@ -159,7 +159,7 @@ impl Client {
         self.end(Ending::Closed("the message could not be read".to_owned()));
     }
 
-    /// What we find without asking: the message can't go to this server.
+    /// Returns a refusal found without asking the server: it can't take this message.
     fn refusal_of_our_own(&self, envelope: &Envelope, size: usize) -> Option<(Phase, Ending)> {
         if !envelope.is_safe() {
             return Some((Phase::Mail, Ending::Unreadable("the envelope holds a control character".to_owned())));
@@ -254,7 +254,7 @@ impl Client {
         self.end(Ending::Closed(reason.to_owned()));
     }
 
-    /// What is wanted did not happen in time.
+    /// Reports that the awaited event did not happen before the deadline.
     pub fn deadline_passed(&mut self) {
         self.end(Ending::TimedOut);
     }

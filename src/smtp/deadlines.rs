@@ -1,4 +1,4 @@
-//! How long each phase of a session with a mail server may take. Peers' defaults and RFC 5321 4.5.3.2 are the sources.
+//! Time limit of each phase of a session with a mail server. Sources: defaults of other servers and RFC 5321 4.5.3.2.
 
 use std::time::Duration;
 

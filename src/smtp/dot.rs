@@ -4,7 +4,7 @@ use std::io::BufRead as _;
 
 use bytes::Bytes;
 
-/// How much of a message goes into one block.
+/// Bytes of a message in one block.
 const BLOCK_OCTETS: usize = 64 * 1024;
 
 /// A message on its way out, block by block. The last block ends with the lone dot.
@@ -27,7 +27,7 @@ impl DotStuffer {
         self.is_done
     }
 
-    /// How many octets the message has.
+    /// Returns the size of the message in bytes.
     pub const fn len(&self) -> usize {
         self.message.len()
     }

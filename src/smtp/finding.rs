@@ -1,5 +1,5 @@
-//! What we found out by ourselves, without a server's answer: from DNS, from what a server offers, from the connection.
-//! None of it suppresses an address (contract 6).
+//! Failures that are found without a server's answer: from DNS, from a server's capabilities, from the connection. None
+//! of them suppresses an address (contract 6).
 
 use super::category::Category;
 use crate::domain::event::{Bounce, BounceKind, BounceSource};
@@ -95,7 +95,7 @@ pub fn closed(why: &str) -> Bounce {
     soft(Category::ConnectionFailed, "4.4.2", "local-closed", tried_again("the connection was lost", why))
 }
 
-/// What came was no SMTP.
+/// Returns the failure for bytes that are not SMTP.
 pub fn unreadable(why: &str) -> Bounce {
     soft(Category::ProtocolError, "4.5.0", "local-unreadable", tried_again("the server's answer can't be read", why))
 }

@@ -15,10 +15,10 @@ const NAME_MAX: usize = 253;
 /// Characters of a policy's identifier (RFC 8461 3.1).
 const ID_MAX: usize = 32;
 
-/// What a domain asks of those who send to it.
+/// MTA-STS policy of a domain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StsPolicy {
-    /// How strictly.
+    /// Mode of the policy.
     pub mode: StsMode,
     /// For how long it is believed, at most [`MAX_AGE_MAX`].
     pub max_age: Duration,
@@ -26,12 +26,12 @@ pub struct StsPolicy {
     pub servers: Vec<String>,
 }
 
-/// How strictly a policy is meant.
+/// Mode of an MTA-STS policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StsMode {
     /// Nothing may be delivered against it.
     Enforce,
-    /// What goes against it is delivered and counted.
+    /// Mail that violates the policy is delivered and counted.
     Testing,
     /// There is no policy any more.
     None,

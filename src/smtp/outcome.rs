@@ -1,4 +1,4 @@
-//! What became of one try to hand a message to one mail server: the fact, before anyone judges it.
+//! Outcome of one attempt to hand a message to one mail server: the fact, before any judgement.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::tls_policy::TlsFault;
 use super::transcript::Transcript;
 use crate::domain::event::TlsFacts;
 
-/// What the client needs beside the message itself.
+/// Envelope facts that the client needs beside the message itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Envelope {
     /// The return path, without angle brackets.
@@ -28,7 +28,7 @@ impl Envelope {
     }
 }
 
-/// What it means that a server gives our own name as its own, in its greeting or its answer to EHLO.
+/// Meaning of a server that names itself, in its greeting or its answer to EHLO, by our own name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum LoopCheck {
     /// That the message would come back to us: [`Ending::Loop`].
@@ -66,7 +66,7 @@ pub enum Phase {
     Dot,
 }
 
-/// How the try ended.
+/// End of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     /// The server answered, in good or ill.
@@ -79,13 +79,13 @@ pub enum Ending {
     TimedOut,
     /// The connection ended in mid-session.
     Closed(String),
-    /// What came was no SMTP reply, or too much.
+    /// The server sent something that is not an SMTP reply, or too much of it.
     Unreadable(String),
     /// TLS could not be set up.
     TlsFailed(String),
     /// The receiver's policy asks for more than this server gave: nothing was sent.
     PolicyFailed {
-        /// What it lacks.
+        /// The requirement that was not met.
         fault: TlsFault,
         /// The same for people.
         why: String,
@@ -106,12 +106,12 @@ pub enum Ending {
 pub struct Outcome {
     /// In which phase it ended.
     pub phase: Phase,
-    /// How it ended. A 2xx in phase `Dot` is delivery.
+    /// End of the attempt. A 2xx in phase `Dot` is a delivery.
     pub ending: Ending,
     /// The address that was asked.
     pub peer: Option<IpAddr>,
-    /// How the connection was secured.
+    /// Security of the connection.
     pub tls: Option<TlsFacts>,
-    /// What was said.
+    /// Transcript of the session.
     pub transcript: Transcript,
 }

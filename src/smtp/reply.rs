@@ -50,9 +50,9 @@ impl Reply {
         text
     }
 
-    /// What the lines say after their codes, and after their enhanced codes, in one line and in lower case: what rules
-    /// look for phrases in, 4 KiB of it at most. Words that hold an `@` are left out, for an address proves nothing
-    /// about the refusal. A line that is no UTF-8 is read as Latin-1, which some servers write still.
+    /// Returns the text of all lines without codes and enhanced codes, as one line in lower case, for rules to search.
+    /// At most 4 KiB. Words with an `@` are left out, because an address proves nothing about the refusal. A line that
+    /// is not UTF-8 is read as Latin-1, which some servers still send.
     pub fn words(&self) -> String {
         let mut words = String::new();
         for line in &self.lines {
@@ -99,7 +99,7 @@ fn push_words(text: &str, words: &mut String) {
     }
 }
 
-/// What a line says after its code.
+/// Returns the text of a line after its code.
 pub(super) fn said(line: &[u8]) -> &[u8] {
     let text = line.get(3..).unwrap_or_default();
     text.strip_prefix(b" ").or_else(|| text.strip_prefix(b"-")).unwrap_or(text)
@@ -113,7 +113,7 @@ fn decoded(line: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// What came is no SMTP reply, or too much of one.
+/// Error: the bytes are not an SMTP reply, or too many for one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableReply {
     /// A line that goes on past its cap.

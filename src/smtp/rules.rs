@@ -28,12 +28,12 @@ pub enum InvalidRules {
         line: usize,
         /// The rule's id.
         rule: String,
-        /// What is wrong with it.
+        /// The error in the rule.
         fault: RuleFault,
     },
 }
 
-/// What is wrong with a rule.
+/// An error in a bounce rule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
     /// A pattern of codes can't be read.
@@ -114,8 +114,8 @@ pub struct Refusal<'a> {
     pub code: Option<u16>,
     /// The enhanced code, where there is one.
     pub enhanced: Option<EnhancedCode>,
-    /// What it says, in one line of lower-case words without addresses ([`Reply::words`]); what is beyond 4 KiB is not
-    /// looked at.
+    /// Text of the reply, as one line of lower-case words without addresses ([`Reply::words`]). Text beyond 4 KiB is
+    /// ignored.
     pub words: &'a str,
 }
 
@@ -233,15 +233,15 @@ impl Rules {
         Ok(Self { rules })
     }
 
-    /// What an answer of `host` in the SMTP session means.
+    /// Classifies an answer of `host` in the SMTP session.
     pub fn explain_reply(&self, reply: &Reply, host: Option<&str>) -> Bounce {
         let words = reply.words();
         let refusal = Refusal { host, code: Some(reply.code), enhanced: reply.enhanced(), words: &words };
         self.explain(refusal, BounceSource::Smtp)
     }
 
-    /// What a refusal means. `suppressed` says whether the address is to be suppressed for it: for hard faults of the
-    /// address alone, and only where the refusal is final (contract 6).
+    /// Classifies a refusal. `suppressed` says whether the address is to be suppressed: only for hard failures of the
+    /// address itself, and only where the refusal is final (contract 6).
     pub fn explain(&self, refusal: Refusal<'_>, source: BounceSource) -> Bounce {
         let end = refusal.words.floor_char_boundary(TEXT_OCTETS_MAX);
         let words = format!(" {} ", &refusal.words[..end]);

@@ -27,21 +27,21 @@ pub enum InvalidShaping {
     Entry {
         /// The line on which it names itself.
         line: usize,
-        /// What it calls itself.
+        /// Name of the provider.
         name: String,
-        /// What is wrong with it.
+        /// The error in its entry.
         fault: String,
     },
 }
 
-/// How fast a site may be served.
+/// Limits on serving a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once.
     pub connections: usize,
     /// Messages of one connection.
     pub messages_per_connection: u32,
-    /// How long one connection is used.
+    /// Maximum age of a connection.
     pub connection_age: Duration,
     /// Messages a minute; known providers alone have such a limit.
     pub messages_per_minute: Option<u32>,
@@ -49,7 +49,7 @@ pub struct Limits {
     pub connections_per_minute: Option<u32>,
 }
 
-/// What an answer asks for.
+/// An action that an answer asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Nothing for so long.
@@ -58,14 +58,14 @@ pub enum Action {
     Rate {
         /// The messages.
         messages_per_minute: u32,
-        /// How long it holds.
+        /// Duration of the action.
         lasts: Duration,
     },
     /// No more than so many connections, for so long.
     Connections {
         /// The connections.
         most: usize,
-        /// How long it holds.
+        /// Duration of the action.
         lasts: Duration,
     },
 }
@@ -85,7 +85,7 @@ enum ServerPattern {
     Between(String, String),
 }
 
-/// What to do on which answer.
+/// A rule: actions to take for an answer.
 #[derive(Debug, Clone)]
 struct Rule {
     id: String,
@@ -135,7 +135,7 @@ impl Rule {
     }
 }
 
-/// What an answer says, as texts are looked for in it: with a blank at either end.
+/// Returns the text of an answer for searching, with a blank at either end.
 fn words_of(reply: &Reply) -> String {
     format!(" {} ", reply.words())
 }
@@ -173,7 +173,7 @@ impl Shaping {
         provider.and_then(known).map_or(self.default, |provider| provider.limits)
     }
 
-    /// What an answer of `provider` asks for; nothing where it asks for nothing.
+    /// Returns the actions that an answer of `provider` asks for; empty if none.
     pub fn actions(&self, provider: Option<&str>, reply: &Reply) -> &[Action] {
         if reply.code < 400 {
             return &[];

@@ -1,4 +1,4 @@
-//! What TLS must be with one mail server, and how it may fail: RFC 7672 (DANE), RFC 8461 (MTA-STS), RFC 7435.
+//! Required TLS with one mail server, and the ways in which it can fail: RFC 7672 (DANE), RFC 8461 (MTA-STS), RFC 7435.
 //!
 //! The engine decides it for each server and domain, whoever opens the session holds the server to it. A requirement
 //! that is not met ends the try before anything about the message was said: it is never a reason for clear text.
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::tlsa::Association;
 use crate::domain::event::{Authenticated, TlsFacts, TlsPolicy};
 
-/// What a session must be secured by.
+/// Required security of a session.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum TlsRequirement {
     /// By nothing: STARTTLS where it is offered, with any certificate, and clear text where it fails.
@@ -22,7 +22,7 @@ pub enum TlsRequirement {
     Dane(Arc<DaneTerms>),
 }
 
-/// What DNSSEC says about one server's certificate.
+/// DNSSEC-protected terms for one server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DaneTerms {
     /// The usable records. Where there are none, any certificate will do, but TLS there must be (RFC 7672 2.2).
@@ -51,7 +51,7 @@ impl TlsRequirement {
     }
 }
 
-/// How a session was not what it should be, or its policy not to be had: the result types of RFC 8460 4.3.
+/// Failure of a session against its policy, or of fetching the policy: the result types of RFC 8460 4.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum TlsFault {
     /// The server offers no STARTTLS.
@@ -70,7 +70,7 @@ pub enum TlsFault {
     DnssecInvalid,
     /// The MTA-STS policy could not be fetched.
     StsPolicyFetchError,
-    /// What was fetched is no MTA-STS policy, or one that leaves this server out.
+    /// The fetched document is not an MTA-STS policy, or its policy leaves this server out.
     StsPolicyInvalid,
     /// The policy host's certificate does not verify.
     StsWebPkiInvalid,

@@ -1,4 +1,4 @@
-//! Who wants TLS reports of a domain (RFC 8460 3): the destinations in the TXT records at `_smtp._tls.<domain>`.
+//! Destinations of TLS reports for a domain (RFC 8460 3), from the TXT records at `_smtp._tls.<domain>`.
 //!
 //! The engine asks before it reports. Texts from outside: a record that is not exactly what the RFC says is none, and
 //! of a sound record the destinations that can't be used are left out.

@@ -18,17 +18,17 @@ pub struct TlsaRecord {
 /// A record that can be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Association {
-    /// Whose certificate it is about.
+    /// Certificate that the record constrains.
     pub usage: Usage,
-    /// What of the certificate.
+    /// Part of the certificate.
     pub selector: Selector,
-    /// How it is written.
+    /// Form in which the part is given.
     pub matching: Matching,
     /// The certificate or key, or its digest.
     pub data: Vec<u8>,
 }
 
-/// Whose certificate a record is about. The usages 0 and 1 say nothing to SMTP (RFC 7672 3.1.3).
+/// Certificate that a record constrains. Usages 0 and 1 have no meaning for SMTP (RFC 7672 3.1.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Usage {
     /// An authority's (DANE-TA, 2).
@@ -37,7 +37,7 @@ pub enum Usage {
     Server,
 }
 
-/// What of a certificate a record is about.
+/// Part of a certificate that a record describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Selector {
     /// The whole certificate (0).
@@ -46,7 +46,7 @@ pub enum Selector {
     PublicKey,
 }
 
-/// How a record is written.
+/// Form in which a record gives the certificate or key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Matching {
     /// In full (0).

@@ -42,7 +42,7 @@ enum Pace {
     OneByOne { mail: Vec<u8>, rcpt: Vec<u8> },
 }
 
-/// What an answer leads to.
+/// Consequence of an answer.
 #[derive(Debug)]
 pub(super) enum Next {
     /// More answers or writing are to come.
@@ -110,7 +110,7 @@ impl Transaction {
         }
     }
 
-    /// How long what is awaited may take.
+    /// Returns the time limit of the awaited event.
     pub(super) const fn allowance(&self, deadlines: &Deadlines) -> Duration {
         match self.awaits {
             Awaits::Rset => deadlines.rset,
@@ -128,8 +128,8 @@ impl Transaction {
         self.refusal.take()
     }
 
-    /// What was put out is written: puts out the message's next block, or awaits the answer to its final dot. The new
-    /// deadline, where there is one.
+    /// Reports that the output was written. Puts out the message's next block, or begins to wait for the answer to its
+    /// final dot. Returns the new deadline, if there is one.
     pub(super) fn written(&mut self, deadlines: &Deadlines, now: Duration, out: &mut Vec<u8>) -> Option<Duration> {
         if self.awaits != Awaits::Body {
             return None;

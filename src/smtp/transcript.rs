@@ -1,6 +1,5 @@
-//! What was said in a session, for whoever looks into a failed attempt. Written by the client as it speaks and hears;
-//! never the message, never what a login consists of, and never more than 2 KiB: of a longer talk the end is kept, for
-//! there it failed.
+//! Transcript of a session, for people who examine a failed attempt. The client writes it as it sends and receives. It
+//! never contains the message or a login, and at most 2 KiB: of a longer session the end is kept, where it failed.
 
 use super::outcome::Ending;
 use super::reply::Reply;
@@ -9,7 +8,7 @@ use super::reply::Reply;
 pub const OCTETS_MAX: usize = 2 * 1024;
 /// The most that is kept of one line.
 const LINE_OCTETS_MAX: usize = 256;
-/// What stands for lines that are no longer there.
+/// Placeholder for lines that were cut.
 const CUT: &str = "\u{2026}\n";
 
 /// Lines of a talk: `> ` was said, `< ` was heard, and the rest happened.
@@ -40,7 +39,7 @@ impl Transcript {
         }
     }
 
-    /// How it ended, where that was no answer.
+    /// Appends the end of a session that did not end with an answer.
     pub fn ended(&mut self, ending: &Ending) {
         match ending {
             Ending::Answered(_) => {}
@@ -55,7 +54,7 @@ impl Transcript {
         }
     }
 
-    /// What was said with another server, behind this.
+    /// Appends the transcript of a session with another server.
     pub fn append(&mut self, other: &Self) {
         self.0.push_str(&other.0);
         self.cut();

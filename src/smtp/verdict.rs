@@ -1,4 +1,4 @@
-//! What is to become of a message after a try: judged from the outcome alone (contract 6).
+//! Verdict on a message after an attempt, from the outcome alone (contract 6).
 
 use super::finding;
 use super::outcome::{Ending, Outcome, Phase};
@@ -6,7 +6,7 @@ use super::reply::Reply;
 use super::rules::Rules;
 use crate::domain::event::Bounce;
 
-/// What a try means.
+/// Meaning of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The server took the message.
@@ -24,15 +24,15 @@ pub enum Verdict {
 /// A transient failure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deferral {
-    /// Who has to wait.
+    /// Scope of the wait.
     pub scope: Scope,
-    /// What it was, for the `deferred` event. Never `suppressed`.
+    /// Reason, for the `deferred` event. Never `suppressed`.
     pub why: Bounce,
     /// Whether the server may have taken the message all the same.
     pub is_outcome_unknown: bool,
 }
 
-/// Who has to wait after a transient failure.
+/// Scope of the wait after a transient failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// This message.
@@ -41,7 +41,7 @@ pub enum Scope {
     Site,
 }
 
-/// What holds when no further server can be asked.
+/// Result if no further server can be asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LastWord {
     /// The message waits.
@@ -51,7 +51,7 @@ pub enum LastWord {
 }
 
 impl LastWord {
-    /// What holds after two servers: a server that may do better later counts more than one that never will.
+    /// Combines the results of two servers: a server that may accept later counts more than one that never will.
     #[must_use]
     pub fn and_then(self, later: Self) -> Self {
         match (self, later) {

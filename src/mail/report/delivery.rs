@@ -13,9 +13,9 @@ pub(super) const STATUS_OCTETS_MAX: usize = 256 * 1024;
 pub struct DeliveryReport {
     /// The name of the server that reports, without its type (RFC 3464 2.2.2).
     pub reporting_mta: Option<String>,
-    /// What became of each recipient: at least one, at most [`RECIPIENTS_MAX`].
+    /// Report for each recipient: at least one, at most [`RECIPIENTS_MAX`].
     pub recipients: Vec<RecipientReport>,
-    /// What the report returns of the message.
+    /// Returned part of the message.
     pub returned: Returned,
 }
 
@@ -34,7 +34,7 @@ impl DeliveryReport {
     }
 }
 
-/// What became of a message for one recipient (RFC 3464 2.3).
+/// Report for one recipient (RFC 3464 2.3).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecipientReport {
     /// The address that the reporting server tried, decoded and without its type where that is `rfc822` or `utf-8`;
@@ -42,7 +42,7 @@ pub struct RecipientReport {
     pub final_recipient: Option<String>,
     /// The address that the sender named, written as `final_recipient` is.
     pub original_recipient: Option<String>,
-    /// What the server did.
+    /// Action of the server.
     pub action: Action,
     /// Why, as a code.
     pub status: Option<EnhancedCode>,
@@ -54,7 +54,7 @@ pub struct RecipientReport {
     pub will_retry_until: Option<String>,
 }
 
-/// What the reporting server did with the message (RFC 3464 2.3.3).
+/// Action of the reporting server (RFC 3464 2.3.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// It gave up.

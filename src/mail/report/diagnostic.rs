@@ -5,7 +5,7 @@ use super::super::section::Field;
 use super::{TEXT_OCTETS_MAX, text};
 use crate::domain::enhanced_code::EnhancedCode;
 
-/// What stands before a quoted reply, in lower case.
+/// Texts before a quoted reply, in lower case.
 const QUOTES: [&str; 5] = [" said: ", " error ", " error: ", " response: ", "<<< "];
 
 /// A server's answer or a program's complaint.

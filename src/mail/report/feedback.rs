@@ -9,20 +9,20 @@ pub(super) const FEEDBACK_OCTETS_MAX: usize = 64 * 1024;
 /// A feedback report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FeedbackReport {
-    /// What is reported.
+    /// Type of the report.
     pub feedback_type: FeedbackType,
-    /// Who reports: the User-Agent, or else the name of the Reporting-MTA.
+    /// Name of the reporter: the User-Agent, or else the name of the Reporting-MTA.
     pub reporter: Option<String>,
     /// The sender in the envelope of the message (MAIL FROM), without brackets; empty for the null sender.
     pub original_mail_from: Option<String>,
     /// Those recipients in the envelope (RCPT TO) that are addresses, without brackets, at most [`RECIPIENTS_MAX`].
     /// Many providers redact them: a redacted one is left out, or is an address that nobody has (RFC 6590).
     pub original_rcpt_to: Vec<String>,
-    /// What the report returns of the message.
+    /// Returned part of the message.
     pub returned: Returned,
 }
 
-/// What a feedback report is about (RFC 5965 7.3, RFC 6591 3.1).
+/// Type of a feedback report (RFC 5965 7.3, RFC 6591 3.1).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum FeedbackType {
     /// Unsolicited mail.

@@ -1,4 +1,4 @@
-//! What comes back by mail: delivery reports (RFC 3464), feedback reports (RFC 5965), auto-replies (RFC 3834), and
+//! Reports that arrive by mail: delivery reports (RFC 3464), feedback reports (RFC 5965), auto-replies (RFC 3834), and
 //! bounces that follow no standard. [`read`] says which of these a message is, and what it reports.
 //!
 //! The receiver calls it with whatever strangers sent. It is a pure function: it believes nothing (who may report on
@@ -42,7 +42,7 @@ pub const TEXT_OCTETS_MAX: usize = 4 * 1024;
 /// Octets of any other text in a report.
 pub const FIELD_OCTETS_MAX: usize = 1024;
 
-/// What a message that came back is.
+/// Kind of a message that came back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Report {
     /// A delivery status notification: what became of a message for each of its recipients (RFC 3464).
@@ -82,7 +82,7 @@ pub fn read(message: &[u8]) -> Report {
     }
 }
 
-/// What a message says that it reports.
+/// Kind of report that a message declares itself to be.
 enum ReportType {
     /// Deliveries.
     Delivery,

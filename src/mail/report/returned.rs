@@ -1,4 +1,4 @@
-//! What a report returns of the message that it is about: its header section.
+//! Header section of the original message, as a report returns it.
 
 use super::super::section;
 use super::entity::Entity;

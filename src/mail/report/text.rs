@@ -55,8 +55,8 @@ pub(super) fn without_comments(text: &str) -> String {
     kept.trim().to_owned()
 }
 
-/// What stands before the first semicolon in lower case, where that is a type such as `rfc822` or `dns`, and the rest
-/// (RFC 3464 2.1.2).
+/// Splits a typed value (RFC 3464 2.1.2): returns the text before the first semicolon in lower case, if it is a type
+/// such as `rfc822` or `dns`, and the rest.
 pub(super) fn typed(text: &str) -> (Option<String>, &str) {
     const TYPE_OCTETS_MAX: usize = 64;
     let Some((kind, rest)) = text.split_once(';') else { return (None, text.trim()) };

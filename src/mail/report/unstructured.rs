@@ -10,10 +10,10 @@ use crate::domain::enhanced_code::EnhancedCode;
 /// Octets of a bounce's words that are looked at; HTML needs more of them than text.
 const WORDS_OCTETS_MAX: usize = 64 * 1024;
 
-/// How mail systems call themselves in From, in lower case.
+/// Names of mail systems in From, in lower case.
 const SYSTEMS: [&str; 6] =
     ["mailer-daemon", "mailerdaemon", "postmaster", "mail delivery s", "microsoftexchange", "mail-daemon"];
-/// What subjects and texts of bounces say, in lower case.
+/// Phrases in subjects and texts of bounces, in lower case.
 const PHRASES: [&str; 28] = [
     "undeliverable",
     "undelivered",
@@ -44,21 +44,21 @@ const PHRASES: [&str; 28] = [
     "non remis",
     "no se pudo entregar",
 ];
-/// What notices of delays say, in subject or text, in lower case: they are no bounces.
+/// Phrases in subjects or texts of delay notices, in lower case. They are not bounces.
 const DELAYS: [&str; 6] =
     ["delayed", "(delay)", "still being retried", "will be retried", "will continue to try", "will keep trying"];
-/// What subjects of other notices say, in lower case.
+/// Phrases in subjects of other notices, in lower case.
 const OTHERWISE: [&str; 3] = ["warning:", "(success)", "successful"];
-/// How subjects of people's own mail begin, in lower case.
+/// Beginnings of subjects of people's own mail, in lower case.
 const PERSONAL: [&str; 7] = ["re:", "fw:", "fwd:", "aw:", "wg:", "tr:", "rv:"];
-/// What lines in dashes announce, in lower case, where the returned message follows.
+/// Announcements on dashed lines before the returned message, in lower case.
 const COPIES: [&str; 7] =
     ["copy", "original", "header", "returned message", "unsent message", "below this line", "body of"];
 
 /// A bounce without fields that could be relied on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnstructuredBounce {
-    /// What it says, up to where it quotes the message; at most [`TEXT_OCTETS_MAX`] octets.
+    /// Text up to the quoted message; at most [`TEXT_OCTETS_MAX`] bytes.
     pub text: String,
     /// The reply code that it most likely quotes, 400 to 599.
     pub smtp_code: Option<u16>,

@@ -1,4 +1,4 @@
-//! What composed messages look like.
+//! Tests of composed messages.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What is refused of `raw`, and the few things that are changed in it.
+//! Tests of `raw`: refusals, and the few changes that are made.
 
 use super::*;
 use crate::base::entropy::SeededEntropy;

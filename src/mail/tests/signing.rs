@@ -77,7 +77,7 @@ impl Signer {
         signed
     }
 
-    /// What became of each signature.
+    /// Returns the result of each signature.
     fn verify(&self, signed: &[u8]) -> Vec<bool> {
         let options = ResolverOpts::default();
         let authenticator = MessageAuthenticator::new(ResolverConfig::default(), options).unwrap();

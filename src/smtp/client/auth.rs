@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use super::{Client, Ending, Phase, State, unexpected};
 use crate::smtp::reply::Reply;
 
-/// What was said last.
+/// The last line that was sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     /// AUTH PLAIN with everything.

@@ -4,7 +4,7 @@ use super::script::{ALL, MESSAGE, PIPELINED, Scene, WIRE, envelope, facts, setti
 use super::*;
 use crate::smtp::deadlines::Deadlines;
 
-/// What a server says to each of our writes, in a session of two messages with STARTTLS.
+/// Replies of a server to each of our writes, in a session of two messages with STARTTLS.
 const DIALOGUE: &[&str] = &[
     "220 mx.example ESMTP\r\n",
     "250-mx.example\r\n250-SIZE 100000\r\n250 STARTTLS\r\n",
@@ -16,7 +16,7 @@ const DIALOGUE: &[&str] = &[
     "250-2.0.0 taken\r\n250 2.0.0 for good\r\n",
 ];
 
-/// How a session of the dialogue's ends when the server vanishes after `cut` octets: the outcomes of its tries.
+/// Returns the outcomes of a session of the dialogue in which the server vanishes after `cut` bytes.
 fn vanishing_after(cut: usize, vanish: fn(&mut Client)) -> Vec<Outcome> {
     let (mut client, now) = (Client::new(settings(), Duration::ZERO), Duration::ZERO);
     let (mut left, mut says, mut outcomes) = (cut, DIALOGUE.iter(), Vec::new());

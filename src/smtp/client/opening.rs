@@ -1,4 +1,4 @@
-//! How a session opens: greeting, EHLO or HELO, and STARTTLS as far as it is asked for (RFC 5321 3.1, RFC 3207).
+//! Opening of a session: greeting, EHLO or HELO, and STARTTLS where it is wanted (RFC 5321 3.1, RFC 3207).
 //!
 //! The client's answers to the first replies; it must never go on in clear where TLS is required.
 

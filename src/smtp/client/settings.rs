@@ -1,4 +1,4 @@
-//! What a session is opened with, and what its machine then wants of whoever drives it.
+//! Settings of a session, and the requests of its machine to the driver.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -35,14 +35,14 @@ impl fmt::Debug for Login {
     }
 }
 
-/// What a session is opened with.
+/// Settings of a session.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// The name to greet with.
     pub ehlo: Arc<str>,
     /// The address that is asked, for the outcome.
     pub peer: Option<IpAddr>,
-    /// How long each phase may take.
+    /// Time limit of each phase.
     pub deadlines: Deadlines,
     /// Whether a server with our own name is a loop.
     pub loop_check: LoopCheck,
@@ -52,7 +52,7 @@ pub struct Settings {
     pub login: Option<Login>,
 }
 
-/// What the machine waits for.
+/// A request of the machine to its driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Want {
     /// [`super::Client::output`] to be written whole, then [`super::Client::written`] or

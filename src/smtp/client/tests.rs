@@ -238,7 +238,8 @@ fn each_phase_has_its_own_deadline() {
     assert_eq!(scene.client.due(), scene.now + deadlines.rset);
 }
 
-/// How long a server is served that takes a block of the message each `pause`; None where it gets all of it.
+/// Returns how long a server is served that takes a block of the message each `pause`, or `None` if it gets the whole
+/// message.
 fn served_for(bytes: usize, pause: Duration) -> Option<Duration> {
     let mut scene = Scene::ready("250-mx\r\n250 PIPELINING\r\n");
     scene.message = Bytes::from(vec![b'a'; bytes]);

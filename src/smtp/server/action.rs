@@ -1,4 +1,4 @@
-//! What a session is told at its start, and what it asks of its driver.
+//! Configuration of a session, and its requests to the driver.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use super::answer::Answer;
 use super::path::Path;
 use crate::base::secret::Secret;
 
-/// How a server presents itself, and its limits.
+/// Name, capabilities and limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {
     /// The server's name, said in the answer to EHLO.
@@ -59,7 +59,7 @@ pub enum LoginRule {
     Optional,
 }
 
-/// What the driver has to do next.
+/// A request of the session to its driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum ServerAction {
     /// Write these octets.
@@ -83,7 +83,7 @@ pub enum ServerAction {
     Close,
 }
 
-/// What is read for, since the deadlines differ (RFC 5321 4.5.3.2).
+/// Kind of input that the session waits for. Deadlines differ by kind (RFC 5321 4.5.3.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Awaiting {
     /// The next command.

@@ -5,7 +5,7 @@
 use super::answer::Answer;
 use super::path::{InvalidPath, Path};
 
-/// What the client wants.
+/// A command of the client.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Command {
     Ehlo(String),

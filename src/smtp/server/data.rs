@@ -34,7 +34,7 @@ pub(super) enum LineEnds {
     Mend,
 }
 
-/// What stands before the next octet.
+/// Context of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// CR LF, the one that ended the DATA command included.

@@ -295,7 +295,8 @@ impl ServerSession {
         self.config.starttls && !self.secured
     }
 
-    /// What follows STARTTLS in the clear might have been put there by somebody in between (CVE-2011-0411).
+    /// Begins the handshake. Bytes that follow STARTTLS in the clear are refused, because somebody in between may have
+    /// inserted them (CVE-2011-0411).
     fn begin_tls(&mut self) {
         if !self.inbox.is_empty() && (self.offers_tls() || self.is_submission()) {
             self.end(&Answer::new(503, "5.5.1", "Wait for 220 before the handshake"));

@@ -27,14 +27,14 @@ use crate::store::read::{Order, Read, after_prefix};
 use crate::store::row::suspension::SuspensionRow;
 use crate::store::schema::{self, Table};
 
-/// What a new key is to be.
+/// Properties of a new key.
 #[derive(Clone, Debug)]
 pub struct NewKey {
     /// Its name.
     pub name: String,
     /// The only stream that it may send on; both where absent.
     pub stream: Option<Stream>,
-    /// What it may do.
+    /// Permissions of the key.
     pub scopes: Scopes,
     /// When it ceases to be valid.
     pub expires_at: Option<Timestamp>,
@@ -103,7 +103,7 @@ impl Engine {
         self.commit_on(on, op).await
     }
 
-    /// How much of the account's quota is used now.
+    /// Returns the used part of the account's quota.
     ///
     /// # Errors
     /// Those of the store.

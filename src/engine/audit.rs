@@ -1,4 +1,4 @@
-//! Who asks for a change: somebody of the panel, a program with an API key, or the operator. Every change has its line
+//! Author of a change: a user of the panel, a program with an API key, or the operator. Every change has its line
 //! in the audit log, in the transaction of the change.
 
 use super::lease::Lease;
@@ -16,7 +16,7 @@ use crate::store::row::audit::AuditRow;
 pub struct Behalf {
     /// The account.
     pub account: AccountId,
-    /// Who asks.
+    /// The author.
     pub actor: Actor,
     /// The only stream whose domains may be changed; any where absent.
     pub stream: Option<Stream>,

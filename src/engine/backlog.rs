@@ -1,4 +1,4 @@
-//! How much work is held in memory with its rows: bounded, so that a backlog of millions stays in the store.
+//! Limit on work that is held in memory with its rows, so that a backlog of millions stays in the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ struct Shared {
 pub(super) struct Held(Arc<Shared>);
 
 impl Backlog {
-    /// How many more pieces of work may be taken.
+    /// Returns how many more pieces of work may be taken.
     pub(super) fn room(&self) -> usize {
         MAX.saturating_sub(self.0.held.load(Ordering::Acquire))
     }

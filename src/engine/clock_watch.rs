@@ -10,7 +10,7 @@ use crate::store::error::{Stop, StoreError};
 use crate::store::op::Never;
 use crate::store::op::clock_doubt::{BeginDoubt, EndDoubt, SettleDoubt};
 
-/// How often the clocks are read where nobody else looks at the time.
+/// Interval at which the clocks are read if nobody else reads the time.
 const EVERY: Duration = Duration::from_secs(1);
 
 impl Engine {

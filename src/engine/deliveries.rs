@@ -25,7 +25,7 @@ pub struct DeliveryRecord {
     pub id: DeliveryId,
     /// Its row.
     pub row: DeliveryRow,
-    /// How its endpoint stands.
+    /// Status of its endpoint.
     pub endpoint: EndpointStanding,
 }
 

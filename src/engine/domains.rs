@@ -23,7 +23,7 @@ use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
 use crate::store::schema;
 
-/// How soon a new domain is looked at for the first time: time enough to copy a record.
+/// Time before the first check of a new domain: enough to copy a record.
 const FIRST_CHECK: Duration = Duration::from_secs(120);
 
 /// The type of a DNS record.
@@ -48,13 +48,13 @@ impl RecordType {
 /// A record that a domain should publish.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExpectedRecord {
-    /// What it is for.
+    /// Purpose of the record.
     pub purpose: RecordPurpose,
     /// Its type.
     pub kind: RecordType,
     /// Where it stands.
     pub name: String,
-    /// What it says.
+    /// Value of the record.
     pub value: String,
     /// Whether nothing can be sent without it.
     pub required: bool,
@@ -213,7 +213,7 @@ impl Engine {
     }
 }
 
-/// What was last found in the place of a record; none where nobody has looked.
+/// Returns the last finding for a record; `None` before the first check.
 pub fn finding_of<'r>(row: &'r DomainRow, record: &ExpectedRecord) -> Option<&'r Finding> {
     row.findings.iter().find(|finding| finding.purpose == record.purpose && finding.name == record.name)
 }
@@ -259,7 +259,8 @@ async fn find(resolver: &dyn Resolve, record: ExpectedRecord, host: &str) -> Fin
     Finding { purpose: record.purpose, name: record.name, status, found }
 }
 
-/// What the values found at a record's name mean, and which of them concern it: a name may carry TXT records of others.
+/// Judges the values found at a record's name, and selects those that concern it: a name may carry TXT records of
+/// others.
 fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (RecordStatus, Vec<String>) {
     let is_ok: Box<dyn Fn(&String) -> bool> = match record.purpose {
         RecordPurpose::Dkim => {

@@ -17,7 +17,7 @@ use crate::store::read::Read as _;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema;
 
-/// What a new endpoint is to be.
+/// Properties of a new endpoint.
 #[derive(Clone, Debug)]
 pub struct NewEndpoint {
     /// Where events are posted.
@@ -28,7 +28,7 @@ pub struct NewEndpoint {
     pub description: Option<String>,
 }
 
-/// What is to change of an endpoint; absent members stay as they are.
+/// Changes of an endpoint; absent members stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct EndpointChange {
     /// Where events are posted.

@@ -64,7 +64,7 @@ impl Engine {
         Ok(page)
     }
 
-    /// How many events of a type there have been since a moment; `most` where there are as many or more.
+    /// Counts the events of a type since a moment, up to `most`.
     ///
     /// # Errors
     /// Those of the store.

@@ -50,7 +50,7 @@ pub enum FollowRefusal {
     Failed(StoreError),
 }
 
-/// Who follows: seats that are taken, and the end of them all.
+/// Followers of the event logs: the seats in use, and the signal that ends them all.
 pub struct Streams {
     quiet: Duration,
     seats: Arc<Mutex<Seats>>,
@@ -86,7 +86,7 @@ impl Streams {
         self.ending.send_replace(true);
     }
 
-    /// How many follow now.
+    /// Returns the number of followers.
     pub fn count(&self) -> usize {
         self.seats.lock().unwrap_or_else(PoisonError::into_inner).taken
     }
@@ -125,7 +125,7 @@ pub struct Followed {
     pub record: Vec<u8>,
 }
 
-/// What a follower is told.
+/// Notification to a follower.
 #[derive(Debug)]
 pub enum Told {
     /// The next events, oldest first.
@@ -136,14 +136,14 @@ pub enum Told {
     End,
 }
 
-/// What is read at once.
+/// A page of events that is read at once.
 struct Page {
     events: Vec<Followed>,
     /// Whether nothing lies behind it.
     is_last: bool,
 }
 
-/// What one look finds.
+/// Result of reading a page.
 enum Look {
     Events(Vec<Followed>),
     Nothing { key_expires_at: Option<Timestamp> },

@@ -176,7 +176,7 @@ impl Engine {
         Ok(reply)
     }
 
-    /// What follows once the suppressions of an import count.
+    /// Finishes an import after its suppressions have taken effect.
     async fn end_import(&self, timer: Timer) -> Result<(), StoreError> {
         self.end_suppressed(timer.account).await?;
         self.store.commit(EndImport { timer }).await.map_err(failure)

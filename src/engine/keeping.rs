@@ -27,12 +27,12 @@ const CHUNKS: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BackupUnderWay;
 
-/// What `queue release` did.
+/// Result of `queue release`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Released {
     /// When the backup was taken whose queues stood still until now; none where nothing did.
     pub backup_at: Option<Timestamp>,
-    /// What was let go.
+    /// The hold that was released.
     pub standing: Standing,
 }
 

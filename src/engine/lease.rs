@@ -1,5 +1,5 @@
-//! Who may decide over a message at this moment: one lease each, in memory, taken by whoever puts it on the wire or
-//! withdraws it. A crash frees them all; the rows say what is still to be done.
+//! Leases on messages, in memory: whoever sends or withdraws a message takes its lease first. A crash frees them all;
+//! the rows say what is still to be done.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 
 use crate::base::id::MessageId;
 
-/// How long [`Leases::take_soon`] waits: an attempt's outcome can be seen a moment before its lease is given back.
+/// Time for which [`Leases::take_soon`] waits: an attempt's outcome can be seen a moment before its lease is returned.
 const SOON: Duration = Duration::from_millis(200);
 
 /// All leases.

@@ -63,7 +63,7 @@ pub struct MessageFilter {
     pub key: Option<KeyId>,
     /// The code of the last answer.
     pub code: Option<u16>,
-    /// What the last answer contains, in small letters.
+    /// Text that the last answer contains, in lower case.
     pub answer: Option<String>,
     /// None of what one of these asks for. Their times mean nothing.
     pub without: Vec<Self>,
@@ -112,7 +112,7 @@ impl MessageFilter {
         self.without.iter().any(matches)
     }
 
-    /// What a block must have for one of its messages to be asked for.
+    /// Returns the terms that a block must contain before its messages are read.
     fn terms(&self) -> Vec<Term> {
         let of_words = self.subject_words.iter().map(|word| Term::word(word));
         let others = [

@@ -26,9 +26,9 @@ pub use super::message_search::{MessageFilter, Via};
 pub struct MessageRecord {
     /// Its identifier.
     pub id: MessageId,
-    /// What was accepted.
+    /// The accepted message.
     pub row: MessageRow,
-    /// How far its transfer is.
+    /// Progress of its transfer.
     pub transfer: TransferRow,
     /// When it is tried next, as far as is known: when its timer is due, or where it waits behind a site or relay that
     /// is held back, when that ends. None where no attempt comes any more.
@@ -118,7 +118,7 @@ impl Engine {
         Ok(events)
     }
 
-    /// What was said in the attempts of a message that failed, by the event that tells of the failure. Kept as long as
+    /// Returns the SMTP transcripts of a message's failed attempts, by the event that reports each. Kept as long as
     /// the event log keeps that event.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Engine {
     }
 }
 
-/// How far the message at `key` is. It is written with the message, so it is there.
+/// Returns the transfer of the message at `key`. It is written with the message, so it exists.
 pub(super) fn transfer(read: &impl Read, key: &[u8]) -> Result<TransferRow, StoreError> {
     read.row(key)?.ok_or_else(|| StoreError::missing(Table::Transfers))
 }

@@ -1,4 +1,4 @@
-//! What the engine counts: attempts at mail servers, attempts at webhook receivers, what comes back, and signatures.
+//! Meters of the engine: attempts at mail servers and webhook receivers, returned mail, and signatures.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use super::smtp_submission::SubmissionMeters;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::store::op::settle_transfer::TransferEnd;
 
-/// How attempts at mail servers end, as monitoring names it.
+/// Outcomes of attempts at mail servers, by their names in metrics.
 const ATTEMPTS: [&str; 4] = ["delivered", "deferred", "bounced", "failed"];
 
 /// The engine's meters. Durations are in microseconds.
@@ -18,11 +18,11 @@ pub struct EngineMeters {
     posts: [Histogram; PostError::ALL.len() + 1],
     /// Endpoints that were disabled after repeated failures.
     pub endpoints_disabled: Counter,
-    /// What came back by mail.
+    /// Counts of returned mail.
     pub came_back: Tally,
     /// SMTP submission.
     pub submission: SubmissionMeters,
-    /// How long composing, signing and sealing a message took.
+    /// Time for composing, signing and sealing a message.
     pub signing_duration: Histogram,
 }
 

@@ -94,7 +94,7 @@ use signing::SigningPool;
 use smtp_submission::Refusals;
 use throttles::Throttles;
 
-/// Who calls: an API key of an account, or the operator on the admin socket.
+/// The caller: an API key of an account, or the operator on the admin socket.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The account that the call is about.
@@ -113,23 +113,23 @@ pub struct Engine {
     pub entropy: Arc<dyn Entropy>,
     /// Names.
     pub resolver: Arc<dyn Resolve>,
-    /// What the configuration says.
+    /// Settings from the configuration.
     pub settings: Settings,
     /// The request rates of the keys.
     pub rates: Rates,
     /// The last refusals of SMTP submission.
     pub smtp_refusals: Refusals,
-    /// What is counted for monitoring.
+    /// Meters for monitoring.
     pub meters: Arc<EngineMeters>,
-    /// Who may decide over which message.
+    /// Leases on messages.
     pub leases: Leases,
     /// Accounts that nothing is attempted for at present.
     pub quiet: QuietAccounts,
     /// Additions for `dev`.
     pub development: Development,
-    /// What else is to forget content that is past its deadline: the captured mail of `dev`. May block.
+    /// Hook that deletes further content past its deadline: the captured mail of `dev`. May block.
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
-    /// Who follows the event logs.
+    /// Followers of the event logs.
     pub streams: Streams,
     /// A permit for each backup that may be taken at once.
     backups: Arc<Semaphore>,

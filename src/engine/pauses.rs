@@ -1,5 +1,5 @@
-//! What people do about mail that waits: pausing and resuming what an account sends to a site, and having it tried at
-//! once. The rows say what is to be; the pump, where there is one, is told of it afterwards.
+//! Manual control of waiting mail: pausing and resuming an account's mail to a site, and retrying it now. The
+//! rows hold the decision; the dispatcher, if there is one, is notified afterwards.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::store::snapshot::Snapshot;
 /// Messages of a site that are tried at once when somebody asks; the others when it is asked again.
 const TRIED_AT_ONCE: usize = 10_000;
 
-/// What was tried at once.
+/// Result of retrying now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tried {
     /// Messages that are tried earlier than they would have been.
@@ -38,7 +38,7 @@ pub enum TryRefusal {
     TooLate,
 }
 
-/// What an account has paused, with the moment since when.
+/// Returns the pauses of an account, with the moment at which each began.
 pub(super) fn pauses(snapshot: &Snapshot, account: AccountId) -> Result<Vec<(SiteName, Timestamp)>, StoreError> {
     let rows = snapshot.sound_rows::<PauseRow>(account.as_bytes(), PAUSES_MAX)?;
     let read = |(key, row): (Vec<u8>, PauseRow)| {
@@ -114,7 +114,7 @@ impl Engine {
         Ok(())
     }
 
-    /// How many sites the account has paused.
+    /// Returns the number of sites that the account has paused.
     ///
     /// # Errors
     /// Those of the store.

@@ -1,9 +1,8 @@
-//! How many questions are asked of strangers at once, name servers or policy hosts: a bounded number, of which slow
-//! ones never hold up the others.
+//! Limit on concurrent queries to strangers, such as name servers or policy hosts. Slow ones never hold up the others.
 //!
-//! A question begins in a prompt place. One that takes long leaves it to the next and goes on in a slow place; where
-//! there is none, it is given up. So prompt places come free at a sure pace, however many name servers are dead, and
-//! whoever is refused a place has learnt nothing about the name that it asked for.
+//! A query begins in a prompt place. A slow query moves to a slow place; if there is none, it is given up. So prompt
+//! places become free at a steady pace, however many name servers are dead. A query without a place says nothing about
+//! its name.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use tokio::time::timeout;
 pub(crate) struct Places {
     prompt: Semaphore,
     slow: Semaphore,
-    /// How long a question may stay in a prompt place.
+    /// Maximum time of a query in a prompt place.
     promptness: Duration,
 }
 
@@ -29,7 +28,7 @@ impl Places {
         Self { prompt: Semaphore::const_new(prompt), slow: Semaphore::const_new(slow), promptness }
     }
 
-    /// What `asking` answers, once it has a place; waiting for one ends after `patience`.
+    /// Awaits `asking` once it has a place; waiting for a place ends after `patience`.
     ///
     /// # Errors
     /// Where there was no place in time, or none to go on in.

@@ -65,7 +65,7 @@ pub trait Clock: Send + Sync {
     fn settle(&self) {}
 }
 
-/// How long a sleep trusts the wall clock, which may be set at any time.
+/// Maximum time for which a sleep trusts the wall clock, which may be set at any time.
 const WALL_TIME_RESYNC: Duration = Duration::from_secs(1);
 
 /// One mail server of a domain, with the addresses to try in this order.
@@ -159,13 +159,13 @@ pub struct Target {
     pub ehlo: Arc<str>,
     /// The address to connect from; the system's choice where absent.
     pub source: Option<IpAddr>,
-    /// How long each phase may take.
+    /// Time limit of each phase.
     pub deadlines: Deadlines,
     /// Whether a server that gives our own name is a loop.
     pub loop_check: LoopCheck,
-    /// What the session must be secured by.
+    /// Required security of the session.
     pub tls: TlsRequirement,
-    /// How to hand mail over, where it is a smarthost.
+    /// Submission settings, for a smarthost.
     pub submission: Option<Arc<Submission>>,
 }
 
@@ -176,16 +176,16 @@ impl Target {
     }
 }
 
-/// How a smarthost takes mail (RFC 6409).
+/// Settings for handing mail to a smarthost (RFC 6409).
 #[derive(Debug, Clone)]
 pub struct Submission {
-    /// How the connection is secured. Its certificate must verify for the server's name.
+    /// Security of the connection. The certificate must verify for the server's name.
     pub security: Security,
     /// The login, where one is needed.
     pub login: Option<Login>,
 }
 
-/// How the connection to a smarthost is secured.
+/// Security of a connection to a smarthost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Security {
     /// By STARTTLS, which must succeed.
@@ -215,7 +215,7 @@ pub trait Transmit: Send + Sync {
 
 /// A message's bytes, which take memory only once they are read.
 pub trait Body: Send {
-    /// How many there are.
+    /// Returns the number of items.
     fn size(&self) -> usize;
     /// Reads them all, within two minutes. None where they can't be had: the session is closed then.
     fn read(&mut self) -> BoxFuture<'_, Option<Bytes>>;
@@ -238,7 +238,7 @@ pub trait Session: Send {
     /// Transfers one message, whose bytes are read when the server is ready for them. Every phase has its deadline, so
     /// this ends.
     fn send<'a>(&'a mut self, envelope: &'a Envelope, body: &'a mut dyn Body) -> BoxFuture<'a, Outcome>;
-    /// How it is secured, or why it is not.
+    /// Returns the security of the connection, or the reason for its absence.
     fn tls(&self) -> Result<&TlsFacts, TlsFault>;
     /// Whether another message may be sent on it.
     fn is_reusable(&self) -> bool;
@@ -250,7 +250,7 @@ pub trait Session: Send {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{why}")]
 pub struct StsFetchFailure {
-    /// What a report says of it: one of the MTA-STS faults of RFC 8460 4.3.
+    /// Fault for reports: one of the MTA-STS faults of RFC 8460 4.3.
     pub fault: TlsFault,
     /// The same for people.
     pub why: String,
@@ -282,7 +282,7 @@ pub struct WebhookRequest {
     pub body: Bytes,
 }
 
-/// How an attempt failed without a status (contract 5), by the name that the attempt log shows.
+/// Failure of an attempt without a status (contract 5), by its name in the attempt log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostError {
     /// The name did not resolve.
@@ -323,16 +323,16 @@ impl PostError {
     }
 }
 
-/// What became of one request.
+/// Outcome of one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PostOutcome {
     /// The status, where a status line came.
     pub status: Option<u16>,
     /// The failure, absent for a 2xx.
     pub error: Option<PostError>,
-    /// How long it took.
+    /// Duration of the request.
     pub duration: Duration,
-    /// Who answered.
+    /// Address of the receiver that answered.
     pub peer: Option<IpAddr>,
     /// The first 4 KiB of the answer's body.
     pub body: Option<String>,

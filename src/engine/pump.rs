@@ -16,7 +16,7 @@ use super::{Engine, Tables, Ways};
 use crate::store::error::StoreError;
 use crate::store::timer::TimerKind;
 
-/// How many timers are handed out at most before the clock is looked at again.
+/// Maximum number of timers that are handed out before the clock is read again.
 const BATCH: usize = 512;
 
 /// The pump and its workers.

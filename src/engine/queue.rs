@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::domain::site_name::SiteName;
 use crate::store::error::StoreError;
 
-/// What one relay has to bring to one site.
+/// Queue of one relay for one site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SiteQueue {
     /// The site: a provider's name, the names of its mail servers, or the domain where they are not known.
@@ -28,13 +28,13 @@ pub struct SiteQueue {
     pub next_at: Option<Timestamp>,
     /// Until when the site is held back.
     pub held_until: Option<Timestamp>,
-    /// What the site said last, as received, or what was met in place of an answer.
+    /// Last answer of the site as received, or the failure in place of an answer.
     pub last_answer: Option<String>,
     /// Why the message waits that is due next. None where none waits.
     pub reason: Option<WaitReason>,
 }
 
-/// What one account has waiting for one site.
+/// Queue of one account for one site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AccountSite {
     /// The site, as [`SiteQueue::site`] names it.
@@ -55,18 +55,18 @@ pub struct AccountSite {
     pub paused_since: Option<Timestamp>,
 }
 
-/// What one account has in the queue.
+/// Queue of one account.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AccountQueue {
     /// By site and relay.
     pub sites: Vec<AccountSite>,
-    /// What the account has paused and nothing of the above is called: a site for which nothing waits, or a domain.
+    /// Further pauses of the account: sites for which nothing waits, and domains.
     pub pauses: Vec<(SiteName, Timestamp)>,
     /// Whether more waits than was looked at.
     pub is_cut: bool,
 }
 
-/// Whoever can tell what the queue holds.
+/// Source of the queue's contents.
 pub(super) trait QueueView: Send + Sync {
     /// All of it, by site and relay.
     ///
@@ -74,7 +74,7 @@ pub(super) trait QueueView: Send + Sync {
     /// Those of the store.
     fn sites(&self) -> Result<Vec<SiteQueue>, StoreError>;
 
-    /// What one account has in it, as far as `most` messages tell.
+    /// Returns the queue of one account, from at most `most` of its messages.
     ///
     /// # Errors
     /// Those of the store.
@@ -112,7 +112,7 @@ impl Engine {
         self.queue_view.get().and_then(std::sync::Weak::upgrade)
     }
 
-    /// What waits and what is on the wire, by site and relay. It reads every waiting message's row, on a thread of its
+    /// Returns waiting and in-flight mail by site and relay. It reads every waiting message's row, on a thread of its
     /// own: this is for an operator's eyes, not for a loop.
     ///
     /// # Errors
@@ -122,7 +122,7 @@ impl Engine {
         self.blocking(OPERATOR, move || view.sites()).await?
     }
 
-    /// What an account has in the queue. At most `most` of its messages are looked at, so that a long queue costs no
+    /// Returns the queue of an account. At most `most` of its messages are read, so that a long queue costs no
     /// more than a short one.
     ///
     /// # Errors

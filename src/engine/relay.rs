@@ -9,7 +9,7 @@ use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
 
 const DAY_SECS: u64 = 24 * 3600;
-/// What a growing cap ends at: as good as none.
+/// Upper bound of a growing cap: practically no limit.
 const CAP_MAX: f64 = 4e9;
 
 /// One way out.
@@ -25,7 +25,7 @@ pub struct Relay {
     pub sources: Vec<IpAddr>,
     /// The streams that it carries.
     pub streams: Vec<Stream>,
-    /// How much it may hand over in a day while its addresses are new to receivers.
+    /// Daily cap while its addresses are new to receivers.
     pub warm_up: Option<WarmUp>,
 }
 
@@ -45,7 +45,7 @@ pub struct Smarthost {
     pub host: Arc<str>,
     /// Its port.
     pub port: u16,
-    /// How the connection is secured, and the login.
+    /// Security of the connection, and the login.
     pub submission: Arc<Submission>,
 }
 

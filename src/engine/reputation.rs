@@ -20,14 +20,14 @@ use crate::store::timer::Timer;
 const DAY_HOURS: u32 = 24;
 const WEEK_HOURS: u32 = 7 * 24;
 
-/// How an account stands now.
+/// Current levels of an account.
 #[derive(Clone, Debug)]
 pub struct Reputation {
     transactional: StreamReputation,
     marketing: StreamReputation,
 }
 
-/// How one stream stands.
+/// Current levels of one stream.
 #[derive(Clone, Debug)]
 pub struct StreamReputation {
     /// Its levels, by all that is known now.
@@ -37,7 +37,7 @@ pub struct StreamReputation {
 }
 
 impl Reputation {
-    /// How a stream stands.
+    /// Returns the levels of a stream.
     pub const fn of(&self, stream: Stream) -> &StreamReputation {
         match stream {
             Stream::Transactional => &self.transactional,
@@ -82,7 +82,7 @@ pub struct OutcomesQuestion {
     pub from: Timestamp,
     /// To the hour of this moment, which is not part of it.
     pub to: Timestamp,
-    /// How long the steps of the series are.
+    /// Length of the series' steps.
     pub step: Step,
     /// Of this stream alone.
     pub stream: Option<Stream>,
@@ -90,7 +90,7 @@ pub struct OutcomesQuestion {
     pub domain: Option<DomainId>,
 }
 
-/// How long a step of a series is.
+/// Length of one step of a series.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// A UTC hour.
@@ -99,7 +99,7 @@ pub enum Step {
     Day,
 }
 
-/// What became of the messages that were accepted in a span of time.
+/// Outcomes of the messages that were accepted in a span of time.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes {
     /// Step by step, the first first; steps without a message are there too.
@@ -113,7 +113,7 @@ pub struct Outcomes {
 }
 
 impl Engine {
-    /// How the account stands now.
+    /// Returns the current levels of the account.
     ///
     /// # Errors
     /// Those of the store.
@@ -131,7 +131,8 @@ impl Engine {
         })
     }
 
-    /// What a chart shows. Its cost grows with the span: some hundred rows for a day, a few thousand for a week.
+    /// Returns the series of a chart. Its cost grows with the span: some hundred rows for a day, a few thousand for a
+    /// week.
     ///
     /// # Errors
     /// Those of the store.
@@ -177,7 +178,7 @@ impl Engine {
     }
 }
 
-/// What to do about it.
+/// Returns advice for a measure.
 const fn advice(measure: Measure) -> &'static str {
     match measure {
         Measure::Bounces => {

@@ -160,7 +160,7 @@ mod tests {
         Claim { stream, account: AccountId(Ulid::default()), site: None, network: None, units }
     }
 
-    /// What is there to be had at once.
+    /// Takes what is available at once.
     fn now(room: &Room, stream: Stream, units: u32) -> Option<Taken> {
         let mut context = Context::from_waker(Waker::noop());
         match pin!(room.take(claim(stream, units))).poll(&mut context) {

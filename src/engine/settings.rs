@@ -1,4 +1,4 @@
-//! What the engine needs of the configuration, already checked.
+//! Settings of the engine, already validated.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -41,9 +41,9 @@ pub struct Settings {
     pub public_url: Arc<OnceLock<String>>,
     /// Where SMTP submission listens, once it does.
     pub smtp: Arc<OnceLock<SmtpAddress>>,
-    /// How long a message is tried (contract 6).
+    /// Time for which a message is retried (contract 6).
     pub queue_lifetime: Duration,
-    /// Who sends TLS reports; none are sent without.
+    /// Sender of TLS reports; without it none are sent.
     pub tls_reports_from: Option<Address>,
     /// Requests a minute and key.
     pub requests_per_minute: u32,

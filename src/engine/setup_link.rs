@@ -25,7 +25,7 @@ pub struct SetupLink {
     pub expires_at: Timestamp,
 }
 
-/// Who may choose a password by a link.
+/// User who may choose a password by a link.
 #[derive(Debug)]
 pub struct LinkedUser {
     /// The user's account.
@@ -58,7 +58,7 @@ impl Engine {
         Ok(Some(SetupLink { url: format!("{public_url}/setup?token={token}"), expires_at }))
     }
 
-    /// Who may choose a password by this token, if anybody may.
+    /// Returns the user who may choose a password by this token.
     ///
     /// # Errors
     /// Those of the store.
@@ -69,7 +69,7 @@ impl Engine {
         Ok(user.filter(holds).map(|user| LinkedUser { account: token.account, user, line: token.line }))
     }
 
-    /// Who made a link, as the audit log shows them.
+    /// Returns the author of a link, as the audit log shows them.
     fn maker_of(&self, linked: &LinkedUser) -> Result<String, StoreError> {
         let Some(line) = linked.line else { return Ok("an earlier version".to_owned()) };
         let row: Option<AuditRow> = self.store.snapshot()?.row(&schema::change(linked.account, line))?;

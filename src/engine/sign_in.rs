@@ -29,7 +29,7 @@ use crate::store::schema;
 /// Why somebody is not signed in.
 #[derive(Debug)]
 pub enum SignInRefusal {
-    /// What was shown is wrong; which part of it is not told.
+    /// The credentials are wrong. The answer does not say which part.
     Wrong,
     /// Too many failures of this name or address.
     Throttled(Throttled),
@@ -46,15 +46,15 @@ impl From<Crowded> for Stop<SignInRefusal> {
 /// A session that has begun: the token for the cookie, and how far it is.
 #[derive(Debug)]
 pub struct Begun {
-    /// What the cookie carries.
+    /// Token for the session cookie.
     pub token: SessionToken,
     /// Whether the second factor is still awaited.
     pub stage: Stage,
-    /// What makes the browser known from now on, once the session is whole.
+    /// Token that makes the browser known from now on, once the session is complete.
     pub browser: Option<DeviceToken>,
 }
 
-/// What somebody shows to prove once more who they are.
+/// Credentials that confirm a user's identity again.
 #[derive(Clone, Copy)]
 pub struct Proof<'p> {
     /// Their password.
@@ -66,11 +66,11 @@ pub struct Proof<'p> {
 /// A session as a request finds it.
 #[derive(Clone, Debug)]
 pub struct Visitor {
-    /// What the session is found by.
+    /// Key of the session.
     pub key: SessionKey,
     /// The session.
     pub session: Session,
-    /// Whose it is.
+    /// User of the session.
     pub user: User,
 }
 
@@ -240,7 +240,7 @@ impl Engine {
         Ok(Begun { token, stage, browser })
     }
 
-    /// Whose session a token belongs to; none where it is unknown or over, or its user may not sign in any more.
+    /// Returns the session of a token; `None` if it is unknown or over, or its user may not sign in any more.
     ///
     /// # Errors
     /// Those of the store.

@@ -66,7 +66,7 @@ impl SigningPool {
         }
     }
 
-    /// What `make` makes, and how long that took is counted.
+    /// Runs `make` and records its duration.
     pub(super) fn timed<T>(&self, make: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let made = make();

@@ -33,10 +33,10 @@ use crate::store::row::message::MessageRow;
 use super::signing::SigningPool;
 use workbench::{Prepared, Ready, Workbench};
 
-/// How often a message is composed anew because its domain was changed meanwhile.
+/// Maximum number of times that a message is composed again because its domain changed meanwhile.
 pub(super) const TRIES: usize = 3;
-/// What a message that is alone may contain at most, in octets, to be composed and signed by the async worker that has
-/// it: as much as takes about as long as its signature.
+/// Maximum size, in bytes, of a lone message that the async worker composes and signs itself. Such a message takes
+/// about as long as its signature.
 const ALONE_OCTETS_MAX: usize = 64 * 1024;
 
 /// Why there is no 202.
@@ -160,7 +160,7 @@ impl Engine {
         answer.await.unwrap_or(Err(SubmitError::Failed(StoreError::Panicked)))
     }
 
-    /// What a key that is bound already is answered, where the body is the one that it is bound to. Asked before the
+    /// Returns the recorded answer of a key, if the body is the one that it is bound to. Asked before the
     /// body is looked at, for what was valid then may be too late now; a repetition needs neither room nor a signature.
     ///
     /// # Errors

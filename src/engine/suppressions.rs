@@ -41,7 +41,7 @@ impl SuppressionFilter {
 #[derive(Clone, Debug, Default)]
 pub struct SuppressionsAfter(Option<Vec<u8>>);
 
-/// What an import did, or would do.
+/// Result of an import or of its dry run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Imported {
     /// Addresses that were not suppressed before.

@@ -30,7 +30,7 @@ const REPORTS_AT_ONCE: usize = 4;
 /// due together: of those in one batch everybody's messages would wait for all.
 const SLICES_AT_ONCE: usize = 1;
 
-/// How long what failed waits, in the machine's own time.
+/// Time before a failed sweep is retried, in real time.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Serves housekeeping timers.

@@ -22,7 +22,7 @@ const FAILURES_OF_CLIENT: usize = 50;
 /// Names, clients, browsers and sessions remembered at most: some 10 MiB.
 const REMEMBERED_MAX: usize = 32_768;
 
-/// What attempts are counted by.
+/// Key that attempts are counted by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bucket {
     key: ThrottleKey,

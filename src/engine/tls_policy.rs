@@ -1,4 +1,4 @@
-//! What TLS a receiving domain asks for, server by server: DANE before MTA-STS before opportunistic TLS (contract 6).
+//! TLS policy of a receiving domain, for each server: DANE before MTA-STS before opportunistic TLS (contract 6).
 //!
 //! Asked by every attempt. MTA-STS policies come from the store and are fetched where the domain announces another one
 //! or the last fetch is a day ago ([`cache`]); TLSA records come from the resolver's cache. How sessions went is
@@ -34,7 +34,7 @@ pub(super) struct TlsPolicies {
     port: u16,
 }
 
-/// What one domain asks for, as far as it is known at this moment.
+/// Policy of one domain, as far as it is known now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DomainPolicy {
     pub(super) domain: DomainName,
@@ -55,7 +55,7 @@ pub(super) enum Unmet {
 /// A server that can't be used under its domain's policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Unfit {
-    /// What a report says of it.
+    /// Fault for reports.
     pub(super) fault: TlsFault,
     /// The same for people.
     pub(super) why: String,
@@ -67,7 +67,7 @@ impl TlsPolicies {
         Self { engine, cache, port }
     }
 
-    /// What `domain`, the domain of a recipient's address, asks for now.
+    /// Returns the current policy of `domain`, the domain of a recipient's address.
     pub(super) async fn of(&self, domain: &DomainName) -> DomainPolicy {
         let Known { policy, failure, is_unasked } = self.cache.get(domain).await;
         let known = DomainPolicy { domain: domain.clone(), sts: policy, is_unasked };
@@ -77,7 +77,7 @@ impl TlsPolicies {
         known
     }
 
-    /// What a session with `host` must be secured by.
+    /// Returns the required security of a session with `host`.
     ///
     /// # Errors
     /// Where no session with it could meet the policy, or what that asks for could not be learnt now.
@@ -203,7 +203,7 @@ impl DomainPolicy {
         })
     }
 
-    /// What a session that was held to `requirement` counts for.
+    /// Returns the policy that a session held to `requirement` counts for.
     fn applied<'r>(&self, requirement: &'r TlsRequirement) -> Applied<'r> {
         match (requirement, &self.sts) {
             (TlsRequirement::Dane(terms), _) => {

@@ -36,8 +36,8 @@ use crate::store::timer::Timer;
 
 /// Over how long the reports of a day are spread (RFC 8460 4.1 speaks of four hours).
 const SPREAD: Duration = Duration::from_secs(4 * 3600);
-/// How long a report that could not be handed over is tried again (RFC 8460 5.5): for as long as its idempotency key
-/// is bound, and no longer.
+/// Time for which a report that could not be submitted is retried (RFC 8460 5.5): as long as its idempotency key is
+/// bound, and no longer.
 const TRIED_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The first wait; then each is as long as all before it together, up to the longest.
 const WAIT_MIN: Duration = Duration::from_secs(600);
@@ -45,7 +45,7 @@ const WAIT_MAX: Duration = Duration::from_secs(6 * 3600);
 const SECOND: Duration = Duration::from_secs(1);
 const USER_AGENT: &str = concat!("Postrider/", env!("CARGO_PKG_VERSION"));
 
-/// What one timer is about: the day and the domain, and what was counted.
+/// Subject of one timer: the day and the domain, and the counts.
 struct Counted {
     id: [u8; 16],
     day: u32,
@@ -54,7 +54,7 @@ struct Counted {
     rows: Vec<(PolicyType, TlsReportRow)>,
 }
 
-/// What became of a report on its way to one destination.
+/// Result of submitting a report to one destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// It is under way, or refused for good.
@@ -112,8 +112,8 @@ fn policy_report(policy_type: PolicyType, row: &TlsReportRow) -> PolicyReport {
 }
 
 impl Engine {
-    /// How long after a day's end the report to `domain` is due: spread over hours, and for this service and domain
-    /// always the same. None where no reports are sent.
+    /// Returns how long after a day's end the report to `domain` is due: spread over hours, and always the same for
+    /// this service and domain. `None` if no reports are sent.
     pub(super) fn tls_report_after(&self, domain: &DomainName) -> Option<Duration> {
         self.settings.tls_reports_from.as_ref()?;
         let digest =
@@ -216,7 +216,7 @@ impl Engine {
         }
     }
 
-    /// Who has `domain` verified.
+    /// Returns the account that has `domain` verified.
     fn owner_of(&self, domain: &DomainName) -> Result<Option<AccountId>, StoreError> {
         let owner = self.store.snapshot()?.get(Table::DomainOwners, domain.as_str().as_bytes())?;
         Ok(owner.as_deref().and_then(|key| key.first_chunk::<16>()).map(|account| AccountId(Ulid(*account))))

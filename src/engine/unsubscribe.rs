@@ -18,7 +18,7 @@ use crate::store::schema;
 /// Where the links stand under the public address.
 pub const LINKS: &str = "/unsubscribe/";
 
-/// What a link is about.
+/// Subject of an unsubscribe link.
 #[derive(Clone, Debug)]
 pub struct Link {
     path: ReturnPath,
@@ -36,7 +36,7 @@ impl Settings {
 }
 
 impl Engine {
-    /// What the link with this token is about; none where it is not one of ours.
+    /// Returns the subject of the link with this token; `None` if it is not one of ours.
     ///
     /// # Errors
     /// Those of the store.

@@ -18,10 +18,10 @@ use crate::store::op::user::{CreateUser, CreateUserRefusal, DeleteUser, UpdateUs
 use crate::store::read::Read as _;
 use crate::store::schema;
 
-/// What is to change of a user; absent members stay as they are.
+/// Changes of a user; absent members stay as they are.
 #[derive(Clone, Debug, Default)]
 pub struct UserChange {
-    /// What they may do.
+    /// Role of the user.
     pub role: Option<Role>,
     /// Whether they are kept from signing in.
     pub disabled: Option<bool>,

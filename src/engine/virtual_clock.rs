@@ -33,12 +33,12 @@ pub struct VirtualClock {
     advancing: Mutex<()>,
 }
 
-/// What an advance did.
+/// Result of an advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advanced {
     /// The time now.
     pub now: Timestamp,
-    /// How many timers fired.
+    /// Number of timers that fired.
     pub fired: u64,
 }
 

@@ -15,7 +15,7 @@ pub struct Telling<'a> {
     pub event: &'a str,
     /// Its type.
     pub kind: &'a str,
-    /// What stays the same over the attempts.
+    /// Facts that stay the same over all attempts.
     pub delivery: DeliveryId,
     /// The attempt, from 1.
     pub number: u8,

@@ -19,7 +19,7 @@ use tokio::time::timeout;
 /// The most bytes of an answer: far more than a page of the longest list has.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// How long a download may say nothing.
+/// Maximum silence of a download.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// One request.
@@ -60,7 +60,7 @@ pub fn ask(socket: &Path, request: AdminRequest, deadline: Duration) -> io::Resu
     })
 }
 
-/// What a request for something large comes to.
+/// Answer to a request for a large download.
 pub enum Answered {
     /// Its bytes, to be read.
     Download(Download),

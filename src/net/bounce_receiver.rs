@@ -29,7 +29,7 @@ const REFUSALS_MAX: u32 = 100;
 const CONNECTIONS_MAX: usize = 100;
 /// Connections of one IPv4 address or one IPv6 /64: a Postfix opens 20 at once.
 const CONNECTIONS_MAX_PER_ADDRESS: usize = 25;
-/// How long a session may last.
+/// Maximum duration of a session.
 const SESSION: Duration = Duration::from_secs(600);
 
 /// The settings of the listeners, which share one count of connections.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long a server is remembered.
+/// Time for which a server is remembered.
 const REMEMBERED: Duration = Duration::from_secs(3600);
-/// How many are remembered; of more, the oldest is forgotten.
+/// Maximum number of remembered servers; beyond it the oldest is forgotten.
 const HOSTS_MAX: usize = 1024;
 
 /// A bounded memory of host names.

@@ -19,7 +19,7 @@ use super::tls::{self, TlsFault};
 use super::tls_settings::Presented;
 use crate::base::time::Timestamp;
 
-/// How often the files are looked at.
+/// Interval between checks of the files.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The files.
@@ -40,10 +40,10 @@ struct Print {
     modified: (i64, i64),
 }
 
-/// What a look found.
+/// Result of a check.
 #[derive(Debug)]
 enum Look {
-    /// What was there before.
+    /// The files are unchanged.
     Same,
     /// Another certificate.
     Changed(Box<ServerConfig>, Option<Timestamp>),

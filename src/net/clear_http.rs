@@ -1,8 +1,8 @@
-//! What comes in clear to a listener of TLS: an authority that looks for http-01 is answered, people are sent to https,
-//! and programs are told to use it.
+//! Answers plain HTTP on a TLS listener: http-01 challenges are answered, browsers are redirected to https, and
+//! programs get an error that tells them to use https.
 //!
-//! Because every listener of TLS does this, one that stands on port 80 needs no setting of its own. Nothing else is
-//! served here, so no key and no password is ever taken in clear.
+//! Every TLS listener does this, so one on port 80 needs no setting of its own. Nothing else is served here, so no key
+//! and no password is ever accepted in the clear.
 
 use std::sync::Arc;
 

@@ -16,7 +16,7 @@ const CONTINUOUS: ClockId = ClockId::Boottime;
 /// On macOS the POSIX monotonic clock does (clock_gettime(3)).
 #[cfg(not(target_os = "linux"))]
 const CONTINUOUS: ClockId = ClockId::Monotonic;
-/// How often the kernel is asked whether the wall clock is synchronised.
+/// Interval at which the kernel is asked whether the wall clock is synchronised.
 const ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// The clock of a service that runs on this machine's time.

@@ -49,7 +49,7 @@ pub struct DnsSettings {
     pub servers: Vec<SocketAddr>,
     /// Whether it is no fault that the system names no servers: every look-up fails then. So `dev` starts offline.
     pub may_lack_servers: bool,
-    /// How long one try may take. There are two, or three where there are three servers or more.
+    /// Time limit of one try. There are two tries, or three with three servers or more.
     pub try_timeout: Duration,
     /// Where validation starts. Without anchors nothing is validated, and nothing is secure.
     pub trust_anchors: Option<Anchors>,
@@ -64,7 +64,7 @@ impl Default for DnsSettings {
 /// For how long after the IPv4 addresses of a host its IPv6 addresses are waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// What is ourselves: mail whose best server is one of these would go round in a circle (5.4.6).
+/// Our own host names and addresses. Mail whose best server is one of these would loop (5.4.6).
 #[derive(Debug, Clone, Default)]
 pub struct OwnHosts {
     names: BTreeSet<String>,
@@ -149,7 +149,7 @@ impl Shared {
     }
 }
 
-/// What both come to; once the first has found something the second has `grace`.
+/// Awaits both look-ups; once the first has found something, the second has `grace`.
 async fn first_decides(
     first: impl Future<Output = Told>,
     second: impl Future<Output = Told>,
@@ -175,7 +175,7 @@ fn silent() -> Answer {
     Answer::Unknown(Unknown::Failed("no name server has answered in time".into()))
 }
 
-/// What the two address look-ups of one host gave.
+/// Results of the two address look-ups of one host.
 struct HostAnswer {
     v4: Told,
     v6: Told,

@@ -16,7 +16,7 @@ use super::tls;
 use crate::base::secret::Secret;
 
 const PATH: &str = "/v1/events/stream";
-/// How long a connection and its answer's head may take.
+/// Time limit for connecting and the head of the answer.
 const OPENING: Duration = Duration::from_secs(10);
 /// A stream says something every 15 s; one that says nothing for longer has been lost.
 const SILENCE: Duration = Duration::from_secs(45);
@@ -176,12 +176,12 @@ impl OpenStream {
     }
 }
 
-/// What has come of the stream and is no whole event yet (WHATWG HTML 9.2, as far as our services use it: LF alone,
-/// one `data` line for each event).
+/// Buffer for the part of the stream that is not a whole event yet (WHATWG HTML 9.2, as far as our services use it: LF
+/// alone, one `data` line for each event).
 #[derive(Default)]
 struct Lines {
     bytes: Vec<u8>,
-    /// How far `bytes` was looked at.
+    /// Number of `bytes` already searched.
     seen: usize,
     id: Option<String>,
     kind: Option<String>,

@@ -9,7 +9,7 @@ use url::Url;
 
 use super::tls;
 
-/// What an endpoint has, too (contract 5).
+/// Time limit of a request: the same as for an endpoint (contract 5).
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The most bytes of an answer that [`get`] reads.

@@ -48,7 +48,8 @@ fn is_global(address: IpAddr) -> bool {
     }
 }
 
-/// What the IANA IPv4 special-purpose registry calls not globally reachable, with multicast and 6to4's relays.
+/// Returns whether an IPv4 address is globally reachable by the IANA special-purpose registry. Multicast and 6to4
+/// relays are not.
 fn is_global_v4(address: Ipv4Addr) -> bool {
     const SPECIAL: &[([u8; 4], u8)] = &[
         ([0, 0, 0, 0], 8),       // "this network", RFC 791

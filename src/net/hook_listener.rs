@@ -24,10 +24,10 @@ const CONNECTIONS_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(10);
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 
-/// What is told of a request, and whether it is believed.
+/// Decides whether a request is authentic, and describes it.
 pub type Judge = dyn Fn(&HeaderMap, Bytes) -> Verdict + Send + Sync;
 
-/// What the sender is answered.
+/// Answer to the sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     /// 204.

@@ -1,4 +1,4 @@
-//! What one HTTP connection is doing: the times from which its deadlines are judged, kept by the stream that it
+//! Activity of one HTTP connection: the times from which its deadlines are judged, kept by the stream that it
 //! reads and writes and by the requests that are running on it.
 //!
 //! One timer for each connection looks here, so a request costs a few relaxed atomics instead of a timer of its own.
@@ -14,11 +14,11 @@ use tokio::time::Instant;
 
 use super::http_listener::HttpLimits;
 
-/// What a client must take within the time of a write's stall while an answer waits for it. Less may be replies to its
-/// pings, which a client that gives no window can ask for as it likes.
+/// Minimum number of bytes that a client must read within a write stall's time while an answer waits for it. Fewer may
+/// be replies to its pings, which a client that gives no window can request at will.
 const TAKEN_LEAST: u64 = 1024;
 
-/// How long a client may take no bytes of an answer before its connection may make way for another.
+/// Time after which a connection whose client reads no bytes of an answer may be closed in favour of another.
 const UNREAD: Duration = Duration::from_secs(5);
 
 /// Why a connection may make way for another one, the best reason first.
@@ -28,7 +28,7 @@ pub(super) enum Dispensable {
     Idle,
     /// All its requests wait for bodies of clients that are not authenticated.
     Unauthenticated,
-    /// What is left of its requests is for the client to read, and it does not.
+    /// The client does not read the rest of its answers.
     Unread,
     /// All that its requests wait for is up to the client, and some wait for bodies of authenticated clients.
     Unsent,
@@ -41,7 +41,7 @@ pub(super) enum Protocol {
     Http2,
 }
 
-/// What the connection's timer should do.
+/// Action for the connection's timer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Look again at this time.

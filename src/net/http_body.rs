@@ -14,7 +14,7 @@ use hyper::body::{Frame, SizeHint};
 /// A stream of body frames of unknown length.
 pub type BodyStream = Pin<Box<dyn hyper::body::Body<Data = Bytes, Error = io::Error> + Send>>;
 
-/// What an answer carries.
+/// Body of an answer.
 pub enum Body {
     /// All of it; empty once it is handed over.
     Whole(Bytes),

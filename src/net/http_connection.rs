@@ -32,16 +32,16 @@ use super::http_stream::Watched;
 use super::tls_settings::TlsSettings;
 use crate::domain::network::Network;
 
-/// How an HTTP/2 connection begins (RFC 9113 3.4).
+/// Beginning of an HTTP/2 connection (RFC 9113 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Streams that a client opened and reset before they were served (CVE-2023-44487).
 const RESET_STREAMS_MAX: usize = 20;
 const H2_STREAM_WINDOW: u32 = 256 * 1024;
 const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
-/// What HTTP/1 reads at once; without it one connection may hold 400 KiB.
+/// Read buffer of HTTP/1. Without this limit one connection may hold 400 KiB.
 const H1_BUFFER: usize = 64 * 1024;
 
-/// What is known of the other side of a request.
+/// Facts about the client's side of a request.
 pub struct Connection {
     /// Where it comes from; absent on a Unix socket.
     pub peer: Option<SocketAddr>,
@@ -82,7 +82,7 @@ pub(super) struct Arrival {
     pub(super) place: Arc<Place>,
 }
 
-/// What a listener gives to each of its connections.
+/// State that a listener shares with each of its connections.
 pub(super) struct Shared<T> {
     pub(super) service: Arc<T>,
     pub(super) limits: HttpLimits,

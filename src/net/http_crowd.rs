@@ -1,4 +1,4 @@
-//! How many connections each client address holds, so that one client can't take the places of all.
+//! Connection limit for each client address, so that one client can't take every connection.
 //!
 //! Asked by the listeners for each connection that they accept. An IPv6 client has a /64 at the least and may have a
 //! /48 (RFC 6177), so its connections are counted by both.

@@ -5,8 +5,8 @@
 //! to be good; the stream then ends in [`POISON`], which hyper answers with 400 and a closed connection, in the order
 //! of the requests before it. It knows no socket, keeps at most one line, and never changes a byte that it lets by.
 
-/// What hyper refuses wherever it stands: in a line of a head, a chunk's size, its extension, its end and a trailer.
-/// It ends a head, since hyper looks at no part of one.
+/// Bytes that hyper refuses wherever they appear: in a line of a head, a chunk's size, its extension, its end and a
+/// trailer. They end a head, because hyper does not parse a partial one.
 pub(super) const POISON: &[u8] = b"\0\n\r\n\r\n";
 /// Empty lines before a request line (RFC 9112 2.2 asks for one at least to be ignored).
 const BLANK_LINES_MAX: u8 = 4;
@@ -43,7 +43,7 @@ enum State {
     Refused,
 }
 
-/// What a head has said of where its body ends.
+/// Facts of a head that decide where its body ends.
 struct Head {
     bytes: usize,
     is_1_0: bool,
@@ -221,7 +221,7 @@ impl Head {
         Ok(())
     }
 
-    /// What follows the head.
+    /// Returns the state that follows the head.
     fn body(&self) -> Result<State, Refused> {
         if !self.has_host && !self.is_1_0 {
             return Err(Refused);
@@ -263,7 +263,7 @@ fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// What a host and its port are written with (RFC 3986 3.2.2).
+/// Returns whether a byte may appear in a host and port (RFC 3986 3.2.2).
 fn is_of_host(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~%:[]!$&'()*+,;=".contains(&byte)
 }

@@ -51,17 +51,17 @@ pub struct HttpLimits {
     pub connections_each: usize,
     /// Networks that are held to no number of their own: this machine. The proxies are not either.
     pub uncounted: Vec<Network>,
-    /// Whose `X-Forwarded-For` is believed (`http.trusted_proxies`).
+    /// Proxies whose `X-Forwarded-For` is trusted (`http.trusted_proxies`).
     pub proxies: Arc<[Network]>,
     /// Time for a TLS handshake.
     pub handshake: Duration,
     /// Time for a request's head, from its first byte (from the connection's start for the first).
     pub head_read: Duration,
-    /// How long a connection may stay open between requests.
+    /// Maximum time between requests of a connection.
     pub idle: Duration,
     /// The same where three quarters of all connections are open.
     pub idle_pressed: Duration,
-    /// How long a client may take no byte of an answer.
+    /// Maximum time for which a client may read no byte of an answer.
     pub write_stall: Duration,
     /// Bytes of a request's head.
     pub head_bytes: usize,
@@ -90,16 +90,16 @@ impl Default for HttpLimits {
     }
 }
 
-/// What a listener of TLS needs.
+/// TLS settings of a listener.
 #[derive(Clone)]
 pub struct TlsDoor {
     /// The certificate.
     pub settings: Arc<TlsSettings>,
-    /// What answers those who come in clear.
+    /// Handler for plain HTTP.
     pub clear: Arc<ClearHttp>,
 }
 
-/// What answers requests.
+/// Handler for requests.
 pub trait Serve: Send + Sync + 'static {
     /// The answer to one request. It must not panic: that would end the connection.
     fn serve(
@@ -118,7 +118,7 @@ pub struct HttpServer<T> {
     listeners: JoinSet<()>,
 }
 
-/// What connections there may be.
+/// Connection limits.
 #[derive(Clone)]
 struct Room {
     places: Arc<Places>,

@@ -115,7 +115,7 @@ impl Places {
 }
 
 impl Holder {
-    /// How dispensable the connection is, and since when; none while a request is in flight.
+    /// Returns how dispensable the connection is, and since when; `None` while a request is in flight.
     fn dispensable(&self, now: Instant) -> Option<(Dispensable, Instant)> {
         match self.activity.get() {
             Some(activity) => activity.dispensable(now),

@@ -18,13 +18,13 @@ use super::http_guard::{Guard, POISON};
 /// Sent where a head begins and does not end in time. It answers no request, so it carries neither the headers nor the
 /// body that answers have (contract 1).
 const SLOW_HEAD: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
-/// What is read at once where a guard reads along.
+/// Read size with a guard.
 const GUARDED_READ: usize = 16 * 1024;
 
 /// A stream, watched and guarded.
 pub(super) struct Watched<S> {
     inner: TokioIo<S>,
-    /// What was read, or is put in its place, and not yet handed on.
+    /// Bytes that were read, or that replace them, and are not handed on yet.
     ready: Bytes,
     guard: Option<Guard>,
     /// Nothing more is read.
@@ -40,7 +40,7 @@ impl<S> Watched<S> {
         watched
     }
 
-    /// How many of `bytes` are good; after the first that is not, hyper gets poison and no more.
+    /// Returns how many of `bytes` are good. After the first bad byte hyper gets poison and nothing more.
     fn judge(&mut self, bytes: &[u8]) -> usize {
         match self.guard.as_mut().map(|guard| guard.judge(bytes)) {
             None | Some(Ok(())) => bytes.len(),

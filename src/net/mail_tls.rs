@@ -16,7 +16,7 @@ use super::dane;
 use crate::domain::event::{Authenticated, TlsFacts};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 
-/// What is wrong with a certificate, for reports and for people.
+/// Error of a certificate, for reports and for people.
 pub(super) type Fault = (TlsFault, String);
 
 /// The configuration for all sessions, and the roots against which certificates are judged afterwards.
@@ -49,7 +49,7 @@ impl MailTls {
         Ok(Self { config: Arc::new(config), verified: Arc::new(verified), verifier })
     }
 
-    /// What the finished handshake of `connection` with `name` was, where it is all that `required` asks for.
+    /// Returns the facts of the finished handshake of `connection` with `name`, if it meets `required`.
     ///
     /// # Errors
     /// What it lacks.
@@ -71,7 +71,8 @@ impl MailTls {
         })
     }
 
-    /// How the server proved who it is. A certificate that verifies for its name is told as such under any policy.
+    /// Returns the proof of the server's identity. A certificate that verifies for its name is reported as such under
+    /// any policy.
     fn authenticated(
         &self,
         chain: &[CertificateDer<'_>],

@@ -27,7 +27,7 @@ use crate::net::post::{Connection, connect, word};
 use crate::net::tls;
 use crate::smtp::tls_policy::TlsFault;
 
-/// What a whole fetch may take, name resolution included (RFC 8461 3.3).
+/// Time limit of a whole fetch, name resolution included (RFC 8461 3.3).
 pub const DEADLINE: Duration = Duration::from_secs(60);
 /// Octets of a policy (RFC 8461 3.3 proposes as much).
 const OCTETS_MAX: usize = 64 * 1024;

@@ -36,7 +36,7 @@ use crate::net::tls;
 pub(super) use self::connection::{Connection, connect};
 pub(super) use self::fault::word;
 
-/// What a whole attempt may take, name resolution included (contract 5).
+/// Time limit of a whole attempt, name resolution included (contract 5).
 pub const DEADLINE: Duration = Duration::from_secs(10);
 /// The part of it that the name may take, so that a silent name server is told from a silent receiver. A second try,
 /// after the 5 s that the first one has, still fits.

@@ -30,7 +30,7 @@ use crate::smtp::server::{
 };
 use connection::Connection;
 
-/// How long the accept loop rests when the system has no descriptor left.
+/// Pause of the accept loop when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Makes the handler of each connection.
@@ -77,7 +77,7 @@ pub trait MailHandler: Send + 'static {
     fn on_refused(&mut self, _refused: &[Refused]) {}
 }
 
-/// How long each wait may take.
+/// Time limit of each wait.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadlines {
     /// For the next command (RFC 5321 4.5.3.2.7 asks for five minutes).
@@ -132,9 +132,9 @@ pub enum ListenerTls {
 pub struct ListenerConfig {
     /// The settings of each session. Its `starttls` follows `tls`.
     pub session: ServerConfig,
-    /// Who may connect; listeners may share one.
+    /// Connection limits; listeners may share them.
     pub gate: Gate,
-    /// How long a client has to keep silent before it is greeted; zero greets at once.
+    /// Time for which a client must keep silent before it is greeted; zero greets at once.
     pub greeting_pause: Duration,
     /// The deadlines.
     pub deadlines: Deadlines,

@@ -15,9 +15,9 @@ use crate::smtp::outcome::{Ending, Envelope, Outcome, Phase};
 use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::transcript::Transcript;
 
-/// How much is read at once: all answers of a pipelined exchange, with room.
+/// Read size: all answers of a pipelined exchange, with a margin.
 const READ_OCTETS: usize = 4 * 1024;
-/// How long a server that closed in mid-write is listened to for its reason.
+/// Time for which the reason is read from a server that closed during a write.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The machine, its clock's start, and the buffer that it is read into.

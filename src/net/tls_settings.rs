@@ -24,7 +24,7 @@ impl TlsSettings {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
     }
 
-    /// What a connection that opens now gets.
+    /// Returns the settings for a new connection.
     pub fn current(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -36,11 +36,11 @@ pub struct Presented {
     pub http: Arc<TlsSettings>,
     /// For STARTTLS.
     pub mail: Arc<TlsSettings>,
-    /// What is counted of it.
+    /// Meters of the certificate.
     pub meters: CertificateMeters,
 }
 
-/// What is counted of the certificate, for monitoring.
+/// Meters of the certificate, for monitoring.
 #[derive(Debug, Default)]
 pub struct CertificateMeters {
     /// Certificates that an authority issued.

@@ -28,9 +28,9 @@ pub(super) struct Lane {
     parked: Parked,
 }
 
-/// How many attempts may be on the wire. An endpoint begins with few, until it is known to answer fast. One that has
-/// begun to fail gets them singly, so that what it does not answer costs little of what all share; each success doubles
-/// them.
+/// Maximum number of attempts in flight. A new endpoint begins with few, until it is known to answer fast. One that has
+/// begun to fail gets one at a time, so that its failures cost the shared resources little; each success doubles the
+/// number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Window(usize);
 
@@ -40,7 +40,7 @@ impl Default for Window {
     }
 }
 
-/// How a place on the wire was given back.
+/// Result of an attempt that has returned its permit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
     /// With a 2xx.
@@ -53,7 +53,7 @@ pub(super) enum Ended {
     Unmade,
 }
 
-/// What is known of the deliveries that did not fit.
+/// State of the deliveries that did not fit in memory.
 #[derive(Default)]
 enum Parked {
     /// There are none.
@@ -65,7 +65,7 @@ enum Parked {
     Held(Timer),
 }
 
-/// How much all lanes hold together.
+/// Memory that all queues use together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Memory {
     /// Little.

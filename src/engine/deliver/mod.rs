@@ -35,7 +35,7 @@ use lane::{Ended, Lane, Memory};
 use permits::{Permits, Standing};
 use request::Attempting;
 
-/// How long stopping waits for what is on the wire: longer than any attempt.
+/// Time for which stopping waits for attempts in flight: longer than any attempt.
 const GRACE: Duration = Duration::from_secs(15);
 /// An answer that takes longer is slow: its endpoint shares few places with others like it.
 const PROMPT: Duration = Duration::from_secs(2);
@@ -215,7 +215,7 @@ impl Shared {
         });
     }
 
-    /// What a defect of ours counts as: an attempt that made no request.
+    /// Returns the end for an internal error: an attempt that made no request.
     fn failed(&self, fault: &str) -> DeliveryEnd {
         tracing::error!(%fault, "a webhook attempt could not be made");
         let now = self.engine.clock.now();

@@ -1,5 +1,5 @@
-//! How many requests are on the wire at once, and whose: memory and sockets are bounded, and endpoints that do not
-//! answer, or answer slowly, can't take all of it from those that do. Accounts take turns.
+//! Permits for requests in flight. They bound memory and sockets, and endpoints that do not answer, or answer slowly,
+//! can't take all of them. Accounts take turns.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,7 +18,7 @@ const FAILING_MAX: u32 = REQUESTS_MAX / 4 * 3;
 /// Those among them to endpoints whose last answer was slow.
 const SLOW_MAX: u32 = REQUESTS_MAX / 4;
 
-/// What the last attempts say of an endpoint.
+/// Status of an endpoint by its last attempts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     /// The last one that counted succeeded, or there was none yet.

@@ -14,7 +14,7 @@ use crate::store::row::endpoint::EndpointRow;
 use crate::store::schema::{self, Table};
 use crate::store::snapshot::Snapshot;
 
-/// What one attempt is about.
+/// Facts of one attempt.
 pub(super) struct Attempting<'a> {
     pub(super) account: AccountId,
     pub(super) endpoint: EndpointId,

@@ -52,7 +52,7 @@ impl NotOurs {
     }
 }
 
-/// Whose messages have their return paths at a host.
+/// Owner of the messages that have their return paths at a host.
 enum Host {
     Everyones,
     Of(AccountId),
@@ -144,7 +144,8 @@ impl Receiver {
         Ok(Err(InvalidReturnPath::Forged))
     }
 
-    /// Whose host `name` is, where it is ours: the bounce host, or `rp.<domain>` of a domain that may be sent from.
+    /// Returns the owner of the host `name` if it is ours: the bounce host, or `rp.<domain>` of a domain that may be
+    /// sent from.
     fn host(&self, read: &impl Read, name: &DomainName) -> Result<Option<Host>, StoreError> {
         if name.as_str() == self.engine.settings.bounce_host {
             return Ok(Some(Host::Everyones));

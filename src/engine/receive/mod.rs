@@ -1,4 +1,4 @@
-//! What comes back by mail (contract 6): which mailboxes are ours, and what a message to one of them does.
+//! Mail that comes back (contract 6): our mailboxes, and the effect of a message to one of them.
 //!
 //! The listener asks [`Receiver::mailbox`] at every RCPT and gives [`Receiver::receive`] the message; it answers 250
 //! only when that has returned, which is after the commit. Nothing is ever sent from here: no relay, no bounce.
@@ -41,9 +41,10 @@ use crate::store::snapshot::Snapshot;
 const READING_MAX: usize = 4;
 /// Octets of a header section (contract 6).
 const HEADER_OCTETS_MAX: usize = 64 * 1024;
-/// How long a report waits for the outcome of the attempt that it overtook, so that the timeline tells them in order.
+/// Time for which a report waits for the outcome of the attempt that it overtook, so that the timeline shows them in
+/// order.
 const OVERTAKING: Duration = Duration::from_secs(5);
-/// How long the keys of a complaint's signatures are looked up, all together.
+/// Time limit for looking up the keys of all of a complaint's signatures.
 const KEY_LOOKUPS: Duration = Duration::from_secs(20);
 
 /// Why a message is not taken.
@@ -249,7 +250,7 @@ impl Receiver {
 /// A message that a report is about.
 type Subject = (ReturnPath, MessageRow);
 
-/// What ties a report to its message.
+/// Evidence that ties a report to its message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Tie {
     /// The return path, which strangers don't know.
@@ -258,7 +259,7 @@ enum Tie {
     FeedbackId,
 }
 
-/// What is to be recorded of one report.
+/// Facts of a report that are recorded.
 #[derive(Default)]
 struct Record {
     messages: Vec<MessageNews>,

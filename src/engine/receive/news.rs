@@ -1,4 +1,4 @@
-//! What a report says of one message: its fields judged by the same rules as a live answer (contract 6).
+//! Meaning of a report for one message: its fields are judged by the same rules as a live answer (contract 6).
 
 use super::Taken;
 use crate::domain::address::Address;
@@ -12,10 +12,10 @@ use crate::smtp::rules::{Refusal, Rules};
 use crate::store::op::report::News;
 use crate::store::row::message::MessageRow;
 
-/// What to do about a failure whose code promised another try: who reports it has stopped trying.
+/// Advice for a failure whose code promised another try: the reporting server has stopped trying.
 const GAVE_UP: &str = "Send it again if it still matters: the receiver's server tried for as long as it does.";
 
-/// What a report is that says nothing of any message.
+/// Returns the kind of a report that says nothing about any message.
 pub(super) const fn nothing_in(report: &Report) -> Option<Taken> {
     match report {
         Report::AutoReply => Some(Taken::AutoReply),
@@ -24,7 +24,8 @@ pub(super) const fn nothing_in(report: &Report) -> Option<Taken> {
     }
 }
 
-/// What the report says of the message of `row`, and as what it is counted; none where that changes nothing.
+/// Returns the report's meaning for the message of `row`, and the kind that it is counted as; `None` if it changes
+/// nothing.
 pub(super) fn of(report: &Report, row: &MessageRow, rules: &Rules) -> Option<(Taken, News)> {
     match report {
         Report::Delivery(report) => of_delivery(report, row, rules),
@@ -61,7 +62,7 @@ fn of_recipient<'r>(blocks: &'r [RecipientReport], to: &Address) -> Vec<&'r Reci
     if ours.is_empty() { blocks.iter().collect() } else { ours }
 }
 
-/// What the receiver's own words mean; the status is the reporting server's reading of them.
+/// Classifies a failure by the receiver's own words; the status is the reporting server's reading of them.
 fn explained(report: &DeliveryReport, recipient: &RecipientReport, rules: &Rules) -> Bounce {
     let diagnostic = recipient.diagnostic.as_ref();
     let code = diagnostic.and_then(|diagnostic| diagnostic.smtp_code).filter(|code| *code >= 400);

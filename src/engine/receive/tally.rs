@@ -1,9 +1,9 @@
-//! How much of what came back since the start, for monitoring. Counts alone: no address, no message.
+//! Counts of returned mail since the start, for monitoring. Counts alone: no address, no message.
 
 use super::mailbox::NotOurs;
 use crate::base::meter::Counter;
 
-/// What a message that was taken turned out to be.
+/// Kind of a message that was accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Taken {
     /// A failure, recorded.

@@ -43,7 +43,7 @@ pub(in crate::engine) struct Ready {
     pub(in crate::engine) accept: Accept,
 }
 
-/// What a message is made with.
+/// Inputs for building a message.
 pub(in crate::engine) struct Workbench<'a> {
     pub(in crate::engine) store: &'a Store,
     pub(in crate::engine) settings: &'a Settings,

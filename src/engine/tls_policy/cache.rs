@@ -23,9 +23,9 @@ use crate::store::error::Stop;
 use crate::store::op::tls_policy::{KeepStsPolicy, policy_of};
 use crate::store::row::tls_policy::StsPolicyRow;
 
-/// How old a policy may be before it is fetched again.
+/// Age at which a policy is fetched again.
 const FRESH: Duration = Duration::from_secs(24 * 3600);
-/// How long a domain whose policy could not be fetched is left alone.
+/// Time before a failed fetch of a domain's policy is retried.
 const AGAIN: Duration = Duration::from_secs(300);
 /// Domains that are left alone at once; beyond that the one that is soonest asked again goes. An entry takes at most
 /// 512 bytes: 2 MiB of the 32 MiB that all caches of names share. The policies themselves are in the store.
@@ -34,7 +34,7 @@ const FAILED_MAX: usize = 4096;
 const PROMPT_MAX: usize = 16;
 const PROMPT: Duration = Duration::from_secs(5);
 const SLOW_MAX: usize = 256;
-/// How long a message waits for a policy that is being fetched, or a fetch for a place.
+/// Time for which a message waits for a policy that is being fetched, or a fetch for a place.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The cache.
@@ -51,7 +51,7 @@ type Flight = Arc<tokio::sync::Mutex<()>>;
 
 #[derive(Default)]
 struct State {
-    /// Who is being fetched from.
+    /// Fetches in progress.
     flights: HashMap<DomainName, Flight>,
     failed: HashMap<DomainName, Failed>,
 }
@@ -64,7 +64,7 @@ struct Failed {
     untold: Option<StsFetchFailure>,
 }
 
-/// What is known of a domain.
+/// Knowledge about a domain.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// The policy that holds; none where there is none, or where the domain has withdrawn it.
@@ -81,7 +81,7 @@ impl StsCache {
         Self { engine, hosts, patience, places: Places::new(PROMPT_MAX, SLOW_MAX, PROMPT), state: Mutex::default() }
     }
 
-    /// What holds for `domain` now.
+    /// Returns the policy that applies to `domain` now.
     pub(super) async fn get(self: &Arc<Self>, domain: &DomainName) -> Known {
         let announced = self.announced(domain).await;
         let kept = self.kept(domain);
@@ -128,7 +128,7 @@ impl StsCache {
         self.state().flights.contains_key(domain)
     }
 
-    /// How long ago the domain's policy was fetched.
+    /// Returns the age of the domain's policy.
     #[cfg(test)]
     pub(super) fn age_of(&self, domain: &DomainName) -> Option<Duration> {
         self.kept(domain).map(|row| self.engine.clock.now().since(row.fetched_at))
@@ -237,7 +237,7 @@ fn known(row: Option<StsPolicyRow>, failure: Option<StsFetchFailure>) -> Known {
     Known { policy: row.and_then(|row| in_force(row.policy)), failure, is_unasked: false }
 }
 
-/// What holds while a domain can't be asked: what is kept, and where nothing is, nobody knows.
+/// Returns the policy that applies while a domain can't be asked: the cached one, otherwise unknown.
 fn unasked(kept: Option<StsPolicyRow>) -> Known {
     let is_unasked = kept.is_none();
     Known { is_unasked, ..known(kept, None) }

@@ -154,7 +154,7 @@ impl World {
         self.outside.fetches.load(Ordering::SeqCst)
     }
 
-    /// What was counted today under a policy, once what was posted is committed.
+    /// Returns today's counts under a policy, once all posted operations are committed.
     pub(in crate::engine) async fn counted(&self, policy_type: PolicyType) -> TlsReportRow {
         let store = &self.policies.engine.store;
         let op = CountTlsSession {

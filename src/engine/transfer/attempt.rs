@@ -28,19 +28,19 @@ use crate::store::row::message::MessageRow;
 
 /// Servers tried in one attempt at most.
 const TRIES: usize = 10;
-/// How long one attempt goes on to further servers.
+/// Time for which one attempt goes on to further servers.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// An attempt that has ended.
 pub(super) struct Attempt {
     pub(super) ended: Ended,
     pub(super) facts: AttemptFacts,
-    /// What was said with all servers that were asked.
+    /// Transcript of the sessions with all servers.
     pub(super) transcript: Transcript,
     pub(super) signal: Signal,
 }
 
-/// How it ended.
+/// End of an attempt.
 pub(super) enum Ended {
     /// With this, for the message.
     With(TransferEnd),
@@ -50,7 +50,7 @@ pub(super) enum Ended {
     NotBegun(NotBegun),
 }
 
-/// What the site made of it, for its window.
+/// Meaning of the attempt for the site's window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     /// It took the message.
@@ -192,7 +192,7 @@ impl Trial<'_> {
         (holds, facts)
     }
 
-    /// What a kept connection makes of the message; none where it is of no more use.
+    /// Sends the message over a kept connection; `None` if the connection is of no more use.
     async fn over_kept_connection(&mut self, kept: Kept) -> Result<Option<Verdict>, NoTry> {
         let shared = self.shared;
         let Some(kept) = shared.unless_stopping(self.renewed(kept)).await? else { return Ok(None) };

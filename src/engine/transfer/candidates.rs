@@ -24,7 +24,7 @@ pub(super) struct Candidate {
     pub(super) host: Option<Arc<MailHost>>,
 }
 
-/// Whose servers are asked for.
+/// Domain whose servers are looked up.
 pub(super) struct Question<'a> {
     pub(super) shared: &'a Shared,
     pub(super) lane: &'a Lane,

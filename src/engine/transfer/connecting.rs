@@ -1,4 +1,4 @@
-//! How an attempt comes to a connection: its places, and a session over a new connection or a kept one.
+//! Connection of an attempt: its permits, and a session over a new connection or a kept one.
 
 use tokio::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::machine::budget::{Claim, Network};
 use crate::smtp::outcome::{Ending, Outcome};
 use crate::smtp::verdict::Verdict;
 
-/// How opening a session went.
+/// Result of opening a session.
 pub(super) enum Opened {
     /// It is open. Its places among those of unproven sites are to be held until the message has its outcome.
     Session(Box<Kept>, [Option<Taken>; 2]),

@@ -50,12 +50,12 @@ pub(super) fn no_server() -> Deferral {
     Deferral { scope: Scope::Site, why: finding::closed("no server could be used"), is_outcome_unknown: false }
 }
 
-/// What could not be asked now is asked again soon, and charges nobody.
+/// Returns the end for a look-up that could not be made now. It is made again soon, and is charged to nobody.
 pub(super) fn unasked(now: Timestamp) -> TransferEnd {
     TransferEnd::Postponed { until: now + ASK_AGAIN }
 }
 
-/// What the DNS alone says (contract 6).
+/// Returns the end that the DNS alone decides (contract 6).
 pub(super) fn route_failed(failure: &RouteFailure, now: Timestamp) -> TransferEnd {
     match failure {
         RouteFailure::NoSuchDomain => TransferEnd::Bounced(finding::no_such_domain()),

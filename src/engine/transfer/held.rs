@@ -1,5 +1,5 @@
-//! What one message's connections are held to: the requirement for each new server, and whether a kept connection is
-//! all that the message's own domain asks for.
+//! Requirements for one message's connections: TLS for each new server, and whether a kept connection meets the policy
+//! of the message's own domain.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::smtp::tls_policy::TlsRequirement;
 use crate::smtp::verdict::{Deferral, LastWord, Scope, Verdict};
 use crate::store::row::message::MessageRow;
 
-/// How long a connection serves a domain under one policy without its names being looked up again.
+/// Time for which a connection serves a domain under one policy without a new look-up of its names.
 const AGREED: Duration = Duration::from_secs(60);
 
-/// What a connection was last found to be enough for.
+/// Domain and policy that a connection was last found to satisfy.
 #[derive(Clone)]
 pub(super) struct Agreement {
     policy: Option<DomainPolicy>,
-    /// What that policy asks for; no more than what the connection was opened under.
+    /// Requirement of that policy; at most the one that the connection was opened under.
     pub(super) required: TlsRequirement,
     /// On the program's monotonic clock.
     at: Duration,
@@ -31,7 +31,7 @@ pub(super) struct Agreement {
 pub(super) enum Withheld {
     /// It can't meet the policy; this holds where no other server does better: the message waits.
     LeftOut(Verdict),
-    /// What it must meet could not be asked for now.
+    /// The requirement could not be looked up now.
     Unasked,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Held<'a> {
         Agreement { policy: self.policy.clone(), required, at: self.shared.engine.clock.monotonic() }
     }
 
-    /// What a session with `host` must be secured by.
+    /// Returns the required security of a session with `host`.
     ///
     /// # Errors
     /// Why the server is not connected to.

@@ -32,7 +32,7 @@ pub(super) struct Lane {
     pushed: Notify,
 }
 
-/// What a worker does next.
+/// Next action of a worker.
 #[derive(Debug)]
 pub(super) enum Next {
     /// Send this.
@@ -45,7 +45,7 @@ pub(super) enum Next {
     Stop,
 }
 
-/// How the operator sees a lane.
+/// Operator's view of a destination queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Sight {
     pub(super) in_flight: usize,
@@ -84,7 +84,7 @@ impl Lane {
         Ok(hired)
     }
 
-    /// What a worker is to do. Transactional mail never waits behind marketing mail.
+    /// Decides the next action of a worker. Transactional mail never waits behind marketing mail.
     pub(super) fn next(&self, duty: &mut Duty, now: Timestamp, instant: Instant, near: &NearTimers) -> Next {
         let mut state = self.state();
         if !state.admits(duty, now) {
@@ -151,13 +151,13 @@ impl Lane {
         self.state().len()
     }
 
-    /// How many more connections the window allows beside those in use.
+    /// Returns how many more connections the window allows.
     pub(super) fn spare(&self, now: Timestamp) -> usize {
         let state = self.state();
         state.window.connections(now).saturating_sub(state.in_flight)
     }
 
-    /// How well the site is known.
+    /// Returns the trust in the site.
     pub(super) fn trust(&self) -> Trust {
         self.state().window.trust()
     }
@@ -260,7 +260,7 @@ impl Lane {
         late
     }
 
-    /// How long the next connection has to wait; it is counted.
+    /// Counts the next connection and returns how long it has to wait.
     pub(super) fn connection_wait(&self, instant: Instant) -> Duration {
         let mut state = self.state();
         let Some(pace) = &mut state.connections else { return Duration::ZERO };
@@ -292,7 +292,7 @@ impl Lane {
         Sight { in_flight: state.in_flight, held_until, last_answer: state.last_answer.clone() }
     }
 
-    /// What keeps it from sending its next message at once.
+    /// Returns the obstacle to sending the next message at once.
     pub(super) fn obstacle(&self, now: Timestamp, instant: Instant) -> Obstacle {
         let mut state = self.state();
         if let Some(since) = state.window.closed_at() {
@@ -326,7 +326,7 @@ impl Lane {
     }
 }
 
-/// What a worker that has ended does.
+/// Instruction for a worker that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Leave {
     /// It goes on with this duty: there is work again.

@@ -155,7 +155,7 @@ impl QueueView for Transfers {
     }
 }
 
-/// What an account has waiting for one site, as it is counted.
+/// Counts of an account's messages that wait for one site.
 #[derive(Default)]
 struct Part {
     waiting: u64,

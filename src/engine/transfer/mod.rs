@@ -68,19 +68,19 @@ use way::{InHouse, Ways};
 const LANES_MAX: usize = 10_000;
 /// When a message is looked at again for which memory has no room.
 const NO_ROOM: Duration = Duration::from_secs(600);
-/// How long stopping waits for what is on the wire.
+/// Time for which stopping waits for attempts in flight.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What the transfers are judged and paced by.
+/// Rules by which transfers are judged and paced.
 #[derive(Clone)]
 pub struct Tables {
-    /// What answers mean.
+    /// Meanings of answers.
     pub rules: Arc<Rules>,
-    /// How fast sites are served.
+    /// Paces and limits of sites.
     pub shaping: Arc<Shaping>,
 }
 
-/// What the workers share.
+/// State that the workers share.
 pub(super) struct Shared {
     engine: Arc<Engine>,
     transmit: Arc<dyn Transmit>,

@@ -77,7 +77,7 @@ impl Lane {
         shed.len()
     }
 
-    /// How soon it sheds, compared to other queues.
+    /// Returns the order in which queues shed messages to the store.
     fn weight(&self) -> (bool, usize) {
         let state = self.state();
         let is_long = state.len() > LONG;
@@ -91,7 +91,7 @@ impl Lane {
         }
     }
 
-    /// What is to be read, where it is time to. It is being read then.
+    /// Returns the messages to read back, if it is time to, and marks them as being read.
     fn begin_reading(&self, now: Timestamp) -> Option<Left> {
         let mut state = self.state();
         if !state.wants_more(now) {

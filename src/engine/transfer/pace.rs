@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What may go at once after a silence: a second's worth, and at least one.
+/// Burst after a silence: a second's worth, and at least one.
 const BURST: Duration = Duration::from_secs(1);
 
 /// So many a minute, each at its own moment.
@@ -20,7 +20,7 @@ impl Pace {
         Self { interval: Duration::from_secs(60) / count.max(1), next: None }
     }
 
-    /// How long the next one has to wait.
+    /// Returns how long the next message has to wait.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         let burst = BURST.saturating_sub(self.interval);
         self.next.map_or(Duration::ZERO, |next| next.saturating_duration_since(now + burst))

@@ -23,7 +23,7 @@ pub(super) const ALARM: u64 = 0;
 /// Messages that rest at most: some 10 MB. Others are looked at again later, by a write.
 const RESTING_MAX: usize = 65_536;
 
-/// What rests, in the order in which its time ends.
+/// Suspended messages, ordered by the end of their lifetime.
 #[derive(Default)]
 pub(super) struct Paused(Mutex<BTreeMap<(Timestamp, Timer), Ticket>>);
 

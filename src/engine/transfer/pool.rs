@@ -11,14 +11,14 @@ use crate::engine::ports::{Session, Target};
 use crate::engine::room::Taken;
 use crate::smtp::shaping::Limits;
 
-/// How long a connection is kept without a message.
+/// Time for which an idle connection is kept.
 pub(super) const IDLE: Duration = Duration::from_secs(5);
 
 /// An open connection.
 pub(super) struct Kept {
     pub(super) target: Target,
     pub(super) session: Box<dyn Session>,
-    /// What it was last found enough for.
+    /// Policy that the connection was last found to satisfy.
     pub(super) agreed: Agreement,
     /// Its part of all connections.
     pub(super) place: Taken,

@@ -34,7 +34,7 @@ impl Ticket {
     }
 }
 
-/// What a worker is for.
+/// Role of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Duty {
     /// The lane's messages.
@@ -43,7 +43,7 @@ pub(super) enum Duty {
     Probe(u64),
 }
 
-/// What waits in a lane, and who serves it.
+/// Messages that wait for a destination, and the workers that serve it.
 pub(super) struct Queue {
     pub(super) transactional: FairQueue<Ticket>,
     pub(super) marketing: FairQueue<Ticket>,
@@ -61,7 +61,7 @@ pub(super) struct Queue {
     pub(super) is_resting: bool,
     pub(super) messages: Option<Pace>,
     pub(super) connections: Option<Pace>,
-    /// What an answer asked for, and until when.
+    /// Slower pace that an answer asked for, and its end.
     pub(super) slower: Option<(Pace, Timestamp)>,
     pub(super) last_answer: Option<String>,
     pub(super) is_closed: bool,
@@ -113,7 +113,8 @@ impl Queue {
         self.transactional.len() + self.marketing.len()
     }
 
-    /// How many marketing messages may begin at `now`: where the streams share the lane, one place is not theirs.
+    /// Returns how many marketing messages may begin at `now`. Where the streams share the queue, one place is
+    /// reserved.
     fn marketing_room(&self, now: Timestamp) -> usize {
         // Messages that were under way before the site was held back take nothing from its probe.
         if self.window.standing() == Standing::Probing {
@@ -124,7 +125,7 @@ impl Queue {
         theirs.saturating_sub(self.marketing_in_flight).min(self.marketing.len())
     }
 
-    /// How many messages a worker could begin.
+    /// Returns how many messages a worker could begin.
     pub(super) fn takeable(&self, now: Timestamp) -> usize {
         self.transactional.len() + self.marketing_room(now)
     }
@@ -140,7 +141,7 @@ impl Queue {
         Some(ticket)
     }
 
-    /// How long the next message has to wait.
+    /// Returns how long the next message has to wait.
     pub(super) fn pace(&mut self, now: Timestamp, instant: Instant) -> Duration {
         if self.slower.is_some_and(|(_, until)| until <= now) {
             self.slower = None;

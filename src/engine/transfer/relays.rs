@@ -16,7 +16,7 @@ use crate::store::read::Read;
 use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema;
 
-/// How long a relay is held back after its first, second, ... fault in a row.
+/// Backoff of a relay after its first, second, ... fault in a row.
 const HOLD_SECS: [u64; 4] = [60, 120, 300, 600];
 
 /// Messages remembered at most that met a fault which may be theirs.
@@ -34,7 +34,7 @@ pub(super) struct Relays {
     doubtful: Mutex<HashSet<MessageId>>,
 }
 
-/// What is wrong with a relay.
+/// Fault of a relay.
 #[derive(Debug, Clone, Default)]
 struct Fault {
     held_until: Option<Timestamp>,
@@ -44,7 +44,7 @@ struct Fault {
     why: String,
 }
 
-/// What a relay has handed over to a site on one day, and what it is about to.
+/// Number of messages that a relay has handed to a site on one day, and of those in flight.
 #[derive(Debug, Clone, Copy)]
 struct Count {
     day: u32,
@@ -245,7 +245,7 @@ impl Drop for Share<'_> {
     }
 }
 
-/// What a message is dealt out for: its places there have nothing to do with each other.
+/// Purpose of a draw. Draws for different purposes are independent of each other.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Deal {
     /// A relay among its stream's.

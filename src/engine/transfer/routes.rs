@@ -30,11 +30,11 @@ const PROMPT: Duration = Duration::from_secs(2);
 const SLOW_MAX: usize = 1024;
 /// Messages that wait for names, as timers in memory.
 const WAITING_MAX: usize = 65_536;
-/// How long a domain's site is believed. The servers themselves are asked for again at every connection, by their TTL.
+/// Time for which a domain's site is cached. The servers themselves are looked up at every connection, by their TTL.
 const SITE_LIFETIME: Duration = Duration::from_secs(60);
 /// For how much longer it serves while it is looked up again.
 const STALE_LIFETIME: Duration = Duration::from_secs(600);
-/// How long a failure is believed: as long as it takes to tell it to whoever waited.
+/// Time for which a failure is cached: long enough to report it to all that waited.
 const FAILURE_LIFETIME: Duration = Duration::from_secs(1);
 /// Memory for domains' sites: 6 MiB of the 32 MiB that all caches of names share. Beyond that, the domains that were
 /// used least recently are forgotten.
@@ -42,7 +42,7 @@ const BYTES_MAX: usize = 6 * 1024 * 1024;
 /// Memory of a domain beside its name and its site's.
 const ENTRY_BYTES: usize = 256;
 
-/// What is known about a domain's mail.
+/// Route of a domain's mail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Route {
     /// It goes to this site.
@@ -93,7 +93,7 @@ struct Asked {
     stale: Option<Known>,
 }
 
-/// What a look-up came to.
+/// Cached result of a look-up.
 struct Known {
     found: Result<Site, RouteFailure>,
     until: Duration,
@@ -139,7 +139,7 @@ struct State {
     slow: LookUpPlaces<SLOW_MAX>,
 }
 
-/// What `stream` may take of `max`.
+/// Returns the share of `max` that `stream` may take.
 const fn share(stream: Stream, max: usize) -> usize {
     max - reserved(stream, max)
 }
@@ -186,7 +186,7 @@ impl State {
         Route::Asked
     }
 
-    /// What serves at `now` without waiting; what is no longer fresh is queued to be looked up again.
+    /// Returns the cached route that serves at `now`; an outdated one is queued for another look-up.
     fn known(&mut self, domain: &DomainName, asker: (AccountId, Stream), now: Duration) -> Option<Route> {
         let route = match self.entries.get_mut(domain)? {
             Entry::Known(known) if known.is_fresh(now) => {

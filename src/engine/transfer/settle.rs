@@ -1,4 +1,4 @@
-//! What is asked before a message goes on the wire, and how its outcome is recorded: by operations alone.
+//! Last checks before a message is sent, and the recording of its outcome, by operations alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,7 +40,7 @@ const LEASED: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 
 /// The pause before an outcome is recorded again; tests do not wait for it.
 const RECORD_AGAIN: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 60_000 });
 
-/// What a leased message's rows say.
+/// State of a leased message's rows.
 pub(super) enum Ready {
     /// It is to be sent.
     Send(Box<MessageRow>),
@@ -58,13 +58,13 @@ pub(super) struct Unsettled {
     /// Its part of the work in memory, from MAIL on.
     pub(super) held: Option<Held>,
     pub(super) lease: Option<Lease>,
-    /// What was said, where the attempt failed.
+    /// Transcript of a failed attempt.
     pub(super) transcript: Option<String>,
 }
 
 impl Shared {
-    /// What the rows say now that the message is leased: whether there is still something to send, and whether that
-    /// may go to the site where it waits for one.
+    /// Reads the rows of a leased message: whether there is still something to send, and whether it may go to the site
+    /// that it waits for.
     pub(super) fn look(&self, ticket: &Ticket, site: Option<&Site>) -> Result<Ready, StoreError> {
         let engine = &self.engine;
         // What is sent now could not be recorded, and would be sent again.
@@ -129,13 +129,13 @@ impl Shared {
         });
     }
 
-    /// Who runs this server, as outcomes are counted by it.
+    /// Returns the provider that runs this server, by which outcomes are counted.
     fn provider_of(&self, host: &str) -> String {
         let name = host.trim_end_matches('.').to_ascii_lowercase();
         self.shaping.provider_of(&[name]).unwrap_or(outcomes::OTHER).to_owned()
     }
 
-    /// What else waits for the address, where this outcome suppresses it.
+    /// Returns the other waiting messages to the address, if this outcome suppresses it.
     pub(super) fn others(&self, ticket: &Ticket, to: &Address, end: &TransferEnd) -> Leased {
         if !matches!(end, TransferEnd::Bounced(bounce) if bounce.suppressed) {
             return Leased::default();

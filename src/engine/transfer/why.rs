@@ -15,7 +15,7 @@ use crate::engine::messages::MessageRecord;
 use crate::engine::relay::{RelayWay, next_day};
 use crate::engine::wait::{Wait, WaitReason};
 
-/// What keeps a destination queue from sending its next message at once.
+/// Obstacle to sending a destination queue's next message at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Obstacle {
     /// The site is throttled since a failure or an answer that asked for patience.
@@ -200,7 +200,7 @@ fn code(answer: &str) -> Option<&str> {
     Some(enhanced.map_or(code, |enhanced| &answer[..=end + enhanced.len()]))
 }
 
-/// How the last attempt failed.
+/// Describes the failure of the last attempt.
 fn failed(last: &AttemptFacts) -> String {
     match (&last.mx_host, last.smtp_code) {
         (Some(host), Some(code)) => {

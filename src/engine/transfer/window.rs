@@ -1,5 +1,5 @@
-//! How many connections a site may have at this moment: more while it takes messages, half as many when it pushes back,
-//! none while it is held back, and then one to probe it. Pure: times are arguments.
+//! Connection window of a site: it grows while the site takes messages, halves when it pushes back, and is zero while
+//! the site is held back, then one for the probe. Pure: times are arguments.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use crate::base::time::Timestamp;
 
 /// Connections of a site that is new to us.
 const START: usize = 2;
-/// How long a site is held back after its first, second, ... failure in a row: each time shorter than the delay of a
-/// lone message's retry (contract 6, less 10 %), so that such a message keeps to its own schedule.
+/// Backoff of a site after its first, second, ... failure in a row. Each is shorter than the delay of a lone message's
+/// retry (contract 6, less 10 %), so that such a message keeps to its own schedule.
 const HOLD_SECS: [u64; 6] = [50, 100, 210, 420, 800, 1600];
 
 /// The window of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Window {
-    /// What the provider takes at most.
+    /// Maximum that the provider allows.
     most: usize,
     size: usize,
     /// Messages taken since it last grew.
@@ -26,11 +26,11 @@ pub(super) struct Window {
     standing: Standing,
     /// When it was last held back while it was open.
     closed_at: Timestamp,
-    /// What an answer asked for, and until when.
+    /// Smaller window that an answer asked for, and its end.
     fewer: Option<(usize, Timestamp)>,
 }
 
-/// How well a site is known.
+/// Trust in a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Trust {
     /// It was never heard from.
@@ -86,7 +86,7 @@ impl Window {
         Self { most, size, round: 0, failures: 0, trust, recent, standing, closed_at, fewer: None }
     }
 
-    /// How well it is known.
+    /// Returns the trust in the site.
     pub(super) const fn trust(&self) -> Trust {
         self.trust
     }

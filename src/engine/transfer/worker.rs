@@ -70,7 +70,7 @@ impl Drop for Job<'_> {
     }
 }
 
-/// What keeps `lane` from sending its next message at once.
+/// Returns the obstacle to sending `lane`'s next message at once.
 pub(super) fn obstacle(lane: &Lane, now: Timestamp) -> Obstacle {
     lane.obstacle(now, Instant::now())
 }

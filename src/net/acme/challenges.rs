@@ -1,5 +1,5 @@
-//! What proves to an authority that a name is ours, while it looks: the answer to http-01 (RFC 8555 8.3) and the
-//! certificate of tls-alpn-01 (RFC 8737).
+//! Open ACME challenges: the answer to http-01 (RFC 8555 8.3) and the certificate of tls-alpn-01 (RFC 8737), which
+//! prove to an authority that a name is ours.
 //!
 //! Orders put it here; the listeners give it to whoever asks, for it is no secret.
 
@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 /// The protocol of tls-alpn-01 (RFC 8737 6.2).
 pub const ALPN: &[u8] = b"acme-tls/1";
 
-/// What is open now; empty but for some seconds before each certificate.
+/// Challenges that are open now; empty except for some seconds before each certificate.
 #[derive(Default)]
 pub struct Challenges(Mutex<Open>);
 

@@ -60,7 +60,7 @@ impl AcmeHttp {
         Ok(Self { client, wait_s: Arc::default() })
     }
 
-    /// How long the last refusal asked us to wait, told once.
+    /// Takes the time that the last refusal asked us to wait.
     pub(super) fn take_retry_after(&self) -> Option<Duration> {
         match self.wait_s.swap(0, Relaxed) {
             0 => None,

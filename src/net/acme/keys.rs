@@ -1,4 +1,4 @@
-//! What orders are made of: private keys, signing requests, and the certificates that prove a name by tls-alpn-01.
+//! Keys of orders: private keys, signing requests, and the certificates that prove a name by tls-alpn-01.
 
 use std::sync::Arc;
 

@@ -38,7 +38,7 @@ const ATTEMPT: Duration = Duration::from_secs(600);
 /// The clock is looked at so often: it may be set, and a machine may sleep.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How a name is proven.
+/// Challenge type by which a name is proven.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
@@ -65,7 +65,7 @@ impl Way {
     }
 }
 
-/// What is asked for, and of whom.
+/// Names to request a certificate for, and the authority.
 #[derive(Debug, Clone)]
 pub struct AcmeSettings {
     /// The authority's directory.
@@ -74,7 +74,7 @@ pub struct AcmeSettings {
     pub contact: Option<Address>,
     /// The names, the host name first.
     pub names: Vec<String>,
-    /// How they are proven, unless another way worked last.
+    /// Challenge type, unless another one worked last.
     pub way: Way,
 }
 
@@ -114,12 +114,12 @@ impl Acme {
         Ok(Self { settings, vault, http, challenges, presented, clock: SystemClock::new() })
     }
 
-    /// What listeners present.
+    /// Returns the certificate that listeners present.
     pub const fn presented(&self) -> &Arc<Presented> {
         &self.presented
     }
 
-    /// What listeners answer authorities.
+    /// Returns the open challenges that listeners answer.
     pub const fn challenges(&self) -> &Arc<Challenges> {
         &self.challenges
     }
@@ -154,7 +154,7 @@ impl Acme {
         names.iter().all(|name| certificate.is_for(name)).then(|| certificate.validity())?
     }
 
-    /// What went before, as far as it was about the same.
+    /// Returns the recorded status, as far as it is about the same names and authority.
     fn status(&self) -> Status {
         let (directory, names) = (self.settings.directory.to_string(), self.settings.names.clone());
         let same = self.vault.status().filter(|kept| kept.directory == directory && kept.names == names);

@@ -17,13 +17,13 @@ use super::challenges::{Given, Proof};
 use super::{Acme, Way, keys, vault};
 use crate::machine::renewal::Setback;
 
-/// How often an authority that is still busy is asked.
+/// Polling schedule for an authority that is still busy.
 const POLLING: RetryPolicy =
     RetryPolicy::new().initial_delay(Duration::from_millis(250)).backoff(1.5).timeout(Duration::from_secs(120));
 /// The pause after a rate limit that names none.
 const RATE_LIMITED: Duration = Duration::from_secs(3600);
 
-/// What was issued, in PEM.
+/// An issued certificate and its key, in PEM.
 pub(super) struct Issued {
     pub(super) chain: String,
     pub(super) key: String,
@@ -37,7 +37,7 @@ pub(super) struct Fault {
     pub(super) why: String,
     /// The names that could not be proven, where that is what went wrong.
     pub(super) unproven: Vec<String>,
-    /// How long the authority wants us to wait.
+    /// Time that the authority asks us to wait.
     pub(super) retry_after: Option<Duration>,
 }
 

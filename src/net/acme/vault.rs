@@ -1,4 +1,4 @@
-//! What is kept of an authority, in the folder `acme` of the data directory: the account's key, the certificate with
+//! Persistent state of ACME, in the folder `acme` of the data directory: the account's key, the certificate with
 //! its key, the order that is under way, and what went wrong last. Every file has mode 0600 and is replaced whole.
 //!
 //! The worker writes it; `doctor` reads it beside a running service.
@@ -19,7 +19,7 @@ const ACCOUNT: &str = "account.key";
 const CERTIFICATE: &str = "certificate.pem";
 const ORDER: &str = "order.json";
 const STATUS: &str = "status.json";
-/// How the certificate's file begins.
+/// Beginning of the certificate's file.
 const ISSUED_BY: &str = "Issued by ";
 
 /// The folder.
@@ -40,18 +40,18 @@ pub(super) struct Order {
     pub(super) key: String,
 }
 
-/// How asking goes.
+/// Status of the requests.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Whom what follows is of.
     pub directory: String,
     /// The names that are wanted.
     pub names: Vec<String>,
-    /// How names are proven next: as last time where that went well.
+    /// Challenge type of the next order: the one that worked last.
     pub(super) way: Option<super::Way>,
-    /// What went wrong since the last certificate that had all names.
+    /// Failures since the last certificate that had all names.
     pub setbacks: Setbacks,
-    /// What was said then.
+    /// Message of the last failure.
     pub fault: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Vault {
         self.0.join(CERTIFICATE)
     }
 
-    /// How asking goes, where it has begun.
+    /// Returns the status of the requests, if any was made.
     pub fn status(&self) -> Option<Status> {
         self.read(STATUS)
     }
@@ -102,7 +102,7 @@ impl Vault {
         let _gone = fs::remove_file(self.0.join(ORDER));
     }
 
-    /// Whose certificate is kept.
+    /// Returns the authority of the stored certificate.
     pub fn issued_by(&self) -> Option<String> {
         let text = fs::read_to_string(self.certificate()).ok()?;
         text.lines().next()?.strip_prefix(ISSUED_BY).map(str::to_owned)

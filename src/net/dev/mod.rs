@@ -1,4 +1,4 @@
-//! What stands in for the internet in `postrider dev` (contract 8): a receiver on loopback that captures every
+//! Replacement for the internet in `postrider dev` (contract 8): a receiver on loopback that captures every
 //! message, and the simulator's addresses with their outcomes. Nothing of it runs in `serve`.
 
 pub mod capture;

@@ -43,7 +43,7 @@ impl DevReceiver {
         Ok(Self { listener, silent })
     }
 
-    /// How mail finds its way here.
+    /// Returns the routes that lead mail here.
     pub const fn routes(&self, scope: Scope) -> DevRoutes {
         DevRoutes::new(scope, self.listener.local_addr(), self.silent.local_addr())
     }

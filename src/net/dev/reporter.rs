@@ -1,4 +1,4 @@
-//! What the simulator's receiver says later (contract 8): a complaint for `complained`, a delivery status notification
+//! Later reports of the simulator's receiver (contract 8): a complaint for `complained`, a delivery status notification
 //! for `late-bounce`, mailed over loopback to the receiver of what comes back as any other server would.
 //!
 //! A report is held on to until it has been taken, so that a virtual clock does not move past it.
@@ -22,16 +22,16 @@ use crate::store::near::{Hold, NearTimers};
 
 /// Reports under way at once; beyond, the simulator takes its time to accept what it will report on.
 const AT_ONCE: usize = 8;
-/// How often a report is tried.
+/// Number of attempts to send a report.
 const TRIES: u32 = 5;
-/// How long between two tries, in the machine's own time.
+/// Time between two attempts, in real time.
 const PAUSE: Duration = Duration::from_millis(500);
 /// Octets of a header section that are returned.
 const RETURNED_OCTETS_MAX: usize = 32 * 1024;
 /// Parts the parts of a report.
 const BOUNDARY: &str = "=_simulator_report";
 
-/// What is reported.
+/// Kind of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// The recipient calls it spam.

@@ -11,12 +11,12 @@ use crate::smtp::server::{Answer, Path};
 pub(super) const DOMAIN: &str = "simulator.test";
 /// The name of its mail server.
 pub(super) const HOSTNAME: &str = "mx.simulator.test";
-/// How often `deferred` puts a message off before it takes it.
+/// Number of times that `deferred` defers a message before it accepts it.
 const DEFERRALS: u8 = 2;
-/// How many messages to `deferred` are remembered; of more, the oldest begin anew.
+/// Maximum number of messages to `deferred` that are remembered; beyond it the oldest start again.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// What becomes of a message.
+/// Outcome of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Delivered,
@@ -115,7 +115,7 @@ impl Simulator {
     }
 }
 
-/// What tells one message from another before its content is known: its return path, which is its own.
+/// Returns the key that identifies a message before its content is known: its return path, which is unique.
 fn key(mail_from: Option<&Path>, recipient: &Path) -> String {
     format!("{} {recipient}", mail_from.map(Path::to_string).unwrap_or_default())
 }
@@ -143,7 +143,7 @@ fn unknown(recipient: &Path) -> Answer {
     Answer::new(550, "5.1.1", format!("<{recipient}>: no such simulation; known are {names}"))
 }
 
-/// How often each message was put off, for the latest of them.
+/// Number of deferrals of each of the latest messages.
 struct Deferrals {
     counts: HashMap<String, u8>,
     order: VecDeque<String>,

@@ -1,4 +1,4 @@
-//! What DNSSEC validation starts from: the operator's DNSKEY and DS records (contract 8, `dns.trust_anchor`).
+//! Trust anchors of DNSSEC validation: the operator's DNSKEY and DS records (contract 8, `dns.trust_anchor`).
 //!
 //! A DS record names its key by digest only; [`Anchors::trusted`] picks the key out of whatever the zone publishes. A
 //! name under no anchor is not validated at all: nobody can say whether its zone ought to be signed.

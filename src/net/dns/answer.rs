@@ -1,5 +1,5 @@
-//! What a question came to, in our own terms: an answer, its worth, and how long it may be believed. Not being told is
-//! one of two things, which are never confused: the servers failed, or nobody was asked.
+//! Result of a query in our own terms: an answer, its trust, and its lifetime. There are two kinds of no answer, which
+//! are never confused: the servers failed, or none was asked.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::engine::ports::{LookupFailure, RouteFailure};
 /// A server that fails is left alone for so long (contract 8).
 const FAILURE_TTL: Duration = Duration::from_secs(10);
 
-/// What the servers say.
+/// Answer of the servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
     /// These records; at least one.
@@ -77,7 +77,7 @@ impl Told {
     }
 }
 
-/// What was told, and how long it may be believed.
+/// An answer and its lifetime.
 pub(super) struct Answered {
     pub(super) told: Told,
     pub(super) ttl: Duration,

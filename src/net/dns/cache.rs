@@ -46,7 +46,7 @@ struct Entry {
     bytes: usize,
 }
 
-/// What the next step of one who asks is.
+/// Next step of a caller.
 enum Turn<'a> {
     Known(Told),
     Wait(watch::Receiver<Option<Told>>),

@@ -43,7 +43,7 @@ const TTL_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// "There is none" is believed for at most so long, whatever the zone's SOA says.
 const NEGATIVE_TTL_MAX: Duration = Duration::from_secs(300);
 
-/// What can be asked for.
+/// Kind of record to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     /// IPv4 addresses.
@@ -56,7 +56,7 @@ pub(super) enum Kind {
     Txt,
     /// The alias at the name itself.
     Cname,
-    /// What certificates a server has (RFC 6698).
+    /// Certificates of a server (RFC 6698).
     Tlsa,
 }
 

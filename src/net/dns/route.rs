@@ -32,7 +32,7 @@ struct Exchange {
     trust: Trust,
 }
 
-/// What is known about one server.
+/// Result of the look-up of one server.
 enum Found {
     Host(MailHost),
     /// It is ourselves.
@@ -116,7 +116,8 @@ fn shuffle<T>(items: &mut [T], entropy: &dyn Entropy) {
     }
 }
 
-/// What is better than ourselves: servers of our own preference or a worse one would send it back to us (5.4.6).
+/// Returns the exchanges that are better than ourselves. Servers of our own preference or a worse one would send the
+/// mail back to us (5.4.6).
 fn before(mut exchanges: Vec<Exchange>, own: Option<u16>) -> Vec<Exchange> {
     exchanges.retain(|exchange| own.is_none_or(|own| exchange.preference < own));
     exchanges
@@ -166,13 +167,13 @@ fn tlsa_names(exchange: &Exchange, answer: &HostAnswer) -> Vec<String> {
     answer.alias().into_iter().chain([exchange.name.as_str()]).map(str::to_owned).collect()
 }
 
-/// What all the servers came to.
+/// Combined result of all servers.
 #[derive(Default)]
 struct Tally {
     hosts: Vec<MailHost>,
     looped: bool,
     blocked: bool,
-    /// What was not asked stays: it is asked again.
+    /// A look-up that was not made, and is to be made again.
     unknown: Option<Unknown>,
 }
 

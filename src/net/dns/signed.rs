@@ -20,7 +20,7 @@ pub(super) struct ZoneKey {
     zone: Name,
     key: EcdsaSigningKey,
     public: DNSKEY,
-    /// How long ago it signs, in seconds.
+    /// Age of the signatures, in seconds.
     age: u32,
 }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::anchor::Anchors;
 use super::query::resolver;
 
-/// How long keys that were found by their digests are used before they are looked for again.
+/// Time for which keys found by their digests are used before they are looked up again.
 const KEYS_LIFETIME: Duration = Duration::from_secs(3600);
 /// A validated answer takes a chain of questions, from the anchor down; it may take so many times the time of one.
 pub(super) const QUESTIONS: u32 = 3;
@@ -97,7 +97,7 @@ impl Validation {
     }
 }
 
-/// What the records of a validated answer are worth together; none where one of them is bogus.
+/// Returns the trust of all records of a validated answer together; `None` if one of them is bogus.
 pub(super) fn worth<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Trust> {
     let mut trust = Some(Trust::Secure);
     // Only the signature that was used carries a proof of its own.
@@ -111,8 +111,8 @@ pub(super) fn worth<'a>(records: impl Iterator<Item = &'a Record>) -> Option<Tru
     trust
 }
 
-/// What a validated "there is none" about `name` is worth. Where an alias led elsewhere, only the end of the way was
-/// proven; that counts as insecure.
+/// Returns the trust of a validated negative answer about `name`. After an alias, only the end of the chain was proven,
+/// so it counts as insecure.
 pub(super) fn worth_of_nothing(name: &Name, none: &NoRecords) -> Trust {
     let is_denial = |record: &Record| matches!(record.record_type(), RecordType::NSEC | RecordType::NSEC3);
     let proven = none.authorities.iter().flat_map(|records| records.iter());

@@ -34,7 +34,7 @@ impl Clock for HandClock {
     }
 }
 
-/// How the server takes a question.
+/// Behaviour of the server for a query.
 #[derive(Clone)]
 pub(super) enum Say {
     /// These records, with this TTL.
@@ -101,7 +101,7 @@ impl Zone {
         self.says(name, RecordType::TXT, Say::Records(vec![RData::TXT(text)], 300))
     }
 
-    /// How often it was asked.
+    /// Returns the number of queries for this name and type.
     pub(super) fn asked(&self, name: &str, kind: RecordType) -> usize {
         self.script.lock().unwrap().asked.get(&(name.to_owned(), kind)).copied().unwrap_or(0)
     }

@@ -8,7 +8,7 @@ use super::*;
 
 const MOST: usize = 16 * 1024;
 
-/// How many bytes are let by.
+/// Returns the number of bytes that pass.
 fn good(bytes: &[u8]) -> usize {
     Guard::new(MOST).judge(bytes).map_or_else(|good| good, |()| bytes.len())
 }

@@ -30,7 +30,7 @@ use super::preamble::{HeadLimited, Preamble};
 
 /// An address that has not answered for so long gets company from the next one (RFC 8305 5).
 const HEAD_START: Duration = Duration::from_millis(250);
-/// What an answer's head may take, and what is read ahead of its body.
+/// Maximum size of an answer's head and of the read-ahead of its body.
 const BUFFER_MAX: usize = 64 * 1024;
 
 type Wire = http1::Connection<TokioIo<HeadLimited<Box<dyn Duplex>>>, Full<Bytes>>;
@@ -46,7 +46,7 @@ pub(in crate::net) struct Connection {
     requests: SendRequest<Full<Bytes>>,
     /// Moves the bytes; none once it has ended.
     wire: Option<Pin<Box<Wire>>>,
-    /// What came before the final head of the answer.
+    /// Limits on the bytes before the final head of the answer.
     preamble: Arc<Preamble>,
     /// The other end.
     pub(super) peer: IpAddr,

@@ -1,4 +1,4 @@
-//! What an error of the network, of TLS or of HTTP means in the attempt log's words. Errors are told apart by what they
+//! Names in the attempt log for errors of the network, of TLS or of HTTP. Errors are told apart by what they
 //! were caused by, so the chain of causes is walked, outermost first.
 
 use std::error::Error;

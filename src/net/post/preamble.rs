@@ -1,5 +1,5 @@
-//! What a receiver sends before the final head of its answer: interim answers (RFC 9110 15.2), which hyper skips
-//! without an end. Here they have one.
+//! Limit on the bytes that a receiver sends before the final head of its answer: interim answers (RFC 9110 15.2), which
+//! hyper skips without a limit.
 
 use std::io;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 64 * 1024;
 #[error("the receiver sent more than {INTERIM_MAX} interim answers or 64 KiB before its answer")]
 pub(super) struct TooMuchBefore;
 
-/// What came before the final head of the answer to the request that is under way.
+/// Bytes and interim answers before the final head of the answer to the current request.
 #[derive(Debug, Default)]
 pub(super) struct Preamble {
     is_awaited: AtomicBool,
@@ -49,7 +49,7 @@ impl Preamble {
         if self.interim.load(Relaxed) > INTERIM_MAX { Err(TooMuchBefore) } else { Ok(()) }
     }
 
-    /// How many bytes may still be read before the final head; any number once it has come.
+    /// Returns how many bytes may still be read before the final head; unlimited once it has come.
     fn left(&self) -> usize {
         match (self.is_awaited.load(Relaxed), self.interim.load(Relaxed) > INTERIM_MAX) {
             (false, _) => usize::MAX,

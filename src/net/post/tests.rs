@@ -22,7 +22,7 @@ mod interim;
 const TEST_DEADLINE: Duration = Duration::from_secs(1);
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// What a receiver does with a request.
+/// Behaviour of a receiver for a request.
 #[derive(Clone)]
 enum Does {
     /// Writes these bytes and closes.

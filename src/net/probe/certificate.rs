@@ -1,5 +1,4 @@
-//! What a certificate says of itself: from when until when it holds, and whether it is for a name. Whether anybody
-//! should trust it is not asked here.
+//! Facts of a certificate: its validity period, and whether it is for a name. Trust is not checked here.
 
 use std::path::Path;
 

@@ -12,14 +12,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-/// What fits one packet on every path (the DNS flag day of 2020).
+/// UDP payload that fits one packet on every path (the DNS flag day of 2020).
 const PAYLOAD_OCTETS: u16 = 1232;
-/// How long one server may take for one try.
+/// Time limit of one try at one server.
 const TRY: Duration = Duration::from_secs(2);
 /// Name servers asked at most, as in resolv.conf(5).
 const SERVERS_MAX: usize = 3;
 
-/// What can be asked for.
+/// Kind of record to ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// IPv4 addresses.
@@ -49,7 +49,7 @@ impl Asked {
     }
 }
 
-/// What a server answered.
+/// Answer of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Told {
     /// The records as text: addresses, names in lower case without trailing dot, texts joined.
@@ -58,7 +58,7 @@ pub struct Told {
     pub is_validated: bool,
     /// From when until when the signatures hold that came along, in seconds since 1970.
     pub signed: Option<(u32, u32)>,
-    /// Who answered.
+    /// The server that answered.
     pub server: SocketAddr,
 }
 

@@ -10,7 +10,7 @@ use rustls::RootCertStore;
 
 use crate::net::tls;
 
-/// How much of a policy is read (RFC 8461 3.3).
+/// Maximum size of a policy that is read (RFC 8461 3.3).
 const POLICY_OCTETS: usize = 64 << 10;
 
 /// Where a policy is fetched from.

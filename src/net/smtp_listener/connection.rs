@@ -20,10 +20,10 @@ use crate::smtp::server::{
 };
 
 const READ_OCTETS: usize = 16 * 1024;
-/// How long a client is listened to after the last answer, so that the answer reaches it: closing a socket with
-/// unread octets in it resets the connection and may take the answer away.
+/// Time for which the connection is read after the last answer, so that the answer arrives. Closing a socket with
+/// unread bytes in it resets the connection and may discard the answer.
 const LINGER: Duration = Duration::from_secs(1);
-/// How much of its talk is heard out.
+/// Maximum number of bytes that are read and discarded then.
 const LINGER_OCTETS: usize = 1024 * 1024;
 
 /// A connection and all that it needs to be served.
@@ -54,7 +54,7 @@ enum Wire {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// How a wait for octets ended.
+/// End of a wait for bytes.
 enum Heard {
     Octets(usize),
     Closed,

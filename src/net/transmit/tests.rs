@@ -53,7 +53,7 @@ fn envelope() -> Envelope {
     }
 }
 
-/// What the server under test offers.
+/// Extensions that the server under test offers.
 #[derive(Clone, Copy, PartialEq)]
 enum Offers {
     Clear,

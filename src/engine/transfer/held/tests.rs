@@ -53,7 +53,7 @@ fn secured(authenticated: Authenticated) -> Option<TlsFacts> {
     Some(TlsFacts { version, cipher, authenticated, policy: TlsPolicy::Opportunistic })
 }
 
-/// What a message to somebody at `domain` is held to.
+/// Returns the requirements for a message to somebody at `domain`.
 async fn held(shared: &Shared, domain: DomainName) -> Held<'_> {
     Held::new(shared, &Site::Servers(MX.into()), &message(&domain)).await
 }
@@ -81,7 +81,8 @@ async fn a_message_that_waives_tls_asks_for_no_policy_and_is_not_counted() {
     assert_eq!(world.counted(PolicyType::Sts).await.failures, 1);
 }
 
-/// What a connection to `host`, kept from mail for another domain and secured by `tls`, is now found enough for.
+/// Returns the policy that a connection to `host`, kept from mail for another domain and secured by `tls`, is now found
+/// to satisfy.
 async fn kept_from_elsewhere(world: &World, host: &str, tls: Option<TlsFacts>) -> Option<TlsPolicy> {
     let shared = shared(world);
     let elsewhere = Agreement { policy: None, required: TlsRequirement::Opportunistic, at: Duration::ZERO };

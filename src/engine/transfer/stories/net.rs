@@ -19,7 +19,7 @@ use crate::smtp::tls_policy::TlsFault;
 use crate::smtp::tlsa::TlsaRecord;
 use crate::smtp::transcript::Transcript;
 
-/// What a mail server does.
+/// Behaviour of a mail server.
 #[derive(Clone, Debug)]
 pub(super) enum Behaviour {
     /// Takes every message.
@@ -60,11 +60,11 @@ pub(super) struct Net {
     /// Domains that were asked for.
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) seen: watch::Sender<Vec<Seen>>,
-    /// How many webhook requests were made.
+    /// Number of webhook requests.
     pub(super) posted: watch::Sender<usize>,
-    /// What holds webhook requests, where something does.
+    /// Semaphore that holds webhook requests, if there is one.
     pub(super) post_gate: Mutex<Option<Arc<Semaphore>>>,
-    /// How long each connection waited for greeting and EHLO at most.
+    /// Maximum wait of each connection for greeting and EHLO.
     pub(super) patience: Mutex<Vec<Duration>>,
     /// Connections that were opened, by host and source.
     pub(super) opened: Mutex<Vec<(String, Option<IpAddr>)>>,

@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 use crate::engine::reputation::{Outcomes, OutcomesQuestion, Step};
 use crate::machine::reputation::Level;
 
-/// What the log gets to read, one line for each event of the engine's reputations.
+/// Log lines, one for each event of the engine's reputations.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 

@@ -152,7 +152,7 @@ pub(super) fn warming(name: &str, per_day: u32) -> Relay {
     Relay { warm_up: Some(WarmUp { per_day, growth_percent: 0, since: 0 }), ..mx(name, &[]) }
 }
 
-/// How many messages each relay's servers have seen, by the names they were greeted with.
+/// Returns how many messages each relay's servers have seen, by the names in EHLO.
 fn handed_over(world: &World, relay: &str) -> usize {
     let ehlo = format!("{relay}.sender.example");
     world.net.seen().iter().filter(|seen| seen.ehlo == ehlo).count()

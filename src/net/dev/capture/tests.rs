@@ -1,4 +1,4 @@
-//! What is captured stays, until it is cleared.
+//! Tests: captured mail stays until it is cleared.
 
 use super::*;
 use crate::base::secret::Secret;

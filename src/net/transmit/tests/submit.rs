@@ -3,7 +3,7 @@
 use super::*;
 use crate::engine::ports::{Security, Submission};
 
-/// What comes of a session with a smarthost called `host` that has a certificate for [`NAME`].
+/// Returns the result of a session with a smarthost called `host` that has a certificate for [`NAME`].
 async fn submitted(security: Security, offers: Offers, host: &str) -> Result<TlsFacts, Outcome> {
     let (listener, mut target) = listener().await;
     target.host = host.into();

@@ -31,7 +31,7 @@ const PIECE: u64 = 256 * 1024;
 /// Rows between two reports of progress.
 const PROGRESS_ROWS: u64 = 10_000;
 
-/// What a backup is to hold beside the rows.
+/// Contents of a backup beside the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     /// Message bodies, and the keys that open them, sealed under the master key.
@@ -43,7 +43,7 @@ pub struct Extent {
 /// Why a backup was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Whoever takes the bytes is gone, or could not keep them.
+    /// The reader of the bytes is gone, or could not store them.
     #[error("the backup could not be written: {0}")]
     Unwritten(#[from] io::Error),
     /// The store could not be read.
@@ -141,7 +141,7 @@ pub(super) fn rows_of(
     Ok(())
 }
 
-/// How many rows `transaction` shows.
+/// Returns the number of rows that `transaction` sees.
 pub(super) fn count_rows(transaction: &ReadTransaction) -> Result<u64, StoreError> {
     tables(transaction)?.iter().try_fold(0, |rows, name| Ok(rows + open(transaction, name)?.len()?))
 }

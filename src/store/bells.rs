@@ -1,8 +1,8 @@
-//! Who waits for an account's news: followers of its event log, woken after each commit that appended an event of
-//! their account or took a key away from it.
+//! Change notifier: wakes the followers of an account's event log after each commit that appended one of its events or
+//! revoked one of its keys.
 //!
-//! A bell says that there is something to look at, never what: whoever hears it reads a snapshot. A ring that nobody
-//! has answered yet swallows the next, so nothing is queued for anyone.
+//! A notification says only that something changed; the follower reads a snapshot. Notifications that are not consumed
+//! yet are merged, so nothing is queued.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -18,7 +18,7 @@ use super::schema::Table;
 /// Rows by key; none where one is to be removed.
 type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What is to be written to which table: few tables, in the order in which they were first changed.
+/// Changes by table: few tables, in the order in which they were first changed.
 #[derive(Default)]
 pub(super) struct Changes(Vec<(Table, Rows)>);
 
@@ -31,7 +31,7 @@ impl Changes {
         }
     }
 
-    /// What `key` of `table` is to have, where it changed.
+    /// Returns the new value of `key` in `table`, if it changed.
     pub(super) fn get(&self, table: Table, key: &[u8]) -> Option<Option<&[u8]>> {
         self.of(table)?.get(key).map(Option::as_deref)
     }
@@ -46,7 +46,7 @@ impl Changes {
         &self.0
     }
 
-    /// How many rows have changed.
+    /// Returns the number of changed rows.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(|(_, rows)| rows.len()).sum()
     }

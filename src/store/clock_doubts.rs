@@ -1,4 +1,4 @@
-//! What the store remembers of the clock: the newest identifier, and the doubts about the wall clock.
+//! Clock facts in the store: the newest identifier, and the doubts about the wall clock.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ fn newest(found: &Snapshot) -> Result<Option<Timestamp>, StoreError> {
 }
 
 impl Store {
-    /// What the store remembers of the clock, for a start.
+    /// Returns the clock facts that the store remembers, for a start.
     ///
     /// # Errors
     /// Those of the database; a row that does not decode.

@@ -21,7 +21,7 @@ const REMEMBERED: usize = 1000;
 /// The damage that a process has met.
 #[derive(Debug, Default)]
 pub struct Damage {
-    /// How often a damaged row or page was met.
+    /// Number of damaged rows and pages that were read.
     pub met: Counter,
     logged: Mutex<HashSet<(Table, String)>>,
 }
@@ -52,8 +52,8 @@ impl Damage {
     }
 }
 
-/// How a row is named in logs and errors: the account and the identifiers in its key. Addresses, site names and hashes
-/// of secrets do not appear: they are replaced by a checksum, which tells rows apart.
+/// Returns the name of a row for logs and errors: the account and the identifiers in its key. Addresses, site names and
+/// hashes of secrets do not appear: they are replaced by a checksum, which tells rows apart.
 pub(super) fn row_name(table: Table, key: &[u8]) -> String {
     if table == Table::Meta {
         return String::from_utf8_lossy(key).into_owned();

@@ -17,7 +17,7 @@ pub enum StoreError {
     Row {
         /// The table.
         table: Table,
-        /// What is wrong.
+        /// Description of the damage.
         fault: String,
     },
     /// A row can't be trusted: its checksum does not fit, or its page can't be read. Other rows may be whole.
@@ -27,7 +27,7 @@ pub enum StoreError {
         table: Table,
         /// The identifiers in its key.
         row: String,
-        /// What is wrong.
+        /// Description of the damage.
         fault: String,
     },
     /// A content segment could not be written or read.

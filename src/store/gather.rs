@@ -44,7 +44,7 @@ impl<'a, T, P: Fn(&[T]) -> Duration> Gathering<'a, T, P> {
     }
 }
 
-/// How many submissions are being composed and signed, and will soon have a body to append, or have one that is not
+/// Number of submissions that are being composed and signed and will soon have a body to append, or whose body is not
 /// written yet.
 #[derive(Clone, Default)]
 pub(super) struct Announced(Arc<AtomicUsize>);

@@ -91,7 +91,7 @@ impl Health {
     }
 }
 
-/// How much work each thread of the store had finished at the last look.
+/// Amount of work that each thread of the store had finished at the last look.
 #[derive(Debug, Default)]
 pub struct Progress {
     writer: u64,

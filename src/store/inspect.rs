@@ -25,7 +25,7 @@ use super::snapshot::Snapshot;
 use crate::base::secret::MasterKey;
 
 const PAGE: usize = 4096;
-/// What mending may hold in memory: 512 MiB.
+/// Maximum memory of a repair: 512 MiB.
 const PAGES_MAX: usize = 131_072;
 
 /// An opened store.
@@ -35,7 +35,7 @@ pub(super) struct Inspection {
     pub(super) soundness: Result<bool, String>,
     /// The bodies, as far as the master key is there.
     pub(super) content: Option<SealedContent>,
-    /// What is wrong with the master key, where something is.
+    /// Error of the master key, if there is one.
     pub(super) key_fault: Option<String>,
     /// The damage of the journal, of which only the records before it are seen.
     pub(super) journal_damage: Option<Damage>,
@@ -61,7 +61,7 @@ pub enum InspectError {
     Older {
         /// The format found.
         found: u32,
-        /// What is wrong with it, as far as that can be seen without its rows.
+        /// Failures that can be seen without the rows.
         failures: Vec<Failure>,
     },
     /// The database can't be read at all: the worst that a check can find.
@@ -146,7 +146,7 @@ impl Inspection {
         Ok(())
     }
 
-    /// What there is to see.
+    /// Returns a snapshot of the readable rows.
     pub(super) fn snapshot(&self) -> Result<Snapshot, StoreError> {
         Ok(Snapshot::new(self.database.begin_read().map_err(StoreError::from)?, Arc::default()))
     }
@@ -183,7 +183,7 @@ struct Overlay {
 
 struct Changed {
     length: u64,
-    /// How much of the file still counts: what was cut off and grows again is zeros.
+    /// Number of bytes of the file that still count. Bytes that were cut off and grow again are zeros.
     of_file: u64,
     pages: BTreeMap<u64, Box<[u8; PAGE]>>,
 }

@@ -6,7 +6,7 @@ use super::op::Op;
 use super::tables::{Applied, Batch, Moment, Tables};
 use crate::base::id::Ulid;
 
-/// What a finished operation answers.
+/// Answer of a finished operation.
 pub(super) type Answer<O> = Result<<O as Op>::Reply, Stop<<O as Op>::Refusal>>;
 
 /// Whether somebody waits for an operation's answer.
@@ -62,7 +62,7 @@ impl Job {
     }
 }
 
-/// What became of an operation.
+/// End of an operation.
 enum End {
     /// It did what it is for.
     Applied,

@@ -54,7 +54,7 @@ pub(super) fn is_of(key: &MasterKey, proof: &[u8]) -> bool {
     key.open(PROOF_CONTEXT, proof).is_ok()
 }
 
-/// What only this key opens, to know it again.
+/// Returns a value that only this key opens, by which it is recognised later.
 pub fn proof(key: &MasterKey, entropy: &dyn Entropy) -> Vec<u8> {
     key.seal(PROOF_CONTEXT, b"", entropy).0
 }

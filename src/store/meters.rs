@@ -1,4 +1,4 @@
-//! What the store counts: its commits and syncs, the events that they made true, and how many timers wait.
+//! Meters of the store: its commits and syncs, the events that they made true, and how many timers wait.
 //!
 //! The writer and the appender count after the sync, so that nothing is counted which was not kept.
 
@@ -16,17 +16,17 @@ use crate::domain::stream::Stream;
 /// The meters of one store.
 #[derive(Debug)]
 pub struct StoreMeters {
-    /// How many operations each commit had.
+    /// Number of operations in each commit.
     pub commit_operations: Histogram,
-    /// How long each commit took with its sync, in microseconds.
+    /// Duration of each commit with its sync, in microseconds.
     pub commit_duration: Histogram,
-    /// How long each checkpoint took, in microseconds.
+    /// Duration of each checkpoint, in microseconds.
     pub checkpoint_duration: Histogram,
-    /// How many bodies were synced together.
+    /// Number of bodies that were synced together.
     pub append_bodies: Histogram,
-    /// How long writing and syncing them took, in microseconds.
+    /// Duration of writing and syncing them, in microseconds.
     pub append_duration: Histogram,
-    /// How often the device was asked to keep what it was given: bodies, records of the journal, checkpoints.
+    /// Number of syncs of the device: bodies, records of the journal, checkpoints.
     pub syncs: Counter,
     /// The damaged rows that were met.
     pub damage: Arc<Damage>,
@@ -83,23 +83,23 @@ impl StoreMeters {
         self.append_duration.observe_duration(took);
     }
 
-    /// How many timers wait now.
+    /// Records how many timers wait now.
     pub(super) fn wait(&self, waiting: Waiting) {
         self.transfers.store(waiting.transfers, Relaxed);
         self.deliveries.store(waiting.deliveries, Relaxed);
     }
 
-    /// How many timers wait, due or not.
+    /// Returns how many timers wait, due or not.
     pub fn waiting(&self) -> Waiting {
         Waiting { transfers: self.transfers.load(Relaxed), deliveries: self.deliveries.load(Relaxed) }
     }
 
-    /// How many events of this type were recorded on a stream since the start.
+    /// Returns how many events of this type were recorded on a stream since the start.
     pub fn events(&self, kind: EventType, stream: Stream) -> u64 {
         self.events[kind as usize][stream as usize].read()
     }
 
-    /// How many bounces of this kind were recorded on a stream since the start.
+    /// Returns how many bounces of this kind were recorded on a stream since the start.
     pub fn bounces(&self, kind: BounceKind, stream: Stream) -> u64 {
         self.bounces[kind as usize][stream as usize].read()
     }

@@ -100,7 +100,7 @@ pub struct Store {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// What a store takes on disk.
+/// Size of a store on disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SizeOctets {
     /// The database.
@@ -145,7 +145,7 @@ impl Store {
             .map_err(|error| StoreError::Content(format!("could not ask for free space: {error}")))
     }
 
-    /// What the store takes on disk; 0 for what the file system does not tell.
+    /// Returns the size of the store on disk; unknown sizes count as 0.
     pub fn size_octets(&self) -> SizeOctets {
         let entries = self.disk.list(&self.directory).unwrap_or_default();
         let database = entries.into_iter().find(|entry| entry.name == open::FILE).and_then(|entry| entry.length);
@@ -177,7 +177,7 @@ impl Store {
         &self.health
     }
 
-    /// What the store counts.
+    /// Returns the meters of the store.
     pub const fn meters(&self) -> &Arc<StoreMeters> {
         &self.meters
     }

@@ -40,7 +40,7 @@ pub struct NearTimers {
     state: Mutex<State>,
     /// Woken when a timer was added, or the last one taken was settled.
     changed: Notify,
-    /// How many were taken since the start.
+    /// Number of timers taken since the start.
     fired: AtomicU64,
 }
 
@@ -48,7 +48,7 @@ struct State {
     ahead: Ahead,
     in_hand: InHand,
     alarms: Alarms,
-    /// How many [`Hold`]s there are.
+    /// Number of [`Hold`]s.
     held: usize,
 }
 
@@ -73,7 +73,7 @@ impl Drop for Hold {
     }
 }
 
-/// What a pump learns from [`NearTimers::take_due`].
+/// Result of [`NearTimers::take_due`].
 #[derive(Debug, PartialEq, Eq)]
 pub struct Due {
     /// The timers that are due now; each stays taken until its row is gone.
@@ -268,7 +268,7 @@ impl NearTimers {
         self.state().alarms.next_after(now)
     }
 
-    /// How many timers fired since the start.
+    /// Returns how many timers fired since the start.
     pub fn fired(&self) -> u64 {
         self.fired.load(Ordering::Relaxed)
     }

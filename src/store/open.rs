@@ -45,9 +45,9 @@ pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
-/// How long another process's lock is waited for: a killed one may hold it for a moment.
+/// Time to wait for another process's lock: a killed one may hold it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// How many operations wait at each thread at most; beyond, whoever submits waits.
+/// Maximum number of operations that wait at each thread; beyond it, callers wait.
 const QUEUE: usize = 4096;
 
 /// Why a data directory does not open.
@@ -72,7 +72,7 @@ pub enum OpenError {
         /// Why not.
         error: String,
     },
-    /// What is sealed in the store was sealed with another master key.
+    /// The store was sealed with another master key.
     #[error("the master key is not the one that this store was made with")]
     WrongMasterKey,
     /// A file of the store is damaged so that the service can't run on it.
@@ -80,7 +80,7 @@ pub enum OpenError {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Description of the error.
         fault: String,
     },
     /// A backup was being restored into the directory, and was not to its end.
@@ -95,9 +95,9 @@ pub enum OpenError {
     /// The directory or the master key.
     #[error("{what}: {error}")]
     Io {
-        /// What was tried.
+        /// The operation that was tried.
         what: String,
-        /// How it failed.
+        /// The error.
         error: std::io::Error,
     },
     /// Anything else.
@@ -105,7 +105,7 @@ pub enum OpenError {
     Failed(#[from] StoreError),
 }
 
-/// What the store needs of the world.
+/// The store's inputs from the world: disk, clock and randomness.
 pub struct Surroundings {
     /// The service's time.
     pub now: Arc<dyn Fn() -> ServiceTime + Send + Sync>,
@@ -113,8 +113,8 @@ pub struct Surroundings {
     pub entropy: Arc<dyn Entropy>,
 }
 
-/// Who does a store's work, each with what waits for it: threads of their own, or in stories of crashes one hand that
-/// decides whose turn it is.
+/// Workers of a store with their queues: threads of their own, or in crash simulations one driver that decides whose
+/// turn it is.
 pub(super) struct Workers {
     pub(super) writer: Writer,
     pub(super) writer_inbox: Receiver<Job>,
@@ -336,7 +336,7 @@ fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreErr
     Ok(())
 }
 
-/// What opening learns from the tables.
+/// Facts that opening reads from the tables.
 struct Prepared {
     last: Ulid,
     last_message: Ulid,

@@ -1,5 +1,5 @@
-//! What is due and not yet served, for monitoring: the first rows of the timers table, and never more than a bounded
-//! number of them.
+//! Timers that are due and not yet served, for monitoring: the first rows of the timers table, and never more than a
+//! bounded number of them.
 
 use std::ops::ControlFlow;
 
@@ -10,10 +10,10 @@ use super::schema::Table;
 use super::timer::{Timer, TimerKind};
 use crate::base::time::Timestamp;
 
-/// How many due timers are looked at: some milliseconds' work.
+/// Maximum number of due timers that are counted: some milliseconds' work.
 pub const COUNTED_MAX: usize = 10_000;
 
-/// What is due: on its way, or still waiting for a worker. Of the first [`COUNTED_MAX`] timers that are due.
+/// Due timers: in flight, or waiting for a worker. Counted among the first [`COUNTED_MAX`] timers that are due.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DueNow {
     /// Messages.
@@ -25,7 +25,7 @@ pub struct DueNow {
 }
 
 impl Store {
-    /// What is due at `now`, and does not stand still.
+    /// Returns the timers that are due at `now` and not on hold.
     ///
     /// # Errors
     /// Those of the database.

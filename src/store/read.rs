@@ -25,7 +25,7 @@ impl Order {
     }
 }
 
-/// How a scan goes on at a damaged row.
+/// Policy of a scan for a damaged row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnDamage {
     /// It fails: for decisions, which must not take the row as absent.
@@ -37,10 +37,10 @@ pub enum OnDamage {
     Key,
 }
 
-/// What a scan calls with each key and value; it goes on until that breaks or fails.
+/// Callback of a scan for each key and value. The scan goes on until it breaks or fails.
 pub type Each<'a> = dyn FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError> + 'a;
 
-/// Whoever can be asked for rows.
+/// A source of rows.
 pub trait Read {
     /// The bytes at `key`.
     ///
@@ -204,7 +204,7 @@ pub trait Read {
     }
 }
 
-/// What was read, or none where one row is at fault: for lists, which leave it out.
+/// Returns the row, or `None` if that one row is damaged: for lists, which leave it out.
 ///
 /// # Errors
 /// Those of the database.

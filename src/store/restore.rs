@@ -34,19 +34,19 @@ use crate::base::time::Timestamp;
 const ASIDE: &str = "restoring";
 /// The file of keys in the directory of content.
 const KEYS: &str = "keys";
-/// What may stand in a directory that counts as empty: a lock that nobody holds, and what a file system puts there.
+/// Names that may exist in a directory that counts as empty: a lock that nobody holds, and the file system's own.
 const NOTHING: [&str; 2] = ["postrider.pid", "lost+found"];
 /// Parts of rows that share a transaction.
 const PARTS: usize = 64;
 
-/// What was restored.
+/// Result of a restore.
 #[derive(Debug, Clone)]
 pub struct Restoration {
-    /// What the backup says of itself.
+    /// Description of the backup.
     pub head: Head,
-    /// What it held.
+    /// Totals of the backup.
     pub totals: Totals,
-    /// What stands still.
+    /// Timers on hold.
     pub standing: Standing,
 }
 
@@ -65,15 +65,15 @@ pub enum RestoreError {
     /// It holds no master key, and none was given.
     #[error("the backup holds no master key, and none is given")]
     NoMasterKey,
-    /// What is sealed in it was sealed with another key.
+    /// The backup was sealed with another key.
     #[error("the master key is not the one that the store was made with")]
     WrongMasterKey,
     /// The directory.
     #[error("could not write to {}: {error}", .path.display())]
     Io {
-        /// What was written.
+        /// Path that was written.
         path: PathBuf,
-        /// How it failed.
+        /// The error.
         error: io::Error,
     },
     /// The database.
@@ -159,7 +159,7 @@ struct Building {
     directory: PathBuf,
     aside: PathBuf,
     database: Option<Database>,
-    /// What is being inserted, and how many parts it has.
+    /// The open transaction, and the number of parts in it.
     inserting: Option<(WriteTransaction, usize)>,
     /// The segment that is being written.
     segment: Option<((Timestamp, u32), File, u64)>,

@@ -221,8 +221,8 @@ pub fn sts_policy(domain: &DomainName) -> [u8; 16] {
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// What the keys of [`Table::TlsReports`] begin with for one day and domain: as long as a timer's identifier, which it
-/// is too.
+/// Returns the prefix of the keys of [`Table::TlsReports`] for one day and domain: as long as a timer's identifier,
+/// which it is too.
 pub fn tls_reports_of(day: u32, domain: &DomainName) -> [u8; 16] {
     let digest = hmac_sha256(b"tls report", &[domain.as_str().as_bytes()]);
     let mut prefix = [0; 16];
@@ -244,7 +244,7 @@ pub const fn tls_report_day(day: u32) -> [u8; 4] {
     day.to_be_bytes()
 }
 
-/// What the keys of [`Table::Outcomes`] begin with for one hour, counted from the epoch.
+/// Returns the prefix of the keys of [`Table::Outcomes`] for one hour, counted from the epoch.
 pub fn outcomes_of_hour(account: AccountId, hour: u32) -> [u8; 20] {
     let mut key = [0; 20];
     key[..16].copy_from_slice(account.as_bytes());

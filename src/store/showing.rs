@@ -1,5 +1,5 @@
-//! What was answered, and is not in the database yet: whoever looks waits until it is, so that nobody who was answered
-//! looks and finds nothing. Where it can't be shown, nobody sees anything any more.
+//! Read barrier: a snapshot waits until all answered batches are in the database, so that nobody who was answered reads
+//! old state. If a batch can't be written there, all reads fail.
 
 use std::sync::{PoisonError, RwLock};
 

@@ -52,7 +52,7 @@ impl Snapshot {
         Ok(cell.get_or_init(|| opened))
     }
 
-    /// What redb answered about `key`, where its pages can be read.
+    /// Returns redb's answer about `key`, if its pages can be read.
     fn read<T>(
         &self,
         table: Table,

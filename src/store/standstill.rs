@@ -1,6 +1,6 @@
-//! What stands still in a restored store: the transfers and webhook deliveries that waited when its backup was taken,
-//! and the TLS reports of days that had begun by then. Their timers stay in the table as they are, without a write and
-//! without memory, and never come due until the operator lets them go. What was accepted since is sent as ever.
+//! Hold of a restored store: the transfers and webhook deliveries that waited when its backup was taken, and the TLS
+//! reports of days that had begun by then. Their timers stay in the table, without a write and without memory, and
+//! never come due until the operator releases them. Mail accepted since then is sent as usual.
 
 use std::ops::ControlFlow;
 
@@ -12,7 +12,7 @@ use super::row::restored::Restored;
 use super::schema::{Table, meta};
 use super::timer::{Timer, TimerKind};
 
-/// How much stands still.
+/// Number of timers on hold.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Messages.
@@ -31,7 +31,7 @@ impl Store {
         Ok(restored.filter(|restored| restored.stands_still))
     }
 
-    /// How much stands still. Reads the timers, all of them.
+    /// Returns the number of timers on hold. Reads all timers.
     ///
     /// # Errors
     /// Those of the database.

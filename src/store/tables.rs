@@ -1,4 +1,4 @@
-//! What an operation sees: its own changes, over those of its batch, over what is committed.
+//! Tables as an operation sees them: its own changes, over those of its batch, over the committed rows.
 //!
 //! An operation writes into changes of its own, which join the batch's when it succeeds and are dropped when it
 //! refuses, fails or panics: the batch stays whole. The database hears of a batch when that is durable.
@@ -18,14 +18,14 @@ use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
-/// What the operations of a batch changed so far, over what is committed.
+/// Changes of a batch's operations so far, over the committed rows.
 pub(super) struct Batch {
     pub(super) committed: Snapshot,
-    /// What is to be written.
+    /// Rows to write.
     pub(super) changes: Changes,
     /// The bodies that the journal is to carry.
     pub(super) bodies: Vec<Carried>,
-    /// How many timers of a kind it made more or fewer.
+    /// Change in the number of timers of each kind.
     pub(super) waiting: WaitingChange,
     /// The API keys that were written, for [`key_changes`].
     pub(super) changed_keys: Vec<usize>,
@@ -81,7 +81,7 @@ impl Read for Batch {
     }
 }
 
-/// What the writer hands to every operation: when it is, and the chance it was submitted with.
+/// Inputs that the writer passes to every operation: the time, and the randomness that it was submitted with.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment {
     /// The time of the operation.
@@ -103,7 +103,7 @@ pub struct Tables<'batch> {
     clears_journal: bool,
 }
 
-/// What an operation did beside its rows: for the writer, once it succeeded.
+/// Effects of a successful operation beside its rows, for the writer.
 pub(super) struct Applied {
     pub(super) last_id: Ulid,
     pub(super) armed: Vec<Timer>,

@@ -1,4 +1,5 @@
-//! What stories about the store need: one in a temporary directory, with a clock that is set and chance that repeats.
+//! Helpers for tests of the store: a store in a temporary directory, with a clock that is set and randomness that
+//! repeats.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -87,7 +88,7 @@ impl TestStore {
         Self { store: None, now, passed: Arc::default(), seed, directory }
     }
 
-    /// What the store is given; never the chance of an earlier opening.
+    /// Returns the inputs of the store; its randomness never repeats that of an earlier opening.
     pub(super) fn surroundings(&mut self) -> Surroundings {
         self.seed += 1;
         let now = Arc::clone(&self.now);
@@ -166,7 +167,7 @@ impl TestStore {
         self.snapshot().row(key).unwrap().unwrap()
     }
 
-    /// How many keys begin with `prefix`.
+    /// Returns the number of keys that begin with `prefix`.
     pub(crate) fn count(&self, table: Table, prefix: &[u8]) -> usize {
         self.keys(table, prefix).len()
     }
@@ -320,7 +321,7 @@ pub(crate) struct Sender<'a> {
 }
 
 impl<'a> Sender<'a> {
-    /// Whoever sends for `account` from `domain`.
+    /// Returns a sender for `account` from `domain`.
     pub(crate) const fn of(test: &'a TestStore, account: AccountId, domain: DomainId) -> Self {
         Self { test, account, domain }
     }
@@ -389,7 +390,7 @@ impl<'a> Sender<'a> {
 }
 
 impl TestStore {
-    /// What accepting came to, where the store did not fail.
+    /// Returns the result of accepting, if the store did not fail.
     pub(crate) fn answer_of(&self, accept: Accept) -> Result<Accepted, Refusal> {
         self.commit(accept).map_err(|stop| match stop {
             Stop::Refused(refusal) => refusal,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 
-/// What a timer is for. The number stands in storage keys and is never used again for something else.
+/// Purpose of a timer. Its number stands in storage keys and is never used again for something else.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum TimerKind {
@@ -71,11 +71,11 @@ impl TimerKind {
 pub struct Timer {
     /// When it fires.
     pub due: Timestamp,
-    /// What it is for.
+    /// Purpose of the timer.
     pub kind: TimerKind,
-    /// Whose it is; the zero account for what belongs to the whole store.
+    /// Account of the timer; the zero account if it belongs to the whole store.
     pub account: AccountId,
-    /// What it is about.
+    /// Object of the timer.
     pub id: Ulid,
 }
 

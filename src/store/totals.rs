@@ -25,7 +25,7 @@ type InBuckets = BTreeMap<(Timestamp, AccountId), u64>;
 /// Rows between two reports.
 const PART: u64 = 10_000;
 
-/// How many rows were counted, which is reported at the beginning and after each part.
+/// Counts rows, and reports the count at the beginning and after each part.
 pub(super) struct Counted<'a> {
     rows: Cell<u64>,
     report: &'a dyn Fn(u64),

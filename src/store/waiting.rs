@@ -1,5 +1,5 @@
-//! How many timers wait for a transfer or for a webhook delivery, due or not. The count is kept beside the rows, in the
-//! transactions that change them, so that a start with millions counts none.
+//! Counts of timers that wait for a transfer or for a webhook delivery, due or not. The counts are kept beside the
+//! rows, in the transactions that change them, so that a start with millions counts none.
 
 use std::ops::ControlFlow;
 
@@ -9,7 +9,7 @@ use super::schema::Table;
 use super::timer::TimerKind;
 use super::totals::Counted;
 
-/// How many timers wait.
+/// Numbers of waiting timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// Messages whose transfer has not ended.
@@ -18,7 +18,7 @@ pub struct Waiting {
     pub deliveries: u64,
 }
 
-/// How many are more, or fewer, than before.
+/// Change in the numbers of waiting timers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct WaitingChange {
     transfers: i64,

@@ -34,10 +34,10 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, Ulid};
 use crate::machine::service_clock::ServiceTime;
 
-/// How many operations share a sync at most: bounds the wait of the first.
+/// Maximum number of operations that share a sync: bounds the wait of the first.
 const BATCH_MAX: usize = 512;
 
-/// How long operations that nobody waits for gather.
+/// Time for which operations that nobody waits for are batched.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 fn patience(batch: &[Job]) -> Duration {
@@ -67,7 +67,7 @@ pub(super) struct Writer {
     pub(super) lone_rows_max: usize,
 }
 
-/// How a batch was made durable.
+/// Way in which a batch was made durable.
 enum Durable {
     /// By a record of the journal: the database has yet to take it.
     Recorded,
@@ -75,7 +75,7 @@ enum Durable {
     CheckedIn,
 }
 
-/// What a batch changed beside rows.
+/// Effects of a batch beside rows.
 #[derive(Default)]
 struct Effects {
     /// Without what a later operation of the batch disarmed.
@@ -245,7 +245,7 @@ impl Writer {
         journal::publish(transaction)
     }
 
-    /// What those who are answered rely on beside rows.
+    /// Publishes the effects that answered callers rely on beside rows.
     fn make_known(&self, effects: &mut Effects) {
         self.key_changes.committed(&effects.changed_keys);
         effects.news = self.near.committed(&effects.armed, &effects.disarmed);

@@ -24,7 +24,7 @@ pub(super) use writer::Writer;
 
 use crate::base::signature::hmac_sha256;
 
-/// What a backup begins with, before the number of its format and a line end.
+/// Beginning of a backup, before the number of its format and a line end.
 const MAGIC: &[u8] = b"postrider backup ";
 /// The format that is written.
 const FORMAT: u32 = 1;
@@ -47,15 +47,15 @@ pub enum Fault {
     /// It ends too early: the backup was broken off, or copied in part.
     #[error("the backup ends after {octets} octets, before its end is written: it is not whole")]
     Truncated {
-        /// How many there are.
+        /// Number of bytes.
         octets: u64,
     },
-    /// What stands there is not what was written.
+    /// The content differs from what was written.
     #[error("the backup is damaged at octet {octet}: {what}")]
     Damaged {
         /// Where the part begins.
         octet: u64,
-        /// What is wrong with it.
+        /// Description of the damage.
         what: &'static str,
     },
     /// It could not be read, or what is made of it not written.

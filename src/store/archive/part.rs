@@ -1,4 +1,4 @@
-//! What the parts of a backup say, and their bytes.
+//! Parts of a backup, and their encoding.
 
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -21,7 +21,7 @@ pub struct Head {
     pub has_content: bool,
     /// Whether the master key is in it.
     pub has_master_key: bool,
-    /// How many rows follow.
+    /// Number of rows that follow.
     pub rows: u64,
 }
 
@@ -39,7 +39,7 @@ pub struct Totals {
 /// One part.
 #[derive(Debug)]
 pub enum Part {
-    /// What the backup holds; the first part.
+    /// Description of the backup; the first part.
     Head(Head),
     /// The master key, where it is in the backup.
     MasterKey(Zeroizing<[u8; MasterKey::LENGTH]>),
@@ -50,7 +50,7 @@ pub enum Part {
         /// Keys and values.
         rows: Vec<(Vec<u8>, Vec<u8>)>,
     },
-    /// How much content follows.
+    /// Size of the content that follows.
     ContentAhead {
         /// Octets of segments.
         octets: u64,
@@ -73,7 +73,7 @@ pub enum Part {
     File {
         /// Its name.
         name: String,
-        /// What it holds.
+        /// Content of the file.
         bytes: Vec<u8>,
     },
     /// The end.

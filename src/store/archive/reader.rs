@@ -77,12 +77,12 @@ impl<R: Read> Reader<R> {
         Ok((reader, head))
     }
 
-    /// How many octets were read so far.
+    /// Returns the number of bytes read so far.
     pub const fn octets(&self) -> u64 {
         self.source.octets
     }
 
-    /// What was read so far; all of it, once there is no next part.
+    /// Returns the totals read so far; of the whole backup, once there is no next part.
     pub const fn totals(&self) -> Totals {
         self.totals
     }

@@ -42,7 +42,7 @@ const TOLD_MAX: usize = 100;
 /// After how many rows whoever waits hears of it.
 const STEP: u64 = 10_000;
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The store's format.
@@ -57,7 +57,7 @@ pub struct Report {
     pub bodies_left_out: u64,
     /// Bodies that could not be read because the master key is not here.
     pub bodies_unread: u64,
-    /// How many failures there are.
+    /// Number of failures.
     pub failed: u64,
     /// The first of them.
     pub failures: Vec<Failure>,
@@ -66,13 +66,13 @@ pub struct Report {
 /// One failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Failure {
-    /// What does not hold.
+    /// The violated rule.
     pub rule: Rule,
     /// Where, and what was found.
     pub what: String,
 }
 
-/// What has to hold.
+/// A rule that a sound store fulfils.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
@@ -86,7 +86,7 @@ pub enum Rule {
     Row,
     /// A row that stands for another stands for one that is there.
     Partner,
-    /// What waits has its timer, and every timer something that waits for it.
+    /// Everything that waits has its timer, and every timer has something that waits for it.
     Queue,
     /// A message's timeline tells of its status, in the order of its events.
     Timeline,
@@ -199,7 +199,7 @@ fn report_on(
     Ok(report)
 }
 
-/// What the database's own check of its pages found wrong.
+/// Returns the failure that the database's own check of its pages found.
 pub(super) fn page_failure(soundness: &Result<bool, String>) -> Option<Failure> {
     let what = match soundness {
         Ok(true) => return None,
@@ -227,7 +227,7 @@ type Bodies<'a> = dyn Fn(Place, MessageId) -> Result<Vec<u8>, Unreadable> + 'a;
 /// Called with each key, and its value where the checksum fits, until it breaks or fails.
 type EachChecked<'a> = dyn FnMut(&[u8], Option<&[u8]>) -> Result<ControlFlow<()>, StoreError> + 'a;
 
-/// What is looked at.
+/// Inputs of a check.
 struct Sight<'a> {
     snapshot: Snapshot,
     bodies: Option<&'a Bodies<'a>>,

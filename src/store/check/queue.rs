@@ -1,5 +1,5 @@
-//! What waits: every message that is not at its end and every delivery that is pending has the one timer that brings it
-//! on, every such timer stands for one of them, and a message's timeline tells of its status.
+//! Check of the queue: every unfinished message and every pending delivery has the one timer that continues it, every
+//! such timer belongs to one of them, and a message's timeline agrees with its status.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

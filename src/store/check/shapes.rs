@@ -1,4 +1,4 @@
-//! What a row of each table has to be: a key of the right length, and a value that can be read.
+//! Check of the rows of each table: a key of the right length, and a value that can be read.
 
 use crate::domain::account::Account;
 use crate::domain::api_key::ApiKey;
@@ -28,7 +28,7 @@ use crate::store::row::warm_up::WarmUpRow;
 use crate::store::schema::{self, Table, meta};
 use crate::store::timer::Timer;
 
-/// What is wrong with a row by itself.
+/// Checks a row by itself.
 pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String> {
     let fits = match table {
         Table::Meta => return fact(key, value),

@@ -30,7 +30,7 @@ fn checked(test: &TestStore) -> Report {
     check(test.directory(), START, KeyPlace::WithStore, &mut |_| {}).unwrap()
 }
 
-/// What is found after `change`, which is then made undone by nobody.
+/// Returns the failures that a check finds after `change`.
 fn after(change: impl FnOnce(&TestStore, &[MessageId])) -> Vec<(Rule, String)> {
     let (mut test, ids) = store();
     test.open().unwrap();

@@ -17,11 +17,11 @@ use crate::store::job::Job;
 use crate::store::meters::StoreMeters;
 use crate::store::tripwire::Point;
 
-/// How many bodies are synced together at most.
+/// Maximum number of bodies that are synced together.
 const BATCH_MAX: usize = 256;
 
-/// How long bodies wait for those that are being signed: the longer, the more there are, for each takes a fraction of a
-/// millisecond, and a batch has its price whatever is in it. Who comes alone waits for nobody.
+/// Returns how long bodies wait for those that are being signed: the longer, the more there are, because each takes a
+/// fraction of a millisecond and a batch has a fixed price. A lone body does not wait.
 fn patience(announced: usize) -> Duration {
     let each = Duration::from_micros(250) * u32::try_from(announced).unwrap_or(u32::MAX).min(1024);
     if announced == 0 { Duration::ZERO } else { each.clamp(Duration::from_millis(2), Duration::from_millis(8)) }
@@ -41,7 +41,7 @@ pub(in crate::store) struct Placed {
     pub(in crate::store) carried: Option<Carried>,
 }
 
-/// How a batch of bodies becomes durable.
+/// Way in which a batch of bodies becomes durable.
 #[derive(Clone, Copy)]
 enum Durable {
     /// It is, by a sync of its own.
@@ -56,13 +56,13 @@ pub(in crate::store) type PlacedJob = Box<dyn FnOnce(Result<Placed, StoreError>)
 /// Where the next body of each segment goes.
 type Ends = HashMap<(u64, u32), u64>;
 
-/// What the appending thread works with, and whoever brings a body that comes alone.
+/// State of the appending thread, also used by a caller whose body comes alone.
 pub(in crate::store) struct Appender {
     content: Arc<Content>,
     health: Arc<Health>,
     meters: Arc<StoreMeters>,
     announced: Announced,
-    /// What the journal carries of a batch at most.
+    /// Maximum size of the bodies that the journal inlines for a batch.
     carried_bytes_max: usize,
     ends: Mutex<Ends>,
 }

@@ -8,7 +8,7 @@ use zstd::bulk::{Compressor, Decompressor};
 
 /// Fast, and most of what zstd can do with HTML.
 const LEVEL: i32 = 1;
-/// What a body may grow to when it is decompressed: the largest message and some room.
+/// Maximum size of a decompressed body: the largest message and a margin.
 const BODY_OCTETS_MAX: usize = 32 * 1024 * 1024;
 
 thread_local! {
@@ -25,7 +25,7 @@ pub(crate) fn compress(body: &[u8]) -> Vec<u8> {
     })
 }
 
-/// What [`compress`] was given; of several results one after the other, all that they were given.
+/// Returns the input of [`compress`]; of several results one after the other, the concatenated inputs.
 ///
 /// # Errors
 /// The bytes are damaged, or would grow beyond any message.

@@ -14,7 +14,7 @@ const BODY_OCTETS_MAX: usize = 256 * 1024;
 /// The newest bodies.
 pub(super) struct Fresh {
     kept: Mutex<Kept>,
-    /// What is kept together.
+    /// Maximum size of all cached bodies.
     bytes_max: usize,
 }
 

@@ -21,7 +21,7 @@ pub(in crate::store) struct SealedContent {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     keys: BTreeMap<SegmentName, Arc<MasterKey>>,
-    /// What is damaged of the files of keys.
+    /// Damage of the key files.
     pub(in crate::store) key_faults: Vec<String>,
     in_journal: InJournal,
     /// The segment that was read last: messages come in the order in which their bodies were written.
@@ -41,7 +41,7 @@ impl SealedContent {
         Ok(Self { disk, keys, key_faults: faults, in_journal, directory, last: RefCell::new(None) })
     }
 
-    /// How many segments have a key.
+    /// Returns the number of segments that have a key.
     pub(in crate::store) fn segments(&self) -> u64 {
         self.keys.len() as u64
     }

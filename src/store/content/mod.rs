@@ -50,7 +50,7 @@ pub struct Place {
     pub segment: u32,
     /// Where the sealed bytes begin.
     pub offset: u64,
-    /// How many there are.
+    /// Number of bytes.
     pub length: u32,
 }
 
@@ -194,7 +194,7 @@ impl Content {
         Unreadable::Gone
     }
 
-    /// How many segments that end after `now` have bodies and no key. A segment is made before its key, so an empty
+    /// Counts segments that end after `now` and have bodies but no key. A segment is made before its key, so an empty
     /// file without a key is no loss.
     ///
     /// # Errors
@@ -208,7 +208,7 @@ impl Content {
         Ok(count)
     }
 
-    /// How many slots of content keys are damaged, or were: none of them is used again.
+    /// Returns the number of content key slots that are or were damaged. None of them is used again.
     pub fn damaged_key_slots(&self) -> u64 {
         self.keys.damaged()
     }
@@ -259,8 +259,8 @@ impl Content {
         segments.filter_map(|(bucket, number)| self.keys.slot(bucket, number)).flatten().collect()
     }
 
-    /// What the bodies and their keys take on disk. There is a file or two for an hour, so this asks after some
-    /// hundreds at most.
+    /// Returns the size of the bodies and their keys on disk. There is a file or two for an hour, so this reads the
+    /// sizes of some hundred files at most.
     pub fn size_octets(&self) -> u64 {
         segment::size_octets(&*self.disk, &self.directory)
     }

@@ -99,7 +99,7 @@ pub(super) fn buckets(disk: &dyn Disk, directory: &Path) -> Result<BTreeSet<Time
     Ok(entries.iter().filter_map(|entry| entry.name.parse().ok()).map(Timestamp::from_millis).collect())
 }
 
-/// What everything below `directory` takes, in octets; 0 for what the disk does not tell.
+/// Returns the size of everything below `directory`, in bytes; unknown sizes count as 0.
 pub(super) fn size_octets(disk: &dyn Disk, directory: &Path) -> u64 {
     let entries = disk.list(directory).unwrap_or_default();
     let size = |entry: crate::store::disk::Entry| match entry.length {

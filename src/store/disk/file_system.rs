@@ -11,7 +11,7 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::{Disk, DiskFile, Entry, Opening};
 
-/// What is made is its owner's alone.
+/// Mode of new files: readable and writable by their owner alone.
 const FILE_MODE: u32 = 0o600;
 const DIRECTORY_MODE: u32 = 0o700;
 

@@ -16,7 +16,7 @@ use redb::{Builder, Database, DatabaseError};
 
 pub(in crate::store) use file_system::FileSystem;
 
-/// How a file is opened.
+/// Way in which a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Opening {
     /// To be read; it must be there.
@@ -27,7 +27,7 @@ pub(in crate::store) enum Opening {
     Fresh,
 }
 
-/// What a directory lists.
+/// Entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct Entry {
     /// The name; one that is no UTF-8 is none of the store's, and is left out.
@@ -47,7 +47,7 @@ pub(in crate::store) trait Disk: Send + Sync {
     /// Whether there is a file or a directory of that name.
     fn exists(&self, path: &Path) -> bool;
 
-    /// What is in a directory, in no order.
+    /// Lists a directory, in no order.
     fn list(&self, directory: &Path) -> io::Result<Vec<Entry>>;
 
     /// Makes a directory, with those above it where they are missing, for its owner alone. One that is there stays.
@@ -62,7 +62,7 @@ pub(in crate::store) trait Disk: Send + Sync {
     /// Gives a file another name in its directory, in place of the file that has it.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// What [`Disk::sync_directory`] does, with the error as the device reports it.
+    /// Implements [`Disk::sync_directory`], with the error as the device reports it.
     fn flush_directory(&self, directory: &Path) -> io::Result<()>;
 
     /// Makes the names in a directory durable.
@@ -70,7 +70,7 @@ pub(in crate::store) trait Disk: Send + Sync {
         self.flush_directory(directory).map_err(unsynced)
     }
 
-    /// What the device of `directory` has left, in octets.
+    /// Returns the free space on the device of `directory`, in bytes.
     fn free_octets(&self, directory: &Path) -> io::Result<u64>;
 
     /// The whole of a file.
@@ -99,7 +99,7 @@ pub(in crate::store) trait DiskFile: Send + Sync {
     /// Sees to it that the file is `length` octets long at least, and that what is written there finds room.
     fn allocate(&self, length: u64) -> io::Result<()>;
 
-    /// What [`DiskFile::sync_data`] does, with the error as the device reports it.
+    /// Implements [`DiskFile::sync_data`], with the error as the device reports it.
     fn flush(&self) -> io::Result<()>;
 
     /// Makes durable what was written, and the length. After a failure nobody knows what is on the disk.

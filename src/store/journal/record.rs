@@ -45,7 +45,7 @@ pub(super) struct Record {
     pub(super) payload: Range<usize>,
 }
 
-/// What stands at one place of the file.
+/// Contents at one place of the file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// A record, all of it.

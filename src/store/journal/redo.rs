@@ -1,10 +1,9 @@
-//! What a batch changed, row by row, as bytes: what the journal keeps of it. Tables go by name and rows as they are, so
-//! that laying them over the database again needs nothing of the code that made them.
+//! Redo record of a batch: its row changes as bytes, as the journal keeps them. Tables are named and rows are raw, so
+//! that a replay needs nothing of the code that made them.
 //!
 //! A version, `count, (length, name)*` of the tables, then for each row `table, length of the key, length of the value,
-//! key, value`; a row that was removed has [`REMOVED`] for a length and no value. Integers are little-endian. Bodies
-//! that
-//! the record carries stand among the rows, under a name that no table has. Records of format 1 have no version.
+//! key, value`; a removed row has [`REMOVED`] for a length and no value. Integers are little-endian. Inlined bodies
+//! stand among the rows, under a name that no table has. Records of format 1 have no version.
 
 use super::record::Layout;
 use crate::store::changes::Changes;
@@ -97,7 +96,7 @@ pub(super) fn begins_first_layout(bytes: &[u8]) -> bool {
     count > 0 && name.is_some_and(|name| name == BODIES || Table::ALL.iter().any(|table| table.name() == name))
 }
 
-/// What is not read yet.
+/// Bytes that are not read yet.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {

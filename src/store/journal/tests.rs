@@ -19,7 +19,7 @@ use crate::store::testing::{Sender, TestStore};
 
 const NOW: Duration = Duration::from_secs(1_700);
 
-/// What the directory would hold after `kill -9`: the files as they stand, while the process still runs.
+/// Returns the directory as it would be after `kill -9`: the files as they are while the process still runs.
 pub(in crate::store) fn killed(test: &TestStore) -> tempfile::TempDir {
     let left = tempfile::tempdir().unwrap();
     copy(test.directory(), left.path());

@@ -25,7 +25,7 @@ const BYTES_MAX: usize = 4 << 20;
 
 type Definition<'a> = TableDefinition<'a, &'static [u8], &'static [u8]>;
 
-/// How far a copy is.
+/// Progress of a copy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Progress {
     /// The state of the original that is copied: its last checkpoint's epoch.

@@ -33,7 +33,7 @@ type NextValue = fn(&str, &[u8], Vec<u8>) -> Option<Vec<u8>>;
 pub(super) struct Step {
     /// The format that it begins with; it ends with the next.
     pub(super) from: u32,
-    /// What it changes, for the log.
+    /// Description of the change, for the log.
     pub(super) what: &'static str,
     /// The value of each row in the next format.
     pub(super) value: NextValue,
@@ -46,7 +46,7 @@ pub(super) const STEPS: &[Step] = &[Step {
     value: |table, key, value| Some(checksum::stored(table, key, &value)),
 }];
 
-/// How far a migration is.
+/// Progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migration {
     /// The rows that are done, in the backup and in the copy.
@@ -55,7 +55,7 @@ pub struct Migration {
     pub of: u64,
 }
 
-/// What a migration needs.
+/// Inputs of a migration.
 pub(super) struct Environment<'a> {
     pub(super) disk: &'a dyn Disk,
     pub(super) directory: &'a Path,

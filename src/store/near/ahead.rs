@@ -1,5 +1,5 @@
-//! What lies ahead: all timers of the table before a horizon, in due order. The horizon moves on as time passes, and
-//! draws nearer where memory is full. [`super::NearTimers`] holds this under its lock, and reads the table for it.
+//! Timer cache: all timers of the table before a horizon, in due order. The horizon moves on as time passes, and comes
+//! nearer when memory is full. [`super::NearTimers`] holds this under its lock, and reads the table for it.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use crate::base::time::Timestamp;
 use crate::store::row::restored::Restored;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How far ahead of now timers are held in memory.
+/// Distance of the horizon from now.
 pub(super) const HORIZON: Duration = Duration::from_secs(300);
-/// How many timers wait in memory at most; later ones are found in the table when their time comes.
+/// Maximum number of timers in memory. Later ones are read from the table when their time comes.
 pub(super) const WAITING_MAX: usize = 32_768;
-/// How many are read from the table at once.
+/// Number of timers that are read from the table at once.
 pub(super) const REFILL: usize = 8_192;
 
 /// The timers before the horizon that nobody has taken.
@@ -22,7 +22,7 @@ pub(super) struct Ahead {
     pub(super) horizon: Timer,
     /// Whether what is before the horizon is only just being read.
     is_refilling: bool,
-    /// Whose timers stand still.
+    /// The restore whose timers are on hold.
     restored: Option<Restored>,
     /// Whether deadlines stand still, and the timers that serve them.
     is_frozen: bool,
@@ -143,7 +143,7 @@ impl Ahead {
         self.horizon = self.horizon.min(from);
     }
 
-    /// What was read, at most [`REFILL`] keys; others hold what they know.
+    /// Takes over the keys that were read, at most [`REFILL`]; `is_known` names the timers that others hold.
     pub(super) fn end_refill(&mut self, keys: &[Vec<u8>], is_known: impl Fn(&Timer) -> bool) {
         self.is_refilling = false;
         let timers: Vec<_> = keys.iter().filter_map(|key| Timer::decode(key)).collect();

@@ -10,7 +10,7 @@ use crate::store::timer::{Timer, TimerKind};
 /// A message's timer: no two accounts share an identifier.
 type OfMessage = (Timestamp, Ulid);
 
-/// What was taken from the near timers and is not settled.
+/// Timers that were taken and are not settled.
 #[derive(Default)]
 pub(super) struct InHand {
     messages: HashSet<OfMessage>,

@@ -49,7 +49,8 @@ fn refill(test: &TestStore) {
     test.store().near().refill(test.now(), || test.store().snapshot()).unwrap();
 }
 
-/// What a pump takes at the present time, in seconds after the start: it refills while memory is dry.
+/// Returns the timers that a dispatcher takes at the present time, in seconds after the start. It refills while memory
+/// is empty.
 fn taken(test: &TestStore) -> Vec<u64> {
     let mut found = Vec::new();
     loop {

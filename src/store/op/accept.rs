@@ -32,7 +32,7 @@ pub struct Accept {
     pub key_stream: Option<Stream>,
     /// The message's identifier, reserved before it was composed.
     pub id: MessageId,
-    /// What is accepted.
+    /// The accepted message.
     pub message: MessageRow,
     /// The bytes of the 202, kept for replays.
     pub answer: Vec<u8>,

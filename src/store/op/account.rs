@@ -69,7 +69,7 @@ pub struct AccountChange {
 pub struct UpdateAccount {
     /// The account.
     pub account: AccountId,
-    /// What of it changes.
+    /// The change.
     pub change: AccountChange,
 }
 

@@ -29,7 +29,7 @@ pub struct IdempotencyClaim {
     pub body_hash: [u8; 32],
 }
 
-/// What is asked.
+/// An admission request.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
     /// The account that sends.
@@ -48,7 +48,7 @@ pub struct Question<'a> {
     pub storage: StorageRoom,
 }
 
-/// What a message asks of the account's storage.
+/// Storage that a message needs in the account.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageRoom {
     /// Bytes of content that the account may have stored; 0 for no limit.
@@ -115,7 +115,7 @@ pub enum Admission {
     Admitted(Box<Admitted>),
 }
 
-/// What the checks found, for whoever goes on.
+/// Findings of the checks, for the next step.
 #[derive(Debug)]
 pub struct Admitted {
     /// The account.
@@ -154,7 +154,7 @@ pub fn check(read: &impl Read, question: &Question<'_>, time: &ServiceTime) -> R
     Ok(Admission::Admitted(Box::new(Admitted { account, domain_id, domain, quota, quota_view })))
 }
 
-/// What a bound key answers to the body that it is bound to. None where the key is free.
+/// Returns the recorded answer of a bound key for the body that it is bound to; `None` if the key is free.
 ///
 /// # Errors
 /// The key is bound to another body; the store's failure.

@@ -22,7 +22,7 @@ mod told;
 
 pub(super) use told::host;
 
-/// How long a line is kept.
+/// Time for which a line is kept.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 
 /// Lines that one new line takes the place of at most.
@@ -30,7 +30,7 @@ const FORGOTTEN_MAX: u64 = 2;
 
 /// An operation that the audit log can tell.
 pub trait Told: Op {
-    /// What it did. Never a secret.
+    /// Returns the change that was made. Never a secret.
     fn told(&self, reply: &Self::Reply) -> Change;
 
     /// Whether it is refused while the disk is nearly full. What removes or stops something is not.
@@ -44,9 +44,9 @@ pub trait Told: Op {
 pub struct Audited<O> {
     /// The account that has the log.
     pub account: AccountId,
-    /// Who asked.
+    /// Author of the change.
     pub actor: Actor,
-    /// What is done.
+    /// The operation.
     pub op: O,
 }
 
@@ -66,9 +66,9 @@ impl<O: Told> Op for Audited<O> {
 pub struct NoteChange {
     /// The account.
     pub account: AccountId,
-    /// Who.
+    /// Author of the change.
     pub actor: Actor,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
@@ -105,7 +105,7 @@ pub(super) fn write(
     Ok(id)
 }
 
-/// How many lines the account has. They are counted where no row says so, or a damaged one.
+/// Returns the number of lines of the account. They are counted if no row says so, or a damaged one.
 fn counted(tables: &Tables<'_>, account: AccountId) -> Result<u64, StoreError> {
     if let Some(row) = tables.sound_row::<AuditLinesRow>(account.as_bytes())? {
         return Ok(row.lines);

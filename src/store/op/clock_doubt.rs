@@ -25,7 +25,7 @@ use crate::store::schema::{self, Table, meta};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How many rows one operation looks at.
+/// Number of rows that one operation reads.
 const SLICE: usize = 256;
 /// Messages commit in another order than that of their identifiers, but never by so much.
 const OUT_OF_ORDER: Duration = Duration::from_secs(3600);
@@ -98,7 +98,7 @@ pub struct EndDoubt {
     pub number: u32,
     /// The service's time at its end, before the wall clock was taken over.
     pub until: Timestamp,
-    /// How far the service's time was set, in milliseconds.
+    /// Correction of the service's time, in milliseconds.
     pub offset_ms: i64,
 }
 

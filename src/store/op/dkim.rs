@@ -8,9 +8,9 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::machine::service_clock::ServiceTime;
 use crate::store::row::domain::DkimKeyRow;
 
-/// How long a key's record stays published after it signed for the last time.
+/// Time for which a key's record stays published after its last signature.
 const RETIREMENT: Duration = Duration::from_secs(7 * 24 * 3600);
-/// How long new keys are looked for more often than daily.
+/// Time for which new keys are looked up more often than daily.
 const AWAITED: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Activates the pending keys whose records were seen, retires those whose place they take, and drops what has been

@@ -20,7 +20,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How often a domain is looked at while the records of its new keys are awaited.
+/// Interval between checks of a domain while the records of its new keys are awaited.
 const ROTATION_CHECK: Duration = Duration::from_secs(3600);
 
 /// Registers a domain.
@@ -145,7 +145,7 @@ pub struct RecordDomainCheck {
     pub account: AccountId,
     /// The domain.
     pub domain: DomainId,
-    /// What was found, by record.
+    /// Findings by record.
     pub findings: Vec<Finding>,
 }
 
@@ -253,7 +253,8 @@ impl RecordDomainCheck {
     }
 }
 
-/// How long a check waits whose outcome could not be recorded, because another account has the domain verified.
+/// Time before a check is repeated whose outcome could not be recorded, because another account has the domain
+/// verified.
 const POSTPONED_CHECK: Duration = Duration::from_secs(24 * 3600);
 
 /// Puts a domain's next check off.

@@ -15,7 +15,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How soon new keys are looked for: time enough to copy a record.
+/// Time before the first look-up of new keys: enough to copy a record.
 const FIRST_CHECK: Duration = Duration::from_secs(120);
 
 /// Changes a domain; an absent member stays as it is.

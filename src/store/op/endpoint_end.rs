@@ -16,7 +16,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How many deliveries one operation ends.
+/// Number of deliveries that one operation ends.
 const SLICE: usize = 256;
 
 /// Deletes an endpoint.

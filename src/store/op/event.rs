@@ -20,28 +20,28 @@ use crate::store::timer::{Timer, TimerKind};
 /// Endpoints of an account at most (contract 5).
 pub const ENDPOINTS_MAX: usize = 10;
 
-/// What happened to a message, beside its type.
+/// Details of an event beside its type.
 #[derive(Default)]
 pub struct Happening<'a> {
     /// The attempt's facts.
     pub facts: AttemptFacts,
     /// When the next attempt is due.
     pub next_attempt_at: Option<Timestamp>,
-    /// What a failure means.
+    /// The failure.
     pub bounce: Option<&'a Bounce>,
-    /// What a complaint says.
+    /// The complaint.
     pub complaint: Option<&'a Complaint>,
-    /// How far the transfer is with it, where an attempt or a report brought it about.
+    /// Progress of the transfer, if an attempt or a report caused the event.
     pub transfer: Option<&'a TransferRow>,
 }
 
 /// A message as its events name it.
 pub struct Subject<'a> {
-    /// Whose it is.
+    /// Account of the message.
     pub account: AccountId,
     /// Its identifier.
     pub id: MessageId,
-    /// What was accepted.
+    /// The accepted message.
     pub row: &'a MessageRow,
 }
 

@@ -25,7 +25,7 @@ use crate::store::timer::{Timer, TimerKind};
 pub const BLOCK: usize = 256;
 /// Messages that one operation indexes at most: some milliseconds of the writer's time.
 const SLICE: usize = 4 * BLOCK;
-/// How often, in messages of a day, the index is seen to; and with the first of each day.
+/// Interval, in messages of a day, at which the index is maintained; also with the first of each day.
 const EVERY: u64 = 1024;
 
 /// Sees to the index where an account's `day_used`th message of the day is accepted.

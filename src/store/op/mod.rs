@@ -52,7 +52,7 @@ pub mod warm_up;
 
 /// A change of the store.
 pub trait Op: Serialize + DeserializeOwned + Send + 'static {
-    /// What the caller learns when it is committed.
+    /// Result that the caller receives after the commit.
     type Reply: Send + 'static;
     /// Why the business may say no.
     type Refusal: Send + 'static;
@@ -68,6 +68,6 @@ pub trait Op: Serialize + DeserializeOwned + Send + 'static {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Never {}
 
-/// What the operation is about is not there, or another account's.
+/// Error: the object does not exist, or belongs to another account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotThere;

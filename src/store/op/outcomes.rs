@@ -23,13 +23,13 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// The provider of servers that no known one runs.
 pub const OTHER: &str = "other";
-/// How long counts are kept: a year can be compared with the one before.
+/// Time for which counts are kept: a year can be compared with the one before.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);
 /// Rows of one account and hour. What further domains and providers do counts for its stream alone, under no domain
 /// and [`OTHER`].
 const ROWS_MAX: usize = 256;
 const HOUR_MS: u64 = 3_600_000;
-/// What is to be judged gathers for so long.
+/// Interval at which counts are judged.
 const JUDGED_EVERY_MS: u64 = 60_000;
 
 /// The UTC hour of `moment`, counted from the epoch.
@@ -99,7 +99,7 @@ fn place(
     Ok((if rows.len() < ROWS_MAX { key } else { rest }, OutcomeCounts::default()))
 }
 
-/// What a row counts. A damaged one begins anew: no outcome is left unrecorded for the sake of its count.
+/// Returns the counts of a row. A damaged one starts again: no outcome is left unrecorded because of its count.
 fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, StoreError> {
     match tables.row(key) {
         Err(error) if error.is_of_row() => Ok(Some(OutcomeCounts::default())),
@@ -107,7 +107,7 @@ fn counted(tables: &Tables<'_>, key: &[u8]) -> Result<Option<OutcomeCounts>, Sto
     }
 }
 
-/// What one row counts, as a scan shows it.
+/// Counts of one row, as a scan yields them.
 pub struct HourlyOutcomes<'a> {
     /// The UTC hour in which the messages were accepted, counted from the epoch.
     pub hour: u32,
@@ -115,7 +115,7 @@ pub struct HourlyOutcomes<'a> {
     pub stream: Stream,
     /// Their sending domain; the zero one for what no further row was made for.
     pub domain: DomainId,
-    /// Who was asked: a known provider, [`OTHER`], or nobody where it is empty.
+    /// Provider that was asked: a known one, [`OTHER`], or empty for none.
     pub provider: &'a str,
     /// The counts.
     pub counts: OutcomeCounts,

@@ -1,5 +1,5 @@
-//! What people do about mail that waits for a site: pause it, resume it, or have it tried at once. A pause is an
-//! account's own and outlives a restart; nothing is written to the messages that wait because of it.
+//! Manual control of mail that waits for a site: pause it, resume it, or retry it now. A pause belongs to an account
+//! and outlives a restart; nothing is written to the waiting messages because of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -63,7 +63,7 @@ impl Op for PauseSite {
 pub struct ResumeSite {
     /// The account.
     pub account: AccountId,
-    /// What was paused.
+    /// The paused site.
     pub site: SiteName,
 }
 
@@ -89,7 +89,7 @@ pub struct TryNow {
 }
 
 impl Op for TryNow {
-    /// How many are tried earlier than they would have been.
+    /// Number of messages that are retried earlier.
     type Reply = u64;
     type Refusal = Never;
 

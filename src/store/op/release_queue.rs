@@ -15,7 +15,7 @@ use crate::store::tables::Tables;
 pub struct ReleaseQueue;
 
 impl Op for ReleaseQueue {
-    /// What stood still until now.
+    /// The hold that was released.
     type Reply = Option<Restored>;
     type Refusal = Never;
 

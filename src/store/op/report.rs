@@ -19,21 +19,21 @@ use crate::store::row::suppression::SuppressionReason;
 use crate::store::schema;
 use crate::store::tables::Tables;
 
-/// What a report says of a message.
+/// Meaning of a report for a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
     /// A server that had taken it gave up.
     Bounced {
         /// The answer that it reports.
         facts: AttemptFacts,
-        /// What the failure means.
+        /// The failure.
         bounce: Bounce,
     },
     /// A server that has taken it could not pass it on yet.
     Delayed {
         /// The answer that it reports.
         facts: AttemptFacts,
-        /// What the delay means.
+        /// The reason for the delay.
         bounce: Bounce,
     },
     /// The recipient complained.
@@ -49,7 +49,7 @@ pub struct MessageNews {
     pub message: MessageId,
     /// Whether somebody else held the message's lease: then its attempt ends by its own outcome.
     pub wire: Wire,
-    /// What the report says.
+    /// Meaning of the report.
     pub news: News,
     /// Further messages to the same address, whose leases the caller holds: they end where this suppresses it.
     pub others: Vec<MessageId>,
@@ -63,7 +63,7 @@ pub struct RecordReport {
 }
 
 impl Op for RecordReport {
-    /// How many of the messages this was news of.
+    /// Number of messages for which the report was new.
     type Reply = usize;
     type Refusal = Never;
 

@@ -15,7 +15,7 @@ use crate::store::read::Read;
 use crate::store::tables::Tables;
 use crate::store::timer::Timer;
 
-/// How often an account is judged that does not stand well: its windows move on by the hour.
+/// Interval at which an account with a raised level is judged: its windows move on by the hour.
 const RECOVERY: Duration = Duration::from_secs(3600);
 
 /// Judges one account.
@@ -23,9 +23,9 @@ const RECOVERY: Duration = Duration::from_secs(3600);
 pub struct JudgeReputation {
     /// The timer that was served; it names the account.
     pub timer: Timer,
-    /// What its transactional stream's windows hold.
+    /// Counts of the transactional stream's windows.
     pub transactional: Windows,
-    /// What its marketing stream's windows hold.
+    /// Counts of the marketing stream's windows.
     pub marketing: Windows,
 }
 
@@ -61,7 +61,7 @@ impl Op for JudgeReputation {
 }
 
 impl JudgeReputation {
-    /// What a stream's windows hold.
+    /// Returns the counts of a stream's windows.
     pub const fn windows(&self, stream: Stream) -> Windows {
         match stream {
             Stream::Transactional => self.transactional,

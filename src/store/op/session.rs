@@ -20,7 +20,7 @@ pub const SESSIONS_MAX: usize = 32;
 /// Begins a session for somebody who has shown who they are.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeginSession {
-    /// What it is found by.
+    /// Key of the session.
     pub key: SessionKey,
     /// The session.
     pub session: Session,

@@ -17,7 +17,7 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// What was seen of one attempt.
+/// Facts of one attempt.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attempt {
     /// When it began.
@@ -28,15 +28,15 @@ pub struct Attempt {
     pub status: Option<u16>,
     /// The failure's name, none for a 2xx.
     pub error: Option<String>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// Who answered.
+    /// Address of the receiver that answered.
     pub peer: Option<String>,
     /// The first 4 KiB of the answer's body.
     pub response_body: Option<String>,
 }
 
-/// How a delivery's timer was served.
+/// End of serving a delivery's timer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum DeliveryEnd {
     /// One request was made.
@@ -67,11 +67,11 @@ pub struct SettleDelivery {
     pub delivery: DeliveryId,
     /// The timer that was served.
     pub due: Timestamp,
-    /// How it ended.
+    /// End of the attempt.
     pub end: DeliveryEnd,
 }
 
-/// What became of the endpoint.
+/// Change of the endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndpointChange {
     /// Nothing to tell.
@@ -224,7 +224,7 @@ pub struct Unpark {
     pub due: Timestamp,
 }
 
-/// How many parked deliveries one operation makes due.
+/// Number of parked deliveries that one operation makes due.
 const UNPARK_SLICE: usize = 256;
 
 impl Op for Unpark {

@@ -1,5 +1,5 @@
-//! What became of a try to send a day's TLS report about one domain (RFC 8460 5): its timer goes, or waits for those
-//! who could not take it.
+//! Settles an attempt to send a day's TLS report about one domain (RFC 8460 5): removes its timer, or keeps it for the
+//! destinations that could not be reached.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ use crate::store::timer::Timer;
 pub struct SettleTlsReport {
     /// The timer that was served.
     pub timer: Timer,
-    /// Who has the report now.
+    /// Destinations that have the report.
     pub told: Vec<String>,
     /// When the others are tried again; none where it is over.
     pub again: Option<Timestamp>,

@@ -26,17 +26,17 @@ use crate::store::timer::{Timer, TimerKind};
 const CRASHES_MAX: u8 = 3;
 /// When a message is looked at again whose content can't be read.
 const UNREADABLE_AGAIN: Duration = Duration::from_secs(60);
-/// How long the content of a message may be unreadable before the message fails.
+/// Time for which a message's content may be unreadable before the message fails.
 const UNREADABLE_MAX: Duration = Duration::from_secs(3600);
 
-/// How an attempt, or the wait for one, ended.
+/// End of an attempt, or of the wait for one.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TransferEnd {
     /// A server took the message.
     Delivered,
     /// A transient failure, with what is known of it.
     Deferred {
-        /// What the failure means.
+        /// The failure.
         bounce: Option<Bounce>,
         /// Not before then, where the server or its site said so.
         not_before: Option<Timestamp>,
@@ -69,21 +69,22 @@ pub struct SettleTransfer {
     pub message: MessageId,
     /// The timer that was served.
     pub due: Timestamp,
-    /// How it ended.
+    /// End of the attempt.
     pub end: TransferEnd,
-    /// What was seen. The attempt's number is filled in here.
+    /// Facts of the attempt. Its number is filled in here.
     pub facts: AttemptFacts,
-    /// Who runs the server that was asked: a known provider's name, or [`super::outcomes::OTHER`]. None where none was.
+    /// Provider of the server that was asked: a known provider's name, or [`super::outcomes::OTHER`]. `None` if no
+    /// server was asked.
     pub provider: Option<String>,
     /// Chance for the next delay's jitter.
     pub chance: [u8; 4],
-    /// What was said, where it failed; shown in the timeline for as long as the event log keeps its event.
+    /// Transcript of a failed attempt, shown in the timeline for as long as the event log keeps its event.
     pub transcript: Option<String>,
     /// Further messages to the same address, whose leases the caller holds: they end where this outcome suppresses it.
     pub others: Vec<MessageId>,
 }
 
-/// What settling did.
+/// Result of settling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     /// The outcome is recorded.
@@ -219,7 +220,7 @@ impl SettleTransfer {
         Ok(())
     }
 
-    /// What was on the wire while its address became suppressed ends by its outcome; where that is another wait, it
+    /// Ends a message whose address was suppressed during its attempt. The attempt's outcome counts, but another wait
     /// ends now.
     fn end_where_suppressed_meanwhile(
         &self,

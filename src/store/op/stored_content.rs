@@ -43,7 +43,7 @@ pub(super) fn add(tables: &mut Tables<'_>, account: AccountId, place: Place) -> 
     Ok(())
 }
 
-/// What a row counts. A damaged one counts as nothing, and the next start counts again.
+/// Returns the count of a row. A damaged one counts as nothing, and the next start counts again.
 fn counted_in_bucket(tables: &mut Tables<'_>, key: &[u8]) -> Result<u64, StoreError> {
     match tables.row::<StoredInBucketRow>(key) {
         Err(error) if error.is_of_row() => {

@@ -44,7 +44,7 @@ impl Suppression {
     }
 }
 
-/// What adding came to.
+/// Result of adding a suppression.
 #[derive(Clone, Debug)]
 pub struct Added {
     /// The suppression as it stands.
@@ -137,7 +137,7 @@ impl Unfinished {
     }
 }
 
-/// How a suppression is named: contract 6 takes either.
+/// Name of a suppression: contract 6 accepts either.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Name {
     /// By its identifier.
@@ -194,7 +194,7 @@ pub struct ImportSuppressions {
 }
 
 impl Op for ImportSuppressions {
-    /// How many were not there before.
+    /// Number of suppressions that are new.
     type Reply = usize;
     type Refusal = Never;
 

@@ -62,7 +62,7 @@ pub struct ImportBatch {
 }
 
 impl Op for ImportBatch {
-    /// How many were not there before.
+    /// Number of suppressions that are new.
     type Reply = usize;
     type Refusal = Never;
 

@@ -17,13 +17,13 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How many rows one operation removes.
+/// Number of rows that one operation removes.
 const SLICE: usize = 512;
 /// The time for which the event log keeps an event (contract 7).
 pub const EVENT_LIFETIME: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How often the event log is swept. Events past their time are not listed, swept or not.
+/// Interval between sweeps of the event log. Outdated events are not listed, swept or not.
 const EVENT_SWEEP_STEP: Duration = Duration::from_secs(24 * 3600);
-/// How many accounts one sweep of the event log goes through.
+/// Number of accounts that one sweep of the event log covers.
 const ACCOUNTS_MAX: usize = 100_000;
 
 /// Removes expired idempotency records.

@@ -20,9 +20,9 @@ use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
-/// How many rows one operation looks at, and how many accounts it passes by.
+/// Number of rows that one operation reads, and of accounts that it skips.
 const SLICE: usize = 256;
-/// How often the deliveries are swept.
+/// Interval between sweeps of the deliveries.
 const STEP: Duration = Duration::from_secs(24 * 3600);
 
 /// Sweeps a slice of the deliveries.

@@ -17,11 +17,11 @@ use crate::store::timer::{Timer, TimerKind};
 /// Keeps the policy that was just fetched from a domain, in place of the one before.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct KeepStsPolicy {
-    /// Whose it is.
+    /// Domain of the policy.
     pub domain: DomainName,
     /// The identifier that announced it.
     pub id: String,
-    /// What it asks for.
+    /// The policy.
     pub policy: StsPolicy,
 }
 

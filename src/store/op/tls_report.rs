@@ -17,7 +17,7 @@ use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How long a day's counts are kept.
+/// Time for which a day's counts are kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Rows of one day; what a further domain does is not counted.
 const ROWS_MAX: u32 = 20_000;
@@ -37,9 +37,9 @@ pub struct CountTlsSession {
     pub policy: Vec<String>,
     /// The server; none where the policy was asked for.
     pub host: Option<String>,
-    /// What was wrong, if anything.
+    /// The fault, if any.
     pub fault: Option<TlsFault>,
-    /// How long after the day's end its report is due; none where none are sent.
+    /// Time after the day's end at which its report is due; `None` if no reports are sent.
     pub report_after: Option<Duration>,
 }
 

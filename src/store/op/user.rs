@@ -67,7 +67,7 @@ pub struct UpdateUser {
     pub account: AccountId,
     /// The user.
     pub user: UserId,
-    /// What they may do.
+    /// Role of the user.
     pub role: Option<Role>,
     /// Whether they are kept from signing in.
     pub disabled: Option<bool>,

@@ -15,7 +15,7 @@ use crate::store::disk::{Disk, Opening};
 use crate::store::error::StoreError;
 use crate::store::journal;
 
-/// What the database is called while it is made.
+/// Name of the database while it is created.
 pub(super) const HALF_MADE: &str = "postrider.redb.new";
 
 /// Makes the data directory where it is missing, durably.

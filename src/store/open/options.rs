@@ -1,4 +1,4 @@
-//! How a store is opened, beside what it is given of the world.
+//! Options for opening a store.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub enum StartWork {
 
 /// The choices of a start.
 pub struct StartOptions {
-    /// What the start does where the journal is damaged.
+    /// Policy for a damaged journal.
     pub on_journal_damage: OnJournalDamage,
     /// Time since some fixed moment, which never goes back: for the age of the journal.
     pub monotonic: Arc<dyn Fn() -> Duration + Send + Sync>,

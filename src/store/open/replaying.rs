@@ -21,7 +21,7 @@ use crate::store::row::Row;
 use crate::store::row::restored::Restored;
 use crate::store::schema::{Table, meta};
 
-/// What a start does where the journal is damaged.
+/// Policy for a damaged journal at a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnJournalDamage {
     /// It fails, and changes nothing.

@@ -12,13 +12,13 @@ use crate::store::schema::Table;
 pub struct AuditRow {
     /// When.
     pub at: Timestamp,
-    /// Who.
+    /// Author of the change.
     pub actor: Actor,
-    /// What.
+    /// The change.
     pub change: Change,
 }
 
-/// How many lines an account has; its key names the account.
+/// Number of lines of an account; its key names the account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct AuditLinesRow {
     /// The number.

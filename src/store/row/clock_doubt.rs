@@ -15,7 +15,7 @@ pub struct ClockDoubtRow {
     pub began: Timestamp,
     /// All messages accepted meanwhile have greater identifiers.
     pub after: Ulid,
-    /// How it ended; none while it lasts.
+    /// End of the doubt; `None` while it lasts.
     pub end: Option<DoubtEnd>,
 }
 
@@ -24,9 +24,9 @@ pub struct ClockDoubtRow {
 pub struct DoubtEnd {
     /// The service's time at the end, before the wall clock was taken over.
     pub until: Timestamp,
-    /// How far the service's time was set then, in milliseconds.
+    /// Correction of the service's time at the end, in milliseconds.
     pub offset_ms: i64,
-    /// What is still to be moved.
+    /// Timers that are still to be moved.
     pub rest: Rest,
 }
 
@@ -47,7 +47,7 @@ impl ClockDoubtRow {
         self.end.as_ref().is_some_and(|end| end.rest != Rest::Nothing)
     }
 
-    /// How far the ends of the doubt's buckets are from what their names say.
+    /// Returns the difference between the ends of the doubt's buckets and their names.
     pub fn offset_ms(&self) -> i64 {
         self.end.as_ref().map_or(0, |end| end.offset_ms)
     }

@@ -17,18 +17,18 @@ pub struct DeliveryRow {
     pub endpoint: EndpointId,
     /// Which event.
     pub event: EventId,
-    /// What is sent.
+    /// Payload of the delivery.
     pub owed: Owed,
-    /// How far it is.
+    /// Progress of the delivery.
     pub state: delivery::State,
 }
 
-/// What a delivery sends.
+/// Payload of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Owed {
     /// An event of a message.
     Event {
-        /// Whose timeline has the event's bytes.
+        /// Message whose timeline has the event's bytes.
         message: MessageId,
         /// The event's type.
         kind: EventType,
@@ -81,9 +81,9 @@ pub struct AttemptRow {
     pub status: Option<u16>,
     /// The failure's name (contract 5).
     pub error: Option<String>,
-    /// How long it took, in milliseconds.
+    /// Duration in milliseconds.
     pub duration_ms: u64,
-    /// Who answered.
+    /// Address of the receiver that answered.
     pub peer: Option<String>,
     /// The first 4 KiB of the answer's body.
     pub response_body: Option<String>,

@@ -36,7 +36,7 @@ pub struct DomainRow {
     pub dkim: Vec<DkimKeyRow>,
     /// Whether the CNAME of the return path was seen.
     pub return_path_seen: bool,
-    /// What was last found, by record.
+    /// Last findings, by record.
     pub findings: Vec<Finding>,
 }
 
@@ -64,20 +64,20 @@ pub struct DkimKeyRow {
 }
 
 impl DkimKeyRow {
-    /// What a private key is sealed for.
+    /// Returns the context that a private key is sealed for.
     pub fn context(domain: DomainId, selector: &str) -> Vec<u8> {
         [b"dkim ".as_slice(), domain.as_bytes(), selector.as_bytes()].concat()
     }
 }
 
-/// What was found where a record should be.
+/// Finding for a record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What the record is for.
+    /// Purpose of the record.
     pub purpose: RecordPurpose,
     /// The name that was asked.
     pub name: String,
-    /// What it means.
+    /// Status of the record.
     pub status: RecordStatus,
     /// The values found.
     pub found: Vec<String>,

@@ -54,7 +54,7 @@ impl EndpointRow {
         self.events.as_ref().is_none_or(|kinds| kinds.contains(&kind))
     }
 
-    /// What its secret is sealed for, so that one endpoint's can't be put in another's place.
+    /// Returns the context that the secret is sealed for, so that one endpoint's can't be put in another's place.
     pub fn secret_context(id: crate::base::id::EndpointId) -> Vec<u8> {
         [b"webhook secret ".as_slice(), id.as_bytes()].concat()
     }

@@ -12,7 +12,7 @@ use crate::store::schema::Table;
 pub struct EventLogRow {
     /// The message whose timeline has the bytes.
     pub message: MessageId,
-    /// What happened.
+    /// Type of the event.
     pub kind: EventType,
 }
 

@@ -6,7 +6,7 @@ use super::Row;
 use crate::machine::idempotency::Binding;
 use crate::store::schema::Table;
 
-/// What a key is bound to.
+/// Request and answer that a key is bound to.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct IdempotencyRow {
     /// The body, and until when.

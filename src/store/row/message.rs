@@ -15,7 +15,7 @@ use crate::mail::read::ListFields;
 use crate::store::content::Place;
 use crate::store::schema::Table;
 
-/// What was accepted. Never changes.
+/// An accepted message. Never changes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MessageRow {
     /// The sending domain.
@@ -120,7 +120,7 @@ impl MessageRow {
     }
 }
 
-/// How far a message's transfer is.
+/// Progress of a message's transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TransferRow {
     /// The machine's state; its status is the message's.
@@ -135,9 +135,9 @@ pub struct TransferRow {
     pub delivered_at: Option<Timestamp>,
     /// The facts of the last attempt.
     pub last: AttemptFacts,
-    /// Who runs the server that was asked last, as the counts by provider name it; none where none was asked.
+    /// Provider of the server that was asked last, by its name in the counts; `None` if none was asked.
     pub provider: Option<String>,
-    /// How many times an attempt crashed. After the third the message is set aside.
+    /// Number of attempts that crashed. After the third the message is set aside.
     pub crashes: u8,
     /// Since when its content could not be read, where the last look failed for that.
     pub unreadable_since: Option<Timestamp>,

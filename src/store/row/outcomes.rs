@@ -1,4 +1,4 @@
-//! What became of the messages that were accepted in one hour: counts by stream, sending domain and provider.
+//! Outcomes of the messages that were accepted in one hour: counts by stream, sending domain and provider.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::domain::event::{Bounce, BounceKind, EventType};
 use crate::machine::reputation::{Figures, Rate};
 use crate::store::schema::Table;
 
-/// How often each outcome was recorded. A message may have several: delivered, then bounced, say.
+/// Number of times that each outcome was recorded. A message may have several: delivered, then bounced, say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutcomeCounts {
     /// Messages accepted; counted where no provider is known yet.

@@ -111,7 +111,7 @@ impl From<SuppressionV1> for SuppressionRow {
 pub struct SuppressionImportRow {
     /// The import. Identifiers of its suppressions are greater.
     pub id: Ulid,
-    /// How far it is.
+    /// Progress of the import.
     pub stage: ImportStage,
 }
 

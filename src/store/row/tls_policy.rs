@@ -1,4 +1,4 @@
-//! What is kept of receivers' TLS policies: the MTA-STS policy of a domain, and how its sessions of a day went.
+//! TLS policies of receivers: the MTA-STS policy of a domain, and the results of its sessions of a day.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,11 +12,11 @@ use crate::store::schema::Table;
 /// The last policy that was fetched from a domain; its key is the domain's digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StsPolicyRow {
-    /// Whose it is.
+    /// Domain of the policy.
     pub domain: DomainName,
     /// The identifier that announced it.
     pub id: String,
-    /// What it asks for.
+    /// The policy.
     pub policy: StsPolicy,
     /// When it was fetched.
     pub fetched_at: Timestamp,
@@ -67,7 +67,7 @@ pub struct TlsReportRow {
     pub failures: u64,
     /// Why, for as many different reasons as are kept.
     pub details: Vec<FailureDetail>,
-    /// Who has the report of the day already, while others have yet to take it. Kept in the domain's first row.
+    /// Destinations that have the report of the day already, while others do not. Kept in the domain's first row.
     pub told: Vec<String>,
 }
 
@@ -85,15 +85,15 @@ impl Row for TlsReportRow {
 /// Failures of one kind with one server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureDetail {
-    /// What was wrong.
+    /// The fault.
     pub fault: TlsFault,
     /// The server; none where it was the policy itself.
     pub host: Option<String>,
-    /// How often.
+    /// Number of sessions.
     pub sessions: u64,
 }
 
-/// How many rows a day has; its key is the day.
+/// Number of rows of a day; its key is the day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TlsReportDayRow {
     /// Rows of [`Table::TlsReports`].

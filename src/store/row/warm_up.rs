@@ -1,4 +1,4 @@
-//! How much a relay that warms up has handed over to a site today; its key names both.
+//! Number of messages that a relay in warm-up has handed over to a site today; its key names both.
 
 use serde::{Deserialize, Serialize};
 

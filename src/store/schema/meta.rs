@@ -10,11 +10,11 @@ pub const LAST_ID: &[u8] = b"last_id";
 pub const LAST_MESSAGE_ID: &[u8] = b"last_message_id";
 /// The epoch of the journal whose records this state lacks, sixteen bytes.
 pub const JOURNAL: &[u8] = b"journal";
-/// How many timers wait, sixteen bytes.
+/// Number of waiting timers, sixteen bytes.
 pub const WAITING: &[u8] = b"waiting";
 /// Which totals the store keeps, one byte: see [`crate::store::totals`].
 pub const TOTALS: &[u8] = b"totals";
-/// How far a migration has come; only in the copy that it makes.
+/// Progress of a migration; only in the copy that it makes.
 pub const MIGRATION: &[u8] = b"migration";
 /// The backup that the store was restored from.
 pub const RESTORED: &[u8] = b"restored";

@@ -29,10 +29,10 @@ use crate::store::timer::TimerKind;
 const CANARIES: usize = 200;
 /// At so many points of the sweep the machine goes off.
 const POINTS: u64 = 50;
-/// How many octets are looked for at once.
+/// Number of bytes that are searched for at once.
 const PIECE: usize = size_of::<u64>();
 
-/// What was planted, and what a thief took before its time was over.
+/// Planted content, and what a thief copied before its deadline.
 struct Planted {
     disk: SimulatedDisk,
     bodies: BTreeMap<MessageId, (Place, Vec<u8>)>,
@@ -228,7 +228,7 @@ impl Planted {
         pieces
     }
 
-    /// How many bodies the thief opens with this file of keys.
+    /// Returns how many bodies the thief opens with this file of keys.
     fn opened_with(&self, keys: &[u8]) -> usize {
         let directory = tempfile::tempdir().unwrap();
         for (path, bytes) in self.stolen.iter().filter(|(path, _)| !is_keys(path)) {

@@ -38,7 +38,7 @@ use crate::store::snapshot::Snapshot;
 /// Runs of the everyday tests; `POSTRIDER_DAMAGED` asks for more.
 const RUNS: u64 = 300;
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum End {
     /// The start refused.
@@ -95,7 +95,7 @@ struct Damaged {
     seed: u64,
     chance: Chance,
     story: Story,
-    /// What the store served before the damage.
+    /// Rows and bodies that the store served before the damage.
     expected: Served,
 }
 
@@ -120,7 +120,7 @@ impl Damaged {
         Self { seed, chance, story, expected }
     }
 
-    /// What a start makes of the damage.
+    /// Judges a start after the damage.
     fn judge(&self, hit: &Hit) -> End {
         let (disk, clock) = (&self.story.disk, &self.story.clock);
         let report = check_on(Arc::new(disk.copy(self.seed, Honesty::Honest)), Path::new(DIRECTORY), clock.now());
@@ -221,7 +221,7 @@ impl Damaged {
         End::TakenForTorn
     }
 
-    /// How many rows are errors. None has another value, and none is new.
+    /// Counts rows that are errors. None has another value, and none is new.
     fn judge_rows(&self, hit: &Hit, snapshot: &Snapshot) -> usize {
         let mut failed = 0;
         for ((name, key), value) in &self.expected.rows {
@@ -250,7 +250,7 @@ impl Damaged {
         failed
     }
 
-    /// How many bodies are errors that were none. None is another one, and only those fail that `may_fail`.
+    /// Counts bodies that became errors. None is another one, and only those fail that `may_fail`.
     fn judge_bodies(&self, store: &Store, may_fail: impl Fn(&MessageRow) -> bool) -> usize {
         let mut failed = 0;
         for (id, (row, expected)) in &self.expected.bodies {

@@ -147,11 +147,11 @@ struct DirtyJournal {
     setup: Setup,
     chance: Chance,
     process: Process,
-    /// What the process has to answer.
+    /// Answers that the process owes.
     answers: Vec<Waiting<bool>>,
     canaries: Vec<Canary>,
     journal: PathBuf,
-    /// How often the journal had records while something was looked for.
+    /// Number of times that the journal had records during a search.
     looks: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What a story knows of its store from outside: what it asked for and what it was answered. With that, and with the
-//! store as it stands, the law judges.
+//! History of a run as seen from outside: requests and answers. The invariants are judged by it and by the store as it
+//! is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -47,10 +47,10 @@ pub(super) struct Submitted {
 /// All rows, by table: how many, and a digest.
 pub(super) type Rows = BTreeMap<&'static str, (u64, [u8; 32])>;
 
-/// What is known.
+/// The history.
 #[derive(Default)]
 pub(super) struct History {
-    /// Who sends.
+    /// Account that sends.
     pub(super) account: AccountId,
     pub(super) messages: BTreeMap<MessageId, Submitted>,
     /// Messages that were submitted together.

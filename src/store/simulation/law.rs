@@ -21,12 +21,12 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table, meta};
 use crate::store::snapshot::Snapshot;
 
-/// What was found not to hold.
+/// A violated invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Law {
-    /// What was acknowledged is there, unchanged, with its body.
+    /// Every acknowledged message is there, unchanged, with its body.
     DurableAccept,
-    /// What is there was acknowledged, or was being committed when the machine went off.
+    /// Everything that is there was acknowledged, or was being committed when the machine went off.
     NoGhost,
     /// One commit is there whole or not at all, and all of those before it.
     WholeCommits,
@@ -40,19 +40,19 @@ pub(super) enum Law {
     Quota,
     /// No mail to whom it is suppressed; a suppression that was acknowledged stays.
     Suppression,
-    /// What was destroyed stays so.
+    /// Destroyed content stays destroyed.
     GoneContent,
     /// Identifiers only grow, in the order of commits.
     GrowingIds,
     /// A failed sync is the end of its process.
     FailedSync,
-    /// What the disk damaged is found by a check, and never served.
+    /// Damage by the disk is found by a check, and never served.
     FoundDamage,
     /// Once faults stop, everything comes to its end.
     Liveness,
     /// The store opens.
     Opens,
-    /// What `postrider check` looks for.
+    /// The rules of `postrider check`.
     Check,
 }
 

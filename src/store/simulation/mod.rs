@@ -28,7 +28,7 @@ use super::disk::simulated::Honesty;
 
 /// Seeds that found something once.
 const KEPT: &str = include_str!("../../../tests/seeds/store.txt");
-/// How many stories the everyday run tells.
+/// Number of runs of the everyday test.
 const STORIES: u64 = 5_000;
 /// Number of further runs in which messages are accepted together.
 const GROUPED: u64 = 600;
@@ -37,7 +37,7 @@ fn variable<T: FromStr>(name: &str) -> Option<T> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What many stories came to.
+/// Totals of many runs.
 #[derive(Debug, Default)]
 struct Sums {
     stories: u64,

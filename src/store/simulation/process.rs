@@ -26,7 +26,7 @@ pub(super) const DIRECTORY: &str = "/var/lib/postrider";
 #[derive(Clone)]
 pub(super) struct Clock {
     now: Arc<AtomicU64>,
-    /// What passed of it: a wall clock that is set back takes nothing of that away.
+    /// Elapsed time, which a wall clock that is set back does not reduce.
     passed: Arc<AtomicU64>,
 }
 
@@ -190,7 +190,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// Whoever hears an answer at the moment that it is given, and knows whether the machine was off then.
+/// Waker that records whether the machine was off at the moment of an answer.
 pub(super) struct Ear {
     disk: SimulatedDisk,
     was_off: AtomicBool,

@@ -18,7 +18,7 @@ use crate::store::op::domain::CreateDomain;
 use crate::store::op::endpoint::CreateEndpoint;
 use crate::store::testing::{START, domain_row, endpoint_row};
 
-/// What stands in the store when a story begins.
+/// Contents of the store at the beginning of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Setup {
     pub(super) now: Timestamp,

@@ -24,7 +24,7 @@ use crate::store::schema;
 use crate::store::timer::TimerKind;
 use crate::store::tripwire::Point;
 
-/// How many starts may fail by planned faults before one is left alone.
+/// Maximum number of starts that planned faults may fail before one is left alone.
 const STARTS_MAX: u64 = 4;
 /// Rounds of settling after which nothing may be left.
 const ROUNDS_MAX: usize = 12;
@@ -51,7 +51,7 @@ pub(super) struct Story {
     /// Whether what is being answered has the lifting of a suppression.
     pub(super) is_lifting: bool,
     pub(super) findings: Vec<Finding>,
-    /// What happened, for whoever looks into a finding.
+    /// Log for people who examine a finding.
     log: Vec<String>,
     pub(super) seed: u64,
     starts: u64,
@@ -62,15 +62,15 @@ pub(super) struct Story {
     pub(super) read_error: Option<u64>,
 }
 
-/// What a story came to.
+/// Result of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) findings: Vec<Finding>,
     pub(super) log: Vec<String>,
-    /// How many operations the disk had, and their digest.
+    /// Number of disk operations, and their digest.
     pub(super) operations: u64,
     pub(super) trace: u64,
-    /// How often the process ended before its time.
+    /// Number of times that the process ended early.
     pub(super) crashes: u64,
     /// Messages that were acknowledged.
     pub(super) accepted: u64,
@@ -251,7 +251,7 @@ impl Story {
         }
     }
 
-    /// What the engine does when a bucket's time comes: the bytes first, then the timer.
+    /// Does the work of the engine at a bucket's deadline: the bytes first, then the timer.
     pub(super) fn sweep(&mut self) {
         let (now, store) = (self.clock.now(), self.process().store.clone());
         let Ok(over) = store.content().buckets_until(now) else { return };

@@ -26,7 +26,7 @@ use crate::store::schema::Table;
 use crate::store::testing::message_row;
 use crate::store::timer::{Timer, TimerKind};
 
-/// What was asked.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Intent {
     Accept(MessageId),
@@ -40,7 +40,7 @@ pub(super) enum Intent {
     Housekeeping,
 }
 
-/// What was answered.
+/// An answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
     Done,
@@ -112,7 +112,7 @@ impl Story {
         }
     }
 
-    /// What has an operation under way: nobody else may touch it.
+    /// Returns the messages with an operation in progress: nobody else may touch them.
     fn leased(&self) -> BTreeSet<Ulid> {
         let ids = self.tickets.iter().flat_map(|ticket| match &ticket.intent {
             Intent::Transfer(id) | Intent::Cancel(id) | Intent::Accept(id) => vec![id.0],

@@ -11,7 +11,7 @@ use crate::store::schema::Table;
 type Opened = ReadOnlyTable<&'static [u8], &'static [u8]>;
 type Entry<'a> = (AccessGuard<'a, &'static [u8]>, AccessGuard<'a, &'static [u8]>);
 
-/// How many damaged rows are passed on each side. A few may have damaged values. More of them are a damaged page.
+/// Number of damaged rows that are skipped on each side. A few may have damaged values; more are a damaged page.
 const PASSED: usize = 4;
 
 /// The rows on one side of a place.

@@ -13,7 +13,7 @@ use crate::base::time::Timestamp;
 /// A key, to be sealed again.
 pub(super) type RawKey = Zeroizing<[u8; MasterKey::LENGTH]>;
 
-/// What both copies hold.
+/// Contents of both copies.
 #[derive(Default)]
 pub(super) struct Copies {
     /// The keys that have a place, the same in both copies once [`Self::rewrite`] is done.
@@ -27,9 +27,9 @@ pub(super) struct Copies {
     /// Places whose key neither copy has, with the bucket that they name.
     pub(super) lost: Vec<(u64, Option<Timestamp>)>,
     pub(super) free: Vec<u64>,
-    /// How many places were retired before.
+    /// Number of places retired before.
     pub(super) retired: u64,
-    /// How many places there are.
+    /// Number of places.
     pub(super) places: u64,
     /// The damage, a sentence for each slot.
     pub(super) faults: Vec<String>,

@@ -51,7 +51,7 @@ struct State {
     slots: u64,
     /// Places that can't be read, each until the end of the bucket that it may be of.
     lost: Vec<(u64, Timestamp)>,
-    /// How many places are never used again.
+    /// Number of places that are never used again.
     retired: u64,
     /// Places of keys that may have been written to one of the files alone, for their disk was full.
     unfinished: BTreeMap<SegmentId, u64>,
@@ -212,7 +212,7 @@ impl KeySlots {
         state.keys.keys().chain(state.unfinished.keys()).map(|(bucket, _)| *bucket).collect()
     }
 
-    /// How many slots are or were damaged: none of them is used again.
+    /// Returns the number of slots that are or were damaged. None of them is used again.
     pub(super) fn damaged(&self) -> u64 {
         let state = self.state();
         state.retired + state.lost.len() as u64

@@ -22,7 +22,7 @@ use node::{Change, FileNode, Naming, Node};
 pub(in crate::store) use node::{LastWrite, Loss};
 use state::{State, Touch, not_found};
 
-/// What happens at an operation.
+/// Fault at an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Fault {
     /// The machine goes off.
@@ -40,7 +40,7 @@ pub(in crate::store) enum Fault {
 /// Whether the disk does what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Honesty {
-    /// What is synced is durable.
+    /// Synced data is durable.
     Honest,
     /// Syncs do nothing: what a disk does that answers from its cache.
     SyncsNothing,
@@ -98,7 +98,7 @@ impl SimulatedDisk {
         self.state().is_damaged
     }
 
-    /// How many syncs of the process that has the disk failed.
+    /// Returns the number of failed syncs of the process that has the disk.
     pub(in crate::store) fn failed_syncs(&self) -> u64 {
         self.state().failed_syncs
     }
@@ -120,7 +120,7 @@ impl SimulatedDisk {
         state.file_mut(node).ok()?.last_write.clone()
     }
 
-    /// How many planned faults have not come yet.
+    /// Returns the number of planned faults that have not occurred yet.
     pub(in crate::store) fn planned(&self) -> usize {
         let state = self.state();
         state.faults.len() + state.read_errors.len()
@@ -131,7 +131,7 @@ impl SimulatedDisk {
         self.state().forgive();
     }
 
-    /// How many operations there were.
+    /// Returns the number of operations.
     pub(in crate::store) fn operations(&self) -> u64 {
         self.state().operations
     }

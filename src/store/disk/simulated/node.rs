@@ -1,16 +1,16 @@
-//! What stands on the simulated disk: files and directories, each as the running system sees it, as it is durable, and
-//! what is between the two. The law: a sector holds, after a loss, what it held at the last sync or after any write
-//! since; a name is there or not, as it was at the last sync or after any change since.
+//! Contents of the simulated disk: files and directories, each as the running system sees it, as it is durable, and the
+//! changes between the two. The invariant: after a loss, a sector holds what it held at the last sync or after any
+//! write since; a name exists or not, as at the last sync or after any change since.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::chance::Chance;
 
-/// What a disk writes whole or not at all.
+/// Unit that a disk writes whole or not at all.
 pub(super) const SECTOR: usize = 512;
 
-/// How much of what was not synced is lost.
+/// Extent of a loss of unsynced data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::store) enum Loss {
     /// Nothing: the process was killed, and the system went on with its page cache.
@@ -29,7 +29,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// How many bytes it writes.
+    /// Returns the number of bytes that it writes.
     pub(super) const fn length(&self) -> usize {
         match self {
             Self::Write { bytes, .. } => bytes.len(),
@@ -85,7 +85,7 @@ pub(super) struct FileNode {
 /// The last write to a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::store) struct LastWrite {
-    /// How many writes there were, this one included.
+    /// Number of writes, this one included.
     pub(in crate::store) number: u64,
     /// Which bytes it wrote.
     pub(in crate::store) range: Range<usize>,

@@ -9,7 +9,7 @@ use super::chance::Chance;
 use super::node::{Change, DirectoryNode, FileNode, Loss, Naming, Node, SECTOR};
 use super::{Fault, Honesty};
 
-/// What an operation does to the disk.
+/// Effect of an operation on the disk.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Touch {
     /// It writes so many bytes to a file, which may take room.
@@ -35,14 +35,14 @@ pub(super) struct State {
     pub(super) is_damaged: bool,
     /// Where the write goes that is being done, from where it should.
     pub(super) misdirected_by: usize,
-    /// How many syncs failed since the last restart.
+    /// Number of failed syncs since the last restart.
     pub(super) failed_syncs: u64,
     /// Which process has the disk: what an earlier one opened is closed.
     pub(super) run: u64,
     pub(super) is_off: bool,
     /// Whether nothing that was planned comes now.
     pub(super) is_quiet: bool,
-    /// How much room the disk says that it has.
+    /// Free space that the disk reports.
     pub(super) free_bytes: u64,
     /// Until which operation there is no room.
     full_until: u64,
@@ -181,7 +181,7 @@ impl State {
         matches!(&self.nodes[node], Node::File(file) if file.is_segment)
     }
 
-    /// How much is done of a write of `length` bytes that does not come to its end.
+    /// Returns how much of an interrupted write of `length` bytes is done.
     fn part(&mut self, length: usize) -> usize {
         self.chance.index(length + 1)
     }
@@ -333,7 +333,7 @@ impl State {
 }
 
 impl Touch {
-    /// How many bytes it writes.
+    /// Returns the number of bytes that it writes.
     const fn length(self) -> usize {
         match self {
             Self::Room { length, .. } => length,

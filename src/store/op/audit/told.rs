@@ -1,4 +1,4 @@
-//! What each operation tells the audit log.
+//! Lines of the audit log for each operation.
 
 use super::Told;
 use crate::domain::account::Account;

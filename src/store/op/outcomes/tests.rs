@@ -158,7 +158,7 @@ fn counts_go_after_four_hundred_days_and_what_comes_later_still_is_not_counted()
     assert_eq!(test.count(Table::Outcomes, &[]), 1);
 }
 
-/// What accepting and delivering a message take, counted or past the time of counts.
+/// Measures accepting and delivering a message, counted or past the time of counts.
 ///
 /// `cargo test --release --lib what_counting_costs -- --ignored --nocapture`
 #[test]

@@ -9,7 +9,7 @@ use crate::store::disk::simulated::chance::Chance;
 use crate::store::simulation::canaries::content_of;
 use crate::store::simulation::process::DIRECTORY;
 
-/// What a disk writes whole or not at all.
+/// Unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 /// The length of a key's slot.
 const SLOT: usize = 128;

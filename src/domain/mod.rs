@@ -7,6 +7,8 @@ pub mod api_key;
 pub mod attachment;
 pub mod audit;
 pub mod device;
+pub mod dmarc_record;
+pub mod dmarc_walk;
 pub mod enhanced_code;
 pub mod event;
 pub mod fields;

@@ -13,6 +13,8 @@ use super::listing::{self, Page, PageRequest};
 use super::ports::{LookupFailure, Resolve};
 use super::settings::Settings;
 use crate::base::id::{AccountId, DomainId};
+use crate::domain::dmarc_record::DmarcRecord;
+use crate::domain::dmarc_walk::{self, Answer, Discovery};
 use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
@@ -191,14 +193,15 @@ impl Engine {
         if row.next_check_at.is_none() {
             return Ok(row);
         }
-        let findings = self.look(expected_records(&row, &self.settings)).await;
+        let findings = self.look(&row).await;
         self.store.commit(RecordDomainCheck { account, domain: id, findings }).await
     }
 
-    /// All look-ups at once; each is bounded in time by the resolver.
-    async fn look(&self, expected: Vec<ExpectedRecord>) -> Vec<Finding> {
+    /// All look-ups at once; each is bounded in time by the resolver. Without a DMARC record of the domain's own, those
+    /// that it may inherit follow.
+    async fn look(&self, row: &DomainRow) -> Vec<Finding> {
         let mut looks = JoinSet::new();
-        for (place, record) in expected.into_iter().enumerate() {
+        for (place, record) in expected_records(row, &self.settings).into_iter().enumerate() {
             let (resolver, host) = (Arc::clone(&self.resolver), self.settings.hostname.clone());
             looks.spawn(async move { (place, find(&*resolver, record, &host).await) });
         }
@@ -209,8 +212,35 @@ impl Engine {
                 found.insert(place, finding);
             }
         }
-        found.into_values().collect()
+        let mut findings = found.into_values().collect();
+        self.walk_up(&row.name, &mut findings).await;
+        findings
     }
+
+    /// Looks for the DMARC records above the domain until the walk of RFC 9989 is over.
+    async fn walk_up(&self, domain: &DomainName, findings: &mut Vec<Finding>) {
+        for name in dmarc_walk::names(domain).into_iter().skip(1) {
+            if dmarc_walk::is_over(&dmarc_answers(findings)) {
+                return;
+            }
+            let (purpose, kind) = (RecordPurpose::Dmarc, RecordType::Txt);
+            let record = ExpectedRecord { purpose, kind, name, value: String::new(), required: false };
+            findings.push(find(&*self.resolver, record, &self.settings.hostname).await);
+        }
+    }
+}
+
+/// The DMARC record that applied to the domain when its DNS was last looked at: its own, or one above it.
+pub fn dmarc_record_of(row: &DomainRow) -> Discovery {
+    dmarc_walk::discover(&dmarc_answers(&row.findings))
+}
+
+fn dmarc_answers(findings: &[Finding]) -> Vec<Answer<'_>> {
+    let of_walk = findings.iter().filter(|finding| finding.purpose == RecordPurpose::Dmarc);
+    let records = |finding: &'_ Finding| finding.status != RecordStatus::Unchecked;
+    of_walk
+        .map(|finding| Answer { name: &finding.name, records: records(finding).then_some(&*finding.found) })
+        .collect()
 }
 
 /// Returns the last finding for a record; `None` before the first check.
@@ -273,7 +303,7 @@ fn judge(record: &ExpectedRecord, mut found: Vec<String>, host: &str) -> (Record
             Box::new(|text| names_host(text, host))
         }
         RecordPurpose::Dmarc => {
-            found.retain(|text| begins_with_word(text, "v=DMARC1"));
+            found.retain(|text| DmarcRecord::is_claimed_by(text));
             Box::new(|_| true)
         }
     };

@@ -98,6 +98,33 @@ async fn a_published_key_verifies_and_what_is_wrong_is_told() {
 }
 
 #[tokio::test]
+async fn a_check_finds_the_dmarc_record_that_a_domain_inherits() {
+    use crate::domain::dmarc_walk::Discovery;
+    use crate::engine::domains::dmarc_record_of;
+
+    let mut world = World::new().await;
+    let body = serde_json::json!({ "name": "a.b.shop.example", "stream": "transactional" });
+    let path = world.post("/v1/domains", body).await.header("location").to_owned();
+    let id = path.rsplit('/').next().unwrap().parse().unwrap();
+    let found = async |world: &mut World| {
+        assert_eq!(world.post(&format!("{path}/verify"), Value::Null).await.status, 200);
+        match dmarc_record_of(&world.engine.domain(world.account, id).unwrap().unwrap()) {
+            Discovery::Published(found) => Some(found.at),
+            _ => None,
+        }
+    };
+    assert_eq!(found(&mut world).await, None);
+    world.names.publish("_dmarc.shop.example", "v=DMARC1; p=reject");
+    assert_eq!(found(&mut world).await.as_deref(), Some("_dmarc.shop.example"));
+    world.names.fail("_dmarc.b.shop.example");
+    assert_eq!(found(&mut world).await, None, "the walk stops where nothing is known");
+    world.names.publish("_dmarc.a.b.shop.example", "v=DMARC1; p=none");
+    assert_eq!(found(&mut world).await.as_deref(), Some("_dmarc.a.b.shop.example"));
+    let shown = world.get(&path).await.json();
+    assert_eq!(shown["records"].as_array().unwrap().len(), 5, "{shown}");
+}
+
+#[tokio::test]
 async fn a_domain_is_verified_by_one_account_at_a_time() {
     let mut world = World::new().await;
     let (path, domain) = registered(&mut world).await;

@@ -1,0 +1,261 @@
+//! A DMARC policy record (RFC 9989 4.7): reads its tags, and changes some of them while all others stay as they are.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::address::Address;
+
+/// The tag and value that every record begins with.
+const VERSION: &str = "DMARC1";
+
+/// The policy that a record asks receivers to apply to mail that fails (RFC 9989 4.7, `p`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DmarcPolicy {
+    /// Nothing: receivers only report.
+    None,
+    /// Treat the message as suspicious, such as by delivering it to the spam folder.
+    Quarantine,
+    /// Refuse the message.
+    Reject,
+}
+
+impl DmarcPolicy {
+    /// All of them, the mildest first.
+    pub const ALL: [Self; 3] = [Self::None, Self::Quarantine, Self::Reject];
+
+    /// The value in a record.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Quarantine => "quarantine",
+            Self::Reject => "reject",
+        }
+    }
+
+    /// The policy of this name, in any case.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|policy| text.trim().eq_ignore_ascii_case(policy.as_str()))
+    }
+}
+
+impl fmt::Display for DmarcPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The value of the tag `psd`: whether the name is a public suffix (RFC 9989 4.7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PublicSuffix {
+    /// Domains of others are registered below the name.
+    Yes,
+    /// The name is an organisation's.
+    No,
+    /// The record does not say.
+    Undeclared,
+}
+
+/// A record that receivers act on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DmarcRecord {
+    /// Its tags in their order, with their names as written; a tag without a value is kept as a name alone.
+    tags: Vec<(String, Option<String>)>,
+}
+
+impl DmarcRecord {
+    /// Whether `text` claims to be a DMARC record, valid or not: other TXT records may stand beside it.
+    pub fn is_claimed_by(text: &str) -> bool {
+        let Some((name, rest)) = text.split_once('=') else { return false };
+        let version = rest.split(';').next().unwrap_or_default();
+        name.trim().eq_ignore_ascii_case("v") && version.trim().eq_ignore_ascii_case(VERSION)
+    }
+
+    /// Reads a record. Returns none where receivers apply no DMARC because of it: it has no valid policy and names
+    /// nobody to report to (RFC 9989 4.10.1).
+    pub fn parse(text: &str) -> Option<Self> {
+        if !Self::is_claimed_by(text) {
+            return None;
+        }
+        let parts = text.split(';').map(str::trim).filter(|part| !part.is_empty());
+        let tags = parts
+            .map(|part| match part.split_once('=') {
+                Some((name, value)) => (name.trim().to_owned(), Some(value.trim().to_owned())),
+                None => (part.to_owned(), None),
+            })
+            .collect();
+        let record = Self { tags };
+        (record.has_valid_policy() || record.report_uris().any(|uri| uri.contains(':'))).then_some(record)
+    }
+
+    /// The first value of a tag.
+    fn tag(&self, name: &str) -> Option<&str> {
+        let mut tags = self.tags.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        tags.next()?.1.as_deref()
+    }
+
+    fn has_valid_policy(&self) -> bool {
+        let is_absent_or_valid = |name| self.tag(name).is_none_or(|value| DmarcPolicy::parse(value).is_some());
+        self.tag("p").is_some_and(|value| DmarcPolicy::parse(value).is_some())
+            && is_absent_or_valid("sp")
+            && is_absent_or_valid("np")
+    }
+
+    /// The policy for the name itself. A record with an invalid policy counts as one that asks for nothing.
+    pub fn policy(&self) -> DmarcPolicy {
+        let policy = self.tag("p").filter(|_| self.has_valid_policy()).and_then(DmarcPolicy::parse);
+        policy.unwrap_or(DmarcPolicy::None)
+    }
+
+    /// The policy for names below it.
+    pub fn subdomain_policy(&self) -> DmarcPolicy {
+        let policy = self.tag("sp").filter(|_| self.has_valid_policy()).and_then(DmarcPolicy::parse);
+        policy.unwrap_or_else(|| self.policy())
+    }
+
+    /// Whether receivers are asked to apply the next milder policy only (`t=y`).
+    pub fn is_testing(&self) -> bool {
+        self.tag("t").is_some_and(|value| value.eq_ignore_ascii_case("y"))
+    }
+
+    /// Whether the name is a public suffix.
+    pub fn public_suffix(&self) -> PublicSuffix {
+        match self.tag("psd") {
+            Some(value) if value.eq_ignore_ascii_case("y") => PublicSuffix::Yes,
+            Some(value) if value.eq_ignore_ascii_case("n") => PublicSuffix::No,
+            Some(_) | None => PublicSuffix::Undeclared,
+        }
+    }
+
+    /// The URIs of `rua`, without the size limits of RFC 7489, which are ignored (RFC 9989 4.7).
+    fn report_uris(&self) -> impl Iterator<Item = &str> {
+        let uris = self.tag("rua").unwrap_or_default().split(',').map(str::trim);
+        uris.map(|uri| uri.split('!').next().unwrap_or_default()).filter(|uri| !uri.is_empty())
+    }
+
+    /// The addresses that aggregate reports are asked for at.
+    pub fn report_addresses(&self) -> impl Iterator<Item = Address> {
+        self.report_uris().filter_map(|uri| {
+            let (scheme, rest) = uri.split_once(':')?;
+            let address = rest.split('?').next().filter(|_| scheme.eq_ignore_ascii_case("mailto"))?;
+            address.trim().parse().ok()
+        })
+    }
+
+    /// The record with another policy, which applies in full. `pct` and `t` are left out: they would take from it.
+    #[must_use]
+    pub fn with_policy(mut self, policy: DmarcPolicy) -> Self {
+        self.remove(&["pct", "t"]);
+        self.set("p", policy.as_str().to_owned());
+        self
+    }
+
+    /// The record with another address in `rua`.
+    #[must_use]
+    pub fn with_report_address(mut self, address: &str) -> Self {
+        self.remove(&["pct"]);
+        let uri = format!("mailto:{address}");
+        let uris = match self.tag("rua").filter(|uris| !uris.is_empty()) {
+            Some(uris) => format!("{uris},{uri}"),
+            None => uri,
+        };
+        self.set("rua", uris);
+        self
+    }
+
+    /// The record as the name below it should publish it, so that the same policy applies there.
+    #[must_use]
+    pub fn for_subdomain(mut self) -> Self {
+        let policy = self.subdomain_policy();
+        self.remove(&["psd", "sp", "np"]);
+        self.set("p", policy.as_str().to_owned());
+        self
+    }
+
+    fn remove(&mut self, names: &[&str]) {
+        self.tags.retain(|(known, _)| !names.iter().any(|name| known.eq_ignore_ascii_case(name)));
+    }
+
+    /// Gives a tag a value in its place. A new `p` follows the version, where receivers of RFC 7489 look for it.
+    fn set(&mut self, name: &str, value: String) {
+        match self.tags.iter_mut().find(|(known, _)| known.eq_ignore_ascii_case(name)) {
+            Some(tag) => tag.1 = Some(value),
+            None if name == "p" => self.tags.insert(1.min(self.tags.len()), (name.to_owned(), Some(value))),
+            None => self.tags.push((name.to_owned(), Some(value))),
+        }
+    }
+}
+
+/// The text to publish.
+impl fmt::Display for DmarcRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, (name, value)) in self.tags.iter().enumerate() {
+            let separator = if place == 0 { "" } else { "; " };
+            match value {
+                Some(value) => write!(f, "{separator}{name}={value}")?,
+                None => write!(f, "{separator}{name}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(text: &str) -> DmarcRecord {
+        DmarcRecord::parse(text).unwrap()
+    }
+
+    #[test]
+    fn reads_the_tags_in_any_case_and_spacing() {
+        let read = record(
+            " V = DMARC1 ;P=Reject;sp = quarantine; T=y; psd=n;; junk; rua=mailto:a@x.example!10m , MAILTO:b@y.example?x",
+        );
+        assert_eq!((read.policy(), read.subdomain_policy()), (DmarcPolicy::Reject, DmarcPolicy::Quarantine));
+        assert_eq!((read.is_testing(), read.public_suffix()), (true, PublicSuffix::No));
+        let addresses: Vec<_> = read.report_addresses().map(|address| address.to_string()).collect();
+        assert_eq!(addresses, ["a@x.example", "b@y.example"]);
+        assert_eq!(record("v=DMARC1; p=reject").subdomain_policy(), DmarcPolicy::Reject);
+    }
+
+    #[test]
+    fn a_record_counts_only_where_receivers_act_on_it() {
+        for text in ["", "v=spf1 -all", "v=DMARC2; p=none", "p=none; v=DMARC1", "v=DMARC12; p=none"] {
+            assert!(!DmarcRecord::is_claimed_by(text), "{text}");
+        }
+        for text in ["v=DMARC1", "v=DMARC1; p=", "v=DMARC1; p=block", "v=DMARC1; p=none; sp=x", "v=DMARC1; rua=a"] {
+            assert!(DmarcRecord::is_claimed_by(text) && DmarcRecord::parse(text).is_none(), "{text}");
+        }
+        for text in ["v=DMARC1; rua=mailto:a@x.example", "v=DMARC1; p=reject; sp=x; rua=mailto:a@x.example"] {
+            assert_eq!(record(text).policy(), DmarcPolicy::None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_change_keeps_all_other_tags_in_their_place() {
+        let theirs = "v=DMARC1; p=none; x-y=z; rua=mailto:a@x.example!5m; adkim=s; pct=20; t=y";
+        assert_eq!(
+            record(theirs).with_policy(DmarcPolicy::Quarantine).to_string(),
+            "v=DMARC1; p=quarantine; x-y=z; rua=mailto:a@x.example!5m; adkim=s"
+        );
+        assert_eq!(
+            record(theirs).with_report_address("dmarc@rp.x.example").to_string(),
+            "v=DMARC1; p=none; x-y=z; rua=mailto:a@x.example!5m,mailto:dmarc@rp.x.example; adkim=s; t=y"
+        );
+        assert_eq!(
+            record("v=DMARC1;p=none").with_report_address("d@x.example").to_string(),
+            "v=DMARC1; p=none; rua=mailto:d@x.example"
+        );
+        assert_eq!(
+            record("v=DMARC1; rua=mailto:a@x.example").with_policy(DmarcPolicy::Reject).to_string(),
+            "v=DMARC1; p=reject; rua=mailto:a@x.example"
+        );
+        assert_eq!(
+            record("v=DMARC1; p=reject; sp=none; np=reject; psd=n; adkim=s").for_subdomain().to_string(),
+            "v=DMARC1; p=none; adkim=s"
+        );
+    }
+}

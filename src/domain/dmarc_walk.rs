@@ -1,0 +1,195 @@
+//! The walk up the DNS tree that finds the DMARC record of a domain (RFC 9989 4.10): the names to ask, and which of
+//! the answers applies.
+
+use super::dmarc_record::{DmarcPolicy, DmarcRecord, PublicSuffix};
+use super::hostname::DomainName;
+
+/// Maximum number of look-ups of one walk.
+pub const LOOKUPS_MAX: usize = 8;
+
+/// The names to ask for a domain's record, in this order: its own, then those above it. A domain of eight labels or
+/// more goes on at the last seven.
+pub fn names(domain: &DomainName) -> Vec<String> {
+    let labels: Vec<_> = domain.as_str().split('.').collect();
+    let above = 1.max(labels.len().saturating_sub(LOOKUPS_MAX - 1));
+    let parents = (above..labels.len()).map(|first| labels[first..].join("."));
+    let all = std::iter::once(domain.as_str().to_owned()).chain(parents);
+    all.map(|name| format!("_dmarc.{name}")).collect()
+}
+
+/// The answer of one look-up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer<'a> {
+    /// The name that was asked.
+    pub name: &'a str,
+    /// The TXT records found; none where the look-up failed. Only those that claim to be DMARC records count.
+    pub records: Option<&'a [String]>,
+}
+
+/// The record that receivers apply to a domain.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishedRecord {
+    /// Its text.
+    pub text: String,
+    /// Its tags.
+    pub record: DmarcRecord,
+    /// The policy that it asks for, for this domain.
+    pub policy: DmarcPolicy,
+    /// The name that it stands at.
+    pub at: String,
+    /// Whether it stands at a name above the domain.
+    pub is_inherited: bool,
+}
+
+/// The outcome of a walk.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Discovery {
+    /// A record applies.
+    Published(PublishedRecord),
+    /// No record applies: there is none, or several stand at each name that has any.
+    Absent,
+    /// The domain's own record asks for nothing that receivers understand, so that they apply none.
+    Invalid(String),
+    /// The DNS was not asked, or did not answer.
+    Unknown,
+}
+
+/// Whether the walk ends after `answers`, of which the last is new.
+pub fn is_over(answers: &[Answer<'_>]) -> bool {
+    let Some(last) = answers.last() else { return false };
+    let is_of_suffix = |record: &str| {
+        DmarcRecord::parse(record).is_some_and(|record| record.public_suffix() != PublicSuffix::Undeclared)
+    };
+    // The domain's own record applies, whatever stands above it.
+    last.records.is_none() || only(last).is_some_and(|record| answers.len() == 1 || is_of_suffix(record))
+}
+
+/// The record that applies to a domain, by the answers of its walk in their order.
+pub fn discover(answers: &[Answer<'_>]) -> Discovery {
+    let Some((own, above)) = answers.split_first() else { return Discovery::Unknown };
+    if answers.iter().any(|answer| answer.records.is_none()) {
+        return Discovery::Unknown;
+    }
+    if let Some(text) = only(own) {
+        let Some(record) = DmarcRecord::parse(text) else { return Discovery::Invalid(text.to_owned()) };
+        let policy = record.policy();
+        return Discovery::Published(published(own, text, record, policy, false));
+    }
+    let valid = |place: usize| {
+        let answer = above.get(place)?;
+        let text = only(answer)?;
+        DmarcRecord::parse(text).map(|record| (answer, text, record))
+    };
+    let all: Vec<usize> = (0..above.len()).filter(|place| valid(*place).is_some()).collect();
+    // The organisation's record is the topmost one, or the one below a public suffix, whose own is the last resort.
+    let Some(&top) = all.last() else { return Discovery::Absent };
+    let is_suffix = valid(top).is_some_and(|(.., record)| record.public_suffix() == PublicSuffix::Yes);
+    let below = top.checked_sub(1).filter(|place| is_suffix && all.contains(place));
+    match valid(below.unwrap_or(top)) {
+        Some((answer, text, record)) => {
+            let policy = record.subdomain_policy();
+            Discovery::Published(published(answer, text, record, policy, true))
+        }
+        None => Discovery::Absent,
+    }
+}
+
+fn published(
+    answer: &Answer<'_>,
+    text: &str,
+    record: DmarcRecord,
+    policy: DmarcPolicy,
+    is_inherited: bool,
+) -> PublishedRecord {
+    PublishedRecord { text: text.to_owned(), record, policy, at: answer.name.to_owned(), is_inherited }
+}
+
+/// The one DMARC record of an answer; none where there are several, which receivers all discard.
+fn only<'a>(answer: &Answer<'a>) -> Option<&'a str> {
+    let mut records = answer.records?.iter().filter(|text| DmarcRecord::is_claimed_by(text));
+    match (records.next(), records.next()) {
+        (Some(only), None) => Some(only),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The outcome for `a.b.example.com` where its walk finds these records, one name after the other.
+    fn walk(found: &[&[&str]]) -> (Discovery, usize) {
+        let names = names(&"a.b.example.com".parse().unwrap());
+        let records: Vec<Vec<String>> =
+            found.iter().map(|texts| texts.iter().map(|text| (*text).to_owned()).collect()).collect();
+        let mut answers = Vec::new();
+        for (name, records) in names.iter().zip(&records) {
+            answers.push(Answer { name, records: Some(records) });
+            if is_over(&answers) {
+                break;
+            }
+        }
+        (discover(&answers), answers.len())
+    }
+
+    /// Where the record that applies stands, and its policy.
+    fn applies(found: &[&[&str]]) -> Option<(String, DmarcPolicy)> {
+        match walk(found).0 {
+            Discovery::Published(found) => Some((found.at, found.policy)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_walk_asks_at_most_eight_names() {
+        let of = |name: &str| names(&name.parse().unwrap());
+        assert_eq!(of("example.com"), ["_dmarc.example.com", "_dmarc.com"]);
+        let deep = of("a.b.c.d.e.f.g.h.i.j.example.com");
+        assert_eq!(deep.len(), LOOKUPS_MAX);
+        assert_eq!(deep[..2], ["_dmarc.a.b.c.d.e.f.g.h.i.j.example.com", "_dmarc.f.g.h.i.j.example.com"]);
+        assert_eq!(of("b.c.d.e.f.g.h.com").len(), LOOKUPS_MAX);
+    }
+
+    #[test]
+    fn the_domains_own_record_applies_before_any_other() {
+        assert_eq!(
+            applies(&[&["v=DMARC1; p=none"]]).unwrap(),
+            ("_dmarc.a.b.example.com".to_owned(), DmarcPolicy::None)
+        );
+        assert_eq!(walk(&[&["x", "v=DMARC1; p=none"], &["v=DMARC1; p=reject"]]).1, 1);
+        assert_eq!(walk(&[&["v=DMARC1"]]).0, Discovery::Invalid("v=DMARC1".to_owned()));
+    }
+
+    #[test]
+    fn without_its_own_the_organisations_record_applies_to_the_subdomain() {
+        let top: &[&str] = &["v=DMARC1; p=reject; sp=quarantine"];
+        let organisation = Some(("_dmarc.example.com".to_owned(), DmarcPolicy::Quarantine));
+        assert_eq!(applies(&[&[], &[], top, &[]]), organisation);
+        assert_eq!(applies(&[&[], &["v=DMARC1; p=none"], top, &[]]), organisation, "not the nearest");
+        let several: &[&str] = &["v=DMARC1; p=none", "v=DMARC1; p=reject"];
+        assert_eq!(applies(&[several, several, top, &[]]), organisation, "several are discarded");
+        assert_eq!(walk(&[several, &[], several, &[]]).0, Discovery::Absent);
+        assert_eq!(walk(&[&[], &[], &[], &[]]), (Discovery::Absent, 4));
+    }
+
+    #[test]
+    fn a_record_that_speaks_of_public_suffixes_ends_the_walk() {
+        let department: &[&str] = &["v=DMARC1; p=none; psd=n"];
+        assert_eq!(applies(&[&[], department, &["v=DMARC1; p=reject"]]).unwrap().0, "_dmarc.b.example.com");
+        let suffix: &[&str] = &["v=DMARC1; p=reject; psd=y"];
+        assert_eq!(applies(&[&[], &[], &["v=DMARC1; p=none"], suffix]).unwrap().0, "_dmarc.example.com");
+        assert_eq!(applies(&[&[], &[], &[], suffix]).unwrap().0, "_dmarc.com");
+        assert_eq!(applies(&[&[], &["v=DMARC1; p=none"], &[], suffix]).unwrap().0, "_dmarc.com");
+    }
+
+    #[test]
+    fn a_failed_look_up_leaves_the_policy_unknown() {
+        let records = vec!["v=DMARC1; p=none".to_owned()];
+        let failed = Answer { name: "_dmarc.example.com", records: None };
+        assert!(is_over(&[failed]));
+        assert_eq!(discover(&[failed]), Discovery::Unknown);
+        let above = Answer { name: "_dmarc.com", records: Some(&records) };
+        assert_eq!(discover(&[failed, above]), Discovery::Unknown);
+        assert_eq!(discover(&[]), Discovery::Unknown);
+    }
+}

@@ -80,8 +80,8 @@ fn events(criterion: &mut Criterion<CpuTime>) {
         let page = PageRequest { before, limit: PAGE };
         world.engine.events(world.account, filter, page).expect("the store is sound").rows.len()
     };
-    let of = |kind| EventFilter { message: None, kind };
-    let message = EventFilter { message: Some(log.message), kind: None };
+    let of = |kind| EventFilter { kind, ..EventFilter::default() };
+    let message = EventFilter { message: Some(log.message), ..EventFilter::default() };
     let cases = [
         ("first page", of(None), None, PAGE),
         ("a page in the middle", of(None), Some(log.middle), PAGE),

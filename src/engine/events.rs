@@ -20,6 +20,23 @@ pub struct EventFilter {
     pub message: Option<MessageId>,
     /// Only those of this type.
     pub kind: Option<EventType>,
+    /// Only those recorded later. Followers of the log don't ask for it.
+    pub after: Option<Timestamp>,
+    /// Only those recorded earlier. Followers of the log don't ask for it.
+    pub before: Option<Timestamp>,
+}
+
+impl EventFilter {
+    /// The first identifier that may be asked for, of events that are kept at `expiry`.
+    fn least(&self, expiry: Timestamp) -> Ulid {
+        let least = self.after.map(|at| Ulid::new(at, [u8::MAX; 10]).next());
+        oldest_kept(expiry).max(least.unwrap_or_default())
+    }
+
+    /// The first identifier that is too late, and before `before`.
+    fn end(&self, before: Option<Ulid>) -> Option<Ulid> {
+        [self.before.map(|at| Ulid::new(at, [0; 10])), before].into_iter().flatten().min()
+    }
 }
 
 impl Engine {
@@ -37,12 +54,12 @@ impl Engine {
         let log = Log {
             read: &snapshot,
             account,
-            from: oldest_kept(self.clock.time().expiry),
-            before: page.before,
+            from: filter.least(self.clock.time().expiry),
+            before: filter.end(page.before),
             order: Order::Descending,
             count: page.limit + 1,
         };
-        log.page(filter, page.limit)
+        log.page(filter, page.limit, usize::MAX)
     }
 
     /// The page of events right behind `after` in time, newest first; its `next` says whether still newer ones follow.
@@ -56,12 +73,28 @@ impl Engine {
         after: EventId,
         limit: usize,
     ) -> Result<Page<Vec<u8>>, StoreError> {
-        let snapshot = self.store.snapshot()?;
-        let from = after.0.next().max(oldest_kept(self.clock.time().expiry));
-        let log = Log { read: &snapshot, account, from, before: None, order: Order::Ascending, count: limit + 1 };
-        let mut page = log.page(filter, limit)?;
+        let mut page = self.events_from(account, filter, after.0.next(), (limit, usize::MAX))?;
         page.rows.reverse();
         Ok(page)
+    }
+
+    /// The page of events from `from` on, oldest first; its `next` names the last one where newer ones follow. Ends
+    /// after the event that reaches `bytes`.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn events_from(
+        &self,
+        account: AccountId,
+        filter: EventFilter,
+        from: Ulid,
+        (limit, bytes): (usize, usize),
+    ) -> Result<Page<Vec<u8>>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let from = filter.least(self.clock.time().expiry).max(from);
+        let before = filter.end(None);
+        let log = Log { read: &snapshot, account, from, before, order: Order::Ascending, count: limit + 1 };
+        log.page(filter, limit, bytes)
     }
 
     /// Counts the events of a type since a moment, up to `most`.
@@ -103,13 +136,19 @@ pub(super) struct Log<'r, R> {
 }
 
 impl<R: Read> Log<'_, R> {
-    /// The bytes of the part's first `limit` events that are asked for.
-    fn page(&self, filter: EventFilter, limit: usize) -> Result<Page<Vec<u8>>, StoreError> {
+    /// The bytes of the part's first `limit` events that are asked for, fewer where they reach `bytes` before.
+    fn page(&self, filter: EventFilter, limit: usize, bytes: usize) -> Result<Page<Vec<u8>>, StoreError> {
         let places = self.places(filter)?.into_iter().map(|place| (place.event.0, place)).collect();
-        let Page { rows, next } = Page::cut(places, limit);
-        let mut events = Vec::with_capacity(rows.len());
-        for place in rows {
-            events.extend(self.bytes(&place)?);
+        let Page { rows, mut next } = Page::cut(places, limit);
+        let (mut events, mut size) = (Vec::with_capacity(rows.len()), 0);
+        for (place, after) in rows.iter().zip(1..) {
+            let event = self.bytes(place)?;
+            size += event.as_ref().map_or(0, Vec::len);
+            events.extend(event);
+            if size >= bytes && after < rows.len() {
+                next = Some(place.event.0);
+                break;
+            }
         }
         Ok(Page { rows: events, next })
     }

@@ -4,8 +4,7 @@
 //! the one before. Identifiers rise in commit order, so nothing is skipped or repeated; nothing is queued for anyone,
 //! so a follower costs the same whether it keeps up or is a month behind.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -14,6 +13,7 @@ use tokio::time::sleep;
 use super::events::{EventFilter, Log, Place};
 use super::listing::last_id;
 use super::ports::Clock;
+use super::seats::{Seat, Seats};
 use super::{Caller, Engine};
 use crate::base::id::{AccountId, EventId, Ulid};
 use crate::base::time::Timestamp;
@@ -53,20 +53,8 @@ pub enum FollowRefusal {
 /// Followers of the event logs: the seats in use, and the signal that ends them all.
 pub struct Streams {
     quiet: Duration,
-    seats: Arc<Mutex<Seats>>,
+    seats: Seats,
     ending: watch::Sender<bool>,
-}
-
-#[derive(Default)]
-struct Seats {
-    taken: usize,
-    by_account: HashMap<AccountId, usize>,
-}
-
-/// A follower's place, free again when it is dropped.
-struct Seat {
-    seats: Arc<Mutex<Seats>>,
-    account: AccountId,
 }
 
 impl Default for Streams {
@@ -78,7 +66,7 @@ impl Default for Streams {
 impl Streams {
     /// Nobody yet. Whoever follows is told after `quiet` that there is nothing to tell.
     pub fn new(quiet: Duration) -> Self {
-        Self { quiet, seats: Arc::default(), ending: watch::channel(false).0 }
+        Self { quiet, seats: Seats::new(STREAMS_MAX, STREAMS_OF_ACCOUNT_MAX), ending: watch::channel(false).0 }
     }
 
     /// Ends every follower, and takes no new one.
@@ -88,29 +76,7 @@ impl Streams {
 
     /// Returns the number of followers.
     pub fn count(&self) -> usize {
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).taken
-    }
-
-    fn take(&self, account: AccountId) -> Option<Seat> {
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_account = seats.by_account.get(&account).copied().unwrap_or(0);
-        if seats.taken >= STREAMS_MAX || of_account >= STREAMS_OF_ACCOUNT_MAX {
-            return None;
-        }
-        seats.taken += 1;
-        seats.by_account.insert(account, of_account + 1);
-        Some(Seat { seats: Arc::clone(&self.seats), account })
-    }
-}
-
-impl Drop for Seat {
-    fn drop(&mut self) {
-        let mut seats = self.seats.lock().unwrap_or_else(PoisonError::into_inner);
-        seats.taken -= 1;
-        match seats.by_account.get_mut(&self.account) {
-            Some(count) if *count > 1 => *count -= 1,
-            Some(_) | None => drop(seats.by_account.remove(&self.account)),
-        }
+        self.seats.taken()
     }
 }
 
@@ -180,7 +146,7 @@ impl Engine {
         if *ending.borrow() {
             return Err(FollowRefusal::Ending);
         }
-        let seat = self.streams.take(caller.account).ok_or(FollowRefusal::Full)?;
+        let seat = self.streams.seats.take(caller.account).ok_or(FollowRefusal::Full)?;
         // Listening comes before looking, so that nothing is committed in between unheard.
         let news = self.store.bells().listen(caller.account);
         let newest = self.newest_event(caller.account).map_err(FollowRefusal::Failed)?;
@@ -309,19 +275,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seats_are_capped_for_each_account_and_for_all_and_free_again_when_left() {
+    fn an_account_has_a_share_of_the_followers() {
         let account = |number: u8| AccountId(Ulid([number; 16]));
         let streams = Streams::default();
-        let mut seats: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.take(account(0)).unwrap()).collect();
-        assert!(streams.take(account(0)).is_none());
-        seats.pop();
-        seats.extend(streams.take(account(0)));
-        let all = (0..STREAMS_MAX).filter_map(|number| streams.take(account(1 + (number / 20) as u8)));
-        seats.extend(all);
-        assert_eq!((streams.count(), seats.len()), (STREAMS_MAX, STREAMS_MAX));
-        assert!(streams.take(account(200)).is_none());
-        seats.clear();
-        assert_eq!(streams.count(), 0);
-        assert!(streams.seats.lock().unwrap().by_account.is_empty());
+        let seats: Vec<_> = (0..STREAMS_OF_ACCOUNT_MAX).map(|_| streams.seats.take(account(0)).unwrap()).collect();
+        assert!(streams.seats.take(account(0)).is_none() && streams.seats.take(account(1)).is_some());
+        assert_eq!(streams.count(), seats.len());
     }
 }

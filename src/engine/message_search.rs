@@ -16,7 +16,7 @@ use crate::domain::subject_words;
 use crate::machine::transfer::Status;
 use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::op::message_index::last_indexed;
+use crate::store::op::message_index::{last_indexed, last_without_metadata};
 use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row as _;
 use crate::store::row::message::{MessageRow, TransferRow};
@@ -61,6 +61,8 @@ pub struct MessageFilter {
     pub domain: Option<DomainName>,
     /// The key that it was sent with.
     pub key: Option<KeyId>,
+    /// Metadata pairs, names and values.
+    pub metadata: Vec<(String, String)>,
     /// The code of the last answer.
     pub code: Option<u16>,
     /// Text that the last answer contains, in lower case.
@@ -73,7 +75,7 @@ impl MessageFilter {
     /// Whether it asks for anything of a message itself.
     pub fn narrows(&self) -> bool {
         let Self { to, from, subject_words, id, status, stream, domain, key, code, answer, .. } = self;
-        let ways = self.original_message_id.is_some() || self.via.is_some();
+        let ways = self.original_message_id.is_some() || self.via.is_some() || !self.metadata.is_empty();
         let addresses = to.is_some() || from.is_some() || domain.is_some();
         let answers = code.is_some() || answer.is_some() || status.is_some();
         addresses || answers || ways || !subject_words.is_empty() || id.is_some() || stream.is_some() || key.is_some()
@@ -90,6 +92,7 @@ impl MessageFilter {
             && self.domain.as_ref().is_none_or(|name| row.to.domain() == name || row.from.domain() == name)
             && self.key.is_none_or(|key| row.key == Some(key))
             && self.via.is_none_or(|via| via == Via::of(row))
+            && self.metadata.iter().all(|(name, value)| row.metadata.get(name) == Some(value))
             && self.original_message_id.as_ref().is_none_or(|wanted| originals::is_original(row, wanted))
             && subject_words::has_all(row.subject.as_deref().unwrap_or_default(), &self.subject_words)
     }
@@ -122,7 +125,8 @@ impl MessageFilter {
             self.stream.map(Term::stream),
             self.via.and_then(Via::term),
         ];
-        others.into_iter().flatten().chain(of_words).collect()
+        let of_metadata = self.metadata.iter().map(|(name, value)| Term::metadata(name, value));
+        others.into_iter().flatten().chain(of_words).chain(of_metadata).collect()
     }
 }
 
@@ -154,6 +158,32 @@ pub(super) fn search_newer(
     let mut page = run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)?;
     page.rows.reverse();
     Ok(page)
+}
+
+/// The page of messages from `from` on, oldest first; its `next` names the newest message looked at where still newer
+/// ones follow.
+pub(super) fn search_from(
+    store: &Store,
+    account: AccountId,
+    filter: &MessageFilter,
+    from: MessageId,
+    limit: usize,
+) -> Result<Page<MessageRecord>, StoreError> {
+    let (least, to) = bounds(account, filter, None);
+    let from = least.max(schema::message(account, from).to_vec());
+    run(&store.snapshot()?, account, filter, limit, (from, to), Order::Ascending)
+}
+
+/// The key of the first message that is found by its metadata.
+fn first_with_metadata(snapshot: &Snapshot, account: AccountId) -> Result<Vec<u8>, StoreError> {
+    let last = last_without_metadata(snapshot, account)?;
+    Ok(last.map_or_else(|| account.as_bytes().to_vec(), |last| after(&schema::message(account, last))))
+}
+
+/// The time from which on all messages of an account are found by their metadata; none where that holds for all.
+pub(super) fn metadata_indexed_since(store: &Store, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
+    let last = last_without_metadata(&store.snapshot()?, account)?;
+    Ok(last.map(|last| last.0.timestamp().moved_by(1)))
 }
 
 /// The keys to go through. Times are asked of the identifiers, by which the list is ordered.
@@ -192,6 +222,7 @@ fn run(
 ) -> Result<Page<MessageRecord>, StoreError> {
     let mut search = Search { snapshot, filter, limit, rows: Vec::new(), next: None, reached: None, looked_at: 0 };
     let terms = filter.terms();
+    let from = if filter.metadata.is_empty() { from } else { from.max(first_with_metadata(snapshot, account)?) };
     let indexed = if terms.is_empty() { None } else { last_indexed(snapshot, account)? };
     let end = indexed.map_or_else(|| from.clone(), |last| schema::message(account, MessageId(last.0.next())).to_vec());
     let newest = (from.clone().max(end.clone()), to.clone());

@@ -17,7 +17,7 @@ use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::schema::{self, Table};
 
 use super::listing::until;
-use super::message_search::{search, search_newer};
+use super::message_search::{metadata_indexed_since, search, search_from, search_newer};
 
 pub use super::message_search::{MessageFilter, Via};
 
@@ -183,6 +183,30 @@ impl Engine {
     ) -> Result<Page<MessageRecord>, StoreError> {
         let search = self.off_thread(account, move |store| search_newer(store, account, &filter, after, limit));
         search.await.and_then(|page| self.all_foreseen(account, page))
+    }
+
+    /// The page of messages from `from` on, oldest first; its `next` names the newest message looked at where still
+    /// newer ones follow. Blocks.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn messages_from(
+        &self,
+        account: AccountId,
+        filter: &MessageFilter,
+        from: MessageId,
+        limit: usize,
+    ) -> Result<Page<MessageRecord>, StoreError> {
+        self.all_foreseen(account, search_from(&self.store, account, filter, from, limit)?)
+    }
+
+    /// The time from which on all messages of an account are found by their metadata; none where that holds for all of
+    /// them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn metadata_indexed_since(&self, account: AccountId) -> Result<Option<Timestamp>, StoreError> {
+        self.off_thread(account, move |store| metadata_indexed_since(store, account)).await
     }
 }
 

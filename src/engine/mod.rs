@@ -17,6 +17,7 @@ mod dkim;
 pub mod domains;
 pub mod endpoints;
 pub mod events;
+pub mod exports;
 pub mod follow;
 mod hot_keys;
 pub mod imports;
@@ -41,6 +42,7 @@ pub mod redeliver;
 pub mod relay;
 pub mod reputation;
 mod room;
+mod seats;
 pub mod service_clock;
 pub mod settings;
 pub mod setup_link;
@@ -78,6 +80,7 @@ use crate::store::error::StoreError;
 use beside::Beside;
 use blocking::Blocking;
 use development::Development;
+use exports::Exports;
 use follow::Streams;
 use hot_keys::HotKeys;
 use imports::Imports;
@@ -138,7 +141,9 @@ pub struct Engine {
     key_generation: Beside,
     /// Reads lists to import.
     list_work: Beside,
-    /// Searches, exports, and what else accounts start that blocks.
+    /// Reads messages and events that are exported.
+    exports: Exports,
+    /// Searches, and what else accounts start that blocks.
     blocking: Blocking,
     /// Reads the bodies of messages that are being sent.
     body_reads: Blocking,
@@ -172,6 +177,7 @@ impl Engine {
         let signing = SigningPool::new(settings.signing_threads, Arc::clone(&meters));
         let list_work = Beside::new("lists", settings.lower_priority);
         let key_generation = Beside::new("keygen", settings.lower_priority);
+        let exports = Exports::new(settings.lower_priority);
         Self {
             store,
             clock,
@@ -190,6 +196,7 @@ impl Engine {
             signing,
             key_generation,
             list_work,
+            exports,
             blocking: Blocking::new(blocking::WORK_AT_ONCE),
             body_reads: Blocking::new(blocking::BODIES_AT_ONCE),
             passwords: Passwords::default(),

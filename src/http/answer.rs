@@ -7,6 +7,7 @@ use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LINK, LOCATION};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::base::id::AccountId;
 use crate::net::http_body::{Body, BodyStream};
@@ -67,9 +68,15 @@ impl Answer {
         Self { status, headers, body: Body::empty(), account: None, refusal: None }
     }
 
-    /// A page of a list (contract 1): rows of JSON that are already written, joined as they are, and the cursor of the
-    /// next page, which also becomes a `Link` to `path`.
-    pub fn page<R: AsRef<[u8]>>(path: &str, limit: usize, rows: &[R], next_cursor: Option<&str>) -> Self {
+    /// A page of a list (contract 1): rows of JSON that are already written, joined as they are, the cursor of the next
+    /// page, which also becomes a `Link` to `path`, and further members.
+    pub fn page<R: AsRef<[u8]>>(
+        path: &str,
+        limit: usize,
+        rows: &[R],
+        next_cursor: Option<&str>,
+        members: &Map<String, Value>,
+    ) -> Self {
         let length: usize = rows.iter().map(|row| row.as_ref().len() + 1).sum();
         let mut body = Vec::with_capacity(length + 128);
         body.extend_from_slice(b"{\"data\":[");
@@ -82,6 +89,9 @@ impl Answer {
         body.extend_from_slice(b"],\"next_cursor\":");
         // A cursor is base64url, but it stands in JSON: written by the serializer, it is right whatever it is.
         body.extend_from_slice(&serde_json::to_vec(&next_cursor).unwrap_or_else(|_| b"null".to_vec()));
+        for (name, value) in members {
+            body.extend_from_slice(format!(",{}:{value}", Value::from(name.as_str())).as_bytes());
+        }
         body.push(b'}');
         let answer = Self::json_bytes(StatusCode::OK, body);
         match next_cursor {
@@ -96,7 +106,7 @@ impl Answer {
     pub fn page_of<T: Serialize>(path: &str, limit: usize, rows: &[T], next_cursor: Option<&str>) -> Self {
         let written: Result<Vec<_>, _> = rows.iter().map(serde_json::to_vec).collect();
         match written {
-            Ok(rows) => Self::page(path, limit, &rows, next_cursor),
+            Ok(rows) => Self::page(path, limit, &rows, next_cursor, &Map::new()),
             Err(_) => Self::json(StatusCode::OK, &rows),
         }
     }
@@ -203,8 +213,9 @@ mod tests {
     #[test]
     fn a_page_joins_stored_rows_and_links_to_the_next() {
         let rows = [b"{\"id\":1}".as_slice(), b"{\"id\":2}"];
-        let answer = Answer::page("/v1/events", 2, &rows, Some("a_b"));
-        assert_eq!(text(&answer), r#"{"data":[{"id":1},{"id":2}],"next_cursor":"a_b"}"#);
+        let members = Map::from_iter([("since".to_owned(), Value::from(3))]);
+        let answer = Answer::page("/v1/events", 2, &rows, Some("a_b"), &members);
+        assert_eq!(text(&answer), r#"{"data":[{"id":1},{"id":2}],"next_cursor":"a_b","since":3}"#);
         assert_eq!(answer.headers()[LINK], "</v1/events?limit=2&cursor=a_b>; rel=\"next\"");
         let last = Answer::page_of::<u8>("/v1/events", 2, &[], None);
         assert_eq!(text(&last), r#"{"data":[],"next_cursor":null}"#);

@@ -3,8 +3,8 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, explain, health, keys, me, messages, queue, settings, status,
-    submission_refusals, suppressions, users,
+    accounts, backup, clock, domains, endpoints, events, explain, exports, health, keys, me, messages, queue, settings,
+    status, submission_refusals, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -35,9 +35,11 @@ pub fn routes() -> Vec<Route<Api>> {
         Route::key(get.clone(), "/v1/me", "me", run!(me::show)),
         scoped(&post, "/v1/messages", "messages.create", Send, run!(messages::create)).with_size(BodySize::Message),
         scoped(&get, "/v1/messages", "messages.list", Read, run!(messages::list)),
+        scoped(&get, "/v1/messages/export", "messages.export", Read, run!(exports::messages)),
         scoped(&get, "/v1/messages/{id}", "messages.show", Read, run!(messages::show)),
         scoped(&get, "/v1/messages/{id}/raw", "messages.raw", Read, run!(messages::raw)),
         scoped(&get, "/v1/events", "events.list", Read, run!(events::list)),
+        scoped(&get, "/v1/events/export", "events.export", Read, run!(exports::events)),
         scoped(&get, "/v1/events/stream", "events.stream", Read, run!(events::stream)),
         scoped(&post, "/v1/keys", "keys.create", Manage, run!(keys::create)),
         scoped(&get, "/v1/keys", "keys.list", Read, run!(keys::list)),

@@ -11,7 +11,7 @@ const LIMIT_MAX: usize = 100;
 
 /// The parameters of one request, decoded.
 #[derive(Debug, Default)]
-pub struct Query(Vec<(&'static str, String)>);
+pub struct Query(Vec<(String, String)>);
 
 /// Which page of a list is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,8 @@ pub struct Page {
 }
 
 impl Query {
-    /// Reads `raw`, which may only hold the parameters of `known`; what is wrong goes to `violations`.
+    /// Reads `raw`, which may only hold the parameters of `known`; what is wrong goes to `violations`. A known name
+    /// that ends with `[]` stands for every name in the brackets.
     pub fn parse(raw: &str, known: &[&'static str], violations: &mut Violations) -> Self {
         let mut query = Self::default();
         for pair in raw.split('&').filter(|pair| !pair.is_empty()) {
@@ -32,17 +33,17 @@ impl Query {
                 violations.add(name, "is not percent-encoded UTF-8");
                 continue;
             };
-            let Some(known_name) = known.iter().find(|known| **known == name) else {
+            if !known.iter().any(|known| is_named(&name, known)) {
                 if let Some(meant) = nearest(&name, known) {
                     violations.hint(format!("Did you mean {meant}?"));
                 }
                 violations.add(name, "unknown parameter");
                 continue;
-            };
+            }
             match decode(value, Plus::IsSpace) {
                 None => violations.add(name, "is not percent-encoded UTF-8"),
-                Some(_) if query.get(known_name).is_some() => violations.add(name, "is given more than once"),
-                Some(value) => query.0.push((known_name, value)),
+                Some(_) if query.get(&name).is_some() => violations.add(name, "is given more than once"),
+                Some(value) => query.0.push((name, value)),
             }
         }
         query
@@ -51,6 +52,11 @@ impl Query {
     /// The value of a parameter, where it is given.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// All parameters, names and values.
+    pub fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// The value of a parameter, parsed.
@@ -69,6 +75,15 @@ impl Query {
         }
         Page { limit: limit.unwrap_or(LIMIT_DEFAULT), cursor: self.get("cursor").map(str::to_owned) }
     }
+}
+
+/// The name in the brackets of `metadata[order]`, where `name` is what stands before them.
+pub fn bracketed<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.strip_prefix(name)?.strip_prefix('[')?.strip_suffix(']')
+}
+
+fn is_named(name: &str, known: &str) -> bool {
+    known.strip_suffix("[]").map_or(name == known, |known| bracketed(name, known).is_some())
 }
 
 /// What a `+` stands for: a space in queries and forms, itself in paths.
@@ -113,6 +128,17 @@ mod tests {
         assert_eq!(query.get("email"), Some("a+b@x.example"));
         assert_eq!(query.page(&mut violations), Page { limit: 50, cursor: Some("abc".to_owned()) });
         assert!(violations.is_empty());
+    }
+
+    #[test]
+    fn names_in_brackets_are_known_by_what_stands_before_them() {
+        let mut violations = Violations::new();
+        let raw = "metadata[order]=10&metadata%5Ba%5Bb%5D=%3D&metadata[order]=11&metadata=1&metadata[x=1";
+        let query = Query::parse(raw, &["metadata[]"], &mut violations);
+        assert_eq!(query.pairs().collect::<Vec<_>>(), [("metadata[order]", "10"), ("metadata[a[b]", "=")]);
+        assert_eq!(bracketed("metadata[a[b]", "metadata"), Some("a[b"));
+        let fields: Vec<_> = violations.by_field().keys().map(String::as_str).collect();
+        assert_eq!(fields, ["metadata", "metadata[order]", "metadata[x"]);
     }
 
     #[test]

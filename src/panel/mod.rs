@@ -16,7 +16,6 @@ mod dns;
 mod door;
 mod endpoint_form;
 mod event;
-mod event_export;
 mod fault;
 mod form;
 mod frame;
@@ -107,6 +106,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/login/confirm", "panel.proof.try", Own, proof::attempt),
         page!(GET, "/", "panel.overview", Look, overview::show),
         page!(GET, "/messages", "panel.messages", Look, messages::list),
+        page!(GET, "/messages/export", "panel.messages.export", Look, messages::export),
         page!(GET, "/messages/{id}", "panel.message", Look, message::show),
         page!(GET, "/messages/{id}/preview", "panel.message.preview", Look, message::preview),
         page!(GET, "/messages/{id}/source", "panel.message.source", Look, message::source),

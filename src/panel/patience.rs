@@ -38,7 +38,7 @@ pub(super) struct Patience {
 /// # Errors
 /// Those of the store.
 pub(super) fn patience(visit: &Visit<'_>) -> Result<Vec<Patience>, StoreError> {
-    let filter = EventFilter { message: None, kind: Some(EventType::Delivered) };
+    let filter = EventFilter { kind: Some(EventType::Delivered), ..EventFilter::default() };
     let page = PageRequest { before: None, limit: LOOKED_AT };
     let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
     let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();

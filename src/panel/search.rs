@@ -7,7 +7,7 @@ use crate::base::id::MessageId;
 use crate::base::time::Timestamp;
 use crate::domain::violation::Violations;
 use crate::engine::messages::MessageFilter;
-use crate::http::handlers::messages::{filter_of, named_id};
+use crate::http::handlers::messages::{filter_of, metadata_of, named_id};
 
 /// Characters of a search that are read.
 const CHARACTERS_MAX: usize = 500;
@@ -35,6 +35,8 @@ pub(super) enum Term {
     Id(MessageId),
     /// A filter of the API, its value, and the text that it was typed as.
     Filter(&'static str, String, String),
+    /// A metadata pair, as the API's parameter and its value, and the text that it was typed as.
+    Metadata(String, String, String),
     /// A word of the subject.
     Word(String),
     /// What is not to be found.
@@ -56,6 +58,8 @@ pub(super) struct Search {
     pub(super) faults: Vec<String>,
     values: Vec<(&'static str, String)>,
     unwanted: Vec<(&'static str, String)>,
+    metadata: Vec<(String, String)>,
+    unwanted_metadata: Vec<(String, String)>,
 }
 
 impl Search {
@@ -70,6 +74,8 @@ impl Search {
             faults: Vec::new(),
             values: Vec::new(),
             unwanted: Vec::new(),
+            metadata: Vec::new(),
+            unwanted_metadata: Vec::new(),
         };
         for part in parts(&text) {
             match part.strip_prefix('-').filter(|rest| !rest.is_empty()) {
@@ -101,6 +107,13 @@ impl Search {
             Some((known.1, value))
         });
         let filter = |name, value: String| Term::Filter(name, value, part.to_owned());
+        if let Some((name, value)) = metadata_pair(part) {
+            if value.is_empty() {
+                self.faults.push(format!("{part} wants a value right behind the colon"));
+                return None;
+            }
+            return Some(Term::Metadata(format!("metadata[{name}]"), value.to_owned(), part.to_owned()));
+        }
         Some(match operator {
             Some((_, "")) => {
                 self.faults.push(format!("{part} wants a value right behind the colon"));
@@ -128,12 +141,19 @@ impl Search {
             match term {
                 Term::Id(id) => self.values.push(("message_id_header", format!("<{id}@any>"))),
                 Term::Word(word) => words.push(word.clone()),
-                Term::Not(term) => self.unwanted.extend(match &**term {
-                    Term::Id(id) => Some(("message_id_header", format!("<{id}@any>"))),
-                    Term::Word(word) => Some(("subject", word.clone())),
-                    Term::Filter(name, value, _) => Some((*name, value.clone())),
-                    Term::Not(_) => None,
-                }),
+                Term::Not(term) => match &**term {
+                    Term::Id(id) => self.unwanted.push(("message_id_header", format!("<{id}@any>"))),
+                    Term::Word(word) => self.unwanted.push(("subject", word.clone())),
+                    Term::Filter(name, value, _) => self.unwanted.push((*name, value.clone())),
+                    Term::Metadata(name, value, _) => self.unwanted_metadata.push((name.clone(), value.clone())),
+                    Term::Not(_) => {}
+                },
+                Term::Metadata(name, value, typed) => {
+                    if self.metadata.iter().any(|(known, _)| known == name) {
+                        self.faults.push(format!("{typed} asks for a second value of the same kind"));
+                    }
+                    self.metadata.push((name.clone(), value.clone()));
+                }
                 Term::Filter("subject", value, _) => words.push(value.to_lowercase()),
                 Term::Filter(name, value, typed) => {
                     if self.values.iter().any(|(known, _)| known == name) {
@@ -164,13 +184,19 @@ impl Search {
             let given = |wanted: &str| (wanted == *name).then_some(value.as_str());
             filter_by(given, violations)
         });
-        let without = unwanted.filter(MessageFilter::narrows).collect();
-        MessageFilter { without, ..filter_by(|name| self.value(name), violations) }
+        let mut without: Vec<_> = unwanted.filter(MessageFilter::narrows).collect();
+        for pair in &self.unwanted_metadata {
+            let metadata = metadata_of(named([pair]), violations);
+            without.push(MessageFilter { metadata, ..MessageFilter::default() });
+        }
+        let metadata = metadata_of(named(&self.metadata), violations);
+        MessageFilter { without, metadata, ..filter_by(|name| self.value(name), violations) }
     }
 
     /// Whether nothing is asked for, so that everything is shown.
     pub(super) fn is_empty(&self) -> bool {
-        self.values.is_empty() && self.unwanted.is_empty() && self.faults.is_empty()
+        let pairs = self.metadata.len() + self.unwanted_metadata.len();
+        self.values.len() + self.unwanted.len() + self.faults.len() + pairs == 0
     }
 
     /// What an address of this search carries.
@@ -205,6 +231,16 @@ fn filter_by<'a>(given: impl Fn(&str) -> Option<&'a str>, violations: &mut Viola
     MessageFilter { domain, key, code, answer, ..filter_of(given, violations) }
 }
 
+/// The name and value of `metadata.order:10482`.
+fn metadata_pair(part: &str) -> Option<(&str, &str)> {
+    let (operator, pair) = part.split_once('.')?;
+    pair.split_once(':').filter(|(name, _)| operator.eq_ignore_ascii_case("metadata") && !name.is_empty())
+}
+
+fn named<'a>(pairs: impl IntoIterator<Item = &'a (String, String)>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    pairs.into_iter().map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
 /// The parts of a search: divided by white space, held together by double quotes.
 fn parts(text: &str) -> impl Iterator<Item = String> {
     let mut parts = vec![String::new()];
@@ -230,7 +266,7 @@ fn quoted(part: &str) -> String {
 }
 
 /// A day, such as `2026-11-20`, as its first moment in the zone; anything else as it is, for the API's own check.
-fn moment(text: &str, zone: &TimeZone) -> String {
+pub(super) fn moment(text: &str, zone: &TimeZone) -> String {
     let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == 10);
     let start = day.and_then(|day| day.to_zoned(zone.clone()).ok());
     let millis = start.and_then(|start| u64::try_from(start.timestamp().as_millisecond()).ok());
@@ -291,6 +327,21 @@ mod tests {
         assert!(violations.by_field().is_empty());
         read("code:high key:mine domain:.").filter(&mut violations);
         assert_eq!(violations.by_field().len(), 3);
+    }
+
+    #[test]
+    fn metadata_is_asked_for_by_its_name() {
+        let mut violations = Violations::new();
+        let search = read("metadata.order:10482 Metadata.a.b:\"x y\" -metadata.test:1 big");
+        let filter = search.filter(&mut violations);
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(filter.metadata, [pair("order", "10482"), pair("a.b", "x y")]);
+        assert_eq!(filter.without[0].metadata, [pair("test", "1")]);
+        assert_eq!(filter.subject_words, ["big"]);
+        assert!(violations.is_empty() && search.faults.is_empty() && !read("-metadata.a:1").is_empty());
+        assert_eq!(read("metadata.a:1 metadata.a:2 metadata.b:").faults.len(), 2);
+        read("metadata.a:1 metadata.b:1 metadata.c:1 metadata.d:1").filter(&mut violations);
+        assert_eq!(violations.by_field().keys().collect::<Vec<_>>(), ["metadata"]);
     }
 
     #[test]

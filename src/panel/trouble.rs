@@ -43,7 +43,7 @@ pub(super) struct Trouble {
 pub(super) fn troubles(visit: &Visit<'_>) -> Result<Vec<Trouble>, StoreError> {
     let mut found: BTreeMap<_, Trouble> = BTreeMap::new();
     for kind in [EventType::Bounced, EventType::Deferred] {
-        let filter = EventFilter { message: None, kind: Some(kind) };
+        let filter = EventFilter { kind: Some(kind), ..EventFilter::default() };
         let page = PageRequest { before: None, limit: LOOKED_AT };
         let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
         let events = events.iter().filter_map(|bytes| Event::read(bytes));

@@ -123,7 +123,7 @@ impl TestStore {
     }
 
     /// Writes bytes as they are, or removes what is there.
-    pub(super) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
+    pub(crate) fn put(&self, table: Table, key: &[u8], value: Option<&[u8]>) {
         // What was answered may not be in the database yet; a snapshot waits for it.
         drop(self.snapshot());
         let transaction = self.store().database.begin_write().unwrap();

@@ -99,6 +99,8 @@ pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut
     let one = |id| One { kind: "message", list: MESSAGES, id };
     let (reply, shape) = match command {
         MessageCommand::List(filter) => {
+            let metadata: Vec<_> = filter.metadata.into_iter().map(|(name, value)| (name, Some(value))).collect();
+            let metadata = metadata.iter().map(|(name, value)| (name.as_str(), value));
             let filters = [
                 ("to", &filter.to),
                 ("from", &filter.from),
@@ -109,6 +111,7 @@ pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut
                 ("after", &filter.after),
                 ("before", &filter.before),
             ];
+            let filters: Vec<_> = filters.into_iter().chain(metadata).collect();
             (session.get("list the messages", listed(MESSAGES, &filter.page, &filters))?, Shape::Messages)
         }
         MessageCommand::Show { id } => (session.get_one(&one(&id), "show the message")?, Shape::Message),
@@ -122,7 +125,8 @@ pub(super) fn message(args: OfAccount<MessageCommand>, json: bool, console: &mut
 
 /// `postrider event ...`.
 pub(super) fn event(args: OfAccount<EventCommand>, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let (session, EventCommand::List { message_id, kind, page }) = Session::open(args, console)?;
-    let path = listed("/v1/events", &page, &[("message_id", &message_id), ("type", &kind)]);
+    let (session, EventCommand::List { message_id, kind, after, before, page }) = Session::open(args, console)?;
+    let filters = [("message_id", &message_id), ("type", &kind), ("after", &after), ("before", &before)];
+    let path = listed("/v1/events", &page, &filters);
     print(&session.get("list the events", path)?, Shape::Events, json, console)
 }

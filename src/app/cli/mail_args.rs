@@ -146,7 +146,10 @@ pub(super) struct MessageFilterArgs {
     /// Only those of this stream.
     #[arg(long)]
     pub(super) stream: Option<String>,
-    /// Only those accepted at or after this time.
+    /// Only those with this metadata pair; may be given three times.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = metadata_pair)]
+    pub(super) metadata: Vec<(String, String)>,
+    /// Only those accepted after this time.
     #[arg(long, value_name = "TIME")]
     pub(super) after: Option<String>,
     /// Only those accepted before this time.
@@ -154,6 +157,12 @@ pub(super) struct MessageFilterArgs {
     pub(super) before: Option<String>,
     #[command(flatten)]
     pub(super) page: PageArgs,
+}
+
+fn metadata_pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = pair.ok_or("must be a name, = and a value, such as order=10482")?;
+    Ok((format!("metadata[{name}]"), value.to_owned()))
 }
 
 #[derive(Debug, Subcommand)]
@@ -166,6 +175,12 @@ pub(super) enum EventCommand {
         /// Only those of this type.
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
+        /// Only those recorded after this time.
+        #[arg(long, value_name = "TIME")]
+        after: Option<String>,
+        /// Only those recorded before this time.
+        #[arg(long, value_name = "TIME")]
+        before: Option<String>,
         #[command(flatten)]
         page: PageArgs,
     },

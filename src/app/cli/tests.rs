@@ -344,6 +344,12 @@ fn each_command_asks_for_one_object_or_list_of_the_account() {
         ("message show msg_1", "GET /v1/messages/msg_1 ", ""),
         ("message cancel msg_1", "POST /v1/messages/msg_1/cancel ", ""),
         ("event list --type bounced --message-id m", "GET /v1/events?limit=50&message_id=m&type=bounced ", ""),
+        ("event list --after 1 --before 2", "GET /v1/events?limit=50&after=1&before=2 ", ""),
+        (
+            "message list --metadata order=10=482 --metadata test=",
+            "GET /v1/messages?limit=50&metadata%5Border%5D=10%3D482&metadata%5Btest%5D= ",
+            "",
+        ),
     ] {
         let line = of_account(line);
         let (ran, requests) = asking(&format!("{line} --json"), &[(200, "{\"id\": 1}")]);

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::subject_words::wanted;
 use crate::store::op::message_index::{BLOCK, IndexMessages};
 use crate::store::op::settle_transfer::TransferEnd;
+use crate::store::row::message_index::METADATA_BYTES_MAX;
 use crate::store::testing::{Sender, TestStore};
 use crate::store::timer::TimerKind;
 
@@ -108,6 +109,43 @@ fn times_bound_what_is_found_within_a_block_too() {
     assert_eq!(found, messages[7..12].iter().rev().copied().collect::<Vec<_>>());
     let after = MessageFilter { after: Some(messages[0].0.timestamp()), ..of_subject("order") };
     assert!(all(&test, &sender, &after, 50).is_empty(), "the clock stood still, so none was created later");
+}
+
+#[test]
+fn metadata_is_found_in_blocks_that_have_it_and_in_what_is_not_indexed() {
+    let test = TestStore::new();
+    let sender = test.sender();
+    let write = |number: usize| {
+        let mut accept = sender.message("a@example.net");
+        accept.message.metadata.insert("order".to_owned(), number.to_string());
+        accept.message.metadata.insert("long".to_owned(), "x".repeat(METADATA_BYTES_MAX + 1));
+        let id = accept.id;
+        assert!(test.commit(accept).is_ok());
+        id
+    };
+    let mut messages: Vec<_> = (0..2 * BLOCK).map(write).collect();
+    for timer in test.timers(TimerKind::MessageIndex) {
+        test.done(IndexMessages { timer });
+    }
+    messages.extend((2 * BLOCK..2 * BLOCK + REST).map(write));
+    let of_order = |number: usize| {
+        let metadata = vec![("order".to_owned(), number.to_string())];
+        all(&test, &sender, &MessageFilter { metadata, ..MessageFilter::default() }, 10)
+    };
+    let since = || metadata_indexed_since(test.store(), sender.account).unwrap();
+    for number in [0, BLOCK, 2 * BLOCK, 2 * BLOCK + REST - 1] {
+        assert_eq!(of_order(number), [messages[number]]);
+    }
+    assert!(of_order(2 * BLOCK + REST).is_empty());
+    assert_eq!(since(), None);
+    // The first block as an earlier version has written it.
+    let key = sender.key(messages[BLOCK - 1]);
+    let mut value = test.snapshot().get(Table::MessageIndex, &key).unwrap().unwrap();
+    value[0] = 1;
+    test.put(Table::MessageIndex, &key, Some(&value));
+    assert!(of_order(0).is_empty() && of_order(BLOCK - 1).is_empty());
+    assert_eq!(of_order(BLOCK), [messages[BLOCK]]);
+    assert_eq!(since(), Some(messages[BLOCK - 1].0.timestamp().moved_by(1)));
 }
 
 #[test]

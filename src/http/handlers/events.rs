@@ -24,8 +24,10 @@ const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering")
 pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let account = call.caller.account;
     let mut violations = Violations::new();
-    let listing = Listing::read(&call, "events", account, &["message_id", "type"], &mut violations);
+    let listing = Listing::read(&call, "events", account, &["message_id", "type", "after", "before"], &mut violations);
     let kind = listing.parsed("type", &mut violations);
+    let after = listing.parsed("after", &mut violations);
+    let before = listing.parsed("before", &mut violations);
     violations.or(|| Some(()))?;
     let message = match listing.filter("message_id").map(str::parse) {
         Some(Ok(message)) => Some(message),
@@ -33,7 +35,7 @@ pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answe
         Some(Err(_)) => return Ok(listing.answer::<&[u8]>(&[], None)),
         None => None,
     };
-    let Page { rows, next } = api.engine.events(account, EventFilter { message, kind }, listing.page)?;
+    let Page { rows, next } = api.engine.events(account, EventFilter { message, kind, after, before }, listing.page)?;
     Ok(listing.answer(&rows, next))
 }
 
@@ -44,10 +46,10 @@ pub(in crate::http) async fn stream(api: &Api, call: Call<Caller>) -> Result<Ans
     let query = call.query(&["type", "message_id", "last_event_id"], &mut violations);
     let kind = query.parsed("type", &mut violations);
     let filter = match query.get("message_id").map(str::parse) {
-        Some(Ok(message)) => Some(EventFilter { message: Some(message), kind }),
+        Some(Ok(message)) => Some(EventFilter { message: Some(message), kind, ..EventFilter::default() }),
         // As unknown as any other: no event will fit.
         Some(Err(_)) => None,
-        None => Some(EventFilter { message: None, kind }),
+        None => Some(EventFilter { kind, ..EventFilter::default() }),
     };
     let given = last_event_id(&call, &mut violations);
     // The header is the newer one: it comes with a reconnection to an address that named the first.

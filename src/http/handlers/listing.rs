@@ -2,6 +2,7 @@
 //! it may be given alone.
 
 use serde::Serialize;
+use serde_json::{Map, Value};
 
 use crate::base::cursor::Cursor;
 use crate::base::id::{AccountId, Ulid};
@@ -35,8 +36,9 @@ impl Listing {
         let list = list.into();
         let query = call.query(&[&PARAMETERS, known].concat(), violations);
         let asked = query.page(violations);
-        let given = |name: &&str| query.get(name).map(|value| ((*name).to_owned(), value.to_owned()));
-        let mut filters: Vec<_> = known.iter().filter_map(given).collect();
+        let of_filter = |(name, _): &(&str, &str)| !PARAMETERS.contains(name);
+        let given = query.pairs().filter(of_filter).map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let mut filters: Vec<_> = given.collect();
         filters.sort_unstable();
         let mut before = None;
         if let Some(text) = &asked.cursor
@@ -61,6 +63,11 @@ impl Listing {
         self.filters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
+    /// All filters, given now or carried by the cursor.
+    pub(super) fn filters(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.filters.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
     /// The value of a filter, parsed.
     pub(super) fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
         &self,
@@ -72,9 +79,19 @@ impl Listing {
 
     /// The answer with rows that are already written.
     pub(super) fn answer<R: AsRef<[u8]>>(self, rows: &[R], next: Option<Ulid>) -> Answer {
+        self.answer_with(rows, next, &Map::new())
+    }
+
+    /// The answer with rows that are already written, and with `members` behind the cursor.
+    pub(super) fn answer_with<R: AsRef<[u8]>>(
+        self,
+        rows: &[R],
+        next: Option<Ulid>,
+        members: &Map<String, Value>,
+    ) -> Answer {
         let Self { list, account, path, filters, page } = self;
         let cursor = next.map(|before| Cursor::new(&list, account, before, filters).encode());
-        Answer::page(&path, page.limit, rows, cursor.as_deref())
+        Answer::page(&path, page.limit, rows, cursor.as_deref(), members)
     }
 
     /// The answer with rows to be written.
@@ -83,11 +100,21 @@ impl Listing {
         rows: impl Iterator<Item = T>,
         next: Option<Ulid>,
     ) -> Result<Answer, ApiError> {
+        self.answer_of_with(rows, next, &Map::new())
+    }
+
+    /// The answer with rows to be written, and with `members` behind the cursor.
+    pub(super) fn answer_of_with<T: Serialize>(
+        self,
+        rows: impl Iterator<Item = T>,
+        next: Option<Ulid>,
+        members: &Map<String, Value>,
+    ) -> Result<Answer, ApiError> {
         let rows: Result<Vec<_>, _> = rows.map(|row| serde_json::to_vec(&row)).collect();
         let rows = rows.map_err(|error| {
             tracing::error!(%error, "a list can't be written as JSON");
             ApiError::Internal
         })?;
-        Ok(self.answer(&rows, next))
+        Ok(self.answer_with(&rows, next, members))
     }
 }

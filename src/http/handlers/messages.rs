@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName};
+use serde_json::Map;
 use sha2::{Digest as _, Sha256};
 
 use super::id;
@@ -21,6 +22,7 @@ use crate::engine::submit::SubmitError;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::json::canonical_hash;
+use crate::http::query::bracketed;
 use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::message::{ContentView, MessageView};
@@ -30,6 +32,7 @@ use crate::store::op::accept::Accepted;
 use crate::store::op::admission::{IdempotencyClaim, Refusal};
 use crate::store::op::cancel::CancelRefusal;
 use crate::store::op::suppression;
+use crate::store::row::message_index::METADATA_BYTES_MAX;
 use crate::store::schema;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -268,29 +271,74 @@ pub(in crate::http) fn find(api: &Api, call: &Call<Caller>) -> Result<MessageRec
     api.engine.message(call.caller.account, id(call)?)?.ok_or(ApiError::NotFound)
 }
 
-/// What a list of messages may be filtered by.
-const FILTERS: [&str; 9] = ["to", "from", "subject", "message_id_header", "status", "stream", "via", "after", "before"];
+/// The filters of a list of messages, beside [`METADATA`].
+pub(super) const FILTERS: [&str; 9] =
+    ["to", "from", "subject", "message_id_header", "status", "stream", "via", "after", "before"];
+
+/// The filters by metadata, one for each name in the brackets.
+pub(super) const METADATA: &str = "metadata[]";
+/// Metadata pairs that a list may be filtered by.
+pub(in crate::http) const METADATA_FILTERS: usize = 3;
 
 /// `GET /v1/messages`.
 pub(in crate::http) async fn list(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
     let account = call.caller.account;
     let mut violations = Violations::new();
-    let listing = Listing::read(&call, "messages", account, &FILTERS, &mut violations);
+    let listing = Listing::read(&call, "messages", account, &[&FILTERS[..], &[METADATA]].concat(), &mut violations);
     let mut filter = filter_of(|name| listing.filter(name), &mut violations);
+    filter.metadata = metadata_of(listing.filters(), &mut violations);
     violations.or(|| Some(()))?;
-    let header = listing.filter("message_id_header").map(bare).map(str::to_owned);
-    let has_header = |record: &MessageRecord| {
-        header.as_deref().is_none_or(|header| bare(&record.row.message_id_header(record.id)) == header)
-    };
+    let filter = with_message_id(api, account, filter, listing.filter("message_id_header"))?;
+    let mut members = Map::new();
+    if !filter.metadata.is_empty() {
+        let since = api.engine.metadata_indexed_since(account).await?;
+        members.insert("indexed_since".to_owned(), since.map(|since| since.to_string()).into());
+    }
+    let Page { rows, next } = api.engine.messages(account, filter, listing.page).await?;
+    let expiry = api.engine.clock.time().expiry;
+    listing.answer_of_with(rows.iter().map(|record| MessageView::in_list(record, expiry)), next, &members)
+}
+
+/// The filter for messages with `header`, which names one of ours, or one that a client gave.
+pub(super) fn with_message_id(
+    api: &Api,
+    account: AccountId,
+    mut filter: MessageFilter,
+    header: Option<&str>,
+) -> Result<MessageFilter, ApiError> {
+    let header = header.map(bare);
+    let has_header =
+        |record: &MessageRecord| header.is_none_or(|header| bare(&record.row.message_id_header(record.id)) == header);
     if let Some(id) = filter.id
         && !api.engine.message(account, id)?.is_some_and(|record| has_header(&record))
     {
         // A client may have submitted a message with a Message-ID that looks like ours.
-        (filter.id, filter.original_message_id) = (None, header.clone());
+        (filter.id, filter.original_message_id) = (None, header.map(str::to_owned));
     }
-    let Page { rows, next } = api.engine.messages(account, filter, listing.page).await?;
-    let expiry = api.engine.clock.time().expiry;
-    listing.answer_of(rows.iter().map(|record| MessageView::in_list(record, expiry)), next)
+    Ok(filter)
+}
+
+/// The metadata pairs among the parameters `given`. What is wrong goes to `violations`.
+pub(crate) fn metadata_of<'a>(
+    given: impl Iterator<Item = (&'a str, &'a str)>,
+    violations: &mut Violations,
+) -> Vec<(String, String)> {
+    let mut pairs = Vec::new();
+    for (parameter, value) in given {
+        let Some(name) = bracketed(parameter, "metadata") else { continue };
+        if name.is_empty() {
+            violations.add(parameter, "must have a name in the brackets, such as metadata[order]");
+        }
+        if name.len().max(value.len()) > METADATA_BYTES_MAX {
+            violations.add(parameter, format!("must have at most {METADATA_BYTES_MAX} bytes on each side"));
+        }
+        if pairs.len() == METADATA_FILTERS {
+            violations.add("metadata", format!("must be at most {METADATA_FILTERS} pairs"));
+            break;
+        }
+        pairs.push((name.to_owned(), value.to_owned()));
+    }
+    pairs
 }
 
 /// The filter whose members `given` tells by their names; the panel's search is read by it too. What is wrong goes to

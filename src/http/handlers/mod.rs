@@ -8,6 +8,7 @@ pub(crate) mod domains;
 pub(crate) mod endpoints;
 pub(crate) mod events;
 pub(super) mod explain;
+pub(crate) mod exports;
 pub(super) mod health;
 pub(crate) mod keys;
 mod listing;

@@ -31,7 +31,7 @@ pub(super) struct Operation {
 struct Given {
     status: StatusCode,
     says: &'static str,
-    body: Option<(&'static str, Schema)>,
+    bodies: Vec<(&'static str, Schema)>,
     always: Vec<Header>,
     sometimes: Vec<Header>,
 }
@@ -81,6 +81,16 @@ impl Operation {
         self.parameter("query", name, schema, says)
     }
 
+    /// Parameters of the query whose names are those of `object`'s members, each in brackets behind `name`.
+    pub(super) fn query_members(mut self, name: &str, object: Schema, says: &str) -> Self {
+        self = self.query(name, object, says);
+        if let Some(parameter) = self.parameters.last_mut() {
+            parameter["style"] = json!("deepObject");
+            parameter["explode"] = json!(true);
+        }
+        self
+    }
+
     /// A header of the request.
     pub(super) fn header(self, name: &str, schema: Schema, says: &str) -> Self {
         self.parameter("header", name, schema, says)
@@ -92,38 +102,49 @@ impl Operation {
         self
     }
 
-    fn given(mut self, status: StatusCode, says: &'static str, body: Option<(&'static str, Schema)>) -> Self {
+    fn given(mut self, status: StatusCode, says: &'static str, bodies: Vec<(&'static str, Schema)>) -> Self {
         let always = if matches!(status, StatusCode::CREATED | StatusCode::ACCEPTED) {
             vec![Header::Location]
         } else {
             Vec::new()
         };
-        self.gives.push(Given { status, says, body, always, sometimes: Vec::new() });
+        self.gives.push(Given { status, says, bodies, always, sometimes: Vec::new() });
         self
     }
 
     /// A success with JSON; 201 and 202 carry `Location`.
     pub(super) fn gives(self, status: StatusCode, says: &'static str, schema: Schema) -> Self {
-        self.given(status, says, Some((JSON, schema)))
+        self.given(status, says, vec![(JSON, schema)])
     }
 
     /// A success with a body of another type.
     pub(super) fn gives_as(self, media: &'static str, says: &'static str, schema: Schema) -> Self {
-        self.given(StatusCode::OK, says, Some((media, schema)))
+        self.given(StatusCode::OK, says, vec![(media, schema)])
+    }
+
+    /// Another type that the body of the last success may have.
+    pub(super) fn or_as(mut self, media: &'static str, schema: Schema) -> Self {
+        self.gives.last_mut().into_iter().for_each(|given| given.bodies.push((media, schema.clone())));
+        self
     }
 
     /// 204.
     pub(super) fn gives_nothing(self, says: &'static str) -> Self {
-        self.given(StatusCode::NO_CONTENT, says, None)
+        self.given(StatusCode::NO_CONTENT, says, Vec::new())
     }
 
     /// One page of a list, and the parameters that choose it.
     pub(super) fn gives_page(self, name: &str, row: Schema) -> Self {
+        self.gives_page_of(page(name, row))
+    }
+
+    /// One page of a list with this schema, and the parameters that choose it.
+    pub(super) fn gives_page_of(self, page: Schema) -> Self {
         let limit = Schema::count().within(1, 100).with("default", 50);
         let cursor = "The `next_cursor` of the page before; it carries its filters and may be given alone.";
         self.query("limit", limit, "Rows at most.")
             .query("cursor", Schema::string(), cursor)
-            .gives(StatusCode::OK, "One page, newest first.", page(name, row))
+            .gives(StatusCode::OK, "One page, newest first.", page)
             .sometimes(&[Header::Link])
     }
 
@@ -210,8 +231,8 @@ impl Given {
         always.extend(if keyed { &KNOWN_KEY[..] } else { &[] });
         always.extend(&self.always);
         let mut response = json!({ "description": self.says, "headers": sent(&always, &self.sometimes) });
-        if let Some((media, schema)) = &self.body {
-            response["content"] = json!({ *media: { "schema": schema.clone().into_value() } });
+        for (media, schema) in &self.bodies {
+            response["content"][*media] = json!({ "schema": schema.clone().into_value() });
         }
         response
     }

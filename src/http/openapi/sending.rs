@@ -8,16 +8,19 @@ use super::operation::Operation;
 use super::request;
 use super::schema::Schema;
 use super::shape::{Shape as _, Whole as _};
+use super::words::page;
 use crate::base::id::{EventId, MessageId};
+use crate::base::time::Timestamp;
 use crate::domain::event::{EventRecord, EventType};
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::messages::Via;
 use crate::engine::submit::Answer;
 use crate::http::error::ApiError;
-use crate::http::handlers::messages::IDEMPOTENCY_KEY_CHARACTERS;
+use crate::http::handlers::messages::{IDEMPOTENCY_KEY_CHARACTERS, METADATA_FILTERS};
 use crate::http::view::message::MessageView;
 use crate::machine::transfer::Status;
+use crate::store::row::message_index::METADATA_BYTES_MAX;
 
 const MESSAGES: &str = "Messages";
 const EVENTS: &str = "Events";
@@ -49,7 +52,17 @@ pub(super) fn operation(name: &str) -> Option<Operation> {
             .says("What happened to the account's messages in the last 30 days.")
             .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
             .query("type", EventType::schema(), "Only events of this type.")
+            .query("after", request::time(), "Only events recorded later.")
+            .query("before", request::time(), "Only events recorded earlier.")
             .gives_page("EventPage", EventRecord::schema()),
+        "messages.export" => exported(filtered(Operation::new(MESSAGES, "Export messages"))),
+        "events.export" => exported(
+            Operation::new(EVENTS, "Export events")
+                .query("message_id", Schema::string().example(SAMPLE), "Only events of this message.")
+                .query("type", EventType::schema(), "Only events of this type.")
+                .query("after", request::time(), "Only events recorded later.")
+                .query("before", request::time(), "Only events recorded earlier."),
+        ),
         "events.stream" => stream(),
         _ => return None,
     })
@@ -119,10 +132,41 @@ fn create() -> Operation {
         ])
 }
 
+/// The answer of an export, and the parameter that chooses its form.
+fn exported(operation: Operation) -> Operation {
+    let format = Schema::words(["csv", "ndjson"].map(Into::into)).with("default", "csv");
+    operation
+        .says(
+            "The records that the filters let through, oldest first, of the 30 days before `before` or now; a wider \
+             range is refused. A file has at most 1,000,000 rows: get the rest with `after` at the last row's time \
+             less a millisecond, and skip the rows that you have. The records are read in parts as you take them. If \
+             the connection ends before the body does, the file is incomplete. An account has at most four exports at \
+             once. As CSV, the columns are the members of the record, nested ones dotted; `metadata` is JSON, and an \
+             absent member is empty. Fields are data, not formulas: one that begins with `=`, `+`, `-` or `@` is \
+             written as it is, so import the file as text into a spreadsheet.",
+        )
+        .query("format", format, "The form of the file.")
+        .gives_as("text/csv", "The file.", Schema::string())
+        .or_as("application/x-ndjson", Schema::string())
+        .always(&[Header::ContentDisposition])
+        .fails([ApiError::Overloaded])
+}
+
 fn list() -> Operation {
+    let since = <Option<Timestamp>>::schema()
+        .example(())
+        .says("Only where `metadata` is asked for: messages accepted before are not found by it; null where all are.");
+    let page = page("MessagePage", MessageView::schema()).opened().optional("indexed_since", since);
+    filtered(Operation::new(MESSAGES, "List messages").says("Filters combine."))
+        .gives_page_of(page.named("MessagePage", "One page of a list, newest first."))
+}
+
+/// The filters of messages.
+fn filtered(operation: Operation) -> Operation {
     let header = Schema::string().example(format!("<{SAMPLE}@example.test>"));
-    Operation::new(MESSAGES, "List messages")
-        .says("Filters combine.")
+    let value = Schema::string().length(0, METADATA_BYTES_MAX);
+    let metadata = Schema::map(value).with("maxProperties", METADATA_FILTERS).example(json!({ "order": "10482" }));
+    operation
         .query("to", request::address(), "Only messages to this address.")
         .query("from", request::address(), "Only messages from this address.")
         .query(
@@ -140,7 +184,7 @@ fn list() -> Operation {
         .query("via", Via::schema(), "Only messages that came this way.")
         .query("after", request::time(), "Only messages created later.")
         .query("before", request::time(), "Only messages created earlier.")
-        .gives_page("MessagePage", MessageView::schema())
+        .query_members("metadata", metadata, "Only messages with these metadata pairs, as in `metadata[order]=10482`.")
 }
 
 fn stream() -> Operation {

@@ -265,7 +265,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
     async fn read(&mut self) -> Reply {
         let mut reply = self.read_head().await;
         // Lists end; an event stream has no end to wait for, and a backup is no text.
-        if reply.header("transfer-encoding") == "chunked" && reply.header("content-type").starts_with("text/csv") {
+        let is_list = ["text/csv", "application/x-ndjson"].iter().any(|t| reply.header("content-type").starts_with(t));
+        if reply.header("transfer-encoding") == "chunked" && is_list {
             reply.body = String::from_utf8(self.read_chunks().await).unwrap();
             return reply;
         }

@@ -1,9 +1,11 @@
 //! The account's event log, newest first, with the filters of the API; and the stream by which it stays fresh while
 //! somebody looks.
 
+use std::sync::Arc;
+
 use askama::Template;
 use hyper::StatusCode;
-use hyper::header::CONTENT_DISPOSITION;
+use jiff::tz::TimeZone;
 use url::form_urlencoded;
 
 use crate::base::id::{EventId, MessageId};
@@ -11,18 +13,20 @@ use crate::domain::event::EventType;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
 use crate::engine::events::EventFilter;
+use crate::engine::exports::ExportFilter;
 use crate::engine::listing::{Page, PageRequest};
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::event_stream::EventStream;
 use crate::http::handlers::events::{followed, last_event_id, refused};
+use crate::http::handlers::exports::{exported, of_events};
 use crate::panel::door::Visit;
 use crate::panel::event::{Event, EventLine};
-use crate::panel::event_export::EventExport;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
+use crate::panel::search::moment;
 
 /// Rows of a page: with all that it loads, it stays under 60 KB.
 const ROWS: usize = 40;
@@ -39,42 +43,59 @@ struct EventsPage {
     older: Option<String>,
     /// Where news of what is shown come from; a page of the past has none.
     live: Option<String>,
-    /// Where the same events are as a file.
-    file: String,
+    /// The addresses of the same events as files, CSV and JSON lines.
+    files: [String; 2],
     curl: String,
 }
 
 /// What is asked for, as it was typed.
+#[derive(Default)]
 struct Asked {
     kind: String,
     message: String,
+    after: String,
+    before: String,
 }
 
 impl Asked {
     fn of(query: &Form) -> Self {
-        Self { kind: query.text("type").to_owned(), message: query.text("message_id").to_owned() }
+        let [kind, message, after, before] =
+            ["type", "message_id", "after", "before"].map(|name| query.text(name).to_owned());
+        Self { kind, message, after, before }
     }
 
     fn is_filtered(&self) -> bool {
-        !self.kind.is_empty() || !self.message.is_empty()
+        [&self.kind, &self.message, &self.after, &self.before].iter().any(|text| !text.is_empty())
     }
 
-    /// The filter of the API; none where nothing can fit, for what is no identifier is as unknown as any other.
-    fn filter(&self, violations: &mut Violations) -> Option<EventFilter> {
+    /// The filter of the API; none where nothing can fit, for what is no identifier is as unknown as any other. Days
+    /// without a time are those of `zone`.
+    fn filter(&self, zone: &TimeZone, violations: &mut Violations) -> Option<EventFilter> {
         let kind = match self.kind.as_str() {
             "" => None,
             text => Some(violations.check("type", text.parse())?),
         };
-        match self.message.as_str() {
-            "" => Some(EventFilter { message: None, kind }),
-            text => Some(EventFilter { message: Some(text.parse().ok()?), kind }),
-        }
+        let mut time = |name: &str, text: &str| match text {
+            "" => Some(None),
+            text => violations.check(name, moment(text, zone).parse()).map(Some),
+        };
+        let (after, before) = (time("after", &self.after)?, time("before", &self.before)?);
+        let message = match self.message.as_str() {
+            "" => None,
+            text => Some(text.parse().ok()?),
+        };
+        Some(EventFilter { message, kind, after, before })
     }
 
     /// An address with what is asked for, and one thing more.
     fn address(&self, path: &str, more: Option<(&str, &str)>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
-        let asked = [("type", self.kind.as_str()), ("message_id", self.message.as_str())];
+        let asked = [
+            ("type", self.kind.as_str()),
+            ("message_id", self.message.as_str()),
+            ("after", self.after.as_str()),
+            ("before", self.before.as_str()),
+        ];
         for (name, value) in asked.into_iter().chain(more).filter(|(_, value)| !value.is_empty()) {
             query.append_pair(name, value);
         }
@@ -91,7 +112,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let asked = Asked::of(&query);
     let mut violations = Violations::new();
-    let filter = asked.filter(&mut violations);
+    let filter = asked.filter(&zone, &mut violations);
     let newer: Option<EventId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<EventId> = query.given("older").and_then(|text| text.parse().ok());
     let found = match (filter, newer) {
@@ -108,7 +129,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let to = |name, id: Option<&str>| asked.address("/events", Some((name, id.unwrap_or(&place))));
     let has_newer = if newer.is_some() { has_next } else { older.is_some() };
     let has_older = if newer.is_some() { true } else { has_next };
-    let is_newest = !has_newer && filter.is_some();
+    let is_newest = !has_newer && asked.after.is_empty() && asked.before.is_empty() && filter.is_some();
     let public_url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/'));
     let page = EventsPage {
         frame: Frame::new(&visit, "Events", "/events")?,
@@ -117,7 +138,7 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         newer: has_newer.then(|| to("newer", first)),
         older: has_older.then(|| to("older", last)),
         live: is_newest.then(|| asked.address("/events/stream", first.map(|id| ("last_event_id", id)))),
-        file: asked.address("/events/export", None),
+        files: ["csv", "ndjson"].map(|format| asked.address("/events/export", Some(("format", format)))),
         curl: asked.address(&format!("{public_url}/v1/events"), None),
         lines: events.into_iter().map(|event| EventLine::new(event, &zone)).collect(),
         asked,
@@ -125,30 +146,43 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// `GET /events/export`: all that the filters let through, as a file of JSON lines.
+/// `GET /events/export`: the events that the filters let through, as a file.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
     let mut violations = Violations::new();
-    let filter = Asked::of(&Form::of_query(&visit.call)).filter(&mut violations);
+    let (query, zone) = (Form::of_query(&visit.call), visit.account.time_zone.zone());
+    let filter = Asked::of(&query).filter(&zone, &mut violations);
+    let filter = filter.map(|filter| of_events(&visit.api.engine, filter, &mut violations));
+    export_of(&visit, &query, filter, violations).await
+}
+
+/// The rows that `filter` asks for, as a file in the form that `query` names, for as long as the session lasts.
+pub(super) async fn export_of(
+    visit: &Visit<'_>,
+    query: &Form,
+    filter: Option<ExportFilter>,
+    mut violations: Violations,
+) -> Result<Answer, Fault> {
+    let format = query.given("format").and_then(|text| violations.check("format", text.parse())).unwrap_or_default();
     violations.or(|| Some(())).map_err(ApiError::from)?;
     let filter = filter.ok_or(ApiError::NotFound)?;
-    let engine = std::sync::Arc::clone(&visit.api.engine);
-    let file = EventExport::new(engine, visit.account_id(), visit.visitor.key, filter);
-    let answer = Answer::stream(StatusCode::OK, "application/x-ndjson", Box::pin(file));
-    Ok(answer.with_header(CONTENT_DISPOSITION, "attachment; filename=\"events.ndjson\""))
+    let (engine, key) = (Arc::clone(&visit.api.engine), visit.visitor.key);
+    let still_may = move || engine.is_signed_in(&key).unwrap_or(false);
+    Ok(exported(visit.api, visit.account_id(), filter, format, still_may).await?)
 }
 
 /// `GET /events/stream`: the API's stream, for as long as the session lasts.
 pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let mut violations = Violations::new();
-    let filter = Asked::of(&query).filter(&mut violations);
+    let zone = visit.account.time_zone.zone();
+    let filter = Asked::of(&query).filter(&zone, &mut violations);
     let given = last_event_id(&visit.call, &mut violations);
     // The header is the newer one: it comes with a reconnection.
     let after = given.or_else(|| query.given("last_event_id").and_then(|text| text.parse().ok()));
     violations.or(|| Some(())).map_err(ApiError::from)?;
     let caller = Caller { account: visit.account_id(), key: None };
     let follower = visit.api.engine.follow(&caller, filter, after).map_err(refused)?;
-    let (engine, key) = (std::sync::Arc::clone(&visit.api.engine), visit.visitor.key);
+    let (engine, key) = (Arc::clone(&visit.api.engine), visit.visitor.key);
     let still_may = move || engine.is_signed_in(&key).unwrap_or(false);
     Ok(followed(EventStream::while_allowed(follower, still_may)))
 }
@@ -156,6 +190,6 @@ pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> 
 /// Where news of one message come from, behind the last event that is shown.
 pub(super) fn news_of(message: MessageId, events: &[Vec<u8>]) -> String {
     let last = events.last().and_then(|bytes| Event::read(bytes)).map(|event| event.id);
-    let asked = Asked { kind: String::new(), message: message.to_string() };
+    let asked = Asked { message: message.to_string(), ..Asked::default() };
     asked.address("/events/stream", last.as_deref().map(|id| ("last_event_id", id)))
 }

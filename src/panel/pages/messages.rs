@@ -8,10 +8,12 @@ use url::form_urlencoded;
 use crate::base::id::MessageId;
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
+use crate::engine::exports::ExportFilter;
 use crate::engine::listing::{Page, PageRequest};
 use crate::engine::messages::MessageRecord;
 use crate::engine::wait::WaitReason;
 use crate::http::answer::Answer;
+use crate::http::handlers::exports::of_messages;
 use crate::machine::transfer::Status;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
@@ -19,8 +21,9 @@ use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
 use crate::panel::moment::Moment;
+use crate::panel::pages::events;
 use crate::panel::parts::{Badge, shortened};
-use crate::panel::search::{Search, Term};
+use crate::panel::search::{Search, Term, moment};
 
 /// Rows of a page: with all that it loads, it stays under 60 KB.
 const ROWS: usize = 40;
@@ -40,6 +43,10 @@ struct MessagesPage {
     /// How far back was looked, where the page ended for that.
     looked_back_to: Option<Moment>,
     without: Vec<(String, String)>,
+    /// The time from which on messages are found by metadata, where that was asked for and does not hold for all.
+    indexed_since: Option<Moment>,
+    /// The addresses of the same messages as files, CSV and JSON lines.
+    files: [String; 2],
 }
 
 /// A message in a list.
@@ -89,7 +96,7 @@ const fn waits(reason: WaitReason) -> &'static str {
 pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (engine, account, zone) = (&visit.api.engine, visit.account_id(), visit.account.time_zone.zone());
     let query = Form::of_query(&visit.call);
-    let search = Search::read(query.text("q"), query.text("status"), query.text("stream"), &zone);
+    let search = search_of(&query, &zone);
     if let [Term::Id(id)] = search.terms.as_slice()
         && engine.message(account, *id)?.is_some()
     {
@@ -99,6 +106,10 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     let filter = search.filter(&mut violations);
     let mut faults = search.faults.clone();
     faults.extend(violations.by_field().iter().map(|(name, said)| format!("{name}: {}", said.join("; "))));
+    let indexed_since = match filter.metadata.is_empty() {
+        true => None,
+        false => engine.metadata_indexed_since(account).await?,
+    };
     let newer: Option<MessageId> = query.given("newer").and_then(|text| text.parse().ok());
     let older: Option<MessageId> = query.given("older").and_then(|text| text.parse().ok());
     let found = match newer {
@@ -112,7 +123,13 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     };
     let cut_at = found.next.filter(|_| newer.is_none() && found.rows.len() < ROWS);
     let (newer, older) = links(&search, &found, newer.is_some(), older);
+    let files = ["csv", "ndjson"].map(|format| {
+        let params = search.params().into_iter().chain([("format", format.to_owned())]).collect::<Vec<_>>();
+        address("/messages/export", &params, None)
+    });
     let page = MessagesPage {
+        files,
+        indexed_since: indexed_since.map(|since| Moment::new(since, zone.clone())),
         frame: Frame::new(&visit, "Messages", "/messages")?.with_search(search.text.as_str()),
         faults,
         statuses: Status::ALL,
@@ -122,10 +139,30 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
         older,
         looked_back_to: cut_at.map(|id| Moment::new(id.timestamp(), zone.clone())),
         is_filtered: !search.is_empty(),
-        without: search.without_each().map(|(word, rest)| (word, address(&rest, None))).collect(),
+        without: search.without_each().map(|(word, rest)| (word, address("/messages", &rest, None))).collect(),
         search,
     };
     html::page(StatusCode::OK, &page)
+}
+
+/// What the query of a page or of an export asks for.
+fn search_of(query: &Form, zone: &TimeZone) -> Search {
+    Search::read(query.text("q"), query.text("status"), query.text("stream"), zone)
+}
+
+/// `GET /messages/export`: the messages that the search finds, as a file. `after` and `before` may stand beside it.
+pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (query, zone, engine) = (Form::of_query(&visit.call), visit.account.time_zone.zone(), &visit.api.engine);
+    let (search, mut violations) = (search_of(&query, &zone), Violations::new());
+    search.faults.iter().for_each(|fault| violations.add("q", fault.as_str()));
+    let mut filter = search.filter(&mut violations);
+    for (name, time) in [("after", &mut filter.after), ("before", &mut filter.before)] {
+        if let Some(text) = query.given(name) {
+            *time = violations.check(name, moment(text, &zone).parse()).or(*time);
+        }
+    }
+    let filter = of_messages(engine, filter, &mut violations);
+    events::export_of(&visit, &query, Some(ExportFilter::Messages(Box::new(filter))), violations).await
 }
 
 /// Where the pages before and after this one are.
@@ -136,17 +173,17 @@ fn links(
     older: Option<MessageId>,
 ) -> (Option<String>, Option<String>) {
     let (first, last) = (found.rows.first().map(|row| row.id), found.rows.last().map(|row| row.id));
-    let to = |name: &'static str, id: MessageId| address(&search.params(), Some((name, id)));
+    let to = |name: &'static str, id: MessageId| address("/messages", &search.params(), Some((name, id)));
     if goes_newer {
         let newer = first.filter(|_| found.next.is_some()).map(|id| to("newer", id));
-        return (newer, Some(last.map_or_else(|| address(&search.params(), None), |id| to("older", id))));
+        return (newer, Some(last.map_or_else(|| address("/messages", &search.params(), None), |id| to("older", id))));
     }
     let newer = older.map(|from| to("newer", first.unwrap_or(from)));
     (newer, found.next.map(|before| to("older", MessageId(before))))
 }
 
-/// The address of the list with these parameters.
-fn address(params: &[(&'static str, String)], place: Option<(&'static str, MessageId)>) -> String {
+/// The address of `path` with these parameters.
+fn address(path: &str, params: &[(&'static str, String)], place: Option<(&'static str, MessageId)>) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     for (name, value) in params.iter().filter(|(_, value)| !value.is_empty()) {
         query.append_pair(name, value);
@@ -155,7 +192,7 @@ fn address(params: &[(&'static str, String)], place: Option<(&'static str, Messa
         query.append_pair(name, &id.to_string());
     }
     match query.finish() {
-        query if query.is_empty() => "/messages".to_owned(),
-        query => format!("/messages?{query}"),
+        query if query.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
     }
 }

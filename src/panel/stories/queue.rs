@@ -122,17 +122,44 @@ async fn events_are_handed_out_as_a_file_with_the_filters_of_the_page() {
     let lines = |reply: &Reply| -> Vec<serde_json::Value> {
         reply.unchunked().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };
-    let all = browser.get("/events/export").await;
+    let all = browser.get("/events/export?format=ndjson").await;
     assert_eq!((all.status, all.header("content-type")), (200, "application/x-ndjson"));
     assert_eq!(all.header("content-disposition"), "attachment; filename=\"events.ndjson\"");
     let events = lines(&all);
-    assert_eq!((events.len(), events[0]["type"].as_str()), (231, Some("delivered")));
+    assert_eq!((events.len(), events[0]["type"].as_str()), (231, Some("queued")));
+    assert_eq!(events[230]["type"], "delivered");
     let ids: Vec<_> = events.iter().map(|event| event["id"].as_str().unwrap()).collect();
-    assert!(ids.windows(2).all(|pair| pair[0] > pair[1]), "newest first, none twice");
-    let of_one = lines(&browser.get(&format!("/events/export?message_id={last}")).await);
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "oldest first, none twice");
+    let of_one = lines(&browser.get(&format!("/events/export?format=ndjson&message_id={last}")).await);
     assert_eq!(of_one.len(), 2);
-    assert_eq!(lines(&browser.get("/events/export?type=delivered").await).len(), 1);
+    assert_eq!(lines(&browser.get("/events/export?format=ndjson&type=delivered").await).len(), 1);
     assert_eq!(browser.get("/events/export?type=opened").await.status, 422);
-    assert!(browser.get("/events?type=delivered").await.shows("href=\"/events/export?type=delivered\""));
+    assert!(browser.get("/events?type=delivered").await.shows("href=\"/events/export?type=delivered&#38;format=csv\""));
+    assert_eq!(browser.get("/events/export?after=2020-01-01").await.status, 422, "wider than 30 days");
     assert_eq!(world.browser().get("/events/export").await.status, 303, "only for who has signed in");
+}
+
+#[tokio::test]
+async fn messages_are_handed_out_as_a_file_with_the_search_of_the_page() {
+    let world = World::new().await;
+    let mut browser = world.viewer().await;
+    let first = world.send(serde_json::json!({ "metadata": { "order": "7" } })).await.to_string();
+    let second = world.send(serde_json::json!({ "subject": "Invoice" })).await.to_string();
+    let ids = |reply: &Reply| -> Vec<String> {
+        reply.unchunked().lines().skip(1).map(|line| line.split(',').next().unwrap().to_owned()).collect()
+    };
+    let all = browser.get("/messages/export").await;
+    assert_eq!((all.status, all.header("content-type")), (200, "text/csv; charset=utf-8"));
+    assert_eq!(all.header("content-disposition"), "attachment; filename=\"messages.csv\"");
+    assert_eq!(ids(&all), [first.as_str(), &second]);
+    assert_eq!(ids(&browser.get("/messages/export?q=metadata.order:7").await), [first.as_str()]);
+    assert_eq!(ids(&browser.get("/messages/export?q=-metadata.order:7&status=queued").await), [second.as_str()]);
+    assert!(ids(&browser.get("/messages/export?before=2023-11-14T00:00:00Z").await).is_empty());
+    for faulty in ["q=to:", "q=status:open", "after=2020-01-01", "q=after:2020-01-01", "format=xlsx"] {
+        assert_eq!(browser.get(&format!("/messages/export?{faulty}")).await.status, 422, "{faulty}");
+    }
+    let page = browser.get("/messages?q=metadata.order:7").await;
+    assert!(page.shows(&first) && !page.shows(&second) && !page.shows("found by metadata"));
+    assert!(page.shows("href=\"/messages/export?q=metadata.order%3A7&#38;format=csv\""), "{}", page.body);
+    assert_eq!(world.browser().get("/messages/export").await.status, 303, "only for who has signed in");
 }

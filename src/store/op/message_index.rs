@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{Never, Op};
 use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::time::Timestamp;
 use crate::domain::event::EventType;
 use crate::machine::transfer::Status;
 use crate::store::error::{Stop, StoreError};
-use crate::store::read::{Order, Read, after_prefix};
+use crate::store::read::{Order, Read, after_prefix, sound};
 use crate::store::row::Row;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_index::{Block, IndexedBlock, Term, terms};
@@ -81,6 +82,42 @@ pub fn last_indexed(read: &impl Read, account: AccountId) -> Result<Option<Messa
     let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
     let keys = read.sound_keys(Table::MessageIndex, from, &to, Order::Descending, 1)?;
     Ok(keys.first().and_then(|key| key.last_chunk()).map(|id| MessageId(Ulid(*id))))
+}
+
+/// The last message of an account in a block without metadata; none where every block has it. Such blocks were written
+/// by earlier versions, so they come before all others and are found by bisection over their times.
+///
+/// # Errors
+/// Those of the store.
+pub fn last_without_metadata(read: &impl Read, account: AccountId) -> Result<Option<MessageId>, StoreError> {
+    let without_from = |from| Ok::<_, StoreError>(block_from(read, account, from)?.filter(|(_, has)| !has));
+    let (Some((mut last, _)), Some(newest)) = (without_from(Ulid::default())?, last_indexed(read, account)?) else {
+        return Ok(None);
+    };
+    let (mut low, mut high) = (last.0.timestamp().as_millis(), newest.0.timestamp().as_millis() + 1);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match without_from(Ulid::new(Timestamp::from_millis(middle), [0; 10]))? {
+            Some((id, _)) => (last, low) = (id, id.0.timestamp().as_millis()),
+            None => high = middle,
+        }
+    }
+    while let Some((id, _)) = without_from(last.0.next())? {
+        last = id;
+    }
+    Ok(Some(last))
+}
+
+/// The last message of the first block that ends at or behind `from`, and whether the block has metadata.
+fn block_from(read: &impl Read, account: AccountId, from: Ulid) -> Result<Option<(MessageId, bool)>, StoreError> {
+    let (from, to) = (schema::message(account, MessageId(from)), after_prefix(account.as_bytes()));
+    let mut found = None;
+    read.scan_sound(Table::MessageIndex, &from, &to, Order::Ascending, &mut |key, value| {
+        let block = sound(IndexedBlock::decode(value))?;
+        found = key.last_chunk().zip(block).map(|(id, block)| (MessageId(Ulid(*id)), block.has_metadata()));
+        Ok(if found.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    })?;
+    Ok(found)
 }
 
 /// Indexes those messages of an account that make whole blocks.
@@ -157,6 +194,28 @@ mod tests {
         assert!(has(Status::Queued) && !has(Status::Delivered));
         sender.settle(messages[7], TransferEnd::Delivered);
         assert!(has(Status::Delivered));
+    }
+
+    #[test]
+    fn the_last_block_without_metadata_is_found_wherever_it_is() {
+        let test = TestStore::new();
+        let account = test.sender().account;
+        // Blocks of different times, three at each of them.
+        let ends: Vec<_> =
+            (0..30_u64).map(|n| Ulid::new(Timestamp::from_millis(n / 3 * 7919), [n as u8; 10])).collect();
+        let put = |end: Ulid, version: u8| {
+            let mut value = Block::default().encode();
+            value[0] = version;
+            test.put(Table::MessageIndex, &schema::message(account, MessageId(end)), Some(&value));
+        };
+        ends.iter().for_each(|end| put(*end, 2));
+        assert_eq!(last_without_metadata(&test.snapshot(), account).unwrap(), None);
+        for end in ends {
+            put(end, 1);
+            assert_eq!(last_without_metadata(&test.snapshot(), account).unwrap(), Some(MessageId(end)));
+        }
+        let other = AccountId(account.0.next());
+        assert_eq!(last_without_metadata(&test.snapshot(), other).unwrap(), None);
     }
 
     #[test]

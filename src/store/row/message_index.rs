@@ -2,7 +2,8 @@
 //! which of them has a term, and may take a block for one that has it; whoever searches looks at the messages.
 //!
 //! A block's row is a Bloom filter, so an index of any number of messages is a row for every few hundred of them,
-//! written in the order of their identifiers: some twenty octets a message, and no page that is written at random.
+//! written in the order of their identifiers: some twenty octets a message, one and a half more
+//! for each metadata pair that no other message of the block has, and no page that is written at random.
 
 use std::collections::HashSet;
 
@@ -15,7 +16,11 @@ use crate::machine::transfer::Status;
 use crate::store::error::StoreError;
 use crate::store::schema::Table;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// The version of blocks without terms of metadata.
+const WITHOUT_METADATA: u8 = 1;
+/// Bytes of a metadata pair's name and of its value for the pair to be indexed.
+pub const METADATA_BYTES_MAX: usize = 255;
 /// Version and first message.
 const HEAD: usize = 17;
 /// Bits of a term; with [`PROBES`] one block in some 300 is taken for one that has it.
@@ -59,6 +64,11 @@ impl Term {
         Self::of(6, "smtp")
     }
 
+    /// A metadata pair. The length keeps a name apart from its value.
+    pub fn metadata(name: &str, value: &str) -> Self {
+        Self::of(7, &format!("{}:{name}{value}", name.len()))
+    }
+
     /// FNV-1a, then stirred: these numbers stand in the store, so they must never change.
     fn of(kind: u8, text: &str) -> Self {
         let step = |hash: u64, octet: u8| (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
@@ -85,6 +95,8 @@ pub fn terms(row: &MessageRow) -> Vec<Term> {
     if row.submission.is_some() {
         terms.push(Term::by_smtp());
     }
+    let is_indexed = |(name, value): &(&String, &String)| name.len().max(value.len()) <= METADATA_BYTES_MAX;
+    terms.extend(row.metadata.iter().filter(is_indexed).map(|(name, value)| Term::metadata(name, value)));
     terms
 }
 
@@ -126,6 +138,7 @@ fn set(value: &mut [u8], term: Term) {
 pub struct IndexedBlock<'a> {
     /// The first message that it tells of; the last one is in its key.
     pub first: MessageId,
+    version: u8,
     filter: &'a [u8],
 }
 
@@ -138,10 +151,15 @@ impl<'a> IndexedBlock<'a> {
         let fault = || StoreError::Row { table: Table::MessageIndex, fault: "it is damaged".to_owned() };
         let (head, filter) = value.split_at_checked(HEAD).ok_or_else(fault)?;
         let first = head[1..].try_into().map_err(|_| fault())?;
-        if head[0] != VERSION || filter.is_empty() {
+        if ![VERSION, WITHOUT_METADATA].contains(&head[0]) || filter.is_empty() {
             return Err(fault());
         }
-        Ok(Self { first: MessageId(Ulid(first)), filter })
+        Ok(Self { first: MessageId(Ulid(first)), version: head[0], filter })
+    }
+
+    /// Whether the block has the metadata of its messages. Blocks of earlier versions don't.
+    pub const fn has_metadata(&self) -> bool {
+        self.version != WITHOUT_METADATA
     }
 
     /// Whether a message of the block may have `term`; if not, none has.
@@ -155,7 +173,7 @@ impl<'a> IndexedBlock<'a> {
         if first == self.first && terms.iter().all(|term| self.may_have(*term)) {
             return None;
         }
-        let mut value = [&[VERSION], first.as_bytes().as_slice(), self.filter].concat();
+        let mut value = [&[self.version], first.as_bytes().as_slice(), self.filter].concat();
         terms.iter().for_each(|term| set(&mut value, *term));
         Some(value)
     }
@@ -197,5 +215,19 @@ mod tests {
     fn the_numbers_of_terms_never_change() {
         assert_eq!(Term::word("order"), Term(3_085_688_307_823_559_316));
         assert_eq!(Term::word("a-very-long-word-indeed"), Term::word("a-very-long-word-at-all"));
+        assert_ne!(Term::metadata("a", "bc"), Term::metadata("ab", "c"));
+    }
+
+    #[test]
+    fn a_block_of_version_1_stays_one_when_a_message_is_added() {
+        let mut block = Block::default();
+        block.add(MessageId(Ulid([5; 16])), [Term::status(Status::Queued)]);
+        let mut value = block.encode();
+        assert!(IndexedBlock::decode(&value).unwrap().has_metadata());
+        value[0] = WITHOUT_METADATA;
+        let late = IndexedBlock::decode(&value).unwrap().with(MessageId::default(), &[Term::by_smtp()]).unwrap();
+        assert!(!IndexedBlock::decode(&late).unwrap().has_metadata());
+        value[0] = VERSION + 1;
+        assert!(IndexedBlock::decode(&value).is_err());
     }
 }

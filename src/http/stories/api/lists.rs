@@ -114,6 +114,24 @@ async fn events_leave_the_log_after_30_days_and_stay_in_the_timeline() {
 }
 
 #[tokio::test]
+async fn a_search_by_metadata_goes_on_by_its_cursor_and_says_what_is_indexed() {
+    let mut world = World::new().await;
+    for _ in 0..3 {
+        let mut message = letter("a@example.net");
+        message["metadata"] = serde_json::json!({ "order": "7" });
+        world.send(message).await;
+    }
+    let page = world.get("/v1/messages?metadata[order]=7&limit=2").await.json();
+    assert_eq!((ids(&page).len(), page.get("indexed_since")), (2, Some(&Value::Null)));
+    let cursor = page["next_cursor"].as_str().unwrap();
+    let rest = world.get(&format!("/v1/messages?cursor={cursor}")).await.json();
+    assert_eq!((ids(&rest).len(), rest.get("indexed_since")), (1, Some(&Value::Null)));
+    let refused = world.get(&format!("/v1/messages?metadata[order]=8&cursor={cursor}")).await;
+    assert_eq!(refused.faults(), ["cursor"]);
+    assert_eq!(world.get("/v1/messages").await.json().get("indexed_since"), None);
+}
+
+#[tokio::test]
 async fn messages_are_found_by_every_filter_and_by_several_at_once() {
     let mut world = World::new().await;
     let old = world.sent_to("Ann@example.net").await;
@@ -123,6 +141,7 @@ async fn messages_are_found_by_every_filter_and_by_several_at_once() {
     news["from"] = "hi@news.example.test".into();
     news["subject"] = "Großer News Letter".into();
     news["unsubscribe_url"] = "https://example.test/u".into();
+    news["metadata"] = serde_json::json!({ "order": "10482", "test": "" });
     let new: MessageId = world.send(news).await.json()["id"].as_str().unwrap().parse().unwrap();
     for (query, expected) in [
         ("to=ann%40EXAMPLE.net".to_owned(), vec![old]),
@@ -135,6 +154,10 @@ async fn messages_are_found_by_every_filter_and_by_several_at_once() {
         ("after=2023-11-15T00:00:00Z".to_owned(), vec![new]),
         ("before=2023-11-15T00:00:00Z".to_owned(), vec![old]),
         ("after=2023-11-15T00:00:00Z&before=2023-11-15T00:00:00Z".to_owned(), vec![]),
+        ("metadata[order]=10482".to_owned(), vec![new]),
+        ("metadata[order]=10482&metadata%5Btest%5D=&status=queued".to_owned(), vec![new]),
+        ("metadata[order]=1048".to_owned(), vec![]),
+        ("metadata[test]=10482".to_owned(), vec![]),
         (format!("message_id_header=%3C{old}@example.test%3E"), vec![old]),
         (format!("message_id_header=%3C{old}@other.test%3E"), vec![]),
         ("message_id_header=%3Cx@y%3E".to_owned(), vec![]),
@@ -146,4 +169,10 @@ async fn messages_are_found_by_every_filter_and_by_several_at_once() {
     }
     let refused = world.get("/v1/messages?to=x&status=open&after=now&stream=both").await;
     assert_eq!(refused.faults(), ["after", "status", "stream", "to"]);
+    let long = "x".repeat(256);
+    let faulty = format!("metadata[]=1&metadata[a]={long}&metadata[{long}]=1&metadata[b]=1");
+    let refused = world.get(&format!("/v1/messages?{faulty}")).await;
+    assert_eq!(refused.faults(), ["metadata", "metadata[]", "metadata[a]", &format!("metadata[{long}]")]);
+    world.get("/v1/messages?metadata=1").await.fails_with(422, "validation_failed");
+    assert_eq!(world.get(&format!("/v1/messages?metadata[a]={}", &long[1..])).await.status, 200);
 }

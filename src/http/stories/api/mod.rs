@@ -11,6 +11,7 @@ mod damaged;
 mod described;
 mod domains;
 mod explaining;
+mod exporting;
 mod idempotency;
 mod limits;
 mod lists;

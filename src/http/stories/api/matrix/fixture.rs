@@ -99,6 +99,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         | "webhooks.list"
         | "suppressions.list"
         | "submission_refusals.show" => plain(200),
+        "messages.export" | "events.export" => plain(200),
         "suppressions.export" | "accounts.list" | "queue.list" | "queue.release" | "backup.take" => plain(200),
         "clock.show" | "status.show" | "clock.accept" => plain(200),
         "queue.pause" | "queue.resume" | "queue.try" => plain(200).with(json!({ "site": "google" })),

@@ -128,7 +128,9 @@ impl Matrix {
     /// Everything that the other tenant can see of its own.
     pub(super) async fn others_state(&self) -> Vec<String> {
         let mut state = Vec::new();
-        let mut paths = vec!["/v1/settings".to_owned(), "/v1/suppressions/export".to_owned()];
+        let mut paths = ["settings", "suppressions/export", "messages/export", "events/export"]
+            .map(|p| format!("/v1/{p}"))
+            .to_vec();
         paths.extend(["keys", "messages", "events", "domains", "webhooks", "suppressions"].map(|l| format!("/v1/{l}")));
         for (kind, id) in &self.theirs {
             paths.extend(kind.path().map(|path| format!("{path}/{id}")));

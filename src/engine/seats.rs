@@ -1,0 +1,82 @@
+//! Seats for work that many do at once and that takes each of them long, such as following the log: a bounded number in
+//! all, of which one account has a few.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::base::id::AccountId;
+
+/// The seats.
+pub(super) struct Seats {
+    most: usize,
+    of_account: usize,
+    taken: Arc<Mutex<Taken>>,
+}
+
+#[derive(Default)]
+struct Taken {
+    all: usize,
+    by_account: HashMap<AccountId, usize>,
+}
+
+/// A seat that is taken, free again when it is dropped.
+pub(super) struct Seat {
+    taken: Arc<Mutex<Taken>>,
+    account: AccountId,
+}
+
+impl Seats {
+    /// `most` seats in all, and `of_account` for one account.
+    pub(super) fn new(most: usize, of_account: usize) -> Self {
+        Self { most, of_account, taken: Arc::default() }
+    }
+
+    /// The number of seats that are taken.
+    pub(super) fn taken(&self) -> usize {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).all
+    }
+
+    /// Takes a seat for an account; none where all of its seats, or all seats, are taken.
+    pub(super) fn take(&self, account: AccountId) -> Option<Seat> {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_account = taken.by_account.get(&account).copied().unwrap_or(0);
+        if taken.all >= self.most || of_account >= self.of_account {
+            return None;
+        }
+        taken.all += 1;
+        taken.by_account.insert(account, of_account + 1);
+        Some(Seat { taken: Arc::clone(&self.taken), account })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.all -= 1;
+        match taken.by_account.get_mut(&self.account) {
+            Some(count) if *count > 1 => *count -= 1,
+            Some(_) | None => drop(taken.by_account.remove(&self.account)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::id::Ulid;
+
+    #[test]
+    fn an_account_has_its_share_and_a_dropped_seat_is_free_again() {
+        let seats = Seats::new(3, 2);
+        let account = |byte| AccountId(Ulid([byte; 16]));
+        let first = seats.take(account(1));
+        let _second = seats.take(account(1)).unwrap();
+        assert!(first.is_some() && seats.take(account(1)).is_none());
+        let _other = seats.take(account(2)).unwrap();
+        assert!(seats.take(account(3)).is_none());
+        drop(first);
+        assert_eq!(seats.taken(), 2);
+        assert!(seats.take(account(3)).is_some());
+        drop(seats.take(account(1)).unwrap());
+    }
+}

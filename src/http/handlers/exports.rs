@@ -1,0 +1,94 @@
+//! Exports: `GET /v1/messages/export` and `GET /v1/events/export` (contract 4).
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use hyper::header::CONTENT_DISPOSITION;
+
+use super::messages::{FILTERS, METADATA, filter_of, metadata_of, with_message_id};
+use crate::base::id::AccountId;
+use crate::domain::violation::Violations;
+use crate::engine::beside::NotDone;
+use crate::engine::events::EventFilter;
+use crate::engine::exports::{ExportError, ExportFilter};
+use crate::engine::messages::MessageFilter;
+use crate::engine::{Caller, Engine};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::row_export::{ExportFormat, RowExport, span};
+use crate::http::state::Api;
+
+/// `GET /v1/messages/export`.
+pub(in crate::http) async fn messages(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    let query = call.query(&[&FILTERS[..], &[METADATA, "format"]].concat(), &mut violations);
+    let mut filter = filter_of(|name| query.get(name), &mut violations);
+    filter.metadata = metadata_of(query.pairs(), &mut violations);
+    let format = query.parsed("format", &mut violations).unwrap_or_default();
+    let filter = of_messages(&api.engine, filter, &mut violations);
+    violations.or(|| Some(()))?;
+    let filter = with_message_id(api, call.caller.account, filter, query.get("message_id_header"))?;
+    exported_to(api, call.caller, ExportFilter::Messages(Box::new(filter)), format).await
+}
+
+/// `GET /v1/events/export`.
+pub(in crate::http) async fn events(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let mut violations = Violations::new();
+    let query = call.query(&["message_id", "type", "after", "before", "format"], &mut violations);
+    let kind = query.parsed("type", &mut violations);
+    let after = query.parsed("after", &mut violations);
+    let before = query.parsed("before", &mut violations);
+    let format = query.parsed("format", &mut violations).unwrap_or_default();
+    // An identifier that is none is as unknown as any other, so no event is of its message (contract 4).
+    let message = query.get("message_id").map(|text| text.parse().unwrap_or_default());
+    let filter = of_events(&api.engine, EventFilter { message, kind, after, before }, &mut violations);
+    violations.or(|| Some(()))?;
+    exported_to(api, call.caller, filter, format).await
+}
+
+/// The messages that a filter asks for, within the time that an export covers.
+pub(crate) fn of_messages(engine: &Engine, filter: MessageFilter, violations: &mut Violations) -> MessageFilter {
+    let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
+    MessageFilter { after: Some(after), before: Some(before), ..filter }
+}
+
+/// The events that a filter asks for, within the time that an export covers.
+pub(crate) fn of_events(engine: &Engine, filter: EventFilter, violations: &mut Violations) -> ExportFilter {
+    let (after, before) = span(filter.after, filter.before, engine.clock.now(), violations);
+    ExportFilter::Events(EventFilter { after: Some(after), before: Some(before), ..filter })
+}
+
+async fn exported_to(
+    api: &Api,
+    caller: Caller,
+    filter: ExportFilter,
+    format: ExportFormat,
+) -> Result<Answer, ApiError> {
+    let (engine, account) = (Arc::clone(&api.engine), caller.account);
+    exported(api, account, filter, format, move || engine.is_key_live(&caller).unwrap_or(false)).await
+}
+
+/// The rows that `filter` asks for as a file, read part by part for as long as `still_may` allows it.
+pub(crate) async fn exported(
+    api: &Api,
+    account: AccountId,
+    filter: ExportFilter,
+    format: ExportFormat,
+    still_may: impl Fn() -> bool + Send + 'static,
+) -> Result<Answer, ApiError> {
+    let name = match &filter {
+        ExportFilter::Messages(_) => "messages",
+        ExportFilter::Events(_) => "events",
+    };
+    let export = api.engine.export(account, filter).ok_or(ApiError::Overloaded)?;
+    let rows = RowExport::begin(export, format, still_may, api.engine.clock.time().expiry).await;
+    let rows = rows.map_err(|error| match error {
+        ExportError::NotDone(NotDone::Crowded) => ApiError::Overloaded,
+        ExportError::NotDone(NotDone::Failed) => ApiError::Internal,
+        ExportError::Failed(error) => error.into(),
+    })?;
+    let file = format!("attachment; filename=\"{name}.{}\"", format.as_str());
+    let answer = Answer::stream(StatusCode::OK, format.media_type(), Box::pin(rows));
+    Ok(answer.with_header(CONTENT_DISPOSITION, &file))
+}

@@ -1,0 +1,212 @@
+//! An account's messages or events as CSV or as JSON lines, oldest first: the body of `/v1/messages/export` and
+//! `/v1/events/export`, and of the panel's downloads.
+
+mod columns;
+
+use std::io;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::parts_body::{Parts, PartsBody};
+use super::view::message::MessageView;
+use crate::base::time::Timestamp;
+use crate::domain::violation::Violations;
+use crate::engine::exports::{Export, ExportError, ExportPart};
+use columns::{EVENT_COLUMNS, MESSAGE_COLUMNS, write_cells, write_head};
+
+/// The longest time that an export covers.
+pub(crate) const SPAN_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// The time that a request may have taken on its way, where its span ends now.
+const GRACE: Duration = Duration::from_secs(60);
+
+/// The form of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum ExportFormat {
+    /// Comma-separated values, the first line naming the columns.
+    #[default]
+    Csv,
+    /// A JSON object on each line.
+    JsonLines,
+}
+
+/// The text names no format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("must be csv or ndjson")]
+pub(crate) struct InvalidFormat;
+
+impl FromStr for ExportFormat {
+    type Err = InvalidFormat;
+    fn from_str(text: &str) -> Result<Self, InvalidFormat> {
+        [Self::Csv, Self::JsonLines].into_iter().find(|format| format.as_str() == text).ok_or(InvalidFormat)
+    }
+}
+
+impl ExportFormat {
+    /// Its name, which is also the end of a file's name.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Csv => "csv",
+            Self::JsonLines => "ndjson",
+        }
+    }
+
+    /// The type of the body.
+    pub(crate) const fn media_type(self) -> &'static str {
+        match self {
+            Self::Csv => "text/csv; charset=utf-8",
+            Self::JsonLines => "application/x-ndjson",
+        }
+    }
+}
+
+/// The times between which an export's rows are, both excluded. A span that ends now ends with the rows of this
+/// moment. What is too wide goes to `violations`.
+pub(crate) fn span(
+    after: Option<Timestamp>,
+    before: Option<Timestamp>,
+    now: Timestamp,
+    violations: &mut Violations,
+) -> (Timestamp, Timestamp) {
+    let end = before.unwrap_or(now);
+    let grace = if before.is_none() { GRACE } else { Duration::ZERO };
+    if after.is_some_and(|after| end.since(after) > SPAN_MAX + grace) {
+        let end = if before.is_none() { "now; give before too" } else { "before" };
+        violations.add("after", format!("must be at most 30 days before {end}"));
+    }
+    (after.unwrap_or(end - SPAN_MAX), before.unwrap_or_else(|| now.moved_by(1)))
+}
+
+/// Returns whether the client may still read.
+type StillMay = Box<dyn Fn() -> bool + Send>;
+
+/// The rest of an export.
+pub(crate) struct RowExport {
+    export: Export,
+    format: ExportFormat,
+    still_may: StillMay,
+    /// The time at which the content of listed messages is judged to be gone.
+    expiry: Timestamp,
+}
+
+impl RowExport {
+    /// The rows of `export`, for as long as `still_may` allows it. Reads the first part.
+    ///
+    /// # Errors
+    /// [`ExportError`].
+    pub(crate) async fn begin(
+        export: Export,
+        format: ExportFormat,
+        still_may: impl Fn() -> bool + Send + 'static,
+        expiry: Timestamp,
+    ) -> Result<PartsBody<Self>, ExportError> {
+        let mut rows = Self { export, format, still_may: Box::new(still_may), expiry };
+        let first = rows.read(true).await?.unwrap_or_default();
+        Ok(PartsBody::new(first, rows))
+    }
+
+    /// The next part; none at the end. The first one has the names of the columns.
+    async fn read(&mut self, is_first: bool) -> Result<Option<Bytes>, ExportError> {
+        let (format, expiry) = (self.format, self.expiry);
+        let written = self.export.next(move |part| {
+            let mut text = String::new();
+            if is_first && format == ExportFormat::Csv {
+                write_head(&mut text, columns_of(part));
+            }
+            write(&mut text, part, format, expiry).map(|()| Bytes::from(text))
+        });
+        let written = written.await?.transpose();
+        written.map_err(|error| {
+            tracing::error!(%error, "a row of an export can't be written");
+            ExportError::NotDone(crate::engine::beside::NotDone::Failed)
+        })
+    }
+}
+
+impl Parts for RowExport {
+    async fn next(mut self) -> io::Result<Option<(Self, Bytes)>> {
+        if !self.export.is_over() && !(self.still_may)() {
+            return Err(io::Error::other("the client may no longer read the rows"));
+        }
+        let part = self.read(false).await.map_err(|error| {
+            tracing::error!(%error, "could not read the rest of an export; the download is aborted");
+            io::Error::other("the store failed")
+        })?;
+        Ok(part.map(|part| (self, part)))
+    }
+}
+
+const fn columns_of(part: &ExportPart) -> &'static [&'static str] {
+    match part {
+        ExportPart::Messages(_) => &MESSAGE_COLUMNS,
+        ExportPart::Events(_) => &EVENT_COLUMNS,
+    }
+}
+
+/// Appends the rows of `part` to `text`.
+fn write(text: &mut String, part: &ExportPart, format: ExportFormat, expiry: Timestamp) -> serde_json::Result<()> {
+    let columns = columns_of(part);
+    let mut line = |row: Row<'_>| {
+        match (format, row) {
+            (ExportFormat::Csv, row) => write_cells(text, columns, &row.value()?),
+            (ExportFormat::JsonLines, Row::View(view)) => {
+                text.push_str(&serde_json::to_string(view)?);
+                text.push('\n');
+            }
+            (ExportFormat::JsonLines, Row::Json(json)) => {
+                text.push_str(&String::from_utf8_lossy(json));
+                text.push('\n');
+            }
+        }
+        Ok(())
+    };
+    match part {
+        ExportPart::Messages(rows) => {
+            rows.iter().try_for_each(|record| line(Row::View(&MessageView::in_list(record, expiry))))
+        }
+        ExportPart::Events(rows) => rows.iter().try_for_each(|json| line(Row::Json(json))),
+    }
+}
+
+/// A row of an export.
+enum Row<'a> {
+    /// A message.
+    View(&'a MessageView<'a>),
+    /// The bytes of an event.
+    Json(&'a [u8]),
+}
+
+impl Row<'_> {
+    fn value(&self) -> serde_json::Result<Value> {
+        match self {
+            Self::View(view) => serde_json::to_value(view),
+            Self::Json(json) => serde_json::from_slice(json),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+    #[test]
+    fn a_span_has_30_days_at_most_and_by_default() {
+        let now = Timestamp::from_millis(1_700_000_000_000);
+        let spanned = |after, before| {
+            let mut violations = Violations::new();
+            let span = span(after, before, now, &mut violations);
+            violations.or(|| Some(span)).ok()
+        };
+        assert_eq!(spanned(None, None), Some((now - 30 * DAY, now.moved_by(1))));
+        assert_eq!(spanned(None, Some(now - DAY)), Some((now - 31 * DAY, now - DAY)));
+        assert_eq!(spanned(Some(now - 31 * DAY), Some(now - DAY)), Some((now - 31 * DAY, now - DAY)));
+        assert_eq!(spanned(Some(now - 31 * DAY), None), None);
+        assert_eq!(spanned(Some((now - 31 * DAY).moved_by(-1)), Some(now - DAY)), None);
+        assert!(spanned(Some((now - 30 * DAY).moved_by(-1)), None).is_some(), "the request took a moment");
+        assert!(spanned(Some(now), Some(now - DAY)).is_some(), "nothing is in it");
+    }
+}

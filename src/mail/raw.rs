@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use mail_parser::MessageParser;
+use memchr::{memchr, memchr_iter};
 
 use super::compose::{ComposeFacts, Composed, TLS_REQUIRED, message_id_header, waives_tls, write_unsubscribe};
 use super::field;
@@ -91,27 +92,51 @@ fn examine(message: &[u8], from: Option<&Address>) -> (Vec<u8>, Faults, Violatio
 /// The message with CRLF for LF, its last line ended. What can't be mended is a fault.
 pub(super) fn with_crlf(message: &[u8], faults: &mut Faults) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + message.len() / 32 + 2);
-    let mut rest = message;
-    while !rest.is_empty() {
-        let (whole, after) = rest.split_at(line_length(rest));
-        rest = after;
-        let line = match whole.strip_suffix(b"\n") {
-            Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
-            None => whole,
-        };
-        if line.contains(&b'\r') {
-            faults.insert("must not have a CR without LF");
-        }
-        if line.contains(&0) {
-            faults.insert("must not have NUL characters");
-        }
-        if line.len() > LINE_OCTETS {
-            faults.insert("must not have lines of more than 998 octets");
-        }
+    for line in lines(message) {
+        check_line(line, faults);
         out.extend_from_slice(line);
         out.extend_from_slice(b"\r\n");
     }
     out
+}
+
+/// The same for a message that has them already in most cases: then it is not copied.
+pub(super) fn into_crlf(message: Vec<u8>, faults: &mut Faults) -> Vec<u8> {
+    let is_ended = message.is_empty() || message.ends_with(b"\r\n");
+    let has_bare_lf = memchr_iter(b'\n', &message).any(|place| place == 0 || message[place - 1] != b'\r');
+    if !is_ended || has_bare_lf {
+        return with_crlf(&message, faults);
+    }
+    lines(&message).for_each(|line| check_line(line, faults));
+    message
+}
+
+/// The lines of a message without their line ends, be they CRLF or LF.
+fn lines(message: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = message;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (whole, after) = rest.split_at(line_length(rest));
+        rest = after;
+        Some(match whole.strip_suffix(b"\n") {
+            Some(line) => line.strip_suffix(b"\r").unwrap_or(line),
+            None => whole,
+        })
+    })
+}
+
+fn check_line(line: &[u8], faults: &mut Faults) {
+    if memchr(b'\r', line).is_some() {
+        faults.insert("must not have a CR without LF");
+    }
+    if memchr(0, line).is_some() {
+        faults.insert("must not have NUL characters");
+    }
+    if line.len() > LINE_OCTETS {
+        faults.insert("must not have lines of more than 998 bytes");
+    }
 }
 
 pub(super) fn check_fields(fields: &[Field<'_>], faults: &mut Faults) {
@@ -191,4 +216,21 @@ pub(super) fn decoded_subject(fields: &[Field<'_>]) -> Option<String> {
     let parsed = MessageParser::default().parse_headers(subject.whole);
     let text = parsed.as_ref().and_then(|message| message.subject()).unwrap_or_default();
     Some(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_message_that_is_not_copied_is_the_one_that_would_be(message in "[ab\r\n\0]{0,40}(\r\n)?") {
+            let (mut faults, mut other_faults) = (Faults::new(), Faults::new());
+            let copied = with_crlf(message.as_bytes(), &mut faults);
+            prop_assert_eq!(into_crlf(message.into_bytes(), &mut other_faults), copied);
+            prop_assert_eq!(faults, other_faults);
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! A message's header section as its fields, and the body behind it. The message has CRLF line ends only.
 
+use memchr::memchr;
+
 /// One header field with all its lines.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field<'m> {
@@ -62,5 +64,5 @@ pub(super) fn header_length(message: &[u8]) -> usize {
 
 /// Octets of the first line, its line end included.
 pub(super) fn line_length(text: &[u8]) -> usize {
-    text.iter().position(|c| *c == b'\n').map_or(text.len(), |place| place + 1)
+    memchr(b'\n', text).map_or(text.len(), |place| place + 1)
 }

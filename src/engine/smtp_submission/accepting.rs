@@ -102,10 +102,8 @@ impl Submitting {
         self.on_pool(move |engine| {
             let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
             let facts = ReadingFacts { mail_from: &mail_from, now: engine.clock.now(), limits };
-            let read = SubmittedMessage::read(&message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
             let octets = u64::try_from(message.len().saturating_mul(copies)).unwrap_or(u64::MAX);
-            // The client's copy is not needed any more.
-            drop(message);
+            let read = SubmittedMessage::read(message, &facts).map_err(|fault| reply::unsubmitted(&fault))?;
             if octets > COPIES_OCTETS_MAX {
                 return Err(reply::copies_too_large().into());
             }

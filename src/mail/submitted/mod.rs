@@ -94,9 +94,9 @@ impl SubmittedMessage {
     ///
     /// # Errors
     /// [`Unsubmitted`], with all faults at once.
-    pub fn read(message: &[u8], facts: &ReadingFacts<'_>) -> Result<Self, Unsubmitted> {
+    pub fn read(message: Vec<u8>, facts: &ReadingFacts<'_>) -> Result<Self, Unsubmitted> {
         let mut faults = Faults::new();
-        let message = raw::with_crlf(message, &mut faults);
+        let message = raw::into_crlf(message, &mut faults);
         if section::header_length(&message) > RAW_HEADER_SECTION_OCTETS {
             return Err(Unsubmitted::HeaderTooLong);
         }

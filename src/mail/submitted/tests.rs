@@ -11,7 +11,7 @@ fn facts(mail_from: &str) -> ReadingFacts<'_> {
 }
 
 fn read(message: &str) -> Result<SubmittedMessage, Unsubmitted> {
-    SubmittedMessage::read(message.as_bytes(), &facts("envelope@example.com"))
+    SubmittedMessage::read(message.as_bytes().to_vec(), &facts("envelope@example.com"))
 }
 
 /// A message with these header lines.
@@ -88,7 +88,7 @@ fn mail_from_becomes_from_where_there_is_none() {
     assert_eq!((message.from.as_given(), message.from_name), ("envelope@example.com", None));
     assert!(head(&read("Subject: x\n\nhello\n").unwrap()).contains("From: envelope@example.com\r\n"));
     for path in ["", "root", "root@localhost"] {
-        let message = SubmittedMessage::read(b"Subject: x\r\n\r\nhello\r\n", &facts(path));
+        let message = SubmittedMessage::read(b"Subject: x\r\n\r\nhello\r\n".to_vec(), &facts(path));
         assert!(matches!(message, Err(Unsubmitted::Invalid(_))), "{path}");
     }
     assert!(read("From: a@example.com, b@example.com\r\n\r\nx").is_err());
@@ -141,7 +141,7 @@ fn faults_of_raw_are_faults_here() {
     assert_eq!(faults("Subject: a\r\nSubject: b\r\n").len(), 1);
     assert_eq!(
         faults(&format!("X: {}\r\n", "x".repeat(1000))),
-        ["message: must not have lines of more than 998 octets"]
+        ["message: must not have lines of more than 998 bytes"]
     );
     assert!(matches!(read(&"X: y\r\n".repeat(20_000)), Err(Unsubmitted::HeaderTooLong)));
 }
@@ -150,7 +150,8 @@ fn faults_of_raw_are_faults_here() {
 fn a_message_may_have_20_mib_with_what_is_added() {
     let of = |octets: usize| {
         let message = format!("From: a@example.com\r\n\r\n{}", "x\r\n".repeat(octets / 3));
-        SubmittedMessage::read(message.as_bytes(), &facts("")).map(|message| message.head(&copy(false, None)).len())
+        SubmittedMessage::read(message.as_bytes().to_vec(), &facts(""))
+            .map(|message| message.head(&copy(false, None)).len())
     };
     let added = of(3).unwrap();
     assert!(of(MESSAGE_OCTETS - added - 3).is_ok());

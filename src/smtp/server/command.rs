@@ -2,6 +2,8 @@
 //!
 //! Only the line is looked at: whether the command fits the moment is the session's to say.
 
+use std::collections::HashSet;
+
 use super::answer::Answer;
 use super::path::{InvalidPath, Path};
 
@@ -85,6 +87,7 @@ fn sender(argument: &str) -> Result<Sender, Answer> {
     for parameter in parameters_of(parameters).ok_or_else(usage)? {
         sender.take(parameter)?;
     }
+    check_repetition(parameters)?;
     if !sender.smtputf8 && sender.path.as_ref().is_some_and(|path| !path.is_ascii()) {
         return Err(Answer::new(553, "5.6.7", "This address needs SMTPUTF8"));
     }
@@ -142,6 +145,16 @@ fn after_keyword<'a>(argument: &'a str, keyword: &str) -> Option<&'a str> {
     head.eq_ignore_ascii_case(keyword).then(|| rest.trim_start_matches(' '))
 }
 
+/// Refuses a keyword that is given twice: the two values may differ, and servers would differ over which one counts.
+pub(super) fn check_repetition(parameters: &str) -> Result<(), Answer> {
+    let mut keywords = HashSet::new();
+    let is_repeated = parameters.split_ascii_whitespace().any(|parameter| {
+        let keyword = parameter.split_once('=').map_or(parameter, |(keyword, _)| keyword);
+        !keywords.insert(keyword.to_ascii_uppercase())
+    });
+    if is_repeated { Err(Answer::new(501, "5.5.4", "A MAIL parameter is given twice")) } else { Ok(()) }
+}
+
 /// The parameters behind a path; a space has to stand before the first.
 pub(super) fn parameters_of(text: &str) -> Option<impl Iterator<Item = &str>> {
     (text.is_empty() || text.starts_with([' ', '\t'])).then(|| text.split_ascii_whitespace())
@@ -183,6 +196,8 @@ mod tests {
             ("MAIL FROM:<a@b.example> SIZE=x", 501),
             ("MAIL FROM:<a@b.example> BODY=BINARYMIME", 501),
             ("MAIL FROM:<a@b.example> FOO=1", 555),
+            ("MAIL FROM:<a@b.example> SIZE=1 size=2", 501),
+            ("MAIL FROM:<a@b.example> SMTPUTF8 SMTPUTF8", 501),
             ("MAIL FROM:<ä@b.example>", 553),
             ("MAIL", 501),
             ("RCPT TO:<>", 501),

@@ -7,6 +7,8 @@
 //! Submission mends a bare LF, because many programs send text as it is: the line ends there, as CR LF. A lone dot
 //! beside a bare LF is still refused, since a server that took that LF for a line end would end the message there.
 
+use super::buffer::MessageBuffer;
+
 #[cfg(test)]
 mod tests;
 
@@ -60,7 +62,7 @@ enum Place {
 pub(super) struct DataReader {
     line_ends: LineEnds,
     place: Place,
-    message: Vec<u8>,
+    message: MessageBuffer,
     fault: Option<Fault>,
     octets: usize,
     size_max: usize,
@@ -68,8 +70,8 @@ pub(super) struct DataReader {
 
 impl DataReader {
     /// For a message of at most `size_max` octets.
-    pub(super) const fn new(size_max: usize, line_ends: LineEnds) -> Self {
-        Self { line_ends, place: Place::LineStart, message: Vec::new(), fault: None, octets: 0, size_max }
+    pub(super) fn new(size_max: usize, line_ends: LineEnds) -> Self {
+        Self { line_ends, place: Place::LineStart, message: MessageBuffer::default(), fault: None, octets: 0, size_max }
     }
 
     /// Reads on; says how many octets of `input` belonged to the message where its end was among them.
@@ -106,7 +108,7 @@ impl DataReader {
     /// The message, or why it is refused.
     pub(super) fn finish(self) -> Result<Vec<u8>, Fault> {
         match self.fault {
-            None => Ok(self.message),
+            None => Ok(self.message.into_bytes()),
             Some(fault) => Err(fault),
         }
     }
@@ -161,7 +163,7 @@ impl DataReader {
             self.refuse(Fault::TooLarge);
         }
         if self.fault.is_none() {
-            self.message.extend_from_slice(octets);
+            self.message.extend(octets);
         }
     }
 
@@ -169,6 +171,6 @@ impl DataReader {
     fn refuse(&mut self, fault: Fault) {
         self.octets = self.octets.saturating_add(1);
         self.fault.get_or_insert(fault);
-        self.message = Vec::new();
+        self.message.clear();
     }
 }

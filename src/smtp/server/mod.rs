@@ -11,6 +11,7 @@
 mod action;
 mod answer;
 mod answering;
+mod buffer;
 mod command;
 mod conduct;
 mod data;
@@ -303,6 +304,9 @@ impl ServerSession {
         } else if self.offers_tls() {
             self.stage = Stage::TlsAsked;
             self.say(&Answer::new(220, "2.0.0", "Ready for TLS"));
+        } else if self.secured {
+            // RFC 3207 4.2: a client must not ask for TLS inside TLS.
+            self.fault(&Answer::new(503, "5.5.1", "TLS is active already"));
         } else {
             self.fault(&Answer::new(502, "5.5.1", "TLS is not available"));
         }

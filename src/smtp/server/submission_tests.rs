@@ -240,7 +240,7 @@ fn each_fault_of_an_envelope_has_its_answer() {
         ("HELP\r\n", "214 2.0.0"),
         ("EXPN a\r\n", "502 5.5.1"),
         ("ETRN a\r\n", "502 5.5.1"),
-        ("STARTTLS\r\n", "502 5.5.1"),
+        ("STARTTLS\r\n", "503 5.5.1"),
     ];
     for (text, expected) in table {
         let mut script = Script::logged_in();

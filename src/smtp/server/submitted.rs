@@ -3,7 +3,7 @@
 //! nothing depends on it. The line itself stays strict.
 
 use super::answer::Answer;
-use super::command::{Command, Sender, parameters_of};
+use super::command::{Command, Sender, check_repetition, parameters_of};
 use super::path::{InvalidPath, Path};
 
 /// The argument of AUTH, where `line` is that command.
@@ -57,6 +57,7 @@ fn sender(argument: &str) -> Result<Command, Answer> {
             sender.take(parameter)?;
         }
     }
+    check_repetition(parameters)?;
     if !sender.smtputf8 && sender.path.as_ref().is_some_and(|path| !path.is_ascii()) {
         return Err(Answer::new(553, "5.6.7", "This address needs SMTPUTF8"));
     }
@@ -110,13 +111,16 @@ mod tests {
 
     #[test]
     fn each_fault_of_a_line_has_its_code() {
-        let table: [(&[u8], &str); 20] = [
+        let table: [(&[u8], &str); 23] = [
             (b"MAIL", "501 5.5.4"),
             (b"MAIL FROM:a@b.example", "501 5.1.7"),
             (b"MAIL FROM:<a@b.example>SIZE=1", "501 5.5.4"),
             (b"MAIL FROM:<a@b.example> SIZE=x", "501 5.5.4"),
             (b"MAIL FROM:<a@b.example> BODY=BINARYMIME", "501 5.5.4"),
             (b"MAIL FROM:<a@b.example> RET=FULL", "555 5.5.4"),
+            (b"MAIL FROM:<a@b.example> SIZE=1 SIZE=2", "501 5.5.4"),
+            (b"MAIL FROM:<a@b.example> BODY=7BIT body=8BITMIME", "501 5.5.4"),
+            (b"MAIL FROM:<a@b.example> AUTH=<> AUTH=a", "501 5.5.4"),
             (b"MAIL FROM:<a@b.example> AUTH", "555 5.5.4"),
             ("MAIL FROM:<ä@b.example>".as_bytes(), "553 5.6.7"),
             (b"MAIL FROM:<\xe4@b.example>", "553 5.6.7"),

@@ -31,10 +31,10 @@ pub enum InvalidAddress {
     #[error("must be one bare address, without a display name, angle brackets or further addresses")]
     NotBare,
     /// Over 254 octets.
-    #[error("must be at most 254 octets long")]
+    #[error("must be at most 254 bytes long")]
     TooLong,
     /// Over 64 octets before the `@`.
-    #[error("the part before the @ must be at most 64 octets long")]
+    #[error("the part before the @ must be at most 64 bytes long")]
     LocalTooLong,
     /// The local part is neither a dot-string nor a quoted string.
     #[error("the part before the @ is not valid; only a quoted one may have spaces or special characters")]

@@ -43,7 +43,7 @@ pub fn loops_back() -> Bounce {
 
 /// The server's SIZE is less than the message.
 pub fn too_large(limit: u64) -> Bounce {
-    let advice = format!("Send a smaller message: the receiver takes {limit} octets at most.");
+    let advice = format!("Send a smaller message: the receiver takes {limit} bytes at most.");
     found(BounceKind::Soft, Category::MessageTooLarge, "5.3.4", BounceSource::Local, "local-size", advice)
 }
 

@@ -117,10 +117,10 @@ fn decoded(line: &[u8]) -> Cow<'_, str> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum UnreadableReply {
     /// A line that goes on past its cap.
-    #[error("a line of the answer is longer than {LINE_OCTETS_MAX} octets")]
+    #[error("a line of the answer is longer than {LINE_OCTETS_MAX} bytes")]
     LineTooLong,
     /// A reply that goes on past its cap.
-    #[error("the answer is longer than {REPLY_OCTETS_MAX} octets")]
+    #[error("the answer is longer than {REPLY_OCTETS_MAX} bytes")]
     TooLong,
     /// Continuation lines without end.
     #[error("the answer has more than {LINES_MAX} lines")]

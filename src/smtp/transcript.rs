@@ -48,7 +48,7 @@ impl Transcript {
             Ending::Closed(why) => self.happened(&format!("the connection ended: {why}")),
             Ending::Unreadable(why) => self.happened(&format!("not understood: {why}")),
             Ending::TlsFailed(why) | Ending::PolicyFailed { why, .. } => self.happened(&format!("no TLS: {why}")),
-            Ending::TooLarge { limit } => self.happened(&format!("too large: the server takes {limit} octets")),
+            Ending::TooLarge { limit } => self.happened(&format!("too large: the server takes {limit} bytes")),
             Ending::NeedsSmtpUtf8 => self.happened("the server lacks SMTPUTF8, which the message needs"),
             Ending::Loop => self.happened("the server is ourselves"),
         }
@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(transcript.as_str(), "");
         transcript.ended(&Ending::Closed("reset".to_owned()));
         transcript.ended(&Ending::TooLarge { limit: 9 });
-        assert_eq!(transcript.as_str(), "the connection ended: reset\ntoo large: the server takes 9 octets\n");
+        assert_eq!(transcript.as_str(), "the connection ended: reset\ntoo large: the server takes 9 bytes\n");
     }
 
     #[test]

@@ -152,7 +152,7 @@ describe! {
     {
         filename: "Its name, where it has one." => |schema| schema.example("invoice.pdf"),
         content_type: "Its media type, with parameters." => |schema| schema.example("application/pdf"),
-        size: "Its octets, decoded." => |schema| schema.example(48_213),
+        size: "Its bytes, decoded." => |schema| schema.example(48_213),
     }
 }
 

@@ -49,7 +49,7 @@ pub async fn fetch(host: &PolicyHost<'_>, roots: RootCertStore, patience: Durati
     while let Some(chunk) = answer.chunk().await.map_err(|error| told(&error))? {
         policy.extend_from_slice(&chunk);
         if policy.len() > POLICY_OCTETS {
-            return Err(format!("{url} is longer than {POLICY_OCTETS} octets"));
+            return Err(format!("{url} is longer than {POLICY_OCTETS} bytes"));
         }
     }
     String::from_utf8(policy).map_err(|_| format!("{url} is not UTF-8"))

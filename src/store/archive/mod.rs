@@ -45,7 +45,7 @@ pub enum Fault {
         found: u32,
     },
     /// It ends too early: the backup was broken off, or copied in part.
-    #[error("the backup ends after {octets} octets, before its end is written: it is not whole")]
+    #[error("the backup ends after {octets} bytes, before its end is written: it is not complete")]
     Truncated {
         /// Number of bytes.
         octets: u64,

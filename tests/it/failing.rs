@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
+use crate::smtp::Session;
 use crate::support::Dev;
 
 #[tokio::test]
@@ -22,5 +23,22 @@ async fn a_service_whose_store_fails_is_not_ready_and_ends_with_an_error() {
     let not_ready = dev.get("/readyz").await.expect(503);
     assert_eq!(not_ready.json()["code"], "storage_failed");
     dev.get("/healthz").await.expect(200);
+    assert_eq!(dev.ended().await.code(), Some(1));
+}
+
+#[tokio::test]
+async fn a_message_by_smtp_that_cannot_be_kept_is_answered_451() {
+    let dev = Dev::start();
+    dev.send("before@example.org").await;
+    let mut smtp = Session::submission(&dev).await;
+    for (line, code) in [("MAIL FROM:<a@b>", "250"), ("RCPT TO:<ann@example.org>", "250"), ("DATA", "354")] {
+        assert!(smtp.say(&format!("{line}\r\n")).await.starts_with(code));
+    }
+    let content = dev.data_dir().join("content");
+    fs::rename(&content, content.with_extension("gone")).unwrap();
+    fs::write(&content, b"no directory").unwrap();
+    dev.advance(26 * 3600).await;
+    let refused = smtp.say("From: hello@example.test\r\nSubject: x\r\n\r\nx\r\n.\r\n").await;
+    assert!(refused.starts_with("451 4.3.0 "), "{refused}");
     assert_eq!(dev.ended().await.code(), Some(1));
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 use serde_json::json;
 
+use crate::smtp::Session;
 use crate::support::Dev;
 
 const SIZE: &str = "size=192m,mode=0700";
@@ -71,6 +72,10 @@ async fn a_full_disk_stops_accepting_alone_and_only_as_long_as_it_is_full() {
     assert!(refused.header("retry-after").parse::<u64>().unwrap() >= 1);
     dev.get("/readyz").await.expect(503);
     dev.get("/healthz").await.expect(200);
+    let mut smtp = Session::submission(&dev).await;
+    let refused = smtp.say("MAIL FROM:<hello@example.test>\r\n").await;
+    assert!(refused.starts_with("452 4.3.1 "), "{refused}");
+    assert!(smtp.say("NOOP\r\n").await.starts_with("250 "), "the session stays usable");
     // Outcomes still find the room that was kept for them, and retention makes some.
     dev.advance(600).await;
     assert_eq!(dev.message(&waiting).await["status"], "delivered");
@@ -82,6 +87,7 @@ async fn a_full_disk_stops_accepting_alone_and_only_as_long_as_it_is_full() {
 
     disk.clear();
     dev.get("/readyz").await.expect(200);
+    assert!(smtp.say("MAIL FROM:<hello@example.test>\r\n").await.starts_with("250 "));
     let after = dev.post("/v1/messages", letter).await.expect(202).json();
     dev.advance(0).await;
     dev.kill();

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
+use crate::support::Dev;
+
 /// A session in clear.
 pub(crate) struct Session(BufReader<TcpStream>);
 
@@ -15,6 +17,12 @@ impl Session {
         assert!(session.hear().await.starts_with("220 "));
         assert!(session.say("EHLO mx.example.org\r\n").await.starts_with("250 "));
         session
+    }
+
+    /// Connects to the submission listener of `dev`.
+    pub(crate) async fn submission(dev: &Dev) -> Self {
+        let url = dev.announcement["smtp_url"].as_str().unwrap();
+        Self::open(url.strip_prefix("smtp://").unwrap().parse().unwrap()).await
     }
 
     /// The last line of the next answer; empty where the server has closed.

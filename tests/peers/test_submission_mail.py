@@ -8,9 +8,8 @@ import subprocess
 from email.message import EmailMessage
 
 import pytest
-from support.postfix import Postfix
 from support.probes import submit_with_swaks
-from support.roots import library_path, missing, private_root
+from support.roots import missing, private_root
 from support.submission import HOST, USER, Door
 from support.wait import listens, until
 
@@ -201,47 +200,3 @@ def test_a_session_keeps_its_login_over_ehlo_and_takes_one_message_after_another
         code, answer = submit(session, [f"r{number}@example.org"], message().as_bytes())
         assert code == 250, answer
         assert session.noop()[0] == 250 and session.rset()[0] == 250
-
-
-def test_postfix_as_a_null_client_hands_over_all_its_mail(dev, authority, workdir):
-    sasl = private_root("sasl")
-    if not sasl:
-        missing("the private root of libsasl2-modules")
-    door = Door(dev, authority)
-    root = private_root("postfix")
-    environment = {
-        "LD_LIBRARY_PATH": library_path(root, "usr/lib/postfix") if root else "",
-        "MAIL_CONFIG": str(workdir / "null" / "etc"),
-        "SASL_PATH": str(next(sasl.glob("usr/lib/*/sasl2"))),
-    }
-    postfix = Postfix(
-        workdir / "null",
-        authority.issue("null.test"),
-        host="null.test",
-        settings={
-            "import_environment": " ".join(f"{name}={value}" for name, value in environment.items()),
-            "mynetworks": "127.0.0.0/8",
-            "smtpd_recipient_restrictions": "permit_mynetworks, reject",
-            "relayhost": f"[127.0.0.1]:{door.port}",
-            "smtp_sasl_auth_enable": "yes",
-            "smtp_sasl_password_maps": f"inline:{{ {{ [127.0.0.1]:{door.port} = {USER}:{door.key} }} }}",
-            "smtp_sasl_security_options": "noanonymous",
-            "smtp_tls_security_level": "secure",
-            "smtp_tls_secure_cert_match": HOST,
-            "smtp_tls_CAfile": str(door.root),
-            "minimal_backoff_time": "1s",
-            "maximal_backoff_time": "2s",
-            "queue_run_delay": "1s",
-        },
-    )
-    try:
-        with smtplib.SMTP("127.0.0.1", postfix.port, timeout=20) as session:
-            for number in range(20):
-                to = f"r{number}@example.org"
-                session.sendmail("shop@example.test", [to], f"From: shop@example.test\nTo: {to}\n\nhello\n")
-        page = "/v1/messages?via=smtp&limit=100"
-        until("all is handed over", lambda: len(door.server.api.get(page)["data"]) == 20, 60, every=0.5)
-    except AssertionError as error:
-        raise AssertionError(f"{error}\n{postfix.logged()[-4000:]}") from None
-    finally:
-        postfix.close()

@@ -14,7 +14,7 @@ class Door:
     """A `dev` process with [submission] on both kinds of port, and a certificate that verifies for HOST."""
 
     def __init__(self, dev, authority, more: str = ""):
-        file = authority.issue(HOST)
+        file = authority.issue(HOST, "localhost", "127.0.0.1")
         self.root = authority.root
         self.server = dev(
             config=f'hostname = "{HOST}"\n[submission]\nlisten = ["127.0.0.1:0"]\ntls_listen = ["127.0.0.1:0"]\n'

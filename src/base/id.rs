@@ -44,8 +44,12 @@ impl Ulid {
     pub fn next(self) -> Self {
         Self(u128::from_be_bytes(self.0).wrapping_add(1).to_be_bytes())
     }
+}
 
-    fn parse(text: &str) -> Result<Self, InvalidId> {
+impl FromStr for Ulid {
+    type Err = InvalidId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidId> {
         let text = text.as_bytes();
         // 26 characters hold 130 bits: the first may only carry three.
         if text.len() != TEXT_LENGTH || text[0] > b'7' {
@@ -109,7 +113,7 @@ macro_rules! identifiers {
             type Err = InvalidId;
             fn from_str(text: &str) -> Result<Self, InvalidId> {
                 let rest = text.strip_prefix(concat!($prefix, "_")).ok_or(InvalidId)?;
-                Ulid::parse(rest).map(Self)
+                rest.parse().map(Self)
             }
         }
 

@@ -2,6 +2,7 @@
 //! Knows no runtime, no protocol and no storage.
 
 pub mod cursor;
+pub mod digest;
 pub mod entropy;
 pub mod id;
 pub mod meter;

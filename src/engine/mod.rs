@@ -25,6 +25,8 @@ pub mod keeping;
 pub mod lease;
 pub mod listing;
 mod message_search;
+#[cfg(test)]
+pub(crate) mod memory_bucket;
 pub mod messages;
 pub mod meters;
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The ports: what the engine asks of the world. Floor `net` implements them with real sockets, tests with scripts.
 
+mod bucket;
+
 use std::future::Future;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -17,6 +19,11 @@ use crate::smtp::deadlines::Deadlines;
 use crate::smtp::outcome::{Envelope, LoopCheck, Outcome};
 use crate::smtp::tls_policy::{TlsFault, TlsRequirement};
 use crate::smtp::tlsa::TlsaRecord;
+
+pub use bucket::{
+    Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
+    OBJECT_BYTES_MAX, ObjectInfo, ObjectPage, Versioning,
+};
 
 /// A future behind a port.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

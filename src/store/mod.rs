@@ -30,6 +30,7 @@ pub mod op;
 pub mod open;
 pub mod queue;
 pub mod read;
+pub mod replica;
 mod reserve;
 pub mod restore;
 pub mod row;

@@ -1,0 +1,422 @@
+//! A bucket in memory, for tests and simulated processes. Several processes share one [`MemoryStore`], each by a
+//! [`MemoryBucket`] of its own. Calls answer at once, so no runtime is needed, and each may be given a fault.
+//!
+//! Reads are linearizable and conditions are honoured, except where a fault asks for the opposite.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::ports::{
+    BoxFuture, Bucket, BucketError, BucketErrorKind, BucketOperation, BucketResult, BucketSettings, Creation, Expiry,
+    ObjectInfo, ObjectPage, Versioning,
+};
+use crate::base::time::Timestamp;
+
+/// Names in a page of a list.
+const PAGE: usize = 1000;
+
+/// What goes wrong with one call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BucketFault {
+    /// Done, but the answer is lost.
+    AnswerLost,
+    /// Not done, and no answer.
+    NotDone,
+    /// No answer; a change is done when [`MemoryStore::land`] is called, under its own condition.
+    DoneLater,
+    /// 409 without an effect.
+    Conflict,
+    /// SlowDown without an effect.
+    Throttled,
+    /// 403 without an effect.
+    Forbidden,
+    /// No connection for this call.
+    Unreachable,
+    /// A read or list that shows the state at the last [`MemoryStore::remember`], not the current one.
+    Stale,
+    /// A create whose condition is ignored.
+    IgnoredCondition,
+}
+
+/// One call, as a source of faults sees it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BucketCall<'a> {
+    pub(crate) operation: BucketOperation,
+    pub(crate) name: &'a str,
+}
+
+type FaultSource = Box<dyn FnMut(&BucketCall<'_>) -> Option<BucketFault> + Send>;
+
+/// A change to the objects.
+#[derive(Clone)]
+enum Change {
+    Create(String, Bytes),
+    Overwrite(String, Bytes),
+    Remove(String),
+}
+
+#[derive(Default)]
+struct Shared {
+    objects: BTreeMap<String, Bytes>,
+    /// The objects that stale reads see.
+    remembered: BTreeMap<String, Bytes>,
+    /// Changes whose callers gave up, in the order of the calls.
+    late: VecDeque<Change>,
+    date: Timestamp,
+    versioning: Option<Versioning>,
+    has_object_lock: bool,
+    expiries: Vec<Expiry>,
+}
+
+impl Shared {
+    fn apply(&mut self, change: Change, honours_condition: bool) -> Creation {
+        match change {
+            Change::Create(name, _) if honours_condition && self.objects.contains_key(&name) => {
+                return Creation::Exists;
+            }
+            Change::Create(name, bytes) | Change::Overwrite(name, bytes) => drop(self.objects.insert(name, bytes)),
+            Change::Remove(name) => drop(self.objects.remove(&name)),
+        }
+        Creation::Created
+    }
+}
+
+/// The objects of a bucket, which its processes share. Clones are the same bucket.
+#[derive(Clone, Default)]
+pub(crate) struct MemoryStore(Arc<Mutex<Shared>>);
+
+impl MemoryStore {
+    /// A process's way to the bucket.
+    pub(crate) fn bucket(&self) -> MemoryBucket {
+        MemoryBucket { store: self.clone(), plan: Arc::default() }
+    }
+
+    /// Does the changes that were to be done later, in the order of their calls. Returns how many there were.
+    pub(crate) fn land(&self) -> usize {
+        let mut shared = self.shared();
+        let late = std::mem::take(&mut shared.late);
+        let count = late.len();
+        for change in late {
+            shared.apply(change, true);
+        }
+        count
+    }
+
+    /// Has stale reads show the objects of this moment.
+    pub(crate) fn remember(&self) {
+        let mut shared = self.shared();
+        shared.remembered = shared.objects.clone();
+    }
+
+    /// Sets the bucket's clock.
+    pub(crate) fn set_date(&self, date: Timestamp) {
+        self.shared().date = date;
+    }
+
+    /// Sets what the bucket says of itself.
+    pub(crate) fn set_settings(&self, versioning: Option<Versioning>, has_object_lock: bool, expiries: Vec<Expiry>) {
+        let mut shared = self.shared();
+        (shared.versioning, shared.has_object_lock, shared.expiries) = (versioning, has_object_lock, expiries);
+    }
+
+    /// All names, ascending.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.shared().objects.keys().cloned().collect()
+    }
+
+    /// An object's bytes.
+    pub(crate) fn object(&self, name: &str) -> Option<Bytes> {
+        self.shared().objects.get(name).cloned()
+    }
+
+    /// Has the bucket hold an object, or not, though no process asked for it.
+    pub(crate) fn set_object(&self, name: &str, bytes: Option<Bytes>) {
+        let change = match bytes {
+            Some(bytes) => Change::Overwrite(name.to_owned(), bytes),
+            None => Change::Remove(name.to_owned()),
+        };
+        self.shared().apply(change, false);
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What is to go wrong for one process.
+#[derive(Default)]
+struct Plan {
+    is_cut_off: bool,
+    next: BTreeMap<BucketOperation, VecDeque<BucketFault>>,
+    source: Option<FaultSource>,
+    calls: BTreeMap<BucketOperation, u64>,
+}
+
+/// One process's way to a [`MemoryStore`]. Clones share their faults.
+#[derive(Clone)]
+pub(crate) struct MemoryBucket {
+    store: MemoryStore,
+    plan: Arc<Mutex<Plan>>,
+}
+
+impl MemoryBucket {
+    /// Has the next call of this operation meet a fault; several are met in the order of these calls.
+    pub(crate) fn inject(&self, operation: BucketOperation, fault: BucketFault) {
+        self.plan().next.entry(operation).or_default().push_back(fault);
+    }
+
+    /// Draws the fault of each call that nothing is injected for.
+    pub(crate) fn draw(&self, source: impl FnMut(&BucketCall<'_>) -> Option<BucketFault> + Send + 'static) {
+        self.plan().source = Some(Box::new(source));
+    }
+
+    /// Cuts this process off from the bucket, or connects it again.
+    pub(crate) fn set_cut_off(&self, is_cut_off: bool) {
+        self.plan().is_cut_off = is_cut_off;
+    }
+
+    /// How many calls of an operation this process made.
+    pub(crate) fn calls(&self, operation: BucketOperation) -> u64 {
+        self.plan().calls.get(&operation).copied().unwrap_or_default()
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fault(&self, call: &BucketCall<'_>) -> Option<BucketFault> {
+        let mut plan = self.plan();
+        *plan.calls.entry(call.operation).or_default() += 1;
+        if plan.is_cut_off {
+            return Some(BucketFault::Unreachable);
+        }
+        let injected = plan.next.get_mut(&call.operation).and_then(VecDeque::pop_front);
+        injected.or_else(|| plan.source.as_mut().and_then(|source| source(call)))
+    }
+
+    fn change(&self, call: BucketCall<'_>, change: Change) -> BucketResult<Creation> {
+        let fault = self.fault(&call);
+        let mut shared = self.store.shared();
+        match fault {
+            None | Some(BucketFault::Stale) => return Ok(shared.apply(change, true)),
+            Some(BucketFault::IgnoredCondition) => return Ok(shared.apply(change, false)),
+            Some(BucketFault::AnswerLost) => drop(shared.apply(change, true)),
+            Some(BucketFault::DoneLater) => shared.late.push_back(change),
+            Some(
+                BucketFault::NotDone
+                | BucketFault::Conflict
+                | BucketFault::Throttled
+                | BucketFault::Forbidden
+                | BucketFault::Unreachable,
+            ) => {}
+        }
+        Err(error(call, fault))
+    }
+
+    fn look<T>(
+        &self,
+        call: BucketCall<'_>,
+        look: impl FnOnce(&BTreeMap<String, Bytes>) -> T,
+    ) -> BoxFuture<'static, BucketResult<T>>
+    where
+        T: Send + 'static,
+    {
+        let fault = self.fault(&call);
+        let shared = self.store.shared();
+        let seen = match fault {
+            None | Some(BucketFault::IgnoredCondition) => Ok(look(&shared.objects)),
+            Some(BucketFault::Stale) => Ok(look(&shared.remembered)),
+            Some(_) => Err(error(call, fault)),
+        };
+        Box::pin(future::ready(seen))
+    }
+
+    fn setting<T: Send + 'static>(&self, look: impl FnOnce(&Shared) -> T) -> BoxFuture<'static, BucketResult<T>> {
+        let call = BucketCall { operation: BucketOperation::Settings, name: "" };
+        let seen = match self.fault(&call) {
+            None => Ok(look(&self.store.shared())),
+            fault => Err(error(call, fault)),
+        };
+        Box::pin(future::ready(seen))
+    }
+}
+
+fn error(call: BucketCall<'_>, fault: Option<BucketFault>) -> BucketError {
+    let kind = match fault {
+        Some(BucketFault::Conflict) => BucketErrorKind::Conflict,
+        Some(BucketFault::Throttled) => BucketErrorKind::Throttled,
+        Some(BucketFault::Forbidden) => BucketErrorKind::Forbidden,
+        Some(BucketFault::Unreachable) => BucketErrorKind::Unreachable,
+        _ => BucketErrorKind::Unknown,
+    };
+    BucketError { kind, operation: call.operation, name: call.name.to_owned(), message: format!("injected: {fault:?}") }
+}
+
+impl Bucket for MemoryBucket {
+    fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<Creation>> {
+        let call = BucketCall { operation: BucketOperation::Create, name };
+        Box::pin(future::ready(self.change(call, Change::Create(name.to_owned(), bytes))))
+    }
+
+    fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
+        self.look(BucketCall { operation: BucketOperation::Read, name }, |objects| objects.get(name).cloned())
+    }
+
+    fn read_range<'a>(&'a self, name: &'a str, from: u64, length: u64) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
+        self.look(BucketCall { operation: BucketOperation::Read, name }, |objects| {
+            let bytes = objects.get(name)?;
+            let from = usize::try_from(from).unwrap_or(usize::MAX).min(bytes.len());
+            let to = from.saturating_add(usize::try_from(length).unwrap_or(usize::MAX)).min(bytes.len());
+            Some(bytes.slice(from..to))
+        })
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> BoxFuture<'a, BucketResult<ObjectPage>> {
+        self.look(BucketCall { operation: BucketOperation::List, name: prefix }, |objects| {
+            let matching = objects.iter().filter(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
+            let info = |(name, bytes): (&String, &Bytes)| ObjectInfo { name: name.clone(), size: bytes.len() as u64 };
+            let mut found: Vec<_> = matching.take(PAGE + 1).map(info).collect();
+            let is_last = found.len() <= PAGE;
+            found.truncate(PAGE);
+            ObjectPage { objects: found, is_last }
+        })
+    }
+
+    fn overwrite<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<()>> {
+        let call = BucketCall { operation: BucketOperation::Overwrite, name };
+        Box::pin(future::ready(self.change(call, Change::Overwrite(name.to_owned(), bytes)).map(drop)))
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<()>> {
+        let call = BucketCall { operation: BucketOperation::Remove, name };
+        Box::pin(future::ready(self.change(call, Change::Remove(name.to_owned())).map(drop)))
+    }
+
+    fn date(&self) -> Option<Timestamp> {
+        Some(self.store.shared().date)
+    }
+}
+
+impl BucketSettings for MemoryBucket {
+    fn versioning(&self) -> BoxFuture<'_, BucketResult<Versioning>> {
+        self.setting(|shared| shared.versioning.unwrap_or(Versioning::Off))
+    }
+
+    fn has_object_lock(&self) -> BoxFuture<'_, BucketResult<bool>> {
+        self.setting(|shared| shared.has_object_lock)
+    }
+
+    fn expiries(&self) -> BoxFuture<'_, BucketResult<Vec<Expiry>>> {
+        self.setting(|shared| shared.expiries.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CREATE: BucketOperation = BucketOperation::Create;
+
+    async fn create(bucket: &MemoryBucket, bytes: &'static [u8]) -> Result<Creation, BucketErrorKind> {
+        bucket.create("log/1", Bytes::from_static(bytes)).await.map_err(|error| error.kind)
+    }
+
+    #[tokio::test]
+    async fn a_name_is_created_once() {
+        let store = MemoryStore::default();
+        let (one, two) = (store.bucket(), store.bucket());
+        assert_eq!(create(&one, b"one").await, Ok(Creation::Created));
+        assert_eq!(create(&two, b"two").await, Ok(Creation::Exists));
+        assert_eq!(two.read("log/1").await.unwrap().unwrap(), "one");
+        assert_eq!(two.read_range("log/1", 1, 9).await.unwrap().unwrap(), "ne");
+        assert_eq!(two.read_range("log/1", 9, 9).await.unwrap().unwrap(), "");
+        one.remove("log/1").await.unwrap();
+        assert_eq!(two.read("log/1").await.unwrap(), None);
+        assert_eq!(one.calls(CREATE), 1);
+    }
+
+    #[tokio::test]
+    async fn faults_are_met_in_their_order_and_only_by_their_process() {
+        let store = MemoryStore::default();
+        let (one, two) = (store.bucket(), store.bucket());
+        let faults = [
+            (BucketFault::NotDone, BucketErrorKind::Unknown),
+            (BucketFault::Conflict, BucketErrorKind::Conflict),
+            (BucketFault::Throttled, BucketErrorKind::Throttled),
+            (BucketFault::Forbidden, BucketErrorKind::Forbidden),
+        ];
+        for (fault, kind) in faults {
+            one.inject(CREATE, fault);
+            assert_eq!(create(&one, b"one").await, Err(kind));
+            assert_eq!(store.object("log/1"), None);
+        }
+        one.set_cut_off(true);
+        assert_eq!(create(&one, b"one").await, Err(BucketErrorKind::Unreachable));
+        one.set_cut_off(false);
+        one.inject(CREATE, BucketFault::AnswerLost);
+        assert_eq!(create(&one, b"one").await, Err(BucketErrorKind::Unknown));
+        assert_eq!(create(&two, b"two").await, Ok(Creation::Exists));
+        two.inject(CREATE, BucketFault::IgnoredCondition);
+        assert_eq!(create(&two, b"two").await, Ok(Creation::Created));
+        assert_eq!(store.object("log/1").unwrap(), "two");
+    }
+
+    #[tokio::test]
+    async fn a_create_that_lands_late_loses() {
+        let store = MemoryStore::default();
+        let (one, two) = (store.bucket(), store.bucket());
+        one.inject(CREATE, BucketFault::DoneLater);
+        assert_eq!(create(&one, b"one").await, Err(BucketErrorKind::Unknown));
+        assert_eq!(create(&two, b"two").await, Ok(Creation::Created));
+        assert_eq!(store.land(), 1);
+        assert_eq!(store.object("log/1").unwrap(), "two");
+    }
+
+    #[tokio::test]
+    async fn lists_are_paged_by_name_and_may_be_stale() {
+        let store = MemoryStore::default();
+        let bucket = store.bucket();
+        for number in 0..=PAGE {
+            store.set_object(&format!("log/{number:012}"), Some(Bytes::from_static(b"x")));
+        }
+        store.set_object("base/1/manifest", Some(Bytes::new()));
+        let first = bucket.list("log/", "").await.unwrap();
+        assert_eq!((first.objects.len(), first.is_last), (PAGE, false));
+        let rest = bucket.list("log/", &first.objects[PAGE - 1].name).await.unwrap();
+        assert_eq!((rest.objects.len(), rest.is_last), (1, true));
+        store.remember();
+        store.set_object("log/000000000000", None);
+        bucket.inject(BucketOperation::List, BucketFault::Stale);
+        assert_eq!(bucket.list("log/", "").await.unwrap().objects[0].name, "log/000000000000");
+        assert_eq!(bucket.list("log/", "").await.unwrap().objects[0].name, "log/000000000001");
+    }
+
+    #[tokio::test]
+    async fn faults_are_drawn_for_calls_that_none_is_injected_for() {
+        let store = MemoryStore::default();
+        let bucket = store.bucket();
+        bucket.draw(|call| (call.name == "log/1").then_some(BucketFault::Throttled));
+        bucket.inject(CREATE, BucketFault::Forbidden);
+        assert_eq!(create(&bucket, b"one").await, Err(BucketErrorKind::Forbidden));
+        assert_eq!(create(&bucket, b"one").await, Err(BucketErrorKind::Throttled));
+        bucket.overwrite("log/2", Bytes::new()).await.unwrap();
+        assert_eq!(store.names(), ["log/2"]);
+    }
+
+    #[tokio::test]
+    async fn a_bucket_shows_its_clock_and_its_settings() {
+        let store = MemoryStore::default();
+        let bucket = store.bucket();
+        assert_eq!(bucket.versioning().await, Ok(Versioning::Off));
+        let expiry = Expiry { id: "r".to_owned(), prefix: String::new() };
+        store.set_settings(Some(Versioning::Suspended), true, vec![expiry.clone()]);
+        assert_eq!(bucket.versioning().await, Ok(Versioning::Suspended));
+        assert_eq!(bucket.has_object_lock().await, Ok(true));
+        assert_eq!(bucket.expiries().await, Ok(vec![expiry]));
+        store.set_date(Timestamp::from_millis(5));
+        assert_eq!(bucket.date(), Some(Timestamp::from_millis(5)));
+    }
+}

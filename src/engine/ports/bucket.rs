@@ -1,0 +1,186 @@
+//! The bucket of an object store that holds a replica. Floor `net` implements the port with S3, tests with a map.
+//!
+//! No call is repeated inside the port: whether a create that failed may be tried again is decided by the caller, who
+//! keeps the object's bytes fixed.
+
+use bytes::Bytes;
+
+use super::BoxFuture;
+use crate::base::time::Timestamp;
+
+/// Maximum size of an object that is written or read, in bytes: a part of a base, with room for its sealing.
+pub const OBJECT_BYTES_MAX: usize = 65 * 1024 * 1024;
+
+/// Result of a conditional create that the bucket answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Creation {
+    /// The object did not exist, and has exactly these bytes now.
+    Created,
+    /// An object of this name exists. It may be this very one, whose first answer was lost: read it and compare.
+    Exists,
+}
+
+/// Why a call to the bucket failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BucketErrorKind {
+    /// No complete answer, or a 5xx: the call was done, was not done, or will be done later.
+    Unknown,
+    /// 429 or SlowDown: not done, the bucket asks for fewer requests.
+    Throttled,
+    /// 401 or 403: not done.
+    Forbidden,
+    /// No connection was made: not done.
+    Unreachable,
+    /// Another 4xx, a 501, or an answer beyond its bounds: trying again has the same result.
+    Refused,
+    /// 409: another conditional create of the name is on its way. Not done; try again.
+    Conflict,
+}
+
+impl BucketErrorKind {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Unknown, Self::Throttled, Self::Forbidden, Self::Unreachable, Self::Refused, Self::Conflict];
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Throttled => "throttled",
+            Self::Forbidden => "forbidden",
+            Self::Unreachable => "unreachable",
+            Self::Refused => "refused",
+            Self::Conflict => "conflict",
+        }
+    }
+
+    /// Whether the call may have changed the bucket, now or later.
+    pub const fn is_in_doubt(self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+}
+
+/// A failed call to the bucket.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{operation} of {name}: {message}")]
+pub struct BucketError {
+    /// The kind, which decides what to do.
+    pub kind: BucketErrorKind,
+    /// The operation.
+    pub operation: BucketOperation,
+    /// The object's name below the prefix, or the prefix that was listed.
+    pub name: String,
+    /// The cause in words, with the bucket's own code and request identifier. Holds no credentials.
+    pub message: String,
+}
+
+/// The operations, as metrics and errors name them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum BucketOperation {
+    /// A conditional create.
+    Create,
+    /// A read of an object or a range of it.
+    Read,
+    /// A list of names.
+    List,
+    /// An unconditional write.
+    Overwrite,
+    /// A removal.
+    Remove,
+    /// A read of the bucket's settings.
+    Settings,
+}
+
+impl BucketOperation {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Create, Self::Read, Self::List, Self::Overwrite, Self::Remove, Self::Settings];
+
+    /// The name in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Read => "read",
+            Self::List => "list",
+            Self::Overwrite => "overwrite",
+            Self::Remove => "remove",
+            Self::Settings => "settings",
+        }
+    }
+}
+
+impl std::fmt::Display for BucketOperation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// An object in a list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectInfo {
+    /// Its name below the prefix.
+    pub name: String,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// One page of a list, in ascending order of the names' bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ObjectPage {
+    /// The objects: 1,000 at most.
+    pub objects: Vec<ObjectInfo>,
+    /// Whether no object follows.
+    pub is_last: bool,
+}
+
+/// Result of a call to the bucket.
+pub type BucketResult<T> = Result<T, BucketError>;
+
+/// The objects below one prefix of a bucket. Names are relative to the prefix. Every call ends within the configured
+/// time, and each is one request.
+pub trait Bucket: Send + Sync {
+    /// Creates an object unless one of its name exists (`If-None-Match: *`).
+    fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<Creation>>;
+    /// The object's bytes; none where there is no such object.
+    fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<Option<Bytes>>>;
+    /// The bytes from `from` on, `length` at most; fewer where the object ends. None where there is no such object.
+    fn read_range<'a>(&'a self, name: &'a str, from: u64, length: u64) -> BoxFuture<'a, BucketResult<Option<Bytes>>>;
+    /// One page of the objects whose names begin with `prefix` and are greater than `after`.
+    fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> BoxFuture<'a, BucketResult<ObjectPage>>;
+    /// Writes an object, whether it exists or not.
+    fn overwrite<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<()>>;
+    /// Removes an object. One that does not exist is removed already.
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<()>>;
+    /// The bucket's clock: the `Date` of its last answer, moved on by the time since. None before the first answer.
+    fn date(&self) -> Option<Timestamp>;
+}
+
+/// What a bucket keeps of objects that were overwritten or removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Versioning {
+    /// Nothing.
+    Off,
+    /// Earlier versions.
+    Enabled,
+    /// Versions from the time before it was suspended; a removal still leaves a marker.
+    Suspended,
+}
+
+/// A lifecycle rule that removes objects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expiry {
+    /// The rule's identifier; empty where it has none.
+    pub id: String,
+    /// The beginning of the full names that the rule applies to; empty for all.
+    pub prefix: String,
+}
+
+/// The settings of a bucket that decide whether it may hold a replica. A store without such a setting answers with
+/// [`BucketErrorKind::Refused`], and credentials without the right to read it with [`BucketErrorKind::Forbidden`].
+pub trait BucketSettings: Send + Sync {
+    /// Whether the bucket keeps versions.
+    fn versioning(&self) -> BoxFuture<'_, BucketResult<Versioning>>;
+    /// Whether objects are locked against removal by default.
+    fn has_object_lock(&self) -> BoxFuture<'_, BucketResult<bool>>;
+    /// The enabled lifecycle rules that remove objects below the replica's prefix.
+    fn expiries(&self) -> BoxFuture<'_, BucketResult<Vec<Expiry>>>;
+}

@@ -1,0 +1,55 @@
+//! Pieces of content and the keys of its segments. A key object is sealed whatever was configured; once its segment is
+//! over it is overwritten with nothing and removed, and then no piece of the segment opens.
+
+use super::head::{Head, Kind};
+use super::name::ObjectName;
+use super::object::{ObjectFault, Sealer};
+use crate::base::entropy::Entropy;
+use crate::base::secret::Secret;
+
+/// Bytes of a segment in one object at most.
+pub const PIECE_BYTES_MAX: usize = 16 << 20;
+
+/// The bytes of a key object, which holds a slot of the key file.
+pub fn seal_key(name: &ObjectName, head: Head, slot: &[u8], sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
+    sealer.seal_always(name, &Head { kind: Kind::Key, ..head }, slot, entropy)
+}
+
+/// The slot in a key object.
+///
+/// # Errors
+/// [`ObjectFault::Empty`] where the segment is over; others where the object is damaged.
+pub fn open_key(name: &ObjectName, bytes: &[u8], sealer: &Sealer) -> Result<Secret, ObjectFault> {
+    open(name, Kind::Key, bytes, sealer)
+}
+
+/// The bytes of a content object, which holds a piece of a segment.
+pub fn seal_piece(name: &ObjectName, head: Head, piece: &[u8], sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
+    sealer.seal(name, &Head { kind: Kind::Content, ..head }, b"", piece, entropy)
+}
+
+/// The piece in a content object.
+///
+/// # Errors
+/// [`ObjectFault`].
+pub fn open_piece(name: &ObjectName, bytes: &[u8], sealer: &Sealer) -> Result<Secret, ObjectFault> {
+    open(name, Kind::Content, bytes, sealer)
+}
+
+/// The bytes of an object that holds a part of a base.
+pub fn seal_part(name: &ObjectName, head: Head, part: &[u8], sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
+    sealer.seal(name, &Head { kind: Kind::Part, ..head }, b"", part, entropy)
+}
+
+/// The part of a base in an object.
+///
+/// # Errors
+/// [`ObjectFault`].
+pub fn open_part(name: &ObjectName, bytes: &[u8], sealer: &Sealer) -> Result<Secret, ObjectFault> {
+    open(name, Kind::Part, bytes, sealer)
+}
+
+fn open(name: &ObjectName, kind: Kind, bytes: &[u8], sealer: &Sealer) -> Result<Secret, ObjectFault> {
+    let (head, body) = sealer.open(name, 0, bytes)?;
+    if head.kind == kind { Ok(body) } else { Err(ObjectFault::Misplaced) }
+}

@@ -1,0 +1,118 @@
+//! Slots of the log. Each names the SHA-256 of the slot before it, so a slot that was taken out, put in or replaced is
+//! found by the next.
+
+use super::claim::Claim;
+use super::head::{Head, Kind};
+use super::name::ObjectName;
+use super::object::{Layout, ObjectFault, Sealer};
+use super::payload;
+use crate::base::digest::{Digest, sha256};
+use crate::base::entropy::Entropy;
+use crate::store::content::compression;
+
+/// Bytes between the line and the body: the row format and the digest of the slot before.
+const CLEAR: usize = 4 + 32;
+/// Version of the bodies of claims.
+const CLAIM_VERSION: u8 = 1;
+
+/// Place of a slot in the chain, which is readable without a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Link {
+    /// The first line; its number is the slot's.
+    pub head: Head,
+    /// The format of the rows that the epoch writes.
+    pub row_format: u32,
+    /// The SHA-256 of the slot before; zeros in the first one.
+    pub previous: Digest,
+}
+
+/// The body of a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SlotBody {
+    /// Begins an epoch.
+    Claim(Claim),
+    /// A payload, as [`payload::pieces`] reads it.
+    Batches(Vec<u8>),
+    /// Only confirms the lease.
+    Beat,
+    /// Ends the epoch in order.
+    Release,
+}
+
+impl SlotBody {
+    /// The kind of a slot with this body.
+    pub const fn kind(&self) -> Kind {
+        match self {
+            Self::Claim(_) => Kind::Claim,
+            Self::Batches(_) => Kind::Batches,
+            Self::Beat => Kind::Beat,
+            Self::Release => Kind::Release,
+        }
+    }
+}
+
+impl Link {
+    /// Reads the link of the slot `number`, which may be damaged behind it.
+    ///
+    /// # Errors
+    /// [`ObjectFault`], where it is no slot, or another one.
+    pub fn read(number: u64, bytes: &[u8]) -> Result<Self, ObjectFault> {
+        let layout = Layout::of(bytes, CLEAR)?;
+        if !layout.head.kind.is_slot() || layout.head.number != number {
+            return Err(ObjectFault::Misplaced);
+        }
+        let clear = &bytes[layout.clear_at..];
+        let (row_format, clear) = clear.split_first_chunk().ok_or(ObjectFault::Damaged("it ends too early"))?;
+        let (previous, _) = clear.split_first_chunk().ok_or(ObjectFault::Damaged("it ends too early"))?;
+        Ok(Self { head: layout.head, row_format: u32::from_be_bytes(*row_format), previous: *previous })
+    }
+
+    /// The bytes of the slot with this link and `body`, whose kind replaces the head's.
+    pub fn seal(mut self, body: &SlotBody, sealer: &Sealer, entropy: &dyn Entropy) -> Vec<u8> {
+        self.head.kind = body.kind();
+        let name = ObjectName::Slot(self.head.number);
+        let clear = [&self.row_format.to_be_bytes()[..], &self.previous].concat();
+        sealer.seal(&name, &self.head, &clear, &encode(body), entropy)
+    }
+
+    /// Opens the slot `number`.
+    ///
+    /// # Errors
+    /// [`ObjectFault`].
+    pub fn open(number: u64, bytes: &[u8], sealer: &Sealer) -> Result<(Self, SlotBody), ObjectFault> {
+        let link = Self::read(number, bytes)?;
+        let (_, body) = sealer.open(&ObjectName::Slot(number), CLEAR, bytes)?;
+        let body = decode(link.head.kind, body.expose()).ok_or(ObjectFault::Damaged("its body can't be read"))?;
+        Ok((link, body))
+    }
+}
+
+/// The digest that the next slot names.
+pub fn digest(bytes: &[u8]) -> Digest {
+    sha256(bytes)
+}
+
+fn encode(body: &SlotBody) -> Vec<u8> {
+    match body {
+        SlotBody::Claim(claim) => postcard::to_extend(claim, vec![CLAIM_VERSION])
+            .unwrap_or_else(|_| unreachable!("a claim holds only what postcard can write")),
+        SlotBody::Batches(payload) => compression::compress(payload),
+        SlotBody::Beat | SlotBody::Release => Vec::new(),
+    }
+}
+
+fn decode(kind: Kind, body: &[u8]) -> Option<SlotBody> {
+    Some(match kind {
+        Kind::Claim => match body.split_first()? {
+            (&CLAIM_VERSION, claim) => SlotBody::Claim(postcard::from_bytes(claim).ok()?),
+            _ => return None,
+        },
+        Kind::Batches => {
+            let payload = compression::decompress(body).ok()?;
+            SlotBody::Batches((payload.len() <= payload::PAYLOAD_BYTES_MAX).then_some(payload)?)
+        }
+        Kind::Beat => body.is_empty().then_some(SlotBody::Beat)?,
+        Kind::Release => body.is_empty().then_some(SlotBody::Release)?,
+        Kind::Store | Kind::Part | Kind::Manifest | Kind::Content | Kind::Key | Kind::Probe => return None,
+    })
+}

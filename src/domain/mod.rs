@@ -18,6 +18,7 @@ pub mod hostname;
 pub mod limits;
 pub mod nearest;
 pub mod network;
+pub mod replication;
 pub mod return_path;
 pub mod sending_domain;
 pub mod session;

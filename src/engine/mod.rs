@@ -8,6 +8,7 @@ pub mod audit;
 mod backlog;
 pub mod beside;
 pub mod blocking;
+pub mod bucket;
 mod clock_watch;
 pub mod crash;
 mod deliver;

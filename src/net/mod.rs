@@ -31,6 +31,7 @@ mod mail_tls;
 pub mod mta_sts;
 pub mod post;
 pub mod probe;
+pub mod s3;
 pub mod smtp_listener;
 mod smtp_session;
 pub mod source;

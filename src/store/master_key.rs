@@ -12,7 +12,7 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::secret::MasterKey;
 
 /// Its name.
-pub(super) const FILE: &str = "master.key";
+pub const FILE: &str = "master.key";
 /// The key's own bytes.
 pub type Raw = Zeroizing<[u8; MasterKey::LENGTH]>;
 const PROOF_CONTEXT: &[u8] = b"master key proof";

@@ -3,6 +3,8 @@
 //! No call is repeated inside the port: whether a create that failed may be tried again is decided by the caller, who
 //! keeps the object's bytes fixed.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::BoxFuture;
@@ -31,16 +33,25 @@ pub enum BucketErrorKind {
     Forbidden,
     /// No connection was made: not done.
     Unreachable,
-    /// Another 4xx, a 501, or an answer beyond its bounds: trying again has the same result.
+    /// Another 4xx, or an answer beyond its bounds: trying again has the same result.
     Refused,
+    /// 501: the service does not know the operation, or the condition of a create.
+    Unsupported,
     /// 409: another conditional create of the name is on its way. Not done; try again.
     Conflict,
 }
 
 impl BucketErrorKind {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Unknown, Self::Throttled, Self::Forbidden, Self::Unreachable, Self::Refused, Self::Conflict];
+    pub const ALL: [Self; 7] = [
+        Self::Unknown,
+        Self::Throttled,
+        Self::Forbidden,
+        Self::Unreachable,
+        Self::Refused,
+        Self::Unsupported,
+        Self::Conflict,
+    ];
 
     /// The name in metrics.
     pub const fn as_str(self) -> &'static str {
@@ -50,6 +61,7 @@ impl BucketErrorKind {
             Self::Forbidden => "forbidden",
             Self::Unreachable => "unreachable",
             Self::Refused => "refused",
+            Self::Unsupported => "unsupported",
             Self::Conflict => "conflict",
         }
     }
@@ -175,7 +187,8 @@ pub struct Expiry {
 }
 
 /// The settings of a bucket that decide whether it may hold a replica. A store without such a setting answers with
-/// [`BucketErrorKind::Refused`], and credentials without the right to read it with [`BucketErrorKind::Forbidden`].
+/// [`BucketErrorKind::Unsupported`] or [`BucketErrorKind::Refused`], and credentials without the right to read it with
+/// [`BucketErrorKind::Forbidden`].
 pub trait BucketSettings: Send + Sync {
     /// Whether the bucket keeps versions.
     fn versioning(&self) -> BoxFuture<'_, BucketResult<Versioning>>;
@@ -183,4 +196,48 @@ pub trait BucketSettings: Send + Sync {
     fn has_object_lock(&self) -> BoxFuture<'_, BucketResult<bool>>;
     /// The enabled lifecycle rules that remove objects below the replica's prefix.
     fn expiries(&self) -> BoxFuture<'_, BucketResult<Vec<Expiry>>>;
+}
+
+impl<B: Bucket + ?Sized> Bucket for Arc<B> {
+    fn create<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<Creation>> {
+        (**self).create(name, bytes)
+    }
+
+    fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
+        (**self).read(name)
+    }
+
+    fn read_range<'a>(&'a self, name: &'a str, from: u64, length: u64) -> BoxFuture<'a, BucketResult<Option<Bytes>>> {
+        (**self).read_range(name, from, length)
+    }
+
+    fn list<'a>(&'a self, prefix: &'a str, after: &'a str) -> BoxFuture<'a, BucketResult<ObjectPage>> {
+        (**self).list(prefix, after)
+    }
+
+    fn overwrite<'a>(&'a self, name: &'a str, bytes: Bytes) -> BoxFuture<'a, BucketResult<()>> {
+        (**self).overwrite(name, bytes)
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> BoxFuture<'a, BucketResult<()>> {
+        (**self).remove(name)
+    }
+
+    fn date(&self) -> Option<Timestamp> {
+        (**self).date()
+    }
+}
+
+impl<B: BucketSettings + ?Sized> BucketSettings for Arc<B> {
+    fn versioning(&self) -> BoxFuture<'_, BucketResult<Versioning>> {
+        (**self).versioning()
+    }
+
+    fn has_object_lock(&self) -> BoxFuture<'_, BucketResult<bool>> {
+        (**self).has_object_lock()
+    }
+
+    fn expiries(&self) -> BoxFuture<'_, BucketResult<Vec<Expiry>>> {
+        (**self).expiries()
+    }
 }

@@ -1,0 +1,169 @@
+//! Settings of replication that rows, status and configuration share, and the address of a bucket.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+/// When an acceptance is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplicaMode {
+    /// Once it is on the disk.
+    #[default]
+    Async,
+    /// Once it is in the bucket too.
+    Sync,
+}
+
+/// What the active machine does without the bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenUnreachable {
+    /// It goes on.
+    #[default]
+    Serve,
+    /// It accepts and mails nothing until the bucket answers.
+    Stop,
+}
+
+/// Who promotes a standby.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Failover {
+    /// An operator.
+    #[default]
+    Manual,
+    /// The standby itself, once the log stands still.
+    Automatic,
+}
+
+impl ReplicaMode {
+    /// The word in configuration and status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Async => "async",
+            Self::Sync => "sync",
+        }
+    }
+}
+
+impl WhenUnreachable {
+    /// The word in the configuration.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Serve => "serve",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+impl Failover {
+    /// The word in configuration and status.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Manual => "manual",
+            Self::Automatic => "automatic",
+        }
+    }
+}
+
+/// Where a replica is: `s3://bucket/prefix`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BucketUrl {
+    bucket: String,
+    prefix: String,
+}
+
+/// The text is not the address of a bucket.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidBucketUrl {
+    /// It does not begin with `s3://`.
+    #[error("must begin with s3://, as in s3://bucket/prefix")]
+    Scheme,
+    /// The bucket's name is not well-formed.
+    #[error("`{0}` is not the name of a bucket: 3 to 63 letters, digits, dots, hyphens and underscores")]
+    Bucket(String),
+    /// The prefix is not well-formed.
+    #[error(
+        "the prefix must have at most 512 letters, digits and -_.~!=+@ between single slashes, and no part . or .."
+    )]
+    Prefix,
+}
+
+const SCHEME: &str = "s3://";
+const PREFIX_BYTES_MAX: usize = 512;
+
+impl BucketUrl {
+    /// The bucket's name.
+    pub fn bucket(&self) -> &str {
+        &self.bucket
+    }
+
+    /// What all objects' names begin with: empty, or ending with a slash.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+}
+
+impl FromStr for BucketUrl {
+    type Err = InvalidBucketUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidBucketUrl> {
+        let rest = text.strip_prefix(SCHEME).ok_or(InvalidBucketUrl::Scheme)?;
+        let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        if !(3..=63).contains(&bucket.len()) || !bucket.bytes().all(is_name) || bucket.contains("..") {
+            return Err(InvalidBucketUrl::Bucket(bucket.to_owned()));
+        }
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        let is_part = |part: &str| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~!=+@".contains(&byte);
+            !["", ".", ".."].contains(&part) && part.bytes().all(is_plain)
+        };
+        if prefix.is_empty() {
+            return Ok(Self { bucket: bucket.to_owned(), prefix: String::new() });
+        }
+        if prefix.len() > PREFIX_BYTES_MAX || !prefix.split('/').all(is_part) {
+            return Err(InvalidBucketUrl::Prefix);
+        }
+        Ok(Self { bucket: bucket.to_owned(), prefix: format!("{prefix}/") })
+    }
+}
+
+impl fmt::Display for BucketUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/{}", self.bucket, self.prefix.trim_end_matches('/'))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_and_its_prefix_are_read() {
+        for (text, bucket, prefix) in [
+            ("s3://mail-replica", "mail-replica", ""),
+            ("s3://mail-replica/", "mail-replica", ""),
+            ("s3://mail.replica/a", "mail.replica", "a/"),
+            ("s3://mail_replica/a/b-1/", "mail_replica", "a/b-1/"),
+        ] {
+            let url: BucketUrl = text.parse().unwrap();
+            assert_eq!((url.bucket(), url.prefix()), (bucket, prefix), "{text}");
+            assert_eq!(url.to_string().parse(), Ok(url), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_address_is_refused_with_what_to_write() {
+        let error = |text: &str| text.parse::<BucketUrl>().unwrap_err().to_string();
+        assert!(error("https://bucket/prefix").contains("must begin with s3://"));
+        for bucket in ["", "ab", "a b c", "a..b", &"a".repeat(64)] {
+            assert!(error(&format!("s3://{bucket}/x")).contains("is not the name of a bucket"), "{bucket}");
+        }
+        for prefix in ["a//b", "/a", "../a", "a/./b", "a?b", "a b", &"a".repeat(513)] {
+            assert!(error(&format!("s3://bucket/{prefix}")).contains("the prefix must have"), "{prefix}");
+        }
+    }
+}

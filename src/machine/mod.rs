@@ -18,6 +18,7 @@ pub mod pace;
 pub mod quota;
 pub mod rate;
 pub mod renewal;
+pub mod replica_lease;
 pub mod reputation;
 pub mod retention;
 pub mod retry;

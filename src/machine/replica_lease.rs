@@ -1,0 +1,271 @@
+//! The right of a machine to accept and to mail while its store is replicated (docs/replication.md).
+//!
+//! ```text
+//!              promoted,            claim created       lease of the predecessor over
+//!              log still                                 (at once after a release)
+//!  following -------------> claiming ------------> waiting ------------> active <------.
+//!      ^                       |                      |                    |  wanted,   | confirmed
+//!      '-----------------------'                      |                    |  and none  |
+//!            another claimed                          |                    v  for a lease
+//!                                                     '---> deposed <--- unconfirmed
+//!                                                        another's object in the next slot
+//! ```
+//!
+//! All times are readings of one clock of this machine, which can't be set and runs on while the machine is suspended.
+//! A confirmation counts from the moment *before* its request was sent, and a claim's wait from the moment *after* its
+//! answer came, so no two clocks are compared: it is enough that their rates differ by at most 5 %.
+
+use std::time::Duration;
+
+/// A successor's wait, in leases of its predecessor: clocks may differ by 5 %.
+const WAIT_PERCENT: u32 = 105;
+/// What is added to that wait.
+const WAIT_MARGIN: Duration = Duration::from_millis(500);
+/// A log that stands still for so many leases has no holder any more.
+const STILL_LEASES: u32 = 2;
+
+/// The settings of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseRules {
+    /// How long a confirmation counts: the longest that any machine of the store uses.
+    pub lease: Duration,
+    /// Whether the right ends without confirmations. Otherwise it lasts until another machine claims the log.
+    pub stops: bool,
+    /// Whether a standby claims the log by itself.
+    pub is_automatic: bool,
+}
+
+/// The last slot before a claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Predecessor {
+    /// It ended its epoch in order, or there was none.
+    Released,
+    /// It was this data directory.
+    Own,
+    /// Another, which may still believe in its lease.
+    Other,
+}
+
+/// The confirmations of a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Confirmations {
+    /// When the newest one was asked for; none after a doubt about the clock.
+    pub newest: Option<Duration>,
+    /// Since when something has waited that no newer confirmation covers.
+    pub wanted_since: Option<Duration>,
+}
+
+/// The state of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseState {
+    /// It applies another's log, which may have stood still.
+    Following {
+        /// The first answer since the log last moved that there is no further slot: when it was asked for.
+        still_since: Option<Duration>,
+    },
+    /// Its claim is on its way.
+    Claiming,
+    /// It owns the log; its predecessor may still mail.
+    Waiting {
+        /// How long it waits.
+        wait: Duration,
+        /// When the wait ends.
+        until: Duration,
+        /// Its confirmations.
+        confirmations: Confirmations,
+    },
+    /// It owns the log.
+    Active(Confirmations),
+    /// It owned the log when it last heard from the bucket.
+    Unconfirmed,
+    /// Another machine owns the log.
+    Deposed,
+}
+
+/// A fact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LeaseInput {
+    /// An operator promotes this machine.
+    Promoted,
+    /// The log has another slot.
+    Moved,
+    /// The bucket answered that there is no further slot; the request was sent at this moment.
+    Still(Duration),
+    /// The bucket did not answer.
+    Unanswered,
+    /// This machine's claim was created, and is no history.
+    Claimed {
+        /// When its request was sent.
+        asked_at: Duration,
+        /// Who held the log before.
+        predecessor: Predecessor,
+    },
+    /// Another's object was found in the slot of the claim, or the claim was created in a place that was history.
+    ClaimLost,
+    /// An own slot was created, or there is no next one; the request was sent at this moment.
+    Confirmed(Duration),
+    /// An acceptance, an attempt, a dot, or a row waits for a confirmation.
+    Wanted,
+    /// Another's object was found in the next slot.
+    Usurped,
+    /// Wall clock and monotonic clock went apart, or the process did not run for half a lease.
+    Doubted,
+    /// Time passed.
+    Passed,
+}
+
+/// Whether something may be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permit {
+    /// It may.
+    Granted,
+    /// After a confirmation, which is to be asked for now.
+    AfterConfirmation,
+    /// It may not.
+    Refused,
+}
+
+impl LeaseState {
+    /// The state after `input` at `now`. An input that makes no sense changes nothing.
+    #[must_use]
+    pub fn step(self, input: LeaseInput, now: Duration, rules: &LeaseRules) -> Self {
+        match self {
+            Self::Following { still_since } => follow(still_since, input, rules),
+            Self::Claiming => match input {
+                LeaseInput::Claimed { asked_at, predecessor } => claimed(asked_at, predecessor, now, rules),
+                LeaseInput::ClaimLost => Self::Following { still_since: None },
+                _ => self,
+            },
+            Self::Waiting { wait, until, confirmations } => {
+                let confirmations = confirmations.step(input, now);
+                match input {
+                    LeaseInput::Usurped => Self::Deposed,
+                    // The clock that the wait was measured by is in doubt.
+                    LeaseInput::Doubted => Self::Waiting { wait, until: now + wait, confirmations },
+                    _ if now >= until => Self::Active(confirmations),
+                    _ => Self::Waiting { wait, until, confirmations },
+                }
+            }
+            Self::Active(confirmations) => {
+                let confirmations = confirmations.step(input, now);
+                match input {
+                    LeaseInput::Usurped => Self::Deposed,
+                    _ if rules.stops && confirmations.are_overdue(now, rules) => Self::Unconfirmed,
+                    _ => Self::Active(confirmations),
+                }
+            }
+            Self::Unconfirmed => match input {
+                LeaseInput::Usurped => Self::Deposed,
+                // One whose answer took longer than it counts says nothing about now.
+                LeaseInput::Confirmed(asked_at) if now < asked_at + rules.lease => {
+                    Self::Active(Confirmations { newest: Some(asked_at), wanted_since: None })
+                }
+                _ => self,
+            },
+            Self::Deposed => self,
+        }
+    }
+
+    /// Whether a message or a change may be accepted at `now`.
+    pub fn may_accept(&self, now: Duration, rules: &LeaseRules) -> Permit {
+        match self {
+            Self::Waiting { .. } => Permit::Granted,
+            _ => self.may_send(now, rules),
+        }
+    }
+
+    /// Whether a final dot or a webhook request may be sent at `now`.
+    pub fn may_send(&self, now: Duration, rules: &LeaseRules) -> Permit {
+        match self {
+            Self::Active(confirmations) if confirmations.are_valid(now, rules) => Permit::Granted,
+            Self::Active(_) => Permit::AfterConfirmation,
+            Self::Following { .. } | Self::Claiming | Self::Waiting { .. } | Self::Unconfirmed | Self::Deposed => {
+                Permit::Refused
+            }
+        }
+    }
+
+    /// Whether the service is ready. A lease that ran out while nothing needed it does not count against it.
+    pub const fn is_ready(&self) -> bool {
+        matches!(self, Self::Waiting { .. } | Self::Active(_))
+    }
+
+    /// How much of the lease is left at `now`; none where there is none, or it has no end.
+    pub fn lease_left(&self, now: Duration, rules: &LeaseRules) -> Option<Duration> {
+        match self {
+            Self::Waiting { confirmations, .. } | Self::Active(confirmations) if rules.stops => {
+                Some(confirmations.newest.map_or(Duration::ZERO, |newest| (newest + rules.lease).saturating_sub(now)))
+            }
+            _ => None,
+        }
+    }
+
+    /// When the next confirmation is to be asked for, `asked_at` being the last time that one was. While there is work
+    /// that is each half lease; with automatic failover an idle holder shows each third of one that it lives.
+    pub fn next_confirmation(&self, asked_at: Duration, has_work: bool, rules: &LeaseRules) -> Option<Duration> {
+        match self {
+            Self::Unconfirmed => Some(asked_at + rules.lease / 2),
+            Self::Waiting { .. } | Self::Active(_) if has_work => Some(asked_at + rules.lease / 2),
+            Self::Waiting { .. } | Self::Active(_) if rules.is_automatic => Some(asked_at + rules.lease / 3),
+            _ => None,
+        }
+    }
+}
+
+impl Confirmations {
+    fn step(self, input: LeaseInput, now: Duration) -> Self {
+        match input {
+            LeaseInput::Confirmed(asked_at) => Self {
+                newest: self.newest.max(Some(asked_at)),
+                wanted_since: self.wanted_since.filter(|since| *since > asked_at),
+            },
+            LeaseInput::Wanted => Self { wanted_since: self.wanted_since.or(Some(now)), ..self },
+            LeaseInput::Doubted => Self { newest: None, ..self },
+            _ => self,
+        }
+    }
+
+    fn are_valid(self, now: Duration, rules: &LeaseRules) -> bool {
+        match self.newest {
+            Some(newest) => !rules.stops || now < newest + rules.lease,
+            // After a doubt: who goes on without the bucket still asks it first, for a lease.
+            None => !rules.stops && self.wanted_since.is_some_and(|since| now >= since + rules.lease),
+        }
+    }
+
+    fn are_overdue(self, now: Duration, rules: &LeaseRules) -> bool {
+        !self.are_valid(now, rules) && self.wanted_since.is_some_and(|since| now >= since + rules.lease)
+    }
+}
+
+fn follow(still_since: Option<Duration>, input: LeaseInput, rules: &LeaseRules) -> LeaseState {
+    match input {
+        LeaseInput::Promoted => LeaseState::Claiming,
+        LeaseInput::Still(asked_at) => {
+            let since = still_since.unwrap_or(asked_at);
+            let is_abandoned = asked_at.saturating_sub(since) >= rules.lease * STILL_LEASES;
+            if rules.is_automatic && is_abandoned {
+                LeaseState::Claiming
+            } else {
+                LeaseState::Following { still_since: Some(since) }
+            }
+        }
+        // A bucket that did not answer may have had a slot, and a clock in doubt did not measure.
+        LeaseInput::Moved | LeaseInput::Unanswered | LeaseInput::Doubted => LeaseState::Following { still_since: None },
+        _ => LeaseState::Following { still_since },
+    }
+}
+
+fn claimed(asked_at: Duration, predecessor: Predecessor, now: Duration, rules: &LeaseRules) -> LeaseState {
+    let confirmations = Confirmations { newest: Some(asked_at), wanted_since: None };
+    match predecessor {
+        Predecessor::Released | Predecessor::Own => LeaseState::Active(confirmations),
+        Predecessor::Other => {
+            let wait = rules.lease * WAIT_PERCENT / 100 + WAIT_MARGIN;
+            LeaseState::Waiting { wait, until: now + wait, confirmations }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -13,6 +13,7 @@ mod keep_args;
 mod listen;
 mod mail;
 mod mail_args;
+mod replica;
 mod send;
 mod session;
 mod setup;
@@ -140,6 +141,7 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
         Command::Backup(args) => keep::backup(args, json, console),
         Command::Restore(args) => keep::restore(args, json, console),
         Command::Check(args) => keep::check(args, json, console),
+        Command::Replica(args) => replica::replica(args, json, console),
         Command::Config(ConfigCommand::Check { config }) => check(config, json, console),
         Command::Config(ConfigCommand::Example) => {
             console.out.write_all(EXAMPLE.as_bytes())?;

@@ -23,6 +23,8 @@ mod metrics;
 mod opening;
 mod recent;
 mod reload;
+mod replica_bucket;
+mod replica_verify;
 mod runtime;
 pub mod serve;
 mod settings;

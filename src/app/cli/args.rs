@@ -8,6 +8,7 @@ use super::dev::DevArgs;
 use super::health::HealthArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
+use super::replica::ReplicaArgs;
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
 use super::users::UserCommand;
 use crate::domain::stream::Stream;
@@ -73,6 +74,9 @@ pub(super) enum Command {
     Restore(RestoreArgs),
     /// Verify every checksum and every rule of a store that is not running, or of a backup.
     Check(CheckArgs),
+    /// The replica of the store in a bucket.
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Replica(ReplicaArgs),
     /// The configuration file.
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -39,6 +39,7 @@ impl Config {
             ("bounces", own.bounces != other.bounces),
             ("submission", own.submission != other.submission),
             ("relay", own.relays != other.relays),
+            ("replica", own.replica != other.replica),
             ("webhooks", own.webhooks != other.webhooks),
             ("network", own.network != other.network),
             ("limits", own.limits != other.limits),

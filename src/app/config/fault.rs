@@ -15,17 +15,19 @@ pub struct Fault {
     pub key: String,
     /// What is wrong.
     pub sentence: String,
+    /// Whether the program ends as after a wrong command line.
+    pub is_usage: bool,
 }
 
 impl Fault {
     pub(super) fn new(place: Place, key: &str, sentence: impl Into<String>) -> Self {
-        Self { place, key: key.to_owned(), sentence: sentence.into() }
+        Self { place, key: key.to_owned(), sentence: sentence.into(), is_usage: false }
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { place, key, sentence } = self;
+        let Self { place, key, sentence, .. } = self;
         if key.is_empty() { write!(f, "{place}: {sentence}") } else { write!(f, "{place}: {key}: {sentence}") }
     }
 }
@@ -49,7 +51,7 @@ impl From<ConfigError> for Trouble {
                 "Name a file that exists and that this user may read; `postrider config example` prints one.",
             ),
             ConfigError::Faulty(origin, faults) => Self::with_reasons(
-                Exit::Failed,
+                if faults.iter().any(|fault| fault.is_usage) { Exit::Usage } else { Exit::Failed },
                 format!("cannot use the configuration {origin}"),
                 faults.iter().map(ToString::to_string),
                 "Correct it and see with `postrider config check`; `postrider config example` explains every key.",

@@ -27,6 +27,8 @@ impl Config {
             ("delivery.shaping_file", &self.delivery.shaping_file),
             ("delivery.bounces_file", &self.delivery.bounces_file),
             ("dns.trust_anchor", &self.dns.trust_anchor),
+            ("replica.credentials_file", &self.replica.credentials_file),
+            ("replica.extra_roots", &self.replica.extra_roots),
             ("webhooks.extra_roots", &self.webhooks.extra_roots),
         ];
         files.extend(optional.into_iter().filter_map(|(key, path)| Some((key.to_owned(), path.as_deref()?))));

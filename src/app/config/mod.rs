@@ -11,6 +11,7 @@ mod files;
 mod http;
 mod process;
 mod relay;
+mod replica;
 mod section;
 mod submission;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use self::fault::{ConfigError, Fault};
 pub use self::http::{Acme, Compat, Http, Tls};
 pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
 pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls, WarmUp};
+pub use self::replica::Replica;
 pub use self::submission::Submission;
 pub use self::tree::Place;
 
@@ -76,6 +78,8 @@ pub struct Config {
     pub submission: Submission,
     /// `[[relay]]`: at least one, and one for each stream.
     pub relays: Vec<Relay>,
+    /// `[replica]`.
+    pub replica: Replica,
     /// `[webhooks]`.
     pub webhooks: Webhooks,
     /// `[network]`.
@@ -105,6 +109,7 @@ impl Default for Config {
             bounces: None,
             submission: Submission::default(),
             relays: vec![Relay::direct()],
+            replica: Replica::default(),
             webhooks: Webhooks::default(),
             network: Networks::default(),
             limits: Limits::default(),
@@ -189,6 +194,7 @@ impl Config {
         }
         let bounces = Bounces::read(root.section("bounces"), &hostname);
         let http = Http::read(root.section("http"), self.http);
+        let network = Networks::read(root.section("network"), self.network);
         let config = Self {
             data_dir: root.value("data_dir", self.data_dir, path),
             submission: Submission::read(root.section("submission"), self.submission, &http.tls),
@@ -199,8 +205,9 @@ impl Config {
             delivery: Delivery::read(root.section("delivery"), self.delivery),
             bounces: if has_bounces { Some(bounces) } else { self.bounces },
             relays: relays.unwrap_or(self.relays),
+            replica: Replica::read(root.section("replica"), self.replica, &network, environment),
             webhooks: Webhooks::read(root.section("webhooks"), self.webhooks),
-            network: Networks::read(root.section("network"), self.network),
+            network,
             limits: Limits::read(root.section("limits"), self.limits),
             quota: process::quota(root.section("quota"), self.quota),
             log: Log::read(root.section("log"), self.log),

@@ -53,6 +53,13 @@ impl<'n> Section<'n> {
         self.fault(place, key, sentence);
     }
 
+    /// Notes that the value of `key` can't be used with the rest of the configuration, or not by this version.
+    pub(super) fn unusable(&mut self, key: &str, sentence: impl Into<String>) {
+        let dotted = self.dotted(key);
+        let fault = Fault::new(self.place.clone(), &dotted, sentence);
+        self.notes.faults.push(Fault { is_usage: true, ..fault });
+    }
+
     /// Takes a key as it stands.
     pub(super) fn take(&mut self, key: &'static str) -> Option<Node> {
         self.known.push(key);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 
 mod environment;
+mod replica;
 mod submission;
 
 const BARE: &str = "hostname = \"mail.example.com\"\n";
@@ -64,6 +65,12 @@ fn the_example_has_every_key() {
         ),
         ("relay", "name kind source ehlo streams warm_up host port tls username password_file"),
         ("relay.warm_up", "per_day growth_percent since"),
+        (
+            "replica",
+            "url endpoint region path_style credentials_file extra_roots mode when_unreachable failover interval_ms \
+             lease_seconds timeout_seconds retention_hours base_hours base_log_bytes backlog_bytes encrypt \
+             allow_versioned",
+        ),
         ("webhooks", "extra_roots"),
         ("network", "allow"),
         (

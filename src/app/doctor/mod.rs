@@ -12,6 +12,7 @@ mod egress;
 mod local;
 mod names;
 mod policy;
+mod replica;
 mod submission;
 mod together;
 
@@ -157,6 +158,12 @@ async fn examine(patient: &Arc<Patient>) -> Vec<Check> {
         ("submission", Box::pin(submission::checks(patient))),
         ("MTA-STS", Box::pin(policy::checks(patient))),
         ("domains", Box::pin(domains::checks(patient))),
+        ("replica access", Box::pin(replica::access(patient))),
+        ("replica conditional writes", Box::pin(replica::conditional_writes(patient))),
+        ("replica clock", Box::pin(replica::clock(patient))),
+        ("replica versioning", Box::pin(replica::versioning(patient))),
+        ("replica lifecycle", Box::pin(replica::lifecycle(patient))),
+        ("replica speed", Box::pin(replica::speed(patient))),
     ];
     let bounded = checks.into_iter().map(|(name, check)| async move {
         tokio::time::timeout(PATIENCE, check).await.unwrap_or_else(|_| {

@@ -44,6 +44,7 @@ static FILES: [(&str, &str); 19] = files![
     "proxy",
     "smarthost",
     "backup",
+    "replication",
     "upgrade",
     "metrics",
     "troubleshooting",

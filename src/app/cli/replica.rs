@@ -1,0 +1,88 @@
+//! `postrider replica`: commands about the replica in the bucket.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::args::DaemonArgs;
+use super::{Console, DATA_DIR_VARIABLE, Stop, found};
+use crate::app::exit::Exit;
+use crate::app::replica_verify;
+use crate::engine::bucket::verify::Report;
+
+#[derive(Debug, Args)]
+pub(super) struct ReplicaArgs {
+    #[command(flatten)]
+    daemon: DaemonArgs,
+    #[command(subcommand)]
+    command: ReplicaCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ReplicaCommand {
+    /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 where something is wrong.
+    Verify {
+        /// Open every object with the master key, too.
+        #[arg(long)]
+        deep: bool,
+        /// The master key; master.key of the data directory unless given.
+        #[arg(long, value_name = "FILE")]
+        master_key: Option<PathBuf>,
+    },
+}
+
+/// `postrider replica COMMAND`.
+pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let ReplicaArgs { daemon, command } = args;
+    match command {
+        ReplicaCommand::Verify { deep, master_key } => verify(daemon, deep, master_key, json, console),
+    }
+}
+
+fn verify(
+    daemon: DaemonArgs,
+    deep: bool,
+    master_key: Option<PathBuf>,
+    json: bool,
+    console: &mut Console<'_>,
+) -> Result<Exit, Stop> {
+    let mut config = found::configuration(daemon.config, &console.environment)?;
+    if let Some(directory) = daemon.data_dir.or_else(|| console.environment.path(DATA_DIR_VARIABLE)) {
+        config.data_dir = directory;
+    }
+    let report = replica_verify::run(&config, master_key.as_deref(), &console.environment, deep)?;
+    match json {
+        true => writeln!(console.out, "{}", serde_json::to_string(&report).map_err(std::io::Error::from)?)?,
+        false => write!(console.out, "{}", words(&report))?,
+    }
+    Ok(if report.ok { Exit::Done } else { Exit::ChecksFailed })
+}
+
+fn words(report: &Report) -> String {
+    let mut text = format!("{} slots, {} bases\n", report.slots, report.bases);
+    for finding in &report.findings {
+        // Names come from the bucket: they must not move the cursor.
+        let object: String = finding.object.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+        text.push_str(&format!("FAIL {object}: {}\n", finding.problem));
+    }
+    text.push_str(&match report.findings.len() {
+        0 => "Everything holds.\n".to_owned(),
+        count => format!("{count} problems.\n"),
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::bucket::verify::Finding;
+
+    #[test]
+    fn a_report_lists_its_findings_and_their_number() {
+        let finding = Finding { object: "log/\u{1b}1".to_owned(), problem: "is missing".to_owned() };
+        let report = Report { ok: false, slots: 3, bases: 1, findings: vec![finding] };
+        assert_eq!(words(&report), "3 slots, 1 bases\nFAIL log/?1: is missing\n1 problems.\n");
+        let whole = Report { ok: true, slots: 3, bases: 1, findings: Vec::new() };
+        assert_eq!(words(&whole), "3 slots, 1 bases\nEverything holds.\n");
+    }
+}

@@ -183,7 +183,9 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
         analysis.output()
     };
     // The service lowers the priority of one thread, and asks whether the clock is synchronised: 0.3 of each score.
-    for (unit, threshold) in [(systemd.join("postrider.service"), "19"), (bare, "15")] {
+    for (unit, threshold) in
+        [(systemd.join("postrider.service"), "19"), (systemd.join("postrider-standby.service"), "19"), (bare, "15")]
+    {
         let Ok(analysed) = asked(&unit, threshold) else { return eprintln!("skipped: there is no systemd-analyze") };
         assert!(analysed.status.success(), "{}", String::from_utf8_lossy(&analysed.stdout));
         assert!(!asked(&unit, "5").unwrap().status.success(), "the threshold means something");
@@ -195,7 +197,7 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
 fn systemd_finds_nothing_wrong_with_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let binary = env!("CARGO_BIN_EXE_postrider");
-    let names = ["postrider.service", "postrider.socket", "postrider-bounces.socket"];
+    let names = ["postrider.service", "postrider-standby.service", "postrider.socket", "postrider-bounces.socket"];
     for name in names {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name);
         let text = std::fs::read_to_string(unit).unwrap().replace("/usr/bin/postrider", binary);
@@ -215,13 +217,14 @@ fn the_unit_does_not_start_again_on_a_configuration_that_cannot_be_used() {
     let unit =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/postrider.service")).unwrap();
     let never_for = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).unwrap();
+    assert_eq!(never_for, "2 6", "a configuration that can't be used, and a log or a directory of another");
     let folder = tempfile::tempdir().unwrap();
     let ended = |config: &Path| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_postrider"));
         command.args(["serve", "--config"]).arg(config).stderr(Stdio::null()).status().unwrap().code().unwrap()
     };
-    assert_eq!(ended(&configure(folder.path(), "127.0.0.1:0", "colour = \"red\"\n")).to_string(), never_for);
-    assert_eq!(ended(&folder.path().join("missing.toml")).to_string(), never_for);
+    assert_eq!(ended(&configure(folder.path(), "127.0.0.1:0", "colour = \"red\"\n")), 2);
+    assert_eq!(ended(&folder.path().join("missing.toml")), 2);
     let taken = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let busy = ended(&configure(folder.path(), &taken.local_addr().unwrap().to_string(), ""));
     assert_eq!(busy, 1, "a port that is in use becomes free by itself");

@@ -1,0 +1,125 @@
+"""A bucket of moto's S3 server, behind a proxy that can misbehave as stores and networks do."""
+
+import http.client
+import http.server
+import re
+import sys
+import threading
+import urllib.request
+from pathlib import Path
+
+from .wait import LOOPBACK, free_port, listens, spawn, stop, until
+
+BUCKET = "mail-replica"
+
+
+class Bucket:
+    """The bucket. `endpoint` is the proxy's; `objects` asks moto itself."""
+
+    def __init__(self, folder: Path):
+        folder.mkdir()
+        self.port = free_port()
+        program = Path(sys.executable).parent / "moto_server"
+        with (folder / "moto.log").open("w") as log:
+            self.child = spawn([str(program), "-H", LOOPBACK, "-p", str(self.port)], log)
+        until("moto listens", lambda: listens(self.port), seconds=60)
+        self._ask("PUT", f"/{BUCKET}")
+        self.credentials = folder / "credentials"
+        self.credentials.write_text("[default]\naws_access_key_id = AKIATEST\naws_secret_access_key = secret\n")
+        self.proxy = _Proxy(self.port)
+        self.endpoint = f"http://{LOOPBACK}:{self.proxy.server_port}"
+        self.section = {
+            "url": f"s3://{BUCKET}/replica",
+            "endpoint": self.endpoint,
+            "credentials_file": str(self.credentials),
+            "timeout_seconds": 5,
+        }
+
+    def close(self):
+        """Ends proxy and server."""
+        self.proxy.shutdown()
+        stop(self.child)
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        headers = {"Content-Type": "application/xml"}
+        request = urllib.request.Request(f"http://{LOOPBACK}:{self.port}{path}", body, headers, method=method)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return answer.read()
+
+    def names(self, prefix: str = "") -> list[str]:
+        """Names below the replica's prefix that begin with `prefix`."""
+        document = self._ask("GET", f"/{BUCKET}?list-type=2&prefix=replica/{prefix}").decode()
+        return [name.removeprefix("replica/") for name in re.findall(r"<Key>([^<]*)</Key>", document)]
+
+    def read(self, name: str) -> bytes:
+        """An object's bytes."""
+        return self._ask("GET", f"/{BUCKET}/replica/{name}")
+
+    def put(self, name: str, body: bytes):
+        """Writes an object past every rule."""
+        self._ask("PUT", f"/{BUCKET}/replica/{name}", body)
+
+    def remove(self, name: str):
+        """Removes an object past every rule."""
+        self._ask("DELETE", f"/{BUCKET}/replica/{name}")
+
+    def configure(self, what: str, document: str):
+        """Sets a setting of the bucket: `versioning` or `lifecycle`."""
+        self._ask("PUT", f"/{BUCKET}?{what}", document.encode())
+
+
+class _Proxy(http.server.ThreadingHTTPServer):
+    """Passes requests on. `mode` is "honest", "ignores conditions", "forbidden", "slow down", "lost" or "away"."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int):
+        super().__init__((LOOPBACK, 0), _Handler)
+        self.port, self.mode, self.requests = port, "honest", []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def _serve(self):
+        mode = self.server.mode
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.requests.append((self.command, self.path))
+        if mode == "away":
+            self.close_connection = True
+            return
+        if mode == "forbidden":
+            return self._answer(403, [], b"<Error><Code>AccessDenied</Code><Message>no</Message></Error>")
+        if mode == "slow down":
+            return self._answer(503, [], b"<Error><Code>SlowDown</Code><Message>slowly</Message></Error>")
+        headers = {name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")}
+        if mode == "ignores conditions":
+            headers = {name: value for name, value in headers.items() if name.lower() != "if-none-match"}
+        upstream = http.client.HTTPConnection(LOOPBACK, self.server.port, timeout=30)
+        try:
+            upstream.request(self.command, self.path, body, headers)
+            answer = upstream.getresponse()
+            content = answer.read()
+        finally:
+            upstream.close()
+        if mode == "lost":
+            self.close_connection = True
+            return
+        framing = ("content-length", "connection", "transfer-encoding")
+        kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in framing]
+        self._answer(answer.status, kept, content)
+
+    do_GET = do_PUT = do_DELETE = do_HEAD = _serve  # noqa: N815, the names are http.server's
+
+    def _answer(self, status: int, headers, body: bytes):
+        self.send_response_only(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        """Nothing is logged."""

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::{HeaderMap, RANGE};
+use reqwest::header::{CONTENT_LENGTH, HeaderMap, RANGE};
 use reqwest::{Client, Method, Response};
 use rustls::RootCertStore;
 use url::Url;
@@ -186,12 +186,15 @@ impl S3 {
         let query = signature::query_string(ask.query);
         let query = if query.is_empty() { query } else { format!("?{query}") };
         let url = format!("{}://{host}{path}{query}", settings.endpoint.scheme());
+        let is_write = ask.method == Method::PUT;
         let builder = self.client.request(ask.method, url).header("authorization", authorization);
         let builder = headers
             .into_iter()
             .filter(|(name, _)| *name != "host")
             .fold(builder, |builder, (name, value)| builder.header(name, value));
-        // An empty body is announced too: some services want the length of every write.
+        // Some services want the length of every write, also of an empty one.
+        let is_empty_write = is_write && ask.body.is_empty();
+        let builder = if is_empty_write { builder.header(CONTENT_LENGTH, "0") } else { builder };
         let request = builder.body(ask.body).build();
         request.map_err(|error| NoCredentials(format!("the request cannot be written: {}", connection::cause(&error))))
     }

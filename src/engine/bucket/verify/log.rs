@@ -69,7 +69,8 @@ impl Verification<'_> {
             Ok(link) => link,
             Err(error) => {
                 self.findings.add(&name, error.to_string());
-                *before = Before { number, digest, ..*before };
+                // Whether the next one names the slot that was here can't be said.
+                *before = Before { number, digest: None, ..*before };
                 return;
             }
         };

@@ -3,8 +3,8 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, explain, exports, health, keys, me, messages, queue, settings,
-    status, submission_refusals, suppressions, users,
+    accounts, backup, clock, domains, endpoints, events, explain, exports, health, keys, me, messages, providers, queue,
+    settings, status, submission_refusals, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -85,6 +85,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/suppressions/export", "suppressions.export", Read, run!(suppressions::export)),
         scoped(&get, "/v1/suppressions/{name}", "suppressions.show", Read, run!(suppressions::show)),
         scoped(&delete, "/v1/suppressions/{name}", "suppressions.delete", Manage, run!(suppressions::delete)),
+        scoped(&get, "/v1/providers", "providers.show", Read, run!(providers::show)),
         scoped(&post, "/v1/explain", "explain", Read, run!(explain::show)),
         operator(&post, "/v1/accounts", "accounts.create", run!(accounts::create)),
         operator(&get, "/v1/accounts", "accounts.list", run!(accounts::list)),

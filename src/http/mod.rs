@@ -35,4 +35,4 @@ pub mod status;
 #[cfg(test)]
 mod stories;
 pub(crate) mod suppression_export;
-mod view;
+pub(crate) mod view;

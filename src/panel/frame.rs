@@ -37,6 +37,7 @@ const RAIL: &[Place] = &[
     Place { path: "/events", name: "Events", icon: "list" },
     Place { path: "/queue", name: "Queue", icon: "queue" },
     Place { path: "/domains", name: "Domains", icon: "globe" },
+    Place { path: "/providers", name: "Providers", icon: "flag" },
     Place { path: "/webhooks", name: "Webhooks", icon: "hook" },
     Place { path: "/suppressions", name: "Suppressions", icon: "shield" },
     Place { path: "/keys", name: "API keys", icon: "key" },

@@ -44,7 +44,7 @@ use crate::http::state::Api;
 use door::Need::{Change, Handle, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, docs, domain, domains, events, explain, key, keys, login, me, message,
-    messages, overview, proof, queue, queue_changes, second_factor, settings, setup, smtp, suppression,
+    messages, overview, proof, providers, queue, queue_changes, second_factor, settings, setup, smtp, suppression,
     suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
 };
 
@@ -153,6 +153,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/domains/{id}/verify", "panel.domain.verify", Handle, domain::verify),
         page!(POST, "/domains/{id}/rotate-dkim", "panel.domain.rotate", Change, domain::rotate_dkim),
         page!(POST, "/domains/{id}/delete", "panel.domain.delete", Change, domain::delete),
+        page!(GET, "/providers", "panel.providers", Look, providers::show),
         page!(GET, "/explain", "panel.explain", Look, explain::show),
         page!(POST, "/explain", "panel.explain.try", Look, explain::explain_headers),
         page!(GET, "/suppressions", "panel.suppressions", Look, suppressions::list),

@@ -9,6 +9,7 @@ pub mod finding;
 pub mod mta_sts;
 pub mod outcome;
 mod pattern;
+pub mod provider_guide;
 pub mod reply;
 pub mod rules;
 pub mod server;

@@ -167,6 +167,12 @@ impl Shaping {
         found.map(|provider| provider.name.as_str())
     }
 
+    /// The names of all providers.
+    #[cfg(test)]
+    pub(crate) fn provider_names(&self) -> impl Iterator<Item = &str> {
+        self.providers.iter().map(|provider| provider.name.as_str())
+    }
+
     /// The limits of a provider; of any other site where it is none.
     pub fn limits(&self, provider: Option<&str>) -> Limits {
         let known = |name| self.providers.iter().find(|known| known.name == name);

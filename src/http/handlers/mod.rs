@@ -14,6 +14,7 @@ pub(crate) mod keys;
 mod listing;
 pub(super) mod me;
 pub(crate) mod messages;
+pub(crate) mod providers;
 pub(crate) mod queue;
 pub(crate) mod settings;
 pub(super) mod status;

@@ -6,7 +6,9 @@ use serde_json::json;
 use super::operation::Operation;
 use super::schema::Schema;
 use super::shape::Shape as _;
+use crate::http::handlers::providers::{DAYS_DEFAULT, DAYS_MAX};
 use crate::http::view::explain::ExplanationView;
+use crate::http::view::providers::ProvidersView;
 use crate::mail::explain::HEADERS_BYTES_MAX;
 
 const DELIVERABILITY: &str = "Deliverability";
@@ -18,6 +20,10 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
             .says("Reads what the receiver wrote into the header section of a mail. Nothing is kept.")
             .takes(headers(), &[("test_mail", json!({ "headers": "Authentication-Results: ..." }))])
             .gives(StatusCode::OK, "What the receiver found.", ExplanationView::schema()),
+        "providers.show" => Operation::new(DELIVERABILITY, "Look at providers")
+            .says("Counts are those of messages that were accepted in the days, which are UTC days up to today.")
+            .query("days", Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT), "Number of days.")
+            .gives(StatusCode::OK, "The answers of each provider.", ProvidersView::schema()),
         _ => return None,
     })
 }

@@ -7,6 +7,7 @@ pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod explain;
 pub(super) mod message;
+pub(crate) mod providers;
 pub(super) mod queue;
 pub(super) mod reputation;
 pub(super) mod status;

@@ -34,6 +34,7 @@ static FILES: [(&str, &str); 20] = files![
     "first-message",
     "testing",
     "domains",
+    "providers",
     "webhooks",
     "smtp",
     "search",
@@ -60,7 +61,7 @@ struct Page {
 }
 
 /// Where among the files the API's page is listed.
-const API_PLACE: usize = 7;
+const API_PLACE: usize = 8;
 
 static PAGES: LazyLock<Vec<Page>> = LazyLock::new(|| {
     let (before, after) = FILES.split_at(API_PLACE);

@@ -18,6 +18,7 @@ pub(super) mod message;
 pub(super) mod messages;
 pub(super) mod overview;
 pub(super) mod proof;
+pub(super) mod providers;
 pub(super) mod queue;
 pub(super) mod queue_changes;
 pub(super) mod second_factor;

@@ -9,6 +9,7 @@ mod explaining;
 mod following;
 mod keys;
 mod looking;
+mod providers;
 mod queue;
 mod records;
 mod searching;

@@ -57,6 +57,13 @@ pub(super) fn count(
     let provider = happening.transfer.and_then(|transfer| transfer.provider.as_deref()).unwrap_or_default();
     let (key, mut counts) = place(tables, account, hour, (message.stream, message.domain, provider))?;
     counts.count(kind, happening.bounce);
+    let has_one_click = message.unsubscribe_url.as_deref().is_some_and(is_https);
+    if kind == EventType::Queued && message.stream == Stream::Marketing && !has_one_click {
+        counts.without_one_click += 1;
+    }
+    if kind == EventType::Delivered {
+        counts.count_delivery(tables.now().since(message.created_at), happening.facts.tls.is_some());
+    }
     if completes_a_return(kind, happening.transfer) {
         counts.returned += 1;
     }
@@ -71,6 +78,11 @@ pub(super) fn count(
 /// The timer by which an account is judged.
 pub(super) fn judged_at(account: AccountId, due: Timestamp) -> Timer {
     Timer::new(due, TimerKind::Reputation, account, Ulid::default())
+}
+
+/// Whether one-click unsubscription may be offered at this URL (RFC 8058 3.1).
+fn is_https(url: &str) -> bool {
+    url.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
 }
 
 /// Whether the message is now known as delivered and bounced, of which this is the later news.

@@ -1,11 +1,18 @@
 //! Outcomes of the messages that were accepted in one hour: counts by stream, sending domain and provider.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use super::Row;
 use crate::domain::event::{Bounce, BounceKind, EventType};
 use crate::machine::reputation::{Figures, Rate};
 use crate::store::schema::Table;
+
+/// Buckets of the histogram of delivery times.
+pub const TIME_BUCKETS: usize = 16;
+/// Counts that version 1 of the row lacks.
+const SINCE_V1: usize = 2 + TIME_BUCKETS;
 
 /// Number of times that each outcome was recorded. A message may have several: delivered, then bounced, say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,10 +43,23 @@ pub struct OutcomeCounts {
     pub suppressed: u64,
     /// Messages withdrawn.
     pub canceled: u64,
+    /// Those of the deliveries that were made under TLS.
+    pub delivered_tls: u64,
+    /// Those of the accepted messages that are marketing and offer no one-click unsubscription.
+    pub without_one_click: u64,
+    /// The deliveries by the time since acceptance: bucket *n* has those of at most 2^*n* seconds that the bucket
+    /// before does not have. The last bucket also has everything slower.
+    pub delivery_times: [u64; TIME_BUCKETS],
 }
 
 impl Row for OutcomeCounts {
     const TABLE: Table = Table::Outcomes;
+    const VERSION: u8 = 2;
+
+    /// Version 1 lacks the counts from `delivered_tls` on. Each of them is zero, which is a zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0; SINCE_V1]].concat()))
+    }
 }
 
 impl OutcomeCounts {
@@ -64,6 +84,31 @@ impl OutcomeCounts {
         *counter += 1;
     }
 
+    /// Counts the time and the security of a delivery, which [`Self::count`] counts as such.
+    pub fn count_delivery(&mut self, took: Duration, is_secured: bool) {
+        self.delivered_tls += u64::from(is_secured);
+        let seconds = took.as_millis().div_ceil(1000).max(1);
+        let bucket = usize::try_from(seconds.next_power_of_two().trailing_zeros()).unwrap_or(TIME_BUCKETS);
+        self.delivery_times[bucket.min(TIME_BUCKETS - 1)] += 1;
+    }
+
+    /// The deliveries whose time and security are counted.
+    pub fn timed(&self) -> u64 {
+        self.delivery_times.iter().sum()
+    }
+
+    /// The time within which so many hundredths of the deliveries were made, in seconds: the upper bound of a bucket.
+    /// None without a delivery whose time is known.
+    pub fn delivery_seconds(&self, hundredths: u64) -> Option<u64> {
+        let wanted = (self.timed() * hundredths).div_ceil(100);
+        let mut reached = 0;
+        let bucket = self.delivery_times.iter().position(|count| {
+            reached += count;
+            *count > 0 && reached >= wanted
+        })?;
+        Some(1 << bucket)
+    }
+
     /// Adds what another row counts.
     pub fn add(&mut self, more: &Self) {
         self.accepted += more.accepted;
@@ -79,6 +124,9 @@ impl OutcomeCounts {
         self.unsubscribed += more.unsubscribed;
         self.suppressed += more.suppressed;
         self.canceled += more.canceled;
+        self.delivered_tls += more.delivered_tls;
+        self.without_one_click += more.without_one_click;
+        self.delivery_times.iter_mut().zip(more.delivery_times).for_each(|(count, more)| *count += more);
     }
 
     /// Bounces of every kind: a block says as much of a sender's standing as a dead address.
@@ -97,5 +145,33 @@ impl OutcomeCounts {
             bounces: Rate { count: self.bounced(), of: self.answered() },
             complaints: Rate { count: self.complained, of: self.delivered },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_version_1_has_no_times() {
+        let row = OutcomeCounts { accepted: 300, delivered: 2, canceled: 1, ..OutcomeCounts::default() };
+        let bytes = row.encode();
+        let earlier = [&[1], &bytes[1..bytes.len() - SINCE_V1]].concat();
+        assert_eq!(OutcomeCounts::decode(&earlier).unwrap(), row);
+        assert_eq!(OutcomeCounts::decode(&bytes).unwrap(), row);
+    }
+
+    #[test]
+    fn delivery_times_are_powers_of_two_of_seconds() {
+        let mut counts = OutcomeCounts::default();
+        assert_eq!(counts.delivery_seconds(50), None);
+        for millis in [0, 1_000, 1_001, 2_000, 2_001, 90_000_000] {
+            counts.count_delivery(Duration::from_millis(millis), millis == 0);
+        }
+        assert_eq!(&counts.delivery_times[..3], [2, 2, 1]);
+        assert_eq!((counts.delivery_times[TIME_BUCKETS - 1], counts.delivered_tls), (1, 1));
+        assert_eq!((counts.delivery_seconds(50), counts.delivery_seconds(95)), (Some(2), Some(32_768)));
+        counts.add(&counts.clone());
+        assert_eq!((counts.delivery_times[0], counts.delivery_seconds(0)), (4, Some(1)));
     }
 }

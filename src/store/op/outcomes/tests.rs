@@ -80,7 +80,8 @@ fn outcomes_count_for_the_hour_of_acceptance_and_for_whoever_was_asked() {
     hear(&test, &sender, taken, complaint());
     let none = OutcomeCounts::default();
     let nobody = OutcomeCounts { accepted: 3, bounced_hard: 1, ..none };
-    let google = OutcomeCounts { delivered: 1, bounced_block: 1, complained: 1, ..none };
+    let mut google = OutcomeCounts { delivered: 1, bounced_block: 1, complained: 1, ..none };
+    google.delivery_times[14] = 1;
     let expected = [("", nobody), ("google", google), (OTHER, OutcomeCounts { deferred: 1, ..none })];
     assert_eq!(
         counted(&test, sender.account, hour_of(START)),

@@ -92,7 +92,7 @@ fn not_limited(fixture: Fixture) -> Fixture {
 pub(super) fn fixture(route: &str) -> Fixture {
     use serde_json::json;
     match route {
-        "me" | "settings.show" | "events.list" | "events.stream" => plain(200),
+        "me" | "settings.show" | "events.list" | "events.stream" | "providers.show" => plain(200),
         "keys.list"
         | "messages.list"
         | "domains.list"

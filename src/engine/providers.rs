@@ -1,0 +1,238 @@
+//! The answers of receiving providers to an account: counts from the hourly rows, and the most frequent answers from the
+//! newest events.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Deserialize;
+
+use super::Engine;
+use super::events::{EventFilter, Log, Place};
+use crate::base::id::{AccountId, MessageId, Ulid};
+use crate::base::time::Timestamp;
+use crate::domain::event::EventType;
+use crate::machine::provider;
+use crate::machine::reputation::Level;
+use crate::store::error::StoreError;
+use crate::store::op::outcomes::{OTHER, hour_of, scan, start_of};
+use crate::store::op::sweep::oldest_kept;
+use crate::store::read::{Order, Read, sound};
+use crate::store::row::message::TransferRow;
+use crate::store::row::outcomes::OutcomeCounts;
+use crate::store::schema;
+
+const DAY_HOURS: u32 = 24;
+/// Newest bounces, and as many deferrals, that are grouped for one provider.
+const EVENTS_OF_PROVIDER: usize = 200;
+/// Newest bounces, and as many deferrals, that are read for all providers together: about 10 ms.
+const EVENTS_READ: usize = 1_000;
+/// Answers of a provider at most.
+const ANSWERS_MAX: usize = 5;
+
+/// The answers of all providers in some UTC days.
+#[derive(Clone, Debug)]
+pub struct Providers {
+    /// The first day, at its begin.
+    pub from: Timestamp,
+    /// The last day, at its begin.
+    pub to: Timestamp,
+    /// One entry for each provider that was asked, the one with most answers first.
+    pub providers: Vec<Provider>,
+}
+
+/// The answers of one provider.
+#[derive(Clone, Debug, Default)]
+pub struct Provider {
+    /// The name in the shaping, or [`OTHER`].
+    pub name: String,
+    /// The outcomes.
+    pub counts: OutcomeCounts,
+    /// The most frequent answers first.
+    pub answers: Vec<FrequentAnswer>,
+}
+
+/// An answer that a provider gave again and again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FrequentAnswer {
+    /// The code.
+    pub code: Option<u16>,
+    /// The enhanced code.
+    pub enhanced: Option<String>,
+    /// The newest answer, as received.
+    pub response: Option<String>,
+    /// The category.
+    pub category: Option<String>,
+    /// The number of such answers.
+    pub count: u64,
+    /// The message that got the newest one.
+    pub message: MessageId,
+}
+
+impl Provider {
+    /// The messages that the provider took or refused for good.
+    pub const fn answered(&self) -> u64 {
+        self.counts.delivered + self.counts.bounced()
+    }
+
+    /// The level.
+    pub fn level(&self) -> Level {
+        provider::level(self.counts.bounced_block, self.answered())
+    }
+}
+
+impl Engine {
+    /// The answers of all providers in the last `days` UTC days, of which today is the last.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn providers(&self, account: AccountId, days: u32) -> Result<Providers, StoreError> {
+        let time = self.clock.time();
+        let today = hour_of(time.now) / DAY_HOURS;
+        let first = today.saturating_sub(days.saturating_sub(1));
+        let (from, to) = (first * DAY_HOURS, (today + 1) * DAY_HOURS);
+        self.off_thread(account, move |store| {
+            let snapshot = store.snapshot()?;
+            let mut providers = counts(&snapshot, account, from, to)?;
+            let oldest = oldest_kept(time.expiry).max(Ulid::new(start_of(from), [0; 10]));
+            for kind in [EventType::Bounced, EventType::Deferred] {
+                Answers::read(&snapshot, account, kind, oldest)?.add_to(&mut providers);
+            }
+            let mut providers: Vec<_> = providers.into_values().collect();
+            for provider in &mut providers {
+                provider.answers.sort_by_key(|answer| std::cmp::Reverse((answer.count, answer.message)));
+                provider.answers.truncate(ANSWERS_MAX);
+            }
+            providers.sort_by_key(|provider| std::cmp::Reverse(provider.answered() + provider.counts.deferred));
+            Ok(Providers { from: start_of(from), to: start_of(today * DAY_HOURS), providers })
+        })
+        .await
+    }
+
+    /// The level of each provider over the last 24 hours.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn provider_levels(&self, account: AccountId) -> Result<Vec<(String, Level)>, StoreError> {
+        let end = hour_of(self.clock.now()).saturating_add(1);
+        let providers = counts(&self.store.snapshot()?, account, end.saturating_sub(DAY_HOURS), end)?;
+        Ok(providers.into_iter().map(|(name, provider)| (name, provider.level())).collect())
+    }
+}
+
+/// The outcomes of the hours `from..to` by provider. Messages for which no server was asked, such as those whose domain
+/// does not exist, count for [`OTHER`].
+fn counts(read: &impl Read, account: AccountId, from: u32, to: u32) -> Result<BTreeMap<String, Provider>, StoreError> {
+    let mut providers: BTreeMap<String, Provider> = BTreeMap::new();
+    scan(read, account, from, to, &mut |row| {
+        let name = if row.provider.is_empty() { OTHER } else { row.provider };
+        match providers.get_mut(name) {
+            Some(provider) => provider.counts.add(&row.counts),
+            None => {
+                let provider = Provider { name: name.to_owned(), counts: row.counts, answers: Vec::new() };
+                providers.insert(name.to_owned(), provider);
+            }
+        }
+    })?;
+    providers.retain(|_, provider| provider.answered() + provider.counts.deferred + provider.counts.complained > 0);
+    Ok(providers)
+}
+
+/// The members of an event that answers are grouped by.
+#[derive(Deserialize)]
+struct EventFacts {
+    smtp_code: Option<u16>,
+    smtp_enhanced_code: Option<String>,
+    smtp_response: Option<String>,
+    bounce: Option<BounceFacts>,
+}
+
+#[derive(Deserialize)]
+struct BounceFacts {
+    category: String,
+}
+
+/// What makes two answers the same.
+type AnswerKey = (Option<u16>, Option<String>, Option<String>, String);
+
+/// The newest answers of one type of event.
+#[derive(Default)]
+struct Answers {
+    /// Events that were read, by provider.
+    read: HashMap<String, usize>,
+    groups: HashMap<(String, AnswerKey), FrequentAnswer>,
+    /// The providers of the messages seen so far: a message is often deferred many times.
+    providers: HashMap<MessageId, String>,
+}
+
+impl Answers {
+    /// Reads the newest events of a type that are not older than `oldest`.
+    fn read(read: &impl Read, account: AccountId, kind: EventType, oldest: Ulid) -> Result<Self, StoreError> {
+        let log = Log { read, account, from: oldest, before: None, order: Order::Descending, count: EVENTS_READ };
+        let mut answers = Self::default();
+        for place in log.places(EventFilter { message: None, kind: Some(kind) })? {
+            answers.add(&log, &place)?;
+        }
+        Ok(answers)
+    }
+
+    fn add<R: Read>(&mut self, log: &Log<'_, R>, place: &Place) -> Result<(), StoreError> {
+        let provider = match self.providers.get(&place.message) {
+            Some(provider) => provider.clone(),
+            None => {
+                let transfer = log.read.row::<TransferRow>(&schema::message(log.account, place.message));
+                let provider = sound(transfer)?.flatten().and_then(|transfer| transfer.provider);
+                let provider = provider.unwrap_or_else(|| OTHER.to_owned());
+                self.providers.insert(place.message, provider.clone());
+                provider
+            }
+        };
+        let read = self.read.entry(provider.clone()).or_default();
+        if *read == EVENTS_OF_PROVIDER {
+            return Ok(());
+        }
+        *read += 1;
+        let Some(bytes) = log.bytes(place)? else { return Ok(()) };
+        let Ok(facts) = serde_json::from_slice::<EventFacts>(&bytes) else { return Ok(()) };
+        let category = facts.bounce.map(|bounce| bounce.category);
+        if facts.smtp_code.is_none() && category.is_none() {
+            return Ok(());
+        }
+        let words = facts.smtp_response.as_deref().map(common_words).unwrap_or_default();
+        let key = (facts.smtp_code, facts.smtp_enhanced_code.clone(), category.clone(), words);
+        let newest = FrequentAnswer {
+            code: facts.smtp_code,
+            enhanced: facts.smtp_enhanced_code,
+            response: facts.smtp_response,
+            category,
+            count: 0,
+            message: place.message,
+        };
+        self.groups.entry((provider, key)).or_insert(newest).count += 1;
+        Ok(())
+    }
+
+    fn add_to(self, providers: &mut BTreeMap<String, Provider>) {
+        for ((name, _), answer) in self.groups {
+            if let Some(provider) = providers.get_mut(&name) {
+                provider.answers.push(answer);
+            }
+        }
+    }
+}
+
+/// The words of an answer without those that differ from message to message: identifiers, addresses and times.
+fn common_words(response: &str) -> String {
+    let is_common = |word: &&str| !word.contains(|c: char| c.is_ascii_digit() || c == '@');
+    response.split_whitespace().filter(is_common).collect::<Vec<_>>().join(" ").to_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_the_same_whatever_their_identifiers() {
+        let one = common_words("550-5.7.1 [192.0.2.1] Message blocked\r\n550 5.7.1 gsmtp a1b2 <bob@example.com>");
+        assert_eq!(one, "message blocked gsmtp");
+        assert_eq!(one, common_words("550-5.7.1 [192.0.2.77] Message  blocked\r\n550 5.7.1 gsmtp ff03"));
+    }
+}

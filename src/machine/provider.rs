@@ -1,0 +1,54 @@
+//! The level of a receiving provider: the share of its final answers that refuse the sender.
+
+use super::reputation::Level;
+
+/// Answers below which a share means nothing.
+pub const ANSWERS_MIN: u64 = 20;
+/// Answers below which a provider has no level but `ok`.
+const LEVEL_ANSWERS_MIN: u64 = 50;
+/// The shares at which [`Level::Warn`] and [`Level::Alarm`] begin, in hundredths.
+const THRESHOLDS: (u64, u64) = (5, 20);
+
+/// The share of `count` in `of`, from 0 to 1. None below [`ANSWERS_MIN`].
+pub fn share(count: u64, of: u64) -> Option<f64> {
+    let millionths = u128::from(count) * 1_000_000 / u128::from(of.max(1));
+    let millionths = u32::try_from(millionths).unwrap_or(u32::MAX);
+    (of >= ANSWERS_MIN).then(|| f64::from(millionths) / 1e6)
+}
+
+/// The level of a provider that blocked `blocked` of `answered` messages.
+pub fn level(blocked: u64, answered: u64) -> Level {
+    let reaches = |hundredths: u64| u128::from(blocked) * 100 >= u128::from(answered) * u128::from(hundredths);
+    match THRESHOLDS {
+        _ if answered < LEVEL_ANSWERS_MIN => Level::Ok,
+        (_, alarm) if reaches(alarm) => Level::Alarm,
+        (warn, _) if reaches(warn) => Level::Warn,
+        (_, _) => Level::Ok,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_needs_50_answers_and_rises_at_5_and_20_percent() {
+        for (blocked, answered, expected) in [
+            (0, 0, Level::Ok),
+            (49, 49, Level::Ok),
+            (2, 50, Level::Ok),
+            (3, 50, Level::Warn),
+            (5, 100, Level::Warn),
+            (19, 100, Level::Warn),
+            (20, 100, Level::Alarm),
+            (u64::MAX, u64::MAX, Level::Alarm),
+        ] {
+            assert_eq!(level(blocked, answered), expected, "{blocked} of {answered}");
+        }
+    }
+
+    #[test]
+    fn a_share_needs_20_answers() {
+        assert_eq!((share(19, 19), share(1, 20), share(0, 20)), (None, Some(0.05), Some(0.0)));
+    }
+}

@@ -1,0 +1,132 @@
+//! Receiving providers: the answers of each to the account's messages, with advice and the provider's own pages.
+
+use std::time::Duration;
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::MessageId;
+use crate::http::answer::Answer;
+use crate::http::handlers::providers::DAYS_DEFAULT;
+use crate::http::view::providers::{AnswerView, LinkView, ProviderView, ProvidersView};
+use crate::machine::reputation::Level;
+use crate::panel::chart::percent;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::lasted;
+use crate::panel::parts::{Badge, Choice, grouped, shortened};
+use crate::panel::record::curl;
+
+/// The spans to choose from, in days.
+const SPANS: [u32; 4] = [1, 7, 30, 90];
+
+#[derive(Template)]
+#[template(path = "providers.html")]
+struct ProvidersPage {
+    frame: Frame,
+    spans: Vec<Choice>,
+    lines: Vec<ProviderLine>,
+    curl: String,
+}
+
+/// One provider.
+struct ProviderLine {
+    name: String,
+    badge: Badge,
+    delivered: String,
+    deferred: String,
+    bounced: String,
+    blocked: String,
+    complained: String,
+    delivery_rate: String,
+    deferral_rate: String,
+    block_rate: String,
+    half: String,
+    most: String,
+    answers: Vec<AnswerLine>,
+    advice: Vec<&'static str>,
+    links: Vec<LinkView>,
+}
+
+/// A frequent answer.
+struct AnswerLine {
+    count: String,
+    answer: String,
+    category: String,
+    message: MessageId,
+}
+
+/// `GET /providers`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let asked = Form::of_query(&visit.call).text("days").parse().ok();
+    let days = asked.filter(|days| SPANS.contains(days)).unwrap_or(DAYS_DEFAULT);
+    let providers = visit.api.engine.providers(visit.account_id(), days).await?;
+    let page = ProvidersPage {
+        frame: Frame::new(&visit, "Providers", "/providers")?,
+        spans: SPANS.map(|span| choice(span, days)).into(),
+        lines: ProvidersView::new(&providers).data.into_iter().map(ProviderLine::new).collect(),
+        curl: curl(&visit, &format!("/v1/providers?days={days}")),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+fn choice(days: u32, chosen: u32) -> Choice {
+    let words = if days == 1 { "today".to_owned() } else { format!("{days} days") };
+    Choice { words, path: format!("/providers?days={days}"), is_here: days == chosen }
+}
+
+impl ProviderLine {
+    fn new(of: ProviderView<'_>) -> Self {
+        let bounces = &of.bounced;
+        let bounced = bounces.hard + bounces.soft + bounces.block + bounces.undetermined;
+        Self {
+            name: of.provider.to_owned(),
+            badge: badge(of.level),
+            delivered: grouped(of.delivered),
+            deferred: grouped(of.deferred),
+            bounced: grouped(bounced),
+            blocked: grouped(of.bounced.block),
+            complained: grouped(of.complained),
+            delivery_rate: rate(of.delivery_rate),
+            deferral_rate: rate(of.deferral_rate),
+            block_rate: rate(of.block_rate),
+            half: time(of.p50_seconds),
+            most: time(of.p95_seconds),
+            answers: of.answers.iter().map(AnswerLine::new).collect(),
+            advice: of.advice,
+            links: of.links,
+        }
+    }
+}
+
+impl AnswerLine {
+    fn new(of: &AnswerView<'_>) -> Self {
+        let answer = match (of.smtp_response, of.smtp_code) {
+            (Some(response), _) => shortened(response),
+            (None, Some(code)) => code.to_string(),
+            (None, None) => "no answer".to_owned(),
+        };
+        let category = of.category.unwrap_or_default().to_owned();
+        Self { count: grouped(of.count), answer, category, message: of.message_id }
+    }
+}
+
+const fn badge(level: Level) -> Badge {
+    match level {
+        Level::Ok => Badge::new("ok", "good", "check"),
+        Level::Warn => Badge::new("warning", "wait", "warn"),
+        Level::Alarm => Badge::new("alarm", "bad", "flag"),
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a share is from 0 to 1")]
+fn rate(share: Option<f64>) -> String {
+    share.map_or_else(|| "–".to_owned(), |share| percent((share * 1e6).round() as u32))
+}
+
+fn time(seconds: Option<u64>) -> String {
+    seconds.map_or_else(|| "–".to_owned(), |seconds| lasted(Duration::from_secs(seconds)))
+}

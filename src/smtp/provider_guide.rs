@@ -1,0 +1,132 @@
+//! The table of advice about receiving providers: `data/providers.toml`. It changes no delivery; people read it beside
+//! the counts of each provider.
+
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+const BUILT_IN: &str = include_str!("../../data/providers.toml");
+
+/// The whole table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderGuide {
+    provider: Vec<Entry>,
+}
+
+/// The entry of one provider.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    names: Vec<String>,
+    #[serde(default)]
+    links: Vec<GuideLink>,
+    #[serde(default)]
+    advice: Vec<Advice>,
+}
+
+/// A page of a provider.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuideLink {
+    /// The title.
+    pub title: String,
+    /// The address.
+    pub url: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Advice {
+    when: When,
+    text: String,
+}
+
+/// The senders that need an advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum When {
+    Always,
+    Blocked,
+    Deferred,
+    Complained,
+}
+
+/// The experience of a sender with a provider, by which advice is chosen.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Experience {
+    /// Whether the provider refused the sender.
+    pub is_blocked: bool,
+    /// Whether it put messages off.
+    pub is_deferred: bool,
+    /// Whether recipients complained.
+    pub has_complaints: bool,
+}
+
+impl Experience {
+    const fn needs(self, when: When) -> bool {
+        match when {
+            When::Always => true,
+            When::Blocked => self.is_blocked,
+            When::Deferred => self.is_deferred,
+            When::Complained => self.has_complaints,
+        }
+    }
+}
+
+impl ProviderGuide {
+    /// The table that ships with the program.
+    pub fn built_in() -> &'static Self {
+        static GUIDE: LazyLock<ProviderGuide> = LazyLock::new(|| {
+            toml::from_str(BUILT_IN).unwrap_or_else(|_| unreachable!("a test reads the table that ships"))
+        });
+        &GUIDE
+    }
+
+    fn entry(&self, provider: &str) -> Option<&Entry> {
+        self.provider.iter().find(|entry| entry.names.iter().any(|name| name == provider))
+    }
+
+    /// The advice for a sender with this experience, in the table's order. Empty for a provider without an entry.
+    pub fn advice(&self, provider: &str, experience: Experience) -> Vec<&str> {
+        let advice = self.entry(provider).map_or(&[][..], |entry| &entry.advice);
+        advice.iter().filter(|advice| experience.needs(advice.when)).map(|advice| advice.text.as_str()).collect()
+    }
+
+    /// The provider's own pages.
+    pub fn links(&self, provider: &str) -> &[GuideLink] {
+        self.entry(provider).map_or(&[], |entry| &entry.links)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::smtp::shaping::Shaping;
+
+    #[test]
+    fn the_table_that_ships_names_known_providers_once_and_links_by_https() {
+        let guide = ProviderGuide::built_in();
+        let known: Vec<_> = Shaping::built_in().provider_names().chain(["other"]).collect();
+        let mut named: Vec<_> = guide.provider.iter().flat_map(|entry| &entry.names).map(String::as_str).collect();
+        named.sort_unstable();
+        let mut expected = known.clone();
+        expected.sort_unstable();
+        assert_eq!(named, expected, "every provider of the shaping has one entry");
+        for link in guide.provider.iter().flat_map(|entry| &entry.links) {
+            assert!(link.url.starts_with("https://") && !link.title.is_empty(), "{link:?}");
+        }
+    }
+
+    #[test]
+    fn advice_is_given_to_those_who_need_it() {
+        let guide = ProviderGuide::built_in();
+        assert_eq!(guide.advice("google", Experience::default()).len(), 1);
+        let blocked = Experience { is_blocked: true, ..Experience::default() };
+        assert!(guide.advice("google", blocked)[1].contains("5.7.26"));
+        let complained = Experience { has_complaints: true, ..Experience::default() };
+        assert_eq!(guide.advice("yahoo", complained).len(), 2);
+        assert!(guide.advice("a site of one's own", blocked).is_empty());
+        assert_eq!((guide.links("google").len(), guide.links("nobody").len()), (3, 0));
+    }
+}

@@ -14,7 +14,6 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use self::records::Record;
-pub(in crate::app) use self::records::reverse_name;
 use super::config::{Config, EXAMPLE};
 use super::daemon::Ground;
 use super::environment::Environment;

@@ -45,6 +45,8 @@ pub const INACTIVE_KEYS_COUNT: usize = 1_000;
 pub const AUDIT_LINES_COUNT: u64 = 100_000;
 /// Sending domains of one account.
 pub const DOMAINS_COUNT: usize = 100;
+/// Days between scheduled rotations of a domain's DKIM keys.
+pub const ROTATION_DAYS: std::ops::RangeInclusive<u16> = 30..=730;
 /// Panel users of one account.
 pub const USERS_COUNT: usize = 50;
 /// Pending and held deliveries of one endpoint; only new events may exceed it.

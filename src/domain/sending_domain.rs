@@ -53,6 +53,8 @@ pub enum DkimState {
     Active,
     /// Replaced; its record stays published for what is still on its way.
     Retiring,
+    /// Its record was seen, and it waits for the rotation; nothing is signed with it.
+    Standby,
 }
 
 /// Purpose of a DNS record.

@@ -9,12 +9,14 @@ use crate::base::id::{AccountId, DomainId};
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState};
 use crate::mail::dkim_key;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::domain::DomainRefusal;
-use crate::store::op::domain_change::{RotateDkim, check_stream};
+use crate::store::op::dkim;
+use crate::store::op::domain::{DomainRefusal, RecordDomainCheck};
+use crate::store::op::domain_change::{AddStandby, RotateDkim, RotateStandby, check_stream};
 use crate::store::row::domain::{DkimKeyRow, DomainRow};
 
 impl Engine {
-    /// Gives a domain new keys, which sign once their records are seen.
+    /// Rotates a domain's keys. Without a schedule it gets new keys, which sign once their records are seen. With one,
+    /// the standby signs from now on, where a look sees its record; a pair that is not seen yet goes on waiting.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -22,9 +24,42 @@ impl Engine {
         let on = on.into();
         let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
         check_stream(on.stream, row.stream)?;
-        let keys = self.new_keys(on.account, id, next_number(&row), DkimState::Pending).await?;
-        let op = RotateDkim { account: on.account, domain: id, keys, limit: on.stream };
-        self.commit_on(on, op).await
+        if row.rotation.days == 0 {
+            let keys = self.new_keys(on.account, id, dkim::next_number(&row), DkimState::Pending).await?;
+            let op = RotateDkim { account: on.account, domain: id, keys, limit: on.stream };
+            return self.commit_on(on, op).await;
+        }
+        match dkim::further(&row.dkim).filter(|key| key.state == DkimState::Standby) {
+            Some(standby) => {
+                let selector = standby.selector.clone();
+                let (findings, facts) = self.look(&row).await;
+                let look = RecordDomainCheck { account: on.account, domain: id, findings, facts };
+                let (account, limit) = (on.account, on.stream);
+                let row = self.commit_on(on, RotateStandby { look, selector, limit }).await?;
+                Ok(self.with_standby(account, id, row).await)
+            }
+            None => Ok(self.with_standby(on.account, id, row).await),
+        }
+    }
+
+    /// The domain with a pair of keys for its next rotation. Where none can be made now, the next look at the domain or
+    /// the timer of the rotation does.
+    pub(super) async fn with_standby(&self, account: AccountId, id: DomainId, row: DomainRow) -> DomainRow {
+        if !dkim::lacks_further(&row) {
+            return row;
+        }
+        let added = match self.new_keys(account, id, dkim::next_number(&row), DkimState::Pending).await {
+            Ok(keys) => self.store.commit(AddStandby { account, domain: id, keys }).await,
+            Err(stop) => Err(stop),
+        };
+        match added {
+            Ok(row) => row,
+            Err(Stop::Refused(_)) => row,
+            Err(Stop::Failed(error)) => {
+                tracing::error!(%error, domain = %id, "could not make the DKIM keys of the next rotation; trying again");
+                row
+            }
+        }
     }
 
     /// A key of each algorithm, with selectors of this number. An RSA key takes some 100 ms, so keys are generated on a
@@ -69,13 +104,4 @@ fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
         DkimAlgorithm::Ed25519Sha256 => 'e',
     };
     format!("pr-{tail}-{kind}{number}")
-}
-
-/// A number above that of every selector. The newest keys are never dropped, so none comes twice.
-fn next_number(row: &DomainRow) -> u32 {
-    let number = |key: &DkimKeyRow| {
-        let digits = key.selector.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |place| place + 1);
-        key.selector[digits..].parse::<u32>().unwrap_or_default()
-    };
-    row.dkim.iter().map(number).max().unwrap_or_default() + 1
 }

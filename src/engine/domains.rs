@@ -9,6 +9,7 @@ use tokio::task::JoinSet;
 
 use super::Engine;
 use super::audit::Behalf;
+use super::dns_facts;
 use super::listing::{self, Page, PageRequest};
 use super::ports::{LookupFailure, Resolve};
 use super::settings::Settings;
@@ -19,10 +20,11 @@ use crate::domain::hostname::DomainName;
 use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, RecordPurpose, RecordStatus};
 use crate::domain::stream::Stream;
 use crate::store::error::{Stop, StoreError};
+use crate::store::op::dkim;
 use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, check_new, dkim_name};
 use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
 use crate::store::read::Read as _;
-use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
+use crate::store::row::domain::{DkimKeyRow, DkimRotation, DnsFacts, DomainRow, Finding};
 use crate::store::schema;
 
 /// Time before the first check of a new domain: enough to copy a record.
@@ -60,6 +62,15 @@ pub struct ExpectedRecord {
     pub value: String,
     /// Whether nothing can be sent without it.
     pub required: bool,
+}
+
+/// A change of a domain; absent members stay as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DomainChange {
+    /// Its stream.
+    pub stream: Option<Stream>,
+    /// Days between rotations of its DKIM keys; 0 for none.
+    pub rotation_days: Option<u16>,
 }
 
 impl Engine {
@@ -135,11 +146,16 @@ impl Engine {
             dkim,
             return_path_seen: false,
             findings: Vec::new(),
+            rotation: DkimRotation::default(),
+            once_ok: Vec::new(),
+            lost: Vec::new(),
+            facts: DnsFacts::default(),
         };
         Ok((id, row))
     }
 
-    /// Puts a domain on another stream; what was accepted stays on the one that it was accepted for.
+    /// Changes a domain. Messages that were accepted stay on the stream that they were accepted for. A first rotation
+    /// gets its pair of keys at once.
     ///
     /// # Errors
     /// The refusal, or the store's failure.
@@ -147,11 +163,28 @@ impl Engine {
         &self,
         on: impl Into<Behalf>,
         domain: DomainId,
-        stream: Option<Stream>,
+        change: DomainChange,
     ) -> Result<DomainRow, Stop<DomainRefusal>> {
         let on = on.into();
-        let op = UpdateDomain { account: on.account, domain, stream, limit: on.stream };
+        let DomainChange { stream, rotation_days } = change;
+        let keys = self.keys_to_add(&on, domain, rotation_days).await?;
+        let op = UpdateDomain { account: on.account, domain, stream, rotation_days, keys, limit: on.stream };
         self.commit_on(on, op).await
+    }
+
+    /// The pair of keys that a schedule of `days` needs; none where there is one already.
+    async fn keys_to_add(
+        &self,
+        on: &Behalf,
+        id: DomainId,
+        days: Option<u16>,
+    ) -> Result<Vec<DkimKeyRow>, Stop<DomainRefusal>> {
+        let Some(row) = self.domain(on.account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
+        check_stream(on.stream, row.stream)?;
+        match days.filter(|days| *days > 0 && dkim::further(&row.dkim).is_none()) {
+            Some(_) => self.new_keys(on.account, id, dkim::next_number(&row), DkimState::Pending).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Removes a domain; what was accepted is signed already, and is still sent.
@@ -189,19 +222,36 @@ impl Engine {
         let Behalf { account, stream, .. } = on.into();
         let Some(row) = self.domain(account, id)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
         check_stream(stream, row.stream)?;
-        // A domain that is never re-checked is verified by decree; no look could find its records.
-        if row.next_check_at.is_none() {
+        // A domain that is never re-checked is verified by decree; no look could find its records. Only a rotation asks
+        // for those of its keys.
+        if row.next_check_at.is_none() && row.rotation.days == 0 {
             return Ok(row);
         }
-        let findings = self.look(&row).await;
-        self.store.commit(RecordDomainCheck { account, domain: id, findings }).await
+        let (findings, facts) = self.look(&row).await;
+        let row = self.store.commit(RecordDomainCheck { account, domain: id, findings, facts }).await?;
+        Ok(self.with_standby(account, id, row).await)
     }
 
-    /// All look-ups at once; each is bounded in time by the resolver. Without a DMARC record of the domain's own, those
-    /// that it may inherit follow.
-    async fn look(&self, row: &DomainRow) -> Vec<Finding> {
+    /// Looks for the domain's records; only for those of its keys where it is verified by decree. All look-ups run at
+    /// once, and each is bounded in time by the resolver.
+    pub(super) async fn look(&self, row: &DomainRow) -> (Vec<Finding>, DnsFacts) {
+        if row.next_check_at.is_none() {
+            return (self.look_for_records(row).await, DnsFacts::default());
+        }
+        let (findings, mut facts) =
+            tokio::join!(self.look_for_records(row), dns_facts::look(&*self.resolver, &row.name));
+        let spf = findings.iter().find(|finding| finding.purpose == RecordPurpose::Spf);
+        if let Some([record]) = spf.map(|finding| &*finding.found) {
+            facts.spf_lookups = dns_facts::spf_lookups(&*self.resolver, record).await;
+        }
+        (findings, facts)
+    }
+
+    async fn look_for_records(&self, row: &DomainRow) -> Vec<Finding> {
+        let mut expected = expected_records(row, &self.settings);
+        expected.retain(|record| row.next_check_at.is_some() || record.purpose == RecordPurpose::Dkim);
         let mut looks = JoinSet::new();
-        for (place, record) in expected_records(row, &self.settings).into_iter().enumerate() {
+        for (place, record) in expected.into_iter().enumerate() {
             let (resolver, host) = (Arc::clone(&self.resolver), self.settings.hostname.clone());
             looks.spawn(async move { (place, find(&*resolver, record, &host).await) });
         }
@@ -213,7 +263,9 @@ impl Engine {
             }
         }
         let mut findings = found.into_values().collect();
-        self.walk_up(&row.name, &mut findings).await;
+        if row.next_check_at.is_some() {
+            self.walk_up(&row.name, &mut findings).await;
+        }
         findings
     }
 
@@ -250,8 +302,10 @@ pub fn finding_of<'r>(row: &'r DomainRow, record: &ExpectedRecord) -> Option<&'r
 
 /// The records that the domain should publish, in the order in which they are shown.
 pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRecord> {
-    let is_active_rsa = |key: &DkimKeyRow| key.algorithm == DkimAlgorithm::RsaSha256 && key.state == DkimState::Active;
-    let has_active_rsa = row.dkim.iter().any(is_active_rsa);
+    let is_rsa = |key: &&DkimKeyRow| key.algorithm == DkimAlgorithm::RsaSha256;
+    let has_active_rsa = row.dkim.iter().filter(is_rsa).any(|key| key.state == DkimState::Active);
+    // Without a key that signs, the oldest pair is the one to sign first.
+    let first = row.dkim.iter().filter(is_rsa).find(|key| key.state == DkimState::Pending).map(|key| &key.selector);
     let keys = row.dkim.iter().map(|key| ExpectedRecord {
         purpose: RecordPurpose::Dkim,
         kind: RecordType::Txt,
@@ -261,8 +315,8 @@ pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRec
             && match key.state {
                 DkimState::Active => true,
                 // While another key signs, nothing depends on the one that is to follow it.
-                DkimState::Pending => !has_active_rsa,
-                DkimState::Retiring => false,
+                DkimState::Pending => !has_active_rsa && first == Some(&key.selector),
+                DkimState::Retiring | DkimState::Standby => false,
             },
     });
     let mut records: Vec<_> = keys.collect();
@@ -325,7 +379,7 @@ fn public_key(record: &str) -> Option<String> {
     (!key.is_empty()).then_some(key)
 }
 
-fn begins_with_word(text: &str, word: &str) -> bool {
+pub(super) fn begins_with_word(text: &str, word: &str) -> bool {
     let text = text.trim_start();
     let Some((head, rest)) = text.split_at_checked(word.len()) else { return false };
     head.eq_ignore_ascii_case(word) && !rest.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -153,6 +153,15 @@ pub trait Resolve: Send + Sync {
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>>;
     /// The target of the CNAME at `name` without trailing dot; asked of the servers now, past the cache.
     fn cname_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<String, LookupFailure>>;
+    /// The names of the MX records at `name`, the best first, without trailing dot; a null MX has an empty name. Asked
+    /// of the servers now, past the cache.
+    fn mx_now<'a>(&'a self, _name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Unasked) })
+    }
+    /// The names of an address (PTR) without trailing dot; asked of the servers now, past the cache.
+    fn ptr_now(&self, _address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async { Err(LookupFailure::Unasked) })
+    }
 }
 
 /// One address of one mail server, and how to go there.

@@ -111,6 +111,7 @@ impl Pump {
                     Ok(())
                 }
                 TimerKind::DomainCheck
+                | TimerKind::DkimRotation
                 | TimerKind::Idempotency
                 | TimerKind::Content
                 | TimerKind::EventLog

@@ -13,6 +13,7 @@ use crate::base::id::{DomainId, EndpointId};
 use crate::domain::audit::Actor;
 use crate::store::error::Stop;
 use crate::store::op::domain::PostponeDomainCheck;
+use crate::store::op::domain_change::PostponeRotation;
 use crate::store::op::endpoint_end::EndDeliveries;
 use crate::store::op::message_index::IndexMessages;
 use crate::store::op::settle_delivery::Unpark;
@@ -78,7 +79,7 @@ impl Sweeper {
     /// Among whom timers of `kind` take turns; none where they are one small operation, or wait for no database.
     const fn turns(&self, kind: TimerKind) -> Option<&Arc<Semaphore>> {
         match kind {
-            TimerKind::DomainCheck => Some(&self.checks),
+            TimerKind::DomainCheck | TimerKind::DkimRotation => Some(&self.checks),
             TimerKind::TlsReport => Some(&self.reports),
             TimerKind::MessageIndex
             | TimerKind::EventLog
@@ -112,6 +113,7 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
         }
         TimerKind::Content => destroy_content(engine, timer).await,
         TimerKind::DomainCheck => check_domain(engine, timer).await,
+        TimerKind::DkimRotation => rotate_dkim(engine, timer).await,
         TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
         TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
         TimerKind::MessageIndex => told(store.commit(IndexMessages { timer }).await),
@@ -153,6 +155,18 @@ async fn check_domain(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> 
         Ok(_) => told(engine.store.commit(DropTimer { timer }).await),
         Err(Stop::Refused(_)) => {
             told(engine.store.commit(PostponeDomainCheck { account, domain, due: timer.due }).await)
+        }
+        Err(Stop::Failed(error)) => Err(error.to_string()),
+    }
+}
+
+/// Looks for the records of a domain whose rotation is due. The operation that records the look rotates.
+async fn rotate_dkim(engine: &Arc<Engine>, timer: Timer) -> Result<(), String> {
+    let (account, domain) = (timer.account, DomainId(timer.id));
+    match engine.check_domain(Behalf::new(account, Actor::Service), domain).await {
+        Ok(row) if row.rotation.timer != Some(timer.due) => told(engine.store.commit(DropTimer { timer }).await),
+        Ok(_) | Err(Stop::Refused(_)) => {
+            told(engine.store.commit(PostponeRotation { account, domain, due: timer.due }).await)
         }
         Err(Stop::Failed(error)) => Err(error.to_string()),
     }

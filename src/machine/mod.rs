@@ -7,6 +7,7 @@
 
 pub mod budget;
 pub mod delivery;
+pub mod dkim_rotation;
 pub mod endpoint;
 pub mod fair_permits;
 pub mod fair_queue;
@@ -15,6 +16,7 @@ mod golden;
 pub mod idempotency;
 pub mod look_up_places;
 pub mod pace;
+pub mod provider;
 pub mod quota;
 pub mod rate;
 pub mod renewal;

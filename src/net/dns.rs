@@ -64,6 +64,9 @@ impl Default for DnsSettings {
 /// For how long after the IPv4 addresses of a host its IPv6 addresses are waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Names of one address that are used.
+const POINTERS_MAX: usize = 20;
+
 /// Our own host names and addresses. Mail whose best server is one of these would loop (5.4.6).
 #[derive(Debug, Clone, Default)]
 pub struct OwnHosts {
@@ -146,6 +149,21 @@ impl Shared {
 
     async fn now(&self, name: &str, kind: Kind) -> Result<Arc<[Fact]>, LookupFailure> {
         facts(self.asker.ask(&Question::new(name, kind)).await.told.answer)
+    }
+}
+
+/// The name at which an address's PTR record stands (RFC 1035 3.5, RFC 3596 2.5).
+pub fn reverse_name(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, c, d] = v4.octets();
+            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
+        }
+        IpAddr::V6(v6) => {
+            let nibbles = v6.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
+            let nibbles: Vec<_> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
+            format!("{}.ip6.arpa", nibbles.join("."))
+        }
     }
 }
 
@@ -296,6 +314,20 @@ impl Resolve for Resolver {
         Box::pin(async move {
             let facts = self.0.now(name, Kind::Cname).await?;
             facts.iter().find_map(Fact::alias).map(str::to_owned).ok_or(LookupFailure::Absent)
+        })
+    }
+
+    fn mx_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move {
+            let facts = self.0.now(name, Kind::Mx).await?;
+            Ok(facts.iter().filter_map(Fact::exchange).map(str::to_owned).collect())
+        })
+    }
+
+    fn ptr_now(&self, address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move {
+            let facts = self.0.now(&reverse_name(address), Kind::Ptr).await?;
+            Ok(facts.iter().filter_map(Fact::pointer).take(POINTERS_MAX).map(str::to_owned).collect())
         })
     }
 }

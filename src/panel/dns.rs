@@ -110,6 +110,9 @@ fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static st
                     "DKIM, retiring",
                     "Lets mail that is still on its way be verified. It may go 7 days after it was replaced.",
                 ),
+                Some((_, DkimState::Standby)) => {
+                    ("DKIM, standby", "Waits for the next rotation, or for the loss of the record that signs.")
+                }
                 Some((DkimAlgorithm::Ed25519Sha256, _)) => {
                     ("DKIM, Ed25519", "A second, shorter signature for receivers that know it.")
                 }

@@ -21,7 +21,7 @@ use super::op::settle_transfer::{SettleTransfer, TransferEnd};
 use super::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
 use super::read::Read;
 use super::row::Row;
-use super::row::domain::DomainRow;
+use super::row::domain::{DkimRotation, DnsFacts, DomainRow};
 use super::row::endpoint::EndpointRow;
 use super::row::message::{MessageRow, TransferRow};
 use super::schema::{self, Table};
@@ -262,6 +262,10 @@ pub(crate) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> Do
         dkim: Vec::new(),
         return_path_seen: false,
         findings: Vec::new(),
+        rotation: DkimRotation::default(),
+        once_ok: Vec::new(),
+        lost: Vec::new(),
+        facts: DnsFacts::default(),
     }
 }
 

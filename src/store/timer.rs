@@ -40,6 +40,8 @@ pub enum TimerKind {
     MessageIndex = 16,
     /// An import of suppressions, to be taken back or finished where its process ended.
     SuppressionImport = 17,
+    /// The next rotation of a domain's DKIM keys.
+    DkimRotation = 18,
 }
 
 impl TimerKind {
@@ -61,7 +63,8 @@ impl TimerKind {
             | Self::Reputation
             | Self::TlsReport
             | Self::MessageIndex
-            | Self::SuppressionImport => false,
+            | Self::SuppressionImport
+            | Self::DkimRotation => false,
         }
     }
 }
@@ -125,6 +128,7 @@ impl Timer {
             15 => TimerKind::TlsReport,
             16 => TimerKind::MessageIndex,
             17 => TimerKind::SuppressionImport,
+            18 => TimerKind::DkimRotation,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

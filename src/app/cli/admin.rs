@@ -118,8 +118,12 @@ pub(super) fn domain(args: OfAccount<DomainCommand>, json: bool, console: &mut C
             let shape = if zone { Shape::Zone } else { Shape::Domain };
             (session.get(purpose, found(&domain, purpose)?)?, shape)
         }
-        DomainCommand::Set { domain, stream } => {
-            let (purpose, body) = ("change the domain", json!({ "stream": stream }));
+        DomainCommand::Set { domain, stream, dkim_rotation_days } => {
+            let purpose = "change the domain";
+            let body = body([
+                ("stream", stream.map(|stream| json!(stream))),
+                ("dkim_rotation_days", dkim_rotation_days.map(|days| json!(days))),
+            ]);
             (session.ask(Method::PATCH, purpose, found(&domain, purpose)?, Some(body))?, Shape::Domain)
         }
         DomainCommand::Verify { domain, wait } => {

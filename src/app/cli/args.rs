@@ -312,13 +312,16 @@ pub(super) enum DomainCommand {
         #[arg(long)]
         zone: bool,
     },
-    /// Put a domain on another stream.
+    /// Put a domain on another stream, or schedule the rotation of its DKIM keys.
     Set {
         /// Its name or identifier.
         domain: String,
         /// The stream of its mail.
-        #[arg(long)]
-        stream: Stream,
+        #[arg(long, required_unless_present = "dkim_rotation_days")]
+        stream: Option<Stream>,
+        /// Days between rotations of its DKIM keys: 30 to 730, or 0 for none.
+        #[arg(long, value_name = "DAYS")]
+        dkim_rotation_days: Option<u16>,
     },
     /// Look up its DNS records now; exits with 7 unless the domain is verified.
     Verify {

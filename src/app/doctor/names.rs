@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use super::{Check, Patient, Verdict};
-use crate::app::init::reverse_name;
+use crate::net::dns::reverse_name;
 use crate::net::probe::dns::{Asked, NotTold, Told};
 
 /// Whether names can be looked up, and whether the answers are validated.

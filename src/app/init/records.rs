@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::app::config::Config;
+use crate::net::dns::reverse_name;
 use crate::net::guard::Guard;
 
 /// A record to publish.
@@ -52,21 +53,6 @@ pub(super) fn of_server(config: &Config, sources: &[IpAddr]) -> Vec<Record> {
         add("spf of bounces", "TXT", &bounces, format!("v=spf1 a:{host} ~all"));
     }
     records
-}
-
-/// The name at which an address's PTR record stands (RFC 1035 3.5, RFC 3596 2.5).
-pub(in crate::app) fn reverse_name(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            let [a, b, c, d] = v4.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(v6) => {
-            let nibbles = v6.octets().into_iter().rev().flat_map(|octet| [octet & 15, octet >> 4]);
-            let nibbles: Vec<_> = nibbles.map(|nibble| format!("{nibble:x}")).collect();
-            format!("{}.ip6.arpa", nibbles.join("."))
-        }
-    }
 }
 
 #[cfg(test)]

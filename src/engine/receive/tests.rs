@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::store::op::domain::CreateDomain;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
-use crate::store::row::domain::DomainRow;
+use crate::store::row::domain::{DkimRotation, DnsFacts, DomainRow};
 use crate::store::row::message::TransferRow;
 use crate::store::row::suppression::SuppressionRow;
 
@@ -86,6 +86,10 @@ impl World {
             dkim: engine.new_keys(one, id, 1, DkimState::Active).await.unwrap(),
             return_path_seen: true,
             findings: Vec::new(),
+            rotation: DkimRotation::default(),
+            once_ok: Vec::new(),
+            lost: Vec::new(),
+            facts: DnsFacts::default(),
         };
         engine.store.commit(CreateDomain { account: one, id, row }).await.unwrap();
         let receiver = Receiver::new(Arc::clone(&engine), Arc::new(Rules::built_in().clone()));

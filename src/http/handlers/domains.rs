@@ -8,10 +8,11 @@ use super::{id, stream};
 use crate::base::id::DomainId;
 use crate::domain::fields::Fields;
 use crate::domain::hostname::DomainName;
-use crate::domain::limits::DOMAINS_COUNT;
+use crate::domain::limits::{DOMAINS_COUNT, ROTATION_DAYS};
 use crate::domain::stream::Stream;
 use crate::domain::violation::Violations;
 use crate::engine::Caller;
+use crate::engine::domains::DomainChange;
 use crate::engine::listing::Page;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -76,19 +77,31 @@ pub(in crate::http) async fn update(api: &Api, call: Call<Caller>) -> Result<Ans
     let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
     // A domain that is not there is a 404 whatever the body says.
     api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
-    let stream = change_of(call.json()?)?;
-    let row = api.engine.update_domain(&call.caller, id, stream).await.map_err(refused)?;
+    let change = change_of(call.json()?)?;
+    let row = api.engine.update_domain(&call.caller, id, change).await.map_err(refused)?;
     Ok(shown(api, id, &row))
 }
 
-/// The stream that the members of `object` ask for; the panel's form is checked by it too.
-pub(crate) fn change_of(object: Map<String, Value>) -> Result<Option<Stream>, ApiError> {
+/// The change that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn change_of(object: Map<String, Value>) -> Result<DomainChange, ApiError> {
     let mut violations = Violations::new();
     let mut fields = Fields::new(object, &mut violations);
-    fields.refuse_null(&["stream"]);
+    fields.refuse_null(&["stream", "dkim_rotation_days"]);
     let stream = stream(&mut fields);
+    let rotation_days = rotation_days(&mut fields);
     fields.finish();
-    Ok(violations.or(|| Some(stream))?)
+    Ok(violations.or(|| Some(DomainChange { stream, rotation_days }))?)
+}
+
+fn rotation_days(fields: &mut Fields<'_>) -> Option<u16> {
+    let value = fields.value("dkim_rotation_days")?;
+    let days = value.as_u64().and_then(|days| u16::try_from(days).ok());
+    let days = days.filter(|days| *days == 0 || ROTATION_DAYS.contains(days));
+    if days.is_none() {
+        let (least, most) = (ROTATION_DAYS.start(), ROTATION_DAYS.end());
+        fields.fault("dkim_rotation_days", format!("must be 0, or a whole number of days from {least} to {most}"));
+    }
+    days
 }
 
 /// `DELETE /v1/domains/{id}`.

@@ -159,7 +159,12 @@ pub(super) fn new_domain() -> Schema {
 
 /// The body of PATCH /v1/domains/{id}.
 pub(super) fn domain_change() -> Schema {
-    let object = Schema::object().optional("stream", Stream::schema().or_null().says("Its new stream."));
+    let rotation_days = Schema::count().within(0, u64::from(*limits::ROTATION_DAYS.end())).says(
+        "Days between rotations of its DKIM keys: 0 for none, else 30 to 730. A further pair of keys then stands by.",
+    );
+    let object = Schema::object()
+        .optional("stream", Stream::schema().or_null().says("Its new stream."))
+        .optional("dkim_rotation_days", rotation_days);
     object.closed().named("DomainChange", "What to change of a domain; what is absent stays.")
 }
 

@@ -52,7 +52,15 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
         "domains.list" => Operation::new(DOMAINS, "List domains").gives_page("DomainPage", DomainView::schema()),
         "domains.show" => at("Look at a domain").gives(StatusCode::OK, "The domain.", DomainView::schema()),
         "domains.update" => at("Change a domain")
-            .takes(request::domain_change(), &[("stream", json!({ "stream": "marketing" }))])
+            .says(
+                "With `dkim_rotation_days` a further pair of DKIM keys is made: `pending` until its records are seen, \
+                 then `standby`. It signs from `next_rotation_at` on, or as soon as the record of the key that signs \
+                 is missed.",
+            )
+            .takes(
+                request::domain_change(),
+                &[("stream", json!({ "stream": "marketing" })), ("rotation", json!({ "dkim_rotation_days": 180 }))],
+            )
             .gives(StatusCode::OK, "The domain as it is now.", DomainView::schema())
             .fails([limited()]),
         "domains.delete" => at("Remove a domain").gives_nothing("Removed.").fails([limited()]),
@@ -61,7 +69,11 @@ pub(super) fn domains(name: &str) -> Option<Operation> {
             .gives(StatusCode::OK, "The domain as it was found.", DomainView::schema())
             .fails([no_domain(DomainRefusal::Taken), limited()]),
         "domains.rotate" => at("Rotate a domain's DKIM keys")
-            .says("New selectors are pending until they are seen in DNS; the old ones retire seven days later.")
+            .says(
+                "New selectors are pending until they are seen in DNS; the old ones retire seven days later. With a \
+                 schedule the `standby` signs from now on, if a look-up sees its record; one that is still pending \
+                 goes on waiting.",
+            )
             .gives(StatusCode::OK, "The domain with its new keys.", DomainView::schema())
             .fails([limited()]),
         _ => return None,

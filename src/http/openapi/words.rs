@@ -47,7 +47,9 @@ words! {
     DomainStatus as "DomainStatus",
         "Whether mail may be sent from a domain; `failing` counts as verified for 72 hours.": Pending Verified Failing;
     DkimAlgorithm as "DkimAlgorithm", "A DKIM signature algorithm (RFC 6376, RFC 8463).": RsaSha256 Ed25519Sha256;
-    DkimState as "DkimState", "Messages are signed with `active` keys alone.": Pending Active Retiring;
+    DkimState as "DkimState",
+        "Messages are signed with `active` keys alone. `standby`: seen, and waits for the next rotation.":
+        Pending Active Retiring Standby;
     RecordPurpose as "RecordPurpose", "What a DNS record is for.": Dkim ReturnPath Spf Dmarc;
     RecordStatus as "RecordStatus", "What was found where a DNS record should be.": Ok Missing Mismatch Unchecked;
     Authenticated as "TlsAuthentication", "How a mail server proved who it is.": None Pkix Dane;

@@ -26,6 +26,9 @@ pub(in crate::http) struct DomainView<'a> {
     last_checked_at: Option<Timestamp>,
     #[serde(serialize_with = "iso::option::serialize")]
     next_check_at: Option<Timestamp>,
+    dkim_rotation_days: u16,
+    #[serde(serialize_with = "iso::option::serialize")]
+    next_rotation_at: Option<Timestamp>,
     dkim: Vec<DkimView<'a>>,
     records: Vec<RecordView<'a>>,
     #[serde(serialize_with = "iso::serialize")]
@@ -64,6 +67,8 @@ impl<'a> DomainView<'a> {
             verified_at: row.verified_at,
             last_checked_at: row.last_checked_at,
             next_check_at: row.next_check_at,
+            dkim_rotation_days: row.rotation.days,
+            next_rotation_at: row.rotation.next_at,
             dkim: row.dkim.iter().map(DkimView::new).collect(),
             records: records.into_iter().map(|record| RecordView::new(record, row)).collect(),
             created_at: row.created_at,
@@ -102,6 +107,9 @@ describe! {
         verified_at: "When it was last verified anew." => |schema| schema.example(()),
         last_checked_at: "When its records were last looked up." => |schema| schema.example(()),
         next_check_at: "When they will be looked up next.",
+        dkim_rotation_days: "Days between rotations of its DKIM keys; 0 without a schedule."
+            => |schema| schema.example(0),
+        next_rotation_at: "When the next rotation is due; null without a schedule." => |schema| schema.example(()),
         dkim: "Its DKIM keys.",
         records: "The DNS records that it should publish.",
         created_at: "When it was added.",

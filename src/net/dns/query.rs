@@ -58,6 +58,8 @@ pub(super) enum Kind {
     Cname,
     /// Certificates of a server (RFC 6698).
     Tlsa,
+    /// The names of an address.
+    Ptr,
 }
 
 impl Kind {
@@ -69,6 +71,7 @@ impl Kind {
             Self::Txt => RecordType::TXT,
             Self::Cname => RecordType::CNAME,
             Self::Tlsa => RecordType::TLSA,
+            Self::Ptr => RecordType::PTR,
         }
     }
 }
@@ -115,6 +118,8 @@ pub(super) enum Fact {
     Alias(String),
     /// A TLSA record.
     Tlsa(TlsaRecord),
+    /// A PTR record's name.
+    Pointer(String),
 }
 
 impl Fact {
@@ -127,6 +132,7 @@ impl Fact {
             RData::TXT(txt) => Self::Text(String::from_utf8_lossy(&txt.txt_data.concat()).into_owned()),
             RData::CNAME(target) => Self::Alias(normal(&target.0.to_ascii())),
             RData::TLSA(tlsa) => Self::Tlsa(tlsa_record(tlsa)),
+            RData::PTR(pointer) => Self::Pointer(normal(&pointer.0.to_ascii())),
             _ => return None,
         })
     }
@@ -136,7 +142,7 @@ impl Fact {
         let text = match self {
             Self::Address(_) => 0,
             Self::Exchange { name, .. } => name.len(),
-            Self::Text(text) | Self::Alias(text) => text.len(),
+            Self::Text(text) | Self::Alias(text) | Self::Pointer(text) => text.len(),
             Self::Tlsa(record) => record.data.len(),
         };
         size_of::<Self>() + text
@@ -160,6 +166,18 @@ impl Fact {
     /// The target, of a CNAME record.
     pub(super) fn alias(&self) -> Option<&str> {
         if let Self::Alias(target) = self { Some(target) } else { None }
+    }
+}
+
+impl Fact {
+    /// The server's name, of an MX record.
+    pub(super) fn exchange(&self) -> Option<&str> {
+        if let Self::Exchange { name, .. } = self { Some(name) } else { None }
+    }
+
+    /// The name, of a PTR record.
+    pub(super) fn pointer(&self) -> Option<&str> {
+        if let Self::Pointer(name) = self { Some(name) } else { None }
     }
 }
 
@@ -336,7 +354,9 @@ fn read(lookup: &Lookup, name: &Name, kind: Kind, trust: Trust) -> Answered {
 fn keep_best(facts: &mut Vec<Fact>) {
     let rank = |fact: &Fact| match fact {
         Fact::Exchange { preference, name } => (*preference, name.clone()),
-        Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) | Fact::Tlsa(_) => (u16::MAX, String::new()),
+        Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) | Fact::Tlsa(_) | Fact::Pointer(_) => {
+            (u16::MAX, String::new())
+        }
     };
     facts.sort_by_cached_key(rank);
     facts.dedup();

@@ -93,7 +93,12 @@ fn ordered(facts: &[Fact], trust: Trust, entropy: &dyn Entropy) -> Result<Vec<Ex
             Fact::Exchange { preference, name } if !name.is_empty() => {
                 Some(Exchange { preference: *preference, name: name.clone(), trust })
             }
-            Fact::Exchange { .. } | Fact::Address(_) | Fact::Text(_) | Fact::Alias(_) | Fact::Tlsa(_) => None,
+            Fact::Exchange { .. }
+            | Fact::Address(_)
+            | Fact::Text(_)
+            | Fact::Alias(_)
+            | Fact::Tlsa(_)
+            | Fact::Pointer(_) => None,
         })
         .collect();
     if exchanges.is_empty() {

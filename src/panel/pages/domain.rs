@@ -35,6 +35,8 @@ struct DomainPage {
     verified_at: Option<Moment>,
     last_checked_at: Option<Moment>,
     next_check_at: Option<Moment>,
+    rotation_days: u16,
+    next_rotation_at: Option<Moment>,
     lines: Vec<RecordLine>,
     zone_file: String,
     keys: Vec<KeyLine>,
@@ -75,6 +77,9 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         "added" => Some("The domain is added. Publish its records, then let them be looked for."),
         "checked" => Some("The records were looked for just now."),
         "rotated" => Some("New keys are made. Publish their records; they take over once they are seen."),
+        "scheduled" => Some("The rotation of the keys is changed."),
+        "rotated-standby" => Some("The keys that stood by sign from now on. Publish the records of the next ones."),
+        "waiting" => Some("Nothing was rotated: the records of the next keys were not seen yet."),
         "saved" => Some("The stream is changed, for what is sent from now on."),
         _ => None,
     };
@@ -91,6 +96,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         verified_at: row.verified_at.map(|at| visit.moment(at)),
         last_checked_at: row.last_checked_at.map(|at| visit.moment(at)),
         next_check_at: row.next_check_at.map(|at| visit.moment(at)),
+        rotation_days: row.rotation.days,
+        next_rotation_at: row.rotation.next_at.map(|at| visit.moment(at)),
         zone_file: dns::zone_file(&lines),
         lines,
         keys: row.dkim.iter().rev().map(|key| key_line(&visit, key)).collect(),
@@ -118,6 +125,7 @@ fn key_line(visit: &Visit<'_>, key: &DkimKeyRow) -> KeyLine {
         badge: match key.state {
             DkimState::Pending => Badge::new("pending", "wait", "clock"),
             DkimState::Active => Badge::new("active", "good", "check"),
+            DkimState::Standby => Badge::new("standby", "good", "clock"),
             DkimState::Retiring => Badge::new("retiring", "calm", "leave"),
         },
         created_at: visit.moment(key.created_at),
@@ -141,16 +149,30 @@ pub(in crate::panel) async fn verify(visit: Visit<'_>) -> Result<Answer, Fault> 
 /// `POST /domains/{id}/rotate-dkim`.
 pub(in crate::panel) async fn rotate_dkim(visit: Visit<'_>) -> Result<Answer, Fault> {
     let id: DomainId = visit.id()?;
-    visit.api.engine.rotate_dkim(visit.on(), id).await.map_err(refused)?;
-    Ok(html::redirect(&format!("/domains/{id}?done=rotated")))
+    let (_, before) = find(&visit)?;
+    let signs = |row: &DomainRow| row.dkim.iter().find(|key| key.state == DkimState::Active).map(DkimKeyRow::number);
+    let row = visit.api.engine.rotate_dkim(visit.on(), id).await.map_err(refused)?;
+    let done = match row.rotation.days {
+        0 => "rotated",
+        _ if signs(&before) == signs(&row) => "waiting",
+        _ => "rotated-standby",
+    };
+    Ok(html::redirect(&format!("/domains/{id}?done={done}")))
 }
 
-/// `POST /domains/{id}`: the stream alone can change.
+/// `POST /domains/{id}`: changes the stream, or the rotation of the keys.
 pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, _) = find(&visit)?;
-    let stream = change_of(Form::of(&visit.call)?.as_body(&["stream"]))?;
-    visit.api.engine.update_domain(visit.on(), id, stream).await.map_err(refused)?;
-    Ok(html::redirect(&format!("/domains/{id}?done=saved")))
+    let form = Form::of(&visit.call)?;
+    let mut body = form.as_body(&["stream", "dkim_rotation_days"]);
+    let days = form.text("dkim_rotation_days").trim();
+    if let Ok(days) = days.parse::<u64>() {
+        body.insert("dkim_rotation_days".to_owned(), days.into());
+    }
+    let change = change_of(body)?;
+    let done = if change.rotation_days.is_some() { "scheduled" } else { "saved" };
+    visit.api.engine.update_domain(visit.on(), id, change).await.map_err(refused)?;
+    Ok(html::redirect(&format!("/domains/{id}?done={done}")))
 }
 
 /// `POST /domains/{id}/delete`.

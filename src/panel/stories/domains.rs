@@ -5,7 +5,7 @@ use crate::base::id::DomainId;
 use crate::domain::sending_domain::{DkimState, RecordPurpose, RecordStatus};
 use crate::engine::domains::{ExpectedRecord, expected_records};
 use crate::store::op::domain::RecordDomainCheck;
-use crate::store::row::domain::{DomainRow, Finding};
+use crate::store::row::domain::{DnsFacts, DomainRow, Finding};
 
 impl World {
     fn domain(&self, id: DomainId) -> DomainRow {
@@ -19,7 +19,8 @@ impl World {
             let (status, found) = find(&record);
             Finding { purpose: record.purpose, name: record.name, status, found }
         });
-        let op = RecordDomainCheck { account: self.account, domain: id, findings: findings.collect() };
+        let (findings, facts) = (findings.collect(), DnsFacts::default());
+        let op = RecordDomainCheck { account: self.account, domain: id, findings, facts };
         self.engine.store.commit(op).await.unwrap();
     }
 

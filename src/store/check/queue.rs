@@ -142,6 +142,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         // These look for themselves what there is to do, and may find nothing.
         TimerKind::Unpark
         | TimerKind::DomainCheck
+        | TimerKind::DkimRotation
         | TimerKind::Idempotency
         | TimerKind::Content
         | TimerKind::EventLog

@@ -205,6 +205,7 @@ fn a_damaged_timer_of_housekeeping_fires_unless_its_key_may_be_wrong() {
         of(Content, account, Ulid::default()),
         of(MessageIndex, stranger, Ulid::default()),
         of(DomainCheck, account, domain),
+        of(DkimRotation, account, domain),
     ];
     for timer in fires.iter().chain(&stays) {
         test.done(Arm(*timer));

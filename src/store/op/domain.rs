@@ -15,7 +15,7 @@ use crate::domain::stream::Stream;
 use crate::machine::verification;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{Order, Read, after_prefix};
-use crate::store::row::domain::{DkimKeyRow, DomainRow, Finding};
+use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding};
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::{Timer, TimerKind};
@@ -113,7 +113,8 @@ fn adopt_known(tables: &mut Tables<'_>, account: AccountId, id: &[u8]) -> Result
     let key = schema::named(account, id);
     let Some(row) = tables.row::<DomainRow>(&key)? else { return Err(Stop::Refused(DomainRefusal::NotFound)) };
     let verified_at = row.verified_at.or(Some(tables.now()));
-    let dkim = row.dkim.into_iter().map(|key| DkimKeyRow { state: DkimState::Active, ..key }).collect();
+    let mut dkim = row.dkim;
+    dkim::adopt(&mut dkim);
     let name = row.name.as_str().as_bytes().to_vec();
     tables.put(&key, &DomainRow { status: DomainStatus::Verified, verified_at, dkim, ..row });
     if tables.get(Table::DomainOwners, &name)?.is_none() {
@@ -147,6 +148,8 @@ pub struct RecordDomainCheck {
     pub domain: DomainId,
     /// Findings by record.
     pub findings: Vec<Finding>,
+    /// Facts for the checklist.
+    pub facts: DnsFacts,
 }
 
 impl Op for RecordDomainCheck {
@@ -158,44 +161,83 @@ impl Op for RecordDomainCheck {
         let Some(mut row) = tables.row::<DomainRow>(&key)? else {
             return Err(Stop::Refused(DomainRefusal::NotFound));
         };
-        let now = tables.now();
-        let step = verification::step(
-            verification::State { status: row.status, last_seen_at: row.last_seen_at, checks: row.checks },
-            self.dkim_finding(&row, DkimAlgorithm::RsaSha256),
-            now,
-        );
-        if step.state.status.may_send() {
-            self.claim(tables, &row, &key)?;
-        } else {
-            self.give_up_claim(tables, &row, &key)?;
-        }
-        if step.state.status == DomainStatus::Verified && row.status == DomainStatus::Pending {
-            row.verified_at = Some(now);
-        }
-        if step.state.status != row.status {
-            self.tell_status(tables, &row, step.state.status)?;
-        }
-        row.status = step.state.status;
-        row.last_seen_at = step.state.last_seen_at;
-        row.checks = step.state.checks;
-        row.last_checked_at = Some(now);
-        let suffix = dkim_name(&row, "");
-        dkim::advance(
-            &mut row.dkim,
-            |key| self.status_at(&format!("{}{suffix}", key.selector)) == Some(true),
-            &tables.time(),
-        );
-        row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
-        row.findings = self.findings.clone();
-        let is_awaited = dkim::is_awaited(&row.dkim, now);
-        let due = if is_awaited { step.next_check_at.min(now + ROTATION_CHECK) } else { step.next_check_at };
-        self.rearm(tables, &mut row, due);
-        tables.put(&key, &row);
+        self.record(tables, &mut row, false)?;
         Ok(row)
     }
 }
 
 impl RecordDomainCheck {
+    /// Records the look in `row`, and rotates its keys where that is due, or asked for, and the next ones were seen.
+    pub(super) fn record(
+        &self,
+        tables: &mut Tables<'_>,
+        row: &mut DomainRow,
+        is_due: bool,
+    ) -> Result<(), Stop<DomainRefusal>> {
+        let (time, key) = (tables.time(), schema::domain(self.account, self.domain));
+        let suffix = dkim_name(row, "");
+        let seen = |key: &DkimKeyRow| self.status_at(&format!("{}{suffix}", key.selector));
+        dkim::advance(row, is_due, seen, &time);
+        row.last_checked_at = Some(time.now);
+        // A domain without a timer is verified by decree: a look says nothing of it but of its keys.
+        if row.next_check_at.is_some() {
+            self.record_status(tables, row, &key)?;
+            row.return_path_seen = self.finding(RecordPurpose::ReturnPath).unwrap_or(row.return_path_seen);
+            self.note_losses(row);
+        }
+        row.findings = self.findings.clone();
+        row.facts = self.facts.clone();
+        dkim::rearm(tables, self.account, self.domain, row);
+        tables.put(&key, row);
+        Ok(())
+    }
+
+    /// Steps the domain's status by the record of the key that signs.
+    fn record_status(
+        &self,
+        tables: &mut Tables<'_>,
+        row: &mut DomainRow,
+        key: &[u8],
+    ) -> Result<(), Stop<DomainRefusal>> {
+        let now = tables.now();
+        let step = verification::step(
+            verification::State { status: row.status, last_seen_at: row.last_seen_at, checks: row.checks },
+            self.dkim_finding(row),
+            now,
+        );
+        if step.state.status.may_send() {
+            self.claim(tables, row, key)?;
+        } else {
+            self.give_up_claim(tables, row, key)?;
+        }
+        if step.state.status == DomainStatus::Verified && row.status == DomainStatus::Pending {
+            row.verified_at = Some(now);
+        }
+        if step.state.status != row.status {
+            self.tell_status(tables, row, step.state.status)?;
+        }
+        row.status = step.state.status;
+        row.last_seen_at = step.state.last_seen_at;
+        row.checks = step.state.checks;
+        let is_awaited = dkim::is_awaited(&row.dkim, now);
+        let due = if is_awaited { step.next_check_at.min(now + ROTATION_CHECK) } else { step.next_check_at };
+        self.rearm(tables, row, due);
+        Ok(())
+    }
+
+    /// Notes which of the records that were seen once are there no more.
+    fn note_losses(&self, row: &mut DomainRow) {
+        for purpose in [RecordPurpose::ReturnPath, RecordPurpose::Spf, RecordPurpose::Dmarc] {
+            let Some(is_seen) = self.finding(purpose) else { continue };
+            row.lost.retain(|lost| *lost != purpose);
+            match (is_seen, row.once_ok.contains(&purpose)) {
+                (true, false) => row.once_ok.push(purpose),
+                (false, true) => row.lost.push(purpose),
+                (true, true) | (false, false) => {}
+            }
+        }
+    }
+
     /// Writes what the service has found to the audit log.
     fn tell_status(&self, tables: &mut Tables<'_>, row: &DomainRow, status: DomainStatus) -> Result<(), StoreError> {
         let action = match status {
@@ -207,15 +249,15 @@ impl RecordDomainCheck {
         audit::write(tables, self.account, &Actor::Service, change).map(drop)
     }
 
-    /// Whether the record of the domain's key of this kind was seen; none where the look-up itself failed.
-    fn dkim_finding(&self, row: &DomainRow, algorithm: DkimAlgorithm) -> Option<bool> {
+    /// Whether the record of the RSA key that signs was seen; of the first one that waits, where none signs. None
+    /// where the look-up itself failed.
+    fn dkim_finding(&self, row: &DomainRow) -> Option<bool> {
         let in_state = |state| {
-            let key = row.dkim.iter().rev().find(|key| key.algorithm == algorithm && key.state == state)?;
-            Some(self.status_at(&dkim_name(row, &key.selector)))
+            let mut keys = row.dkim.iter().filter(|key| key.algorithm == DkimAlgorithm::RsaSha256);
+            keys.find(|key| key.state == state)
         };
-        let (active, pending) = (in_state(DkimState::Active), in_state(DkimState::Pending).flatten());
-        // A key that is to follow the one that signs verifies the domain once it is seen, and takes nothing before.
-        if pending == Some(true) { pending } else { active.unwrap_or(pending) }
+        let key = in_state(DkimState::Active).or_else(|| in_state(DkimState::Pending))?;
+        self.status_at(&dkim_name(row, &key.selector))
     }
 
     fn finding(&self, purpose: RecordPurpose) -> Option<bool> {

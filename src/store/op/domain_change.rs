@@ -1,12 +1,14 @@
-//! Changing a domain: its stream, its keys, and taking it away (contract 2).
+//! Changing a domain: its stream, its keys and their rotation, and taking it away (contract 2, contract 14.1).
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::domain::DomainRefusal;
-use super::{Op, dkim};
+use super::domain::{DomainRefusal, RecordDomainCheck};
+use super::{Never, Op, dkim};
 use crate::base::id::{AccountId, DomainId};
+use crate::base::time::Timestamp;
+use crate::domain::sending_domain::DkimState;
 use crate::domain::stream::Stream;
 use crate::store::error::Stop;
 use crate::store::read::Read;
@@ -17,6 +19,7 @@ use crate::store::timer::{Timer, TimerKind};
 
 /// Time before the first look-up of new keys: enough to copy a record.
 const FIRST_CHECK: Duration = Duration::from_secs(120);
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Changes a domain; an absent member stays as it is.
 #[derive(Debug, Serialize, Deserialize)]
@@ -27,6 +30,10 @@ pub struct UpdateDomain {
     pub domain: DomainId,
     /// The stream of everything sent from it from now on.
     pub stream: Option<Stream>,
+    /// Days between rotations of its DKIM keys; 0 for none.
+    pub rotation_days: Option<u16>,
+    /// The pair of keys for the next rotation, pending; not used where there is one.
+    pub keys: Vec<DkimKeyRow>,
     /// The only stream whose domains may be changed; any where absent.
     pub limit: Option<Stream>,
 }
@@ -40,8 +47,129 @@ impl Op for UpdateDomain {
         let mut row = found(tables, &key, self.limit)?;
         check_stream(self.limit, self.stream.unwrap_or(row.stream))?;
         row.stream = self.stream.unwrap_or(row.stream);
+        if let Some(days) = self.rotation_days {
+            self.schedule(tables, &mut row, days);
+        }
         tables.put(&key, &row);
         Ok(row)
+    }
+}
+
+impl UpdateDomain {
+    /// Schedules the rotation. A pair that waited for its record without a schedule was to sign at once, so it is due.
+    fn schedule(&self, tables: &mut Tables<'_>, row: &mut DomainRow, days: u16) {
+        let now = tables.now();
+        if days == 0 {
+            if row.rotation.days > 0 {
+                dkim::drop_further(row);
+            }
+            (row.rotation.days, row.rotation.next_at) = (0, None);
+        } else {
+            if days != row.rotation.days {
+                let is_asked = row.rotation.days == 0 && dkim::further(&row.dkim).is_some();
+                let wait = DAY * if is_asked { 0 } else { days.into() };
+                (row.rotation.days, row.rotation.next_at) = (days, Some(now + wait));
+            }
+            if dkim::lacks_further(row) {
+                dkim::add_further(row, &self.keys);
+                check_soon(tables, self.account, self.domain, row);
+            }
+        }
+        dkim::rearm(tables, self.account, self.domain, row);
+    }
+}
+
+/// Has the domain's records looked for as soon as people have had time to copy them.
+fn check_soon(tables: &mut Tables<'_>, account: AccountId, domain: DomainId, row: &mut DomainRow) {
+    let Some(armed) = row.next_check_at else { return };
+    let due = armed.min(tables.now() + FIRST_CHECK);
+    tables.disarm(Timer::new(armed, TimerKind::DomainCheck, account, domain.0));
+    tables.arm(Timer::new(due, TimerKind::DomainCheck, account, domain.0));
+    row.next_check_at = Some(due);
+}
+
+/// Adds a pair of keys that waits for the next rotation, where a rotation is scheduled and no pair waits for it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AddStandby {
+    /// The account.
+    pub account: AccountId,
+    /// The domain.
+    pub domain: DomainId,
+    /// The new keys, pending.
+    pub keys: Vec<DkimKeyRow>,
+}
+
+impl Op for AddStandby {
+    type Reply = DomainRow;
+    type Refusal = DomainRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let key = schema::domain(self.account, self.domain);
+        let mut row = found(tables, &key, None)?;
+        if dkim::lacks_further(&row) {
+            dkim::add_further(&mut row, &self.keys);
+            check_soon(tables, self.account, self.domain, &mut row);
+            dkim::rearm(tables, self.account, self.domain, &mut row);
+            tables.put(&key, &row);
+        }
+        Ok(row)
+    }
+}
+
+/// Has the standby sign now, where the look saw it. Where it did not, the rotation is due as soon as a look does.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct RotateStandby {
+    /// The look, whose findings are recorded too.
+    pub look: RecordDomainCheck,
+    /// The selector of the standby's RSA key, as it was before the look. Another rotation may be faster.
+    pub selector: String,
+    /// The only stream whose domains may be changed; any where absent.
+    pub limit: Option<Stream>,
+}
+
+impl Op for RotateStandby {
+    type Reply = DomainRow;
+    type Refusal = DomainRefusal;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<DomainRow, Stop<DomainRefusal>> {
+        let key = schema::domain(self.look.account, self.look.domain);
+        let mut row = found(tables, &key, self.limit)?;
+        let is_it = |key: &DkimKeyRow| key.selector == self.selector && key.state == DkimState::Standby;
+        if row.rotation.days > 0 && dkim::further(&row.dkim).is_some_and(is_it) {
+            row.rotation.next_at = Some(tables.now());
+            self.look.record(tables, &mut row, true)?;
+        }
+        Ok(row)
+    }
+}
+
+/// Puts a rotation off that could not be looked at.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PostponeRotation {
+    /// The account.
+    pub account: AccountId,
+    /// The domain.
+    pub domain: DomainId,
+    /// The timer that was served.
+    pub due: Timestamp,
+}
+
+impl Op for PostponeRotation {
+    type Reply = ();
+    type Refusal = Never;
+
+    fn apply(&self, tables: &mut Tables<'_>) -> Result<(), Stop<Never>> {
+        let timer = |due| Timer::new(due, TimerKind::DkimRotation, self.account, self.domain.0);
+        tables.disarm(timer(self.due));
+        let key = schema::domain(self.account, self.domain);
+        let Some(mut row) = tables.row::<DomainRow>(&key)? else { return Ok(()) };
+        if row.rotation.timer == Some(self.due) {
+            let due = tables.now() + DAY;
+            row.rotation.timer = Some(due);
+            tables.put(&key, &row);
+            tables.arm(timer(due));
+        }
+        Ok(())
     }
 }
 
@@ -73,6 +201,9 @@ impl Op for DeleteDomain {
         if let Some(due) = row.next_check_at {
             tables.disarm(Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0));
         }
+        if let Some(due) = row.rotation.timer {
+            tables.disarm(Timer::new(due, TimerKind::DkimRotation, self.account, self.domain.0));
+        }
         Ok(row)
     }
 }
@@ -98,21 +229,15 @@ impl Op for RotateDkim {
         let key = schema::domain(self.account, self.domain);
         let mut row = found(tables, &key, self.limit)?;
         let is_there = |new: &DkimKeyRow| row.dkim.iter().any(|old| old.selector == new.selector);
-        if self.keys.iter().any(is_there) {
-            // Another rotation was faster, and its keys have these selectors: they count for this one too.
+        if row.rotation.days > 0 || self.keys.iter().any(is_there) {
+            // A schedule was set meanwhile, or another rotation was faster, and its keys have these selectors.
             return Ok(row);
         }
-        let now = tables.now();
-        dkim::add(&mut row.dkim, &self.keys, &tables.time());
+        dkim::replace_pending(&mut row, &self.keys, &tables.time());
         match row.next_check_at {
-            Some(armed) => {
-                let due = armed.min(now + FIRST_CHECK);
-                tables.disarm(Timer::new(armed, TimerKind::DomainCheck, self.account, self.domain.0));
-                tables.arm(Timer::new(due, TimerKind::DomainCheck, self.account, self.domain.0));
-                row.next_check_at = Some(due);
-            }
-            // Verified by decree: no look will ever find the records, so the keys count from the start.
-            None => dkim::advance(&mut row.dkim, |_| true, &tables.time()),
+            Some(_) => check_soon(tables, self.account, self.domain, &mut row),
+            // Verified by decree: no look will ever find the records, so the new keys count from the start.
+            None => dkim::decree(&mut row, &tables.time()),
         }
         tables.put(&key, &row);
         Ok(row)

@@ -18,7 +18,7 @@ pub mod audit;
 pub mod bind_answer;
 pub mod cancel;
 pub mod clock_doubt;
-mod dkim;
+pub mod dkim;
 pub mod domain;
 pub mod domain_change;
 pub mod endpoint;

@@ -77,6 +77,7 @@ impl Restored {
                 TimerKind::TlsReport => timer.id.0[..4] <= schema::tls_report_day(day_of(self.backup_at))[..],
                 TimerKind::Unpark
                 | TimerKind::DomainCheck
+                | TimerKind::DkimRotation
                 | TimerKind::Idempotency
                 | TimerKind::Content
                 | TimerKind::EventLog

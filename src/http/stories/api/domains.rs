@@ -30,6 +30,8 @@ async fn a_new_domain_is_pending_and_tells_its_records() {
         "verified_at",
         "last_checked_at",
         "next_check_at",
+        "dkim_rotation_days",
+        "next_rotation_at",
         "dkim",
         "records",
         "created_at",

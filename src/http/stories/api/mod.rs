@@ -17,9 +17,11 @@ mod limits;
 mod lists;
 mod matrix;
 mod order;
+mod providers;
 mod records;
 mod redelivering;
 mod reputation;
+mod rotation;
 mod sending;
 mod settings;
 mod smtp_submission;
@@ -115,8 +117,16 @@ impl Resolve for Names {
     fn txt<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         self.txt_now(name)
     }
-    fn host_addresses<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
-        Box::pin(async { Err(LookupFailure::Absent) })
+    fn host_addresses<'a>(&'a self, host: &'a str) -> BoxFuture<'a, Result<Vec<IpAddr>, LookupFailure>> {
+        Box::pin(async move {
+            self.look(&format!("A {host}")).map(|found| found.iter().map(|text| text.parse().unwrap()).collect())
+        })
+    }
+    fn mx_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move { self.look(&format!("MX {name}")) })
+    }
+    fn ptr_now(&self, address: IpAddr) -> BoxFuture<'_, Result<Vec<String>, LookupFailure>> {
+        Box::pin(async move { self.look(&format!("PTR {address}")) })
     }
     fn txt_now<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Vec<String>, LookupFailure>> {
         Box::pin(async move { self.look(name) })

@@ -8,7 +8,7 @@ use crate::domain::user::User;
 use crate::store::op::account::{CreateKey, RenameKey, RevokeKey, UpdateAccount};
 use crate::store::op::cancel::CancelMessage;
 use crate::store::op::domain::CreateDomain;
-use crate::store::op::domain_change::{DeleteDomain, RotateDkim, UpdateDomain};
+use crate::store::op::domain_change::{DeleteDomain, RotateDkim, RotateStandby, UpdateDomain};
 use crate::store::op::endpoint::{CreateEndpoint, RotateSecret, UpdateEndpoint};
 use crate::store::op::endpoint_end::DeleteEndpoint;
 use crate::store::op::pause::{PauseSite, ResumeSite};
@@ -108,13 +108,24 @@ impl Told for CreateDomain {
 
 impl Told for UpdateDomain {
     fn told(&self, row: &DomainRow) -> Change {
-        Change::new(Action::DomainChanged, self.domain, format!("{} to {}", row.name, row.stream))
+        let what = match (self.stream, self.rotation_days) {
+            (None, Some(0)) => format!("{}: no DKIM rotation", row.name),
+            (None, Some(days)) => format!("{}: DKIM rotation every {days} days", row.name),
+            (_, _) => format!("{} to {}", row.name, row.stream),
+        };
+        Change::new(Action::DomainChanged, self.domain, what)
     }
 }
 
 impl Told for RotateDkim {
     fn told(&self, row: &DomainRow) -> Change {
         Change::new(Action::DomainKeysRotated, self.domain, row.name.as_str())
+    }
+}
+
+impl Told for RotateStandby {
+    fn told(&self, row: &DomainRow) -> Change {
+        Change::new(Action::DomainKeysRotated, self.look.domain, row.name.as_str())
     }
 }
 

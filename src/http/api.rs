@@ -3,8 +3,8 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, explain, exports, health, keys, me, messages, providers, queue,
-    settings, status, submission_refusals, suppressions, users,
+    accounts, backup, clock, domains, endpoints, events, explain, exports, health, keys, me, messages, providers,
+    queue, settings, status, submission_refusals, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;

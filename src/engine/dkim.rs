@@ -56,7 +56,7 @@ impl Engine {
             Ok(row) => row,
             Err(Stop::Refused(_)) => row,
             Err(Stop::Failed(error)) => {
-                tracing::error!(%error, domain = %id, "could not make the DKIM keys of the next rotation; trying again");
+                tracing::error!(%error, domain = %id, "could not make DKIM keys for the next rotation");
                 row
             }
         }

@@ -1,7 +1,7 @@
 //! Facts of a domain's DNS for its checklist: the look-ups of its SPF record, the servers that receive its mail, and
 //! BIMI. All of them are asked past the cache.
 
-use super::domains::begins_with_word;
+use super::domain_records::begins_with_word;
 use super::ports::{LookupFailure, Resolve};
 use crate::domain::hostname::DomainName;
 use crate::store::row::domain::{DnsFacts, Receiving};

@@ -16,6 +16,7 @@ pub mod deliveries;
 pub mod development;
 mod dkim;
 mod dns_facts;
+mod domain_records;
 pub mod domains;
 pub mod endpoints;
 pub mod events;

@@ -1,5 +1,5 @@
-//! The answers of receiving providers to an account: counts from the hourly rows, and the most frequent answers from the
-//! newest events.
+//! The answers of receiving providers to an account: counts from the hourly rows, and the most frequent answers from
+//! the newest events.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -168,7 +168,7 @@ impl Answers {
     fn read(read: &impl Read, account: AccountId, kind: EventType, oldest: Ulid) -> Result<Self, StoreError> {
         let log = Log { read, account, from: oldest, before: None, order: Order::Descending, count: EVENTS_READ };
         let mut answers = Self::default();
-        for place in log.places(EventFilter { message: None, kind: Some(kind) })? {
+        for place in log.places(EventFilter { kind: Some(kind), ..EventFilter::default() })? {
             answers.add(&log, &place)?;
         }
         Ok(answers)

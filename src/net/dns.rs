@@ -10,6 +10,7 @@ mod answer;
 mod cache;
 #[cfg(test)]
 mod dnssec_tests;
+mod fact;
 mod query;
 mod route;
 #[cfg(test)]
@@ -36,7 +37,8 @@ use crate::smtp::tlsa::TlsaRecord;
 
 use self::answer::{Answer, Told, Unknown};
 use self::cache::Cache;
-use self::query::{Asker, Fact, Kind, Question};
+use self::fact::Fact;
+use self::query::{Asker, Kind, Question};
 use self::validation::Trust;
 
 pub use self::anchor::{Anchors, InvalidAnchor};

@@ -21,7 +21,7 @@ use super::op::settle_transfer::{SettleTransfer, TransferEnd};
 use super::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
 use super::read::Read;
 use super::row::Row;
-use super::row::domain::{DkimRotation, DnsFacts, DomainRow};
+use super::row::domain::DomainRow;
 use super::row::endpoint::EndpointRow;
 use super::row::message::{MessageRow, TransferRow};
 use super::schema::{self, Table};
@@ -249,24 +249,7 @@ impl Drop for TestStore {
 
 /// A sending domain.
 pub(crate) fn domain_row(name: &str, stream: Stream, status: DomainStatus) -> DomainRow {
-    DomainRow {
-        name: name.parse().unwrap(),
-        stream,
-        status,
-        created_at: START,
-        verified_at: None,
-        last_checked_at: None,
-        last_seen_at: None,
-        next_check_at: None,
-        checks: 0,
-        dkim: Vec::new(),
-        return_path_seen: false,
-        findings: Vec::new(),
-        rotation: DkimRotation::default(),
-        once_ok: Vec::new(),
-        lost: Vec::new(),
-        facts: DnsFacts::default(),
-    }
+    DomainRow { status, ..DomainRow::new(name.parse().unwrap(), stream, START) }
 }
 
 /// A webhook endpoint that takes `events`, or all.

@@ -25,7 +25,7 @@ use crate::store::Store;
 use crate::store::op::domain::CreateDomain;
 use crate::store::op::settle_transfer::{SettleTransfer, TransferEnd};
 use crate::store::open::Surroundings;
-use crate::store::row::domain::{DkimRotation, DnsFacts, DomainRow};
+use crate::store::row::domain::DomainRow;
 use crate::store::row::message::TransferRow;
 use crate::store::row::suppression::SuppressionRow;
 
@@ -74,22 +74,11 @@ impl World {
         let (one, other) = (account("One").await, account("Other").await);
         let id = engine.store.reserve_id(NOW);
         let row = DomainRow {
-            name: "example.com".parse().unwrap(),
-            stream: Stream::Marketing,
             status: DomainStatus::Verified,
-            created_at: NOW,
             verified_at: Some(NOW),
-            last_checked_at: None,
-            last_seen_at: None,
-            next_check_at: None,
-            checks: 0,
             dkim: engine.new_keys(one, id, 1, DkimState::Active).await.unwrap(),
             return_path_seen: true,
-            findings: Vec::new(),
-            rotation: DkimRotation::default(),
-            once_ok: Vec::new(),
-            lost: Vec::new(),
-            facts: DnsFacts::default(),
+            ..DomainRow::new("example.com".parse().unwrap(), Stream::Marketing, NOW)
         };
         engine.store.commit(CreateDomain { account: one, id, row }).await.unwrap();
         let receiver = Receiver::new(Arc::clone(&engine), Arc::new(Rules::built_in().clone()));

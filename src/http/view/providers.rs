@@ -146,7 +146,8 @@ describe! {
     ProviderView<'_> as "Provider",
     "The answers of one provider. A message that was delivered and returned later counts as both."
     {
-        provider: "The provider's name in the shaping; `other` for all other receivers." => |schema| schema.example("google"),
+        provider: "The provider's name in the shaping; `other` for all other receivers."
+            => |schema| schema.example("google"),
         delivered: "Messages that it took." => |schema| schema.example(9_120),
         deferred: "Attempts that it put off." => |schema| schema.example(211),
         bounced: "Messages that it refused for good or returned.",

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::query::Fact;
+use super::fact::Fact;
 use super::validation::Trust;
 use crate::engine::ports::{LookupFailure, RouteFailure};
 

@@ -158,7 +158,8 @@ impl Drop for Flight<'_> {
 #[cfg(test)]
 mod tests {
     use super::super::answer::Answer;
-    use super::super::query::{Fact, Kind};
+    use super::super::fact::Fact;
+    use super::super::query::Kind;
     use super::super::zone::HandClock;
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};

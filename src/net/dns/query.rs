@@ -1,10 +1,10 @@
-//! One question to the DNS servers, and its answer in our own terms. Only this file and those of validation know
-//! hickory.
+//! One question to the DNS servers, and its answer in our own terms. Only this file, `fact` and those of validation
+//! know hickory.
 //!
 //! hickory's own cache is off: it follows the system's clock, and what was refused or failed would follow other
 //! rules than contract 8's.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -16,16 +16,15 @@ use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError, NoRecords};
 use hickory_resolver::proto::dnssec::{Proof, TrustAnchors};
 use hickory_resolver::proto::op::ResponseCode;
-use hickory_resolver::proto::rr::rdata::TLSA;
-use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::timeout;
 
 use super::DnsSettings;
 use super::answer::{Answer, Answered, Told};
+use super::fact::Fact;
 use super::validation::{QUESTIONS, Trust, Validation, worth, worth_of_nothing};
 use crate::engine::places::{NoPlace, Places};
-use crate::smtp::tlsa::TlsaRecord;
 
 /// Questions that are on their way for a short time.
 const PROMPT_MAX: usize = 256;
@@ -98,96 +97,6 @@ impl Question {
 /// Lower case, no trailing dot; the root is the empty text.
 pub(super) fn normal(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
-}
-
-/// One record, as far as we use it. Names are in normal form.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fact {
-    /// An A or AAAA record.
-    Address(IpAddr),
-    /// An MX record.
-    Exchange {
-        /// Lower is better.
-        preference: u16,
-        /// The server's name; empty for the root.
-        name: String,
-    },
-    /// A TXT record, its strings joined (RFC 6376 3.6.2.2), invalid UTF-8 replaced.
-    Text(String),
-    /// A CNAME record's target; beside addresses, the name that they stand at where it is another than asked for.
-    Alias(String),
-    /// A TLSA record.
-    Tlsa(TlsaRecord),
-    /// A PTR record's name.
-    Pointer(String),
-}
-
-impl Fact {
-    /// Reads a record; `None` for a type that is never asked for.
-    fn read(data: &RData) -> Option<Self> {
-        Some(match data {
-            RData::A(a) => Self::Address(IpAddr::V4(a.0)),
-            RData::AAAA(aaaa) => Self::Address(IpAddr::V6(aaaa.0)),
-            RData::MX(mx) => Self::Exchange { preference: mx.preference, name: normal(&mx.exchange.to_ascii()) },
-            RData::TXT(txt) => Self::Text(String::from_utf8_lossy(&txt.txt_data.concat()).into_owned()),
-            RData::CNAME(target) => Self::Alias(normal(&target.0.to_ascii())),
-            RData::TLSA(tlsa) => Self::Tlsa(tlsa_record(tlsa)),
-            RData::PTR(pointer) => Self::Pointer(normal(&pointer.0.to_ascii())),
-            _ => return None,
-        })
-    }
-
-    /// The memory that it takes.
-    pub(super) fn bytes(&self) -> usize {
-        let text = match self {
-            Self::Address(_) => 0,
-            Self::Exchange { name, .. } => name.len(),
-            Self::Text(text) | Self::Alias(text) | Self::Pointer(text) => text.len(),
-            Self::Tlsa(record) => record.data.len(),
-        };
-        size_of::<Self>() + text
-    }
-
-    /// The address, of an address record.
-    pub(super) const fn address(&self) -> Option<IpAddr> {
-        if let Self::Address(address) = self { Some(*address) } else { None }
-    }
-
-    /// The record, of a TLSA record.
-    pub(super) const fn tlsa(&self) -> Option<&TlsaRecord> {
-        if let Self::Tlsa(record) = self { Some(record) } else { None }
-    }
-
-    /// The text, of a TXT record.
-    pub(super) fn text(&self) -> Option<&str> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
-    /// The target, of a CNAME record.
-    pub(super) fn alias(&self) -> Option<&str> {
-        if let Self::Alias(target) = self { Some(target) } else { None }
-    }
-}
-
-impl Fact {
-    /// The server's name, of an MX record.
-    pub(super) fn exchange(&self) -> Option<&str> {
-        if let Self::Exchange { name, .. } = self { Some(name) } else { None }
-    }
-
-    /// The name, of a PTR record.
-    pub(super) fn pointer(&self) -> Option<&str> {
-        if let Self::Pointer(name) = self { Some(name) } else { None }
-    }
-}
-
-fn tlsa_record(tlsa: &TLSA) -> TlsaRecord {
-    TlsaRecord {
-        usage: tlsa.cert_usage.into(),
-        selector: tlsa.selector.into(),
-        matching: tlsa.matching.into(),
-        data: tlsa.cert_data.clone(),
-    }
 }
 
 /// There are no DNS servers to ask.

@@ -12,7 +12,8 @@ use crate::domain::hostname::DomainName;
 use crate::engine::ports::{MailHost, RouteFailure};
 
 use super::answer::{Answer, Unknown};
-use super::query::{Fact, Kind};
+use super::fact::Fact;
+use super::query::Kind;
 use super::validation::Trust;
 use super::{HostAnswer, Shared, interleave};
 

@@ -48,6 +48,30 @@ pub struct DomainRow {
     pub facts: DnsFacts,
 }
 
+impl DomainRow {
+    /// A domain that was registered at `created_at`: pending, without keys, and never checked.
+    pub fn new(name: DomainName, stream: Stream, created_at: Timestamp) -> Self {
+        Self {
+            name,
+            stream,
+            status: DomainStatus::Pending,
+            created_at,
+            verified_at: None,
+            last_checked_at: None,
+            last_seen_at: None,
+            next_check_at: None,
+            checks: 0,
+            dkim: Vec::new(),
+            return_path_seen: false,
+            findings: Vec::new(),
+            rotation: DkimRotation::default(),
+            once_ok: Vec::new(),
+            lost: Vec::new(),
+            facts: DnsFacts::default(),
+        }
+    }
+}
+
 /// Facts of a domain's DNS that no record of ours is for. Each is none where it was not looked for, or the look-up
 /// failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -28,7 +28,7 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 20] = files![
+static FILES: [(&str, &str); 21] = files![
     "index",
     "install",
     "first-message",

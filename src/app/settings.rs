@@ -1,11 +1,13 @@
 //! What each floor is told of the configuration: the settings of the engine, and the limits of the HTTP service and its
 //! listeners.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::config::Config;
 use crate::domain::token_key::TokenKeys;
-use crate::engine::settings::{BODY_KIB, Settings};
+use crate::engine::settings::{BODY_KIB, Egress, Settings};
 use crate::http::body::BodyLimits;
 use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 use crate::http::service::ServiceLimits;
@@ -18,6 +20,8 @@ pub(super) fn engine(config: &Config, store: &Store) -> Settings {
     Settings {
         hostname: config.hostname.to_string(),
         bounce_host: config.bounce_host().to_string(),
+        receives_mail: config.bounces.is_some(),
+        egress: egress(config),
         return_path_keys: keys(b"return path keys"),
         feedback_keys: keys(b"feedback id keys"),
         unsubscribe_keys: keys(b"unsubscribe keys"),
@@ -35,6 +39,14 @@ pub(super) fn engine(config: &Config, store: &Store) -> Settings {
         signing_threads: std::thread::available_parallelism().map_or(2, usize::from),
         lower_priority: super::runtime::lower_priority,
     }
+}
+
+/// Returns where the relays send from.
+fn egress(config: &Config) -> Egress {
+    let addresses: BTreeSet<IpAddr> = config.relays.iter().flat_map(|relay| relay.source.iter().copied()).collect();
+    let names = config.relays.iter().map(|relay| relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string());
+    let names: BTreeSet<String> = names.collect();
+    Egress { addresses: addresses.into_iter().collect(), names: names.into_iter().collect() }
 }
 
 /// Returns the limits of the HTTP service.

@@ -152,6 +152,8 @@ identifiers! {
     AttemptId = "att";
     /// A suppression.
     SuppressionId = "sup";
+    /// A DMARC aggregate report.
+    DmarcReportId = "dmr";
     /// A line of the audit log; shown nowhere but in the panel's addresses.
     ChangeId = "chg";
 }

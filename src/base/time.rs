@@ -53,6 +53,11 @@ impl Timestamp {
         Self::from_millis(self.0.saturating_add_signed(millis))
     }
 
+    /// The UTC date, such as `2026-11-24`.
+    pub fn to_date(self) -> String {
+        self.civil().to_string().chars().take("2026-11-24".len()).collect()
+    }
+
     fn civil(self) -> jiff::Timestamp {
         let millis = i64::try_from(self.0).unwrap_or(i64::MAX);
         jiff::Timestamp::from_millisecond(millis).unwrap_or(jiff::Timestamp::UNIX_EPOCH)

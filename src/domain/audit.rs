@@ -167,4 +167,8 @@ actions! {
     AccountSuspended = "suspended the account:";
     /// It may again.
     AccountResumed = "resumed the account";
+    /// A source of mail in DMARC reports.
+    DmarcSourceMarked = "marked a source in the DMARC reports of";
+    /// Who sends DMARC reports.
+    DmarcReporterMarked = "marked a reporter in the DMARC reports of";
 }

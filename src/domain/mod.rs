@@ -8,6 +8,7 @@ pub mod attachment;
 pub mod audit;
 pub mod device;
 pub mod dmarc_record;
+pub mod dmarc_source;
 pub mod dmarc_walk;
 pub mod enhanced_code;
 pub mod event;

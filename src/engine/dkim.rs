@@ -105,3 +105,11 @@ fn selector(domain: DomainId, algorithm: DkimAlgorithm, number: u32) -> String {
     };
     format!("pr-{tail}-{kind}{number}")
 }
+
+/// Whether a selector is the domain's own, of one of its keys at any time.
+pub(super) fn is_selector_of(domain: DomainId, text: &str) -> bool {
+    let own = selector(domain, DkimAlgorithm::RsaSha256, 1);
+    let tail = own.strip_suffix("r1").and_then(|start| text.strip_prefix(start));
+    let number = tail.and_then(|tail| tail.strip_prefix(['r', 'e']));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
+}

@@ -308,6 +308,6 @@ pub fn expected_records(row: &DomainRow, settings: &Settings) -> Vec<ExpectedRec
     let name = &row.name;
     add(RecordPurpose::ReturnPath, RecordType::Cname, format!("rp.{name}"), settings.bounce_host.clone());
     add(RecordPurpose::Spf, RecordType::Txt, name.to_string(), format!("v=spf1 a:{} ~all", settings.hostname));
-    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), "v=DMARC1; p=none".to_owned());
+    add(RecordPurpose::Dmarc, RecordType::Txt, format!("_dmarc.{name}"), settings.dmarc_record(name));
     records
 }

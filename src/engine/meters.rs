@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::ports::{PostError, PostOutcome};
-use super::receive::Tally;
+use super::receive::{DmarcTally, Tally};
 use super::smtp_submission::SubmissionMeters;
 use crate::base::meter::{Counter, Distribution, Histogram};
 use crate::store::op::settle_transfer::TransferEnd;
@@ -20,6 +20,8 @@ pub struct EngineMeters {
     pub endpoints_disabled: Counter,
     /// Counts of returned mail.
     pub came_back: Tally,
+    /// DMARC reports.
+    pub dmarc_reports: DmarcTally,
     /// SMTP submission.
     pub submission: SubmissionMeters,
     /// Time for composing, signing and sealing a message.
@@ -33,6 +35,7 @@ impl Default for EngineMeters {
             posts: std::array::from_fn(|_| Histogram::of_durations()),
             endpoints_disabled: Counter::default(),
             came_back: Tally::default(),
+            dmarc_reports: DmarcTally::default(),
             submission: SubmissionMeters::default(),
             signing_duration: Histogram::of_durations(),
         }

@@ -15,6 +15,7 @@ mod deliver;
 pub mod deliveries;
 pub mod development;
 mod dkim;
+pub mod dmarc;
 mod dns_facts;
 mod domain_records;
 pub mod domains;
@@ -27,9 +28,9 @@ pub mod imports;
 pub mod keeping;
 pub mod lease;
 pub mod listing;
-mod message_search;
 #[cfg(test)]
 pub(crate) mod memory_bucket;
+mod message_search;
 pub mod messages;
 pub mod meters;
 #[cfg(test)]
@@ -86,6 +87,7 @@ use crate::store::error::StoreError;
 use beside::Beside;
 use blocking::Blocking;
 use development::Development;
+use dmarc::OwnNetworks;
 use exports::Exports;
 use follow::Streams;
 use hot_keys::HotKeys;
@@ -157,6 +159,8 @@ pub struct Engine {
     throttles: Throttles,
     hot_keys: HotKeys,
     replays: Replays,
+    /// The networks that the names of the relays lead to.
+    own_networks: OwnNetworks,
     imports: Imports,
     /// Idempotency keys whose first request is still running: memory alone, so a crash releases them.
     in_progress: Mutex<HashSet<(AccountId, [u8; 32])>>,
@@ -209,6 +213,7 @@ impl Engine {
             throttles: Throttles::default(),
             hot_keys: HotKeys::default(),
             replays: Replays::default(),
+            own_networks: OwnNetworks::default(),
             imports: Imports::default(),
             in_progress: Mutex::default(),
             waiting_submissions: AtomicUsize::new(0),

@@ -1,10 +1,13 @@
 //! Settings of the engine, already validated.
 
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::dmarc::report_address;
 use crate::domain::account::QuotaLimits;
 use crate::domain::address::Address;
+use crate::domain::hostname::DomainName;
 use crate::domain::token_key::TokenKeys;
 
 /// Memory for the bodies of the messages that are being sent, in KiB: 256 MiB, however slow the servers are.
@@ -24,6 +27,15 @@ pub struct SmtpAddress {
     pub tls_port: Option<u16>,
 }
 
+/// Where this service sends from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Egress {
+    /// The addresses that the relays name.
+    pub addresses: Vec<IpAddr>,
+    /// The names that the relays greet with, which lead to the addresses that the system chooses.
+    pub names: Vec<String>,
+}
+
 /// The engine's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -31,6 +43,10 @@ pub struct Settings {
     pub hostname: String,
     /// Where return paths stand: the bounce host, or the hostname where there is none.
     pub bounce_host: String,
+    /// Whether mail for that host is received here.
+    pub receives_mail: bool,
+    /// Where this service sends from, as receivers see it.
+    pub egress: Egress,
     /// The keys that authenticate return paths.
     pub return_path_keys: TokenKeys,
     /// The keys that authenticate tokens in `Feedback-ID`.
@@ -65,6 +81,14 @@ pub struct Settings {
     pub lower_priority: fn(),
 }
 
+impl Settings {
+    /// The DMARC record for a domain without one: it asks for nothing but reports, where they are received here.
+    pub fn dmarc_record(&self, domain: &DomainName) -> String {
+        let base = "v=DMARC1; p=none";
+        if self.receives_mail { format!("{base}; rua=mailto:{}", report_address(domain)) } else { base.to_owned() }
+    }
+}
+
 #[cfg(test)]
 impl Settings {
     /// The settings that stories begin with.
@@ -75,6 +99,8 @@ impl Settings {
         Self {
             hostname: "mail.example.com".to_owned(),
             bounce_host: "bounces.example.com".to_owned(),
+            receives_mail: true,
+            egress: Egress { addresses: vec![std::net::Ipv4Addr::new(203, 0, 113, 5).into()], names: Vec::new() },
             return_path_keys: keys(1),
             feedback_keys: keys(3),
             unsubscribe_keys: keys(2),

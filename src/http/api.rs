@@ -3,8 +3,8 @@
 use hyper::Method;
 
 use super::handlers::{
-    accounts, backup, clock, domains, endpoints, events, explain, exports, health, keys, me, messages, providers,
-    queue, settings, status, submission_refusals, suppressions, users,
+    accounts, backup, clock, dmarc, domains, endpoints, events, explain, exports, health, keys, me, messages,
+    providers, queue, settings, status, submission_refusals, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -62,6 +62,10 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
         scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))
             .with_body(Nothing),
+        scoped(&get, "/v1/domains/{id}/dmarc", "dmarc.show", Read, run!(dmarc::show)),
+        scoped(&patch, "/v1/domains/{id}/dmarc/sources", "dmarc.sources", Manage, run!(dmarc::mark_source)),
+        scoped(&patch, "/v1/domains/{id}/dmarc/reporters", "dmarc.reporters", Manage, run!(dmarc::ignore_reporter)),
+        scoped(&get, "/v1/domains/{id}/dmarc/reports", "dmarc.reports", Read, run!(dmarc::reports)),
         scoped(&delete, "/v1/webhooks/{id}", "webhooks.delete", Manage, run!(endpoints::delete)),
         scoped(&post, "/v1/webhooks/{id}/rotate-secret", "webhooks.rotate", events, run!(endpoints::rotate_secret))
             .with_body(Nothing),

@@ -8,6 +8,7 @@
 pub mod budget;
 pub mod delivery;
 pub mod dkim_rotation;
+pub mod dmarc_advice;
 pub mod endpoint;
 pub mod fair_permits;
 pub mod fair_queue;

@@ -15,6 +15,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::mailbox;
 use super::relaxed;
+use super::report::HEADER_OCTETS_MAX;
+use super::report::transfer_encoding::with_crlf;
 use super::section::{self, Field};
 use crate::base::time::Timestamp;
 use crate::domain::hostname::DomainName;
@@ -34,6 +36,7 @@ const RSA_KEY_BYTES_MAX: usize = 600;
 /// A signature whose body hash is right and whose public key is still to be fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnverifiedSignature {
+    signer: DomainName,
     key_name: String,
     algorithm: DkimAlgorithm,
     signed: Vec<u8>,
@@ -65,7 +68,18 @@ pub fn aligned_signatures(message: &[u8], now: Timestamp) -> Vec<UnverifiedSigna
         .collect()
 }
 
+/// The domain of the one mailbox in the one From field of `message`, whose line ends may be of any kind.
+pub fn author_domain(message: &[u8]) -> Option<DomainName> {
+    let head = with_crlf(&message[..message.len().min(HEADER_OCTETS_MAX)]);
+    from_domain(&section::split(&head).0)
+}
+
 impl UnverifiedSignature {
+    /// The domain that signed (`d=`).
+    pub const fn signer(&self) -> &DomainName {
+        &self.signer
+    }
+
     /// The name at which the key record stands.
     pub fn key_name(&self) -> &str {
         &self.key_name
@@ -165,6 +179,7 @@ fn read_signature(
     let signed = signed_fields(field, fields, tag("h")?, header_form)?;
     Some(UnverifiedSignature {
         key_name: key_name(tag("s")?, &signer)?,
+        signer,
         algorithm: algorithm(tag("a")?)?,
         signed,
         signature: STANDARD.decode(without_space(tag("b")?)).ok()?,

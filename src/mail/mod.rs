@@ -8,6 +8,7 @@ pub mod decoded;
 pub mod dkim;
 pub mod dkim_key;
 pub mod dkim_verify;
+pub mod dmarc;
 mod encoded;
 pub mod explain;
 pub mod feedback;

@@ -43,9 +43,9 @@ use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Handle, Look, Own, OwnSecret, Secret};
 use pages::{
-    appearance, audit, captured, delivery, docs, domain, domains, events, explain, key, keys, login, me, message,
-    messages, overview, proof, providers, queue, queue_changes, second_factor, settings, setup, smtp, suppression,
-    suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
+    appearance, audit, captured, delivery, dmarc, docs, domain, domains, events, explain, key, keys, login, me,
+    message, messages, overview, proof, providers, queue, queue_changes, second_factor, settings, setup, smtp,
+    suppression, suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -153,6 +153,10 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/domains/{id}/verify", "panel.domain.verify", Handle, domain::verify),
         page!(POST, "/domains/{id}/rotate-dkim", "panel.domain.rotate", Change, domain::rotate_dkim),
         page!(POST, "/domains/{id}/delete", "panel.domain.delete", Change, domain::delete),
+        page!(GET, "/domains/{id}/dmarc", "panel.dmarc", Look, dmarc::show),
+        page!(GET, "/domains/{id}/dmarc/json", "panel.dmarc.json", Look, dmarc::json),
+        page!(POST, "/domains/{id}/dmarc/sources", "panel.dmarc.sources", Change, dmarc::mark),
+        page!(POST, "/domains/{id}/dmarc/reporters", "panel.dmarc.reporters", Change, dmarc::ignore),
         page!(GET, "/providers", "panel.providers", Look, providers::show),
         page!(GET, "/explain", "panel.explain", Look, explain::show),
         page!(POST, "/explain", "panel.explain.try", Look, explain::explain_headers),

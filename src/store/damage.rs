@@ -76,7 +76,15 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
         | Table::Idempotency
         | Table::Outcomes
         | Table::AccountsByHint => 1,
-        Table::SessionsByUser | Table::Parked | Table::EventLogByType | Table::Attempts => 2,
+        Table::SessionsByUser
+        | Table::Parked
+        | Table::EventLogByType
+        | Table::Attempts
+        | Table::DmarcSeen
+        | Table::DmarcDays
+        | Table::DmarcCounts
+        | Table::DmarcSources
+        | Table::DmarcReporters => 2,
         _ => key.len() / 16,
     };
     let mut name = Vec::new();

@@ -4,6 +4,7 @@
 //! identifiers, which sort by time: new rows land at the end of their account's range. All integers are big-endian,
 //! so bytes compare like the values they stand for.
 
+pub mod dmarc;
 pub mod meta;
 mod original_id;
 mod table;

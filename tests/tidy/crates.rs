@@ -61,6 +61,8 @@ pub(crate) const CRATES: &[(&str, Place, &str)] = &[
     ("lettre", Only(&["mail"]), "builds MIME; its SMTP client is not used"),
     ("mail-parser", Only(&["mail", "net"]), "reads MIME that others made"),
     ("memchr", Only(&["mail"]), "finds line ends many octets at a time"),
+    ("quick-xml", Only(&["mail"]), "reads the XML of DMARC reports event by event"),
+    ("flate2", Only(&["mail"]), "unpacks DMARC reports, gzip and zip, in pieces"),
     ("hickory-resolver", Only(&["net"]), "DNS with DNSSEC"),
     ("idna", Only(&["domain"]), "international domain names"),
     ("url", Only(&["domain", "engine", "net", "http", "panel", "app"]), "parses URLs as browsers do"),

@@ -44,6 +44,8 @@ pub(super) fn of_server(config: &Config, sources: &[IpAddr]) -> Vec<Record> {
     add("spf of the server", "TXT", &host, "v=spf1 a -all".to_owned());
     if config.bounces.is_some() {
         add("bounces", "MX", &bounces, format!("10 {host}."));
+        // Receivers send reports about other domains here only where this says that they may (RFC 9990).
+        add("dmarc reports", "TXT", &format!("*._report._dmarc.{bounces}"), "v=DMARC1".to_owned());
     }
     if bounces != host {
         // The certificate is asked for this name too, and an authority goes to its address.
@@ -86,6 +88,7 @@ mod tests {
         let text = "hostname = \"mail.example.com\"\n[bounces]\nhost = \"bounces.example.com\"";
         let lines = lines(text, &["8.8.4.4"]);
         assert!(lines.contains(&"bounces.example.com A 8.8.4.4".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"*._report._dmarc.bounces.example.com TXT v=DMARC1".to_owned()), "{lines:?}");
         assert!(lines.contains(&"bounces.example.com MX 10 mail.example.com.".to_owned()), "{lines:?}");
         assert!(lines.contains(&"bounces.example.com TXT v=spf1 a:mail.example.com ~all".to_owned()), "{lines:?}");
     }

@@ -1,4 +1,4 @@
-//! Which addresses are mailboxes of ours: return paths that prove themselves, and three names (contract 6).
+//! Which addresses are mailboxes of ours: return paths that prove themselves, and four names (contract 6).
 
 use super::Receiver;
 use crate::base::id::{AccountId, Ulid};
@@ -6,6 +6,7 @@ use crate::domain::hostname::DomainName;
 use crate::domain::return_path::{self, InvalidReturnPath, Parsed, ReturnPath};
 use crate::domain::token_key::TokenKeys;
 use crate::engine::accounts::accounts_of_hint;
+use crate::engine::dmarc::MAILBOX as DMARC_MAILBOX;
 use crate::mail::feedback::FEEDBACK_MAILBOX;
 use crate::store::error::StoreError;
 use crate::store::read::Read;
@@ -23,6 +24,8 @@ pub enum Mailbox {
     ReturnPath(ReturnPath),
     /// Where mailbox providers send complaints.
     Feedback,
+    /// Where receivers send DMARC reports.
+    Dmarc,
     /// For people.
     People,
 }
@@ -96,6 +99,7 @@ impl Receiver {
             None => Err(NotOurs::Host),
             Some(_) if is_peoples => Ok(Mailbox::People),
             Some(_) if local.eq_ignore_ascii_case(FEEDBACK_MAILBOX) => Ok(Mailbox::Feedback),
+            Some(_) if local.eq_ignore_ascii_case(DMARC_MAILBOX) => Ok(Mailbox::Dmarc),
             Some(_) => Err(NotOurs::Mailbox),
         })
     }

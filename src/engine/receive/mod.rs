@@ -3,6 +3,7 @@
 //! The listener asks [`Receiver::mailbox`] at every RCPT and gives [`Receiver::receive`] the message; it answers 250
 //! only when that has returned, which is after the commit. Nothing is ever sent from here: no relay, no bounce.
 
+mod dmarc;
 mod mailbox;
 mod news;
 mod tally;
@@ -10,6 +11,7 @@ mod tally;
 mod tests;
 mod tokens;
 
+pub use dmarc::{DmarcResult, DmarcTally};
 pub use mailbox::{Mailbox, NotOurs};
 pub use tally::{Taken, Tally};
 
@@ -83,13 +85,17 @@ impl Receiver {
         if has_large_header(&message) {
             return Err(ReceiveError::HeaderTooLarge);
         }
-        let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People);
-        let taken = if mailboxes.iter().any(is_machines) {
+        let is_for_reports = |mailbox: &Mailbox| matches!(mailbox, Mailbox::Dmarc);
+        let is_machines = |mailbox: &Mailbox| !matches!(mailbox, Mailbox::People | Mailbox::Dmarc);
+        let mut taken = Taken::Letter;
+        if mailboxes.iter().any(is_for_reports) {
+            self.receive_dmarc(message.clone()).await?;
+            taken = Taken::DmarcReport;
+        }
+        if mailboxes.iter().any(is_machines) {
             let (report, signatures) = self.read(message).await?;
-            self.act(mailboxes, &report, &signatures).await?
-        } else {
-            Taken::Letter
-        };
+            taken = self.act(mailboxes, &report, &signatures).await?;
+        }
         self.engine.meters.came_back.count(taken);
         tracing::info!(what = taken.as_str(), "mail came back");
         Ok(taken)
@@ -127,7 +133,7 @@ impl Receiver {
         }
         let is_proven = match tie {
             Tie::ReturnPath => true,
-            Tie::FeedbackId => self.is_signed(signatures).await,
+            Tie::FeedbackId => self.first_verified(signatures).await.is_some(),
         };
         if !is_proven {
             return Ok(Taken::Unproven);
@@ -184,19 +190,19 @@ impl Receiver {
         Ok(())
     }
 
-    /// Whether one of the signatures verifies with the key that its domain publishes. A key that can't be fetched in
+    /// The first of the signatures that verifies with the key that its domain publishes. A key that can't be fetched in
     /// time verifies nothing.
-    async fn is_signed(&self, signatures: &[UnverifiedSignature]) -> bool {
+    async fn first_verified<'s>(&self, signatures: &'s [UnverifiedSignature]) -> Option<&'s UnverifiedSignature> {
         let verifies = async {
             for signature in signatures {
                 let records = self.engine.resolver.txt(signature.key_name()).await.unwrap_or_default();
                 if signature.is_verified_by(&records) {
-                    return true;
+                    return Some(signature);
                 }
             }
-            false
+            None
         };
-        tokio::time::timeout(KEY_LOOKUPS, verifies).await.unwrap_or(false)
+        tokio::time::timeout(KEY_LOOKUPS, verifies).await.unwrap_or_default()
     }
 
     /// The messages that the report is about and what ties it to them: the mailboxes that it came to, else the first
@@ -208,7 +214,7 @@ impl Receiver {
             .iter()
             .filter_map(|mailbox| match mailbox {
                 Mailbox::ReturnPath(path) => Some(*path),
-                Mailbox::Feedback | Mailbox::People => None,
+                Mailbox::Feedback | Mailbox::Dmarc | Mailbox::People => None,
             })
             .collect();
         if paths.is_empty() {

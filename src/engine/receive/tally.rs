@@ -26,13 +26,15 @@ pub enum Taken {
     AutoReply,
     /// A message to a machine's mailbox that is no report.
     Unknown,
+    /// A message to a mailbox for DMARC reports.
+    DmarcReport,
     /// A letter to a mailbox for people.
     Letter,
 }
 
 impl Taken {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Bounced,
         Self::Undetermined,
         Self::Delayed,
@@ -43,6 +45,7 @@ impl Taken {
         Self::Unproven,
         Self::AutoReply,
         Self::Unknown,
+        Self::DmarcReport,
         Self::Letter,
     ];
 
@@ -59,6 +62,7 @@ impl Taken {
             Self::Unproven => "unproven",
             Self::AutoReply => "auto_reply",
             Self::Unknown => "unknown",
+            Self::DmarcReport => "dmarc_report",
             Self::Letter => "letter",
         }
     }

@@ -30,6 +30,7 @@ use crate::store::row::message::TransferRow;
 use crate::store::row::suppression::SuppressionRow;
 
 mod complaints;
+mod dmarc;
 
 const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
 const DAY: Duration = Duration::from_secs(86_400);

@@ -4,6 +4,7 @@
 pub(super) mod accounts;
 pub(super) mod backup;
 pub(super) mod clock;
+pub(crate) mod dmarc;
 pub(crate) mod domains;
 pub(crate) mod endpoints;
 pub(crate) mod events;

@@ -132,6 +132,11 @@ fn of_what_came_back(text: &mut Exposition, meters: &EngineMeters) {
         meters.came_back.taken().map(|(kind, count)| (vec![("kind", kind)], count)),
     );
     text.counters(
+        "postrider_dmarc_reports",
+        "DMARC aggregate reports, by what became of them; only counted ones change figures.",
+        meters.dmarc_reports.read().map(|(result, count)| (vec![("result", result)], count)),
+    );
+    text.counters(
         "postrider_came_back_refusals",
         "Recipients that the receiver of bounces refused: another's host, no mailbox or a forged one, an expired one.",
         meters.came_back.refused().map(|(reason, count)| (vec![("reason", reason)], count)),

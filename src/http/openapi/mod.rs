@@ -7,6 +7,7 @@
 #[cfg(test)]
 pub(super) mod check;
 mod deliverability;
+mod dmarc;
 pub(super) mod errors;
 mod example;
 mod headers;
@@ -70,7 +71,7 @@ fn operation(name: &str) -> Option<Operation> {
     let kinds = [sending::operation, webhooks::operation, resources::domains, resources::suppressions];
     kinds
         .into_iter()
-        .chain([resources::keys, resources::account, deliverability::deliverability])
+        .chain([resources::keys, resources::account, deliverability::deliverability, dmarc::operation])
         .find_map(|describe| describe(name))
 }
 

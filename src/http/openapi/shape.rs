@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::schema::Schema;
 use crate::base::id::{
-    AccountId, AttemptId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId,
+    AccountId, AttemptId, DeliveryId, DmarcReportId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId,
 };
 use crate::base::time::Timestamp;
 
@@ -108,7 +108,7 @@ macro_rules! identifiers {
         }
     )+};
 }
-identifiers! { AccountId KeyId DomainId MessageId EventId EndpointId DeliveryId AttemptId SuppressionId }
+identifiers! { AccountId KeyId DomainId MessageId EventId EndpointId DeliveryId AttemptId SuppressionId DmarcReportId }
 
 macro_rules! counts {
     ($($count:ty)+) => {$(

@@ -3,6 +3,7 @@
 
 pub(super) mod account;
 pub(super) mod clock;
+pub(crate) mod dmarc;
 pub(super) mod domain;
 pub(super) mod endpoint;
 pub(super) mod explain;

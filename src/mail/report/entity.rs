@@ -11,7 +11,7 @@ use super::{HEADER_OCTETS_MAX, PARTS_MAX, text, transfer_encoding};
 const HEADER_LINES_MAX: usize = 1000;
 
 /// A message or a part of one.
-pub(super) struct Entity<'m> {
+pub(in crate::mail) struct Entity<'m> {
     /// Its header section.
     pub(super) fields: Vec<Field<'m>>,
     body: &'m [u8],
@@ -22,7 +22,7 @@ pub(super) struct Entity<'m> {
 impl<'m> Entity<'m> {
     /// The entity in `octets`, which have CRLF line ends; none where its header section is too long, or says two
     /// things about what the content is.
-    pub(super) fn read(octets: &'m [u8]) -> Option<Self> {
+    pub(in crate::mail) fn read(octets: &'m [u8]) -> Option<Self> {
         let header = &octets[..section::header_length(octets)];
         let is_ended = |c: &&u8| **c == b'\n';
         if header.len() > HEADER_OCTETS_MAX || header.iter().filter(is_ended).count() > HEADER_LINES_MAX {
@@ -44,7 +44,7 @@ impl<'m> Entity<'m> {
     }
 
     /// Its media type in lower case, `text/plain` where it names none (RFC 2045 5.2).
-    pub(super) fn media_type(&self) -> String {
+    pub(in crate::mail) fn media_type(&self) -> String {
         let named = self.content_type.split(';').next().unwrap_or_default();
         let named: String = named.chars().filter(|c| !c.is_whitespace()).collect();
         if named.is_empty() { "text/plain".to_owned() } else { named.to_ascii_lowercase() }
@@ -62,8 +62,14 @@ impl<'m> Entity<'m> {
         transfer_encoding::decoded(self.body, &text::without_comments(&encoding), octets_max)
     }
 
+    /// Its content decoded byte for byte, at most so many bytes.
+    pub(in crate::mail) fn bytes(&self, bytes_max: usize) -> Cow<'m, [u8]> {
+        let encoding = self.value("Content-Transfer-Encoding").unwrap_or_default();
+        transfer_encoding::decoded_bytes(self.body, &text::without_comments(&encoding), bytes_max)
+    }
+
     /// Its direct parts, which may be cut off at the message's end; none where it has no boundary or too many parts.
-    pub(super) fn parts(&self) -> Vec<&'m [u8]> {
+    pub(in crate::mail) fn parts(&self) -> Vec<&'m [u8]> {
         let boundary = self.parameter("boundary").filter(|boundary| !boundary.is_empty());
         let Some(boundary) = boundary.filter(|_| self.media_type().starts_with("multipart/")) else {
             return Vec::new();

@@ -11,11 +11,11 @@ mod address;
 mod auto_reply;
 mod delivery;
 mod diagnostic;
-mod entity;
+pub(in crate::mail) mod entity;
 mod feedback;
 mod returned;
 mod text;
-mod transfer_encoding;
+pub(in crate::mail) mod transfer_encoding;
 mod unstructured;
 
 pub use delivery::{Action, DeliveryReport, RecipientReport};

@@ -17,19 +17,23 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 
 /// At most `octets_max` octets of `body`, decoded, with CRLF line ends.
 pub(super) fn decoded<'b>(body: &'b [u8], encoding: &str, octets_max: usize) -> Cow<'b, [u8]> {
-    let octets = match encoding.to_ascii_lowercase().as_str() {
-        "base64" => Cow::Owned(base64(body, octets_max)),
-        "quoted-printable" => Cow::Owned(quoted_printable(body, octets_max)),
-        _ => Cow::Borrowed(&body[..body.len().min(octets_max)]),
-    };
-    match octets {
+    match decoded_bytes(body, encoding, octets_max) {
         Cow::Borrowed(octets) => with_crlf(octets),
         Cow::Owned(octets) => Cow::Owned(with_crlf(&octets).into_owned()),
     }
 }
 
+/// At most `bytes_max` bytes of `body`, decoded, byte for byte: for content that is no text.
+pub(super) fn decoded_bytes<'b>(body: &'b [u8], encoding: &str, bytes_max: usize) -> Cow<'b, [u8]> {
+    match encoding.to_ascii_lowercase().as_str() {
+        "base64" => Cow::Owned(base64(body, bytes_max)),
+        "quoted-printable" => Cow::Owned(quoted_printable(body, bytes_max)),
+        _ => Cow::Borrowed(&body[..body.len().min(bytes_max)]),
+    }
+}
+
 /// `octets` with CRLF for each lone LF.
-pub(super) fn with_crlf(octets: &[u8]) -> Cow<'_, [u8]> {
+pub(in crate::mail) fn with_crlf(octets: &[u8]) -> Cow<'_, [u8]> {
     let is_lone = |place: usize| octets[place] == b'\n' && (place == 0 || octets[place - 1] != b'\r');
     if !(0..octets.len()).any(is_lone) {
         return Cow::Borrowed(octets);

@@ -28,12 +28,13 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 21] = files![
+static FILES: [(&str, &str); 22] = files![
     "index",
     "install",
     "first-message",
     "testing",
     "domains",
+    "dmarc",
     "providers",
     "webhooks",
     "smtp",

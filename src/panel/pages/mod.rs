@@ -4,6 +4,7 @@ pub(super) mod appearance;
 pub(super) mod audit;
 pub(super) mod captured;
 pub(super) mod delivery;
+pub(super) mod dmarc;
 pub(super) mod docs;
 pub(super) mod domain;
 pub(super) mod domains;

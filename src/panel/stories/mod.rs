@@ -3,6 +3,7 @@
 
 mod audit;
 mod bodies;
+mod dmarc;
 mod domains;
 mod escaping;
 mod explaining;

@@ -112,7 +112,13 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
         | Table::AuditLines
         | Table::SuppressionImports
         | Table::Pauses
-        | Table::Suspensions => vec![owner()],
+        | Table::Suspensions
+        | Table::DmarcReports
+        | Table::DmarcSeen
+        | Table::DmarcDays
+        | Table::DmarcCounts
+        | Table::DmarcSources
+        | Table::DmarcReporters => vec![owner()],
         Table::StoredContentByBucket => vec![there(Table::Accounts, &key[8..])],
         Table::Deliveries => delivery(sight, key, value)?,
         Table::DeliveriesByEndpoint => vec![there(Table::Deliveries, &[&key[..16], &key[32..]].concat())],

@@ -11,6 +11,7 @@ use crate::store::row::Row;
 use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
 use crate::store::row::delivery::{AttemptRow, DeliveryRow};
+use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReportRow, DmarcReporterRow, DmarcSourceRow};
 use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
@@ -75,6 +76,12 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::TlsReports => reads::<TlsReportRow>(value)?,
         Table::TlsReportDays => key.len() == 4 && reads::<TlsReportDayRow>(value)?,
         Table::Outcomes => schema::outcomes_parts(key).is_some() && reads::<OutcomeCounts>(value)?,
+        Table::DmarcReports => key.len() == 48 && reads::<DmarcReportRow>(value)?,
+        Table::DmarcSeen => key.len() == 52,
+        Table::DmarcDays => key.len() == 36 && reads::<DmarcDayRow>(value)?,
+        Table::DmarcCounts => schema::dmarc::dmarc_counts_parts(key).is_some() && reads::<DmarcCountsRow>(value)?,
+        Table::DmarcSources => schema::dmarc::dmarc_source_of(key).is_some() && reads::<DmarcSourceRow>(value)?,
+        Table::DmarcReporters => key.len() == 40 && reads::<DmarcReporterRow>(value)?,
         Table::Reputations => key.len() == 16 && reads::<Reputation>(value)?,
         Table::ClockDoubts => key.len() == 4 && reads::<ClockDoubtRow>(value)?,
         Table::Timers => Timer::decode(key).is_some(),

@@ -68,6 +68,12 @@ const fn keys_of(table: Table) -> Keys {
         | Table::AuditLog
         | Table::AuditLines
         | Table::Outcomes
+        | Table::DmarcReports
+        | Table::DmarcSeen
+        | Table::DmarcDays
+        | Table::DmarcCounts
+        | Table::DmarcSources
+        | Table::DmarcReporters
         | Table::Reputations => Keys::Prefixed,
         Table::StoredContentByBucket | Table::IdempotencyByExpiry => Keys::At(8),
         Table::Timers => Keys::At(9),

@@ -19,6 +19,7 @@ pub mod bind_answer;
 pub mod cancel;
 pub mod clock_doubt;
 pub mod dkim;
+pub mod dmarc;
 pub mod domain;
 pub mod domain_change;
 pub mod endpoint;

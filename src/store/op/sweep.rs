@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op, audit, outcomes, stored_content};
+use super::{Never, Op, audit, dmarc, outcomes, stored_content};
 use crate::base::id::{AccountId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::Account;
@@ -102,6 +102,7 @@ impl Op for SweepEvents {
             left -= self.sweep_account(tables, account, end, left)?;
             left -= outcomes::sweep(tables, account, left)?;
             left -= audit::sweep(tables, account, left)?;
+            left -= dmarc::sweep(tables, account, left)?;
             if left == 0 {
                 break;
             }

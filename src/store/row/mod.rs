@@ -11,6 +11,7 @@ use super::schema::Table;
 pub mod audit;
 pub mod clock_doubt;
 pub mod delivery;
+pub mod dmarc;
 pub mod domain;
 pub mod endpoint;
 pub mod event;

@@ -115,6 +115,18 @@ tables! {
     TlsReportDays = "tls_report_days";
     /// account, hour, stream, sending domain, provider → what became of the messages accepted in that hour.
     Outcomes = "outcomes";
+    /// account, domain, report → an aggregate report, or the part of one that belongs to the domain.
+    DmarcReports = "dmarc_reports";
+    /// account, domain, day on which a report begins, digest → nothing: the reports that were counted.
+    DmarcSeen = "dmarc_seen";
+    /// account, domain, day → the reporters of the day, and how much it counts.
+    DmarcDays = "dmarc_days";
+    /// account, domain, day, network, reporter → messages by what receivers made of them.
+    DmarcCounts = "dmarc_counts";
+    /// account, domain, network → when reports named it, and whether the account calls it its own.
+    DmarcSources = "dmarc_sources";
+    /// account, domain, digest of the name → a reporter, and whether it is ignored.
+    DmarcReporters = "dmarc_reporters";
     /// account → how its bounces and complaints were judged last.
     Reputations = "reputations";
     /// number → a doubt about the wall clock: when it began, and what came of it.

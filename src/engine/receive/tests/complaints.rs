@@ -16,7 +16,7 @@ use crate::smtp::tlsa::TlsaRecord;
 #[derive(Default)]
 pub(super) struct PublishedKeys {
     records: Mutex<BTreeMap<String, String>>,
-    asked: Mutex<Vec<String>>,
+    pub(super) asked: Mutex<Vec<String>>,
 }
 
 impl Resolve for PublishedKeys {
@@ -44,7 +44,7 @@ impl Resolve for PublishedKeys {
 
 impl PublishedKeys {
     /// `report` under a signature of `domain`, whose key is published from now on.
-    fn sign(&self, domain: &str, report: &str) -> String {
+    pub(super) fn sign(&self, domain: &str, report: &str) -> String {
         let algorithm = DkimAlgorithm::Ed25519Sha256;
         let entropy: &dyn Entropy = &SeededEntropy::new(5);
         let key = generate(algorithm, entropy).unwrap();

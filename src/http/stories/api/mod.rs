@@ -9,6 +9,7 @@ mod compat_postmark;
 mod compat_resend;
 mod damaged;
 mod described;
+mod dmarc;
 mod domains;
 mod explaining;
 mod exporting;

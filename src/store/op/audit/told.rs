@@ -7,6 +7,7 @@ use crate::domain::audit::{Action, Change};
 use crate::domain::user::User;
 use crate::store::op::account::{CreateKey, RenameKey, RevokeKey, UpdateAccount};
 use crate::store::op::cancel::CancelMessage;
+use crate::store::op::dmarc::{IgnoreDmarcReporter, MarkDmarcSource};
 use crate::store::op::domain::CreateDomain;
 use crate::store::op::domain_change::{DeleteDomain, RotateDkim, RotateStandby, UpdateDomain};
 use crate::store::op::endpoint::{CreateEndpoint, RotateSecret, UpdateEndpoint};
@@ -136,6 +137,24 @@ impl Told for DeleteDomain {
 
     fn takes_room(&self) -> bool {
         false
+    }
+}
+
+impl Told for MarkDmarcSource {
+    fn told(&self, row: &DomainRow) -> Change {
+        let mark = match self.is_mine {
+            Some(true) => "its own",
+            Some(false) => "not its own",
+            None => "unmarked",
+        };
+        Change::new(Action::DmarcSourceMarked, self.domain, format!("{}: {} is {mark}", row.name, self.network))
+    }
+}
+
+impl Told for IgnoreDmarcReporter {
+    fn told(&self, row: &DomainRow) -> Change {
+        let mark = if self.is_ignored { "is ignored" } else { "counts" };
+        Change::new(Action::DmarcReporterMarked, self.domain, format!("{}: {} {mark}", row.name, self.name))
     }
 }
 

@@ -123,6 +123,10 @@ pub(super) fn fixture(route: &str) -> Fixture {
         "domains.show" => of(Kind::Domain, 200),
         "domains.verify" | "domains.rotate" => not_limited(of(Kind::Domain, 200)),
         "domains.update" => not_limited(of(Kind::Domain, 200).with(json!({ "stream": "transactional" }))),
+        "dmarc.show" | "dmarc.reports" => of(Kind::Domain, 200),
+        // No report has named a source or come from a reporter.
+        "dmarc.sources" => not_limited(of(Kind::Domain, 404).with(json!({ "network": "192.0.2.0/24", "mine": true }))),
+        "dmarc.reporters" => not_limited(of(Kind::Domain, 404).with(json!({ "name": "r", "ignored": true }))),
         "domains.delete" => not_limited(of(Kind::Domain, 204)),
         "webhooks.create" => plain(201).with(json!({ "url": "https://hooks.example.com/new" })),
         "webhooks.show" | "webhooks.rotate" | "webhooks.deliveries" => of(Kind::Webhook, 200),

@@ -1,0 +1,307 @@
+//! The figures of a range of days, added up out of the counts of a domain.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::kind_of;
+use crate::base::id::{AccountId, DomainId};
+use crate::domain::dmarc_record::DmarcPolicy;
+use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
+use crate::domain::dmarc_walk::Discovery;
+use crate::domain::hostname::DomainName;
+use crate::machine::dmarc_advice::{Advice, SourceFigures};
+use crate::store::error::StoreError;
+use crate::store::op::dmarc::{CountedSource, SIGNERS_SHOWN, reporters, scan, scan_days};
+use crate::store::read::Read;
+use crate::store::row::dmarc::DmarcSourceRow;
+use crate::store::schema::dmarc::{ReporterKey, dmarc_source};
+
+/// Networks of one range that are told apart, so that a year of attacks takes no more memory than this.
+const NETWORKS_MAX: usize = 20_000;
+
+/// Days, counted from the epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Range {
+    /// The first one.
+    pub(super) from: u32,
+    /// The last one.
+    pub(super) to: u32,
+}
+
+impl Range {
+    /// So many days that end with `today`.
+    pub(super) const fn of_last(today: u32, days: u32) -> Self {
+        Self { from: today.saturating_sub(days.saturating_sub(1)), to: today }
+    }
+
+    /// As a half-open range.
+    const fn half_open(self) -> (u32, u32) {
+        (self.from, self.to.saturating_add(1))
+    }
+}
+
+/// What the reports of a domain say.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Overview {
+    /// The domain.
+    pub domain: DomainName,
+    /// The first day, counted from the epoch.
+    pub from: u32,
+    /// The last day.
+    pub to: u32,
+    /// The record that applied at the last check.
+    pub published: Discovery,
+    /// Reports that count.
+    pub reports: u64,
+    /// Who reported, those with the most messages first. Ignored ones come last.
+    pub reporters: Vec<Reporter>,
+    /// All messages.
+    pub counts: DmarcCounts,
+    /// The days with reports, in their order.
+    pub days: Vec<(u32, DmarcCounts)>,
+    /// The sources, those with the most messages first.
+    pub sources: Vec<Source>,
+    /// The next step.
+    pub advice: Advice,
+}
+
+/// A reporter.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Reporter {
+    /// Its name, in its own words.
+    pub name: String,
+    /// Its reports.
+    pub reports: u64,
+    /// The messages in them.
+    pub messages: u64,
+    /// Whether it is taken out of the counts.
+    pub is_ignored: bool,
+}
+
+/// A source of a domain's mail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Source {
+    /// Its network.
+    pub network: SourceNetwork,
+    /// What is known about it.
+    pub kind: SourceKind,
+    /// Whether the account says that it is its own.
+    pub is_mine: Option<bool>,
+    /// The first day of which a report names it.
+    pub first_day: u32,
+    /// The last one.
+    pub last_day: u32,
+    /// Its messages.
+    pub counts: DmarcCounts,
+    /// The domains that signed, the most frequent ones first.
+    pub dkim_domains: Vec<DomainName>,
+    /// The domains that SPF was checked for, the most frequent ones first.
+    pub spf_domains: Vec<DomainName>,
+}
+
+impl Source {
+    /// The figures that the advice looks at.
+    pub(super) fn figures(&self) -> SourceFigures {
+        let (messages, failed) = (self.counts.messages(), self.counts.failed());
+        SourceFigures { network: self.network, kind: self.kind, is_mine: self.is_mine, messages, failed }
+    }
+
+    const fn unseen(network: SourceNetwork, kind: SourceKind) -> Self {
+        Self {
+            network,
+            kind,
+            is_mine: None,
+            first_day: 0,
+            last_day: 0,
+            counts: DmarcCounts::ZERO,
+            dkim_domains: Vec::new(),
+            spf_domains: Vec::new(),
+        }
+    }
+}
+
+/// The sums of one source.
+#[derive(Default)]
+struct SourceSums {
+    counts: DmarcCounts,
+    has_own_signature: bool,
+    dkim_domains: Vec<(DomainName, u64)>,
+    spf_domains: Vec<(DomainName, u64)>,
+    first_day: u32,
+    last_day: u32,
+}
+
+/// The sums of a range.
+pub(super) struct Figures {
+    counts: DmarcCounts,
+    days: BTreeMap<u32, DmarcCounts>,
+    /// Whether reports of these days count, and whether one saw `p=quarantine`.
+    reported: BTreeMap<u32, bool>,
+    reports: u64,
+    reporters: Vec<Reporter>,
+    sources: Vec<Source>,
+    own: HashSet<SourceNetwork>,
+}
+
+impl Figures {
+    /// Reads the figures of a domain.
+    pub(super) fn read(
+        read: &impl Read,
+        of: (AccountId, DomainId),
+        range: Range,
+        own: &HashSet<SourceNetwork>,
+    ) -> Result<Self, StoreError> {
+        let mut known: HashMap<ReporterKey, Reporter> = reporters(read, of.0, of.1)?
+            .into_iter()
+            .map(|(key, row)| (key, Reporter { name: row.name, reports: 0, messages: 0, is_ignored: row.is_ignored }))
+            .collect();
+        let mut sums: HashMap<SourceNetwork, SourceSums> = HashMap::new();
+        let mut days: BTreeMap<u32, DmarcCounts> = BTreeMap::new();
+        scan(read, of, range.half_open(), &mut |counted| {
+            let messages = counted.row.counts.messages();
+            let reporter = known.get_mut(&counted.reporter);
+            let is_ignored = reporter.as_ref().is_some_and(|reporter| reporter.is_ignored);
+            if let Some(reporter) = reporter {
+                reporter.messages = reporter.messages.saturating_add(messages);
+            }
+            if !is_ignored {
+                days.entry(counted.day).or_default().merge(&counted.row.counts);
+                add(&mut sums, counted);
+            }
+        })?;
+        let (mut reports, mut reported) = (0, BTreeMap::new());
+        for day in scan_days(read, of, range.half_open())? {
+            for seen in day.reporters {
+                let reporter = known.get_mut(&seen.reporter);
+                if reporter.as_ref().is_none_or(|reporter| !reporter.is_ignored) {
+                    reports += u64::from(seen.reports);
+                    *reported.entry(day.day).or_insert(false) |= seen.has_seen(DmarcPolicy::Quarantine);
+                }
+                if let Some(reporter) = reporter {
+                    reporter.reports += u64::from(seen.reports);
+                }
+            }
+        }
+        // A day may be reported with no message at all.
+        for day in reported.keys() {
+            days.entry(*day).or_default();
+        }
+        let mut counts = DmarcCounts::default();
+        days.values().for_each(|day| counts.merge(day));
+        let mut sources = Vec::with_capacity(sums.len());
+        for (network, sums) in sums {
+            sources.push(source_of(read, of, network, sums, own)?);
+        }
+        sources.sort_by_cached_key(|source| (std::cmp::Reverse(source.counts.messages()), source.network));
+        let mut reporters: Vec<_> =
+            known.into_values().filter(|reporter| reporter.reports > 0 || reporter.is_ignored).collect();
+        reporters.sort_by(|one, other| {
+            let order = |reporter: &Reporter| (reporter.is_ignored, std::cmp::Reverse(reporter.messages));
+            order(one).cmp(&order(other)).then_with(|| one.name.cmp(&other.name))
+        });
+        Ok(Self { counts, days, reported, reports, reporters, sources, own: own.clone() })
+    }
+
+    /// Days of which a report counts.
+    pub(super) fn days_with_reports(&self) -> u32 {
+        u32::try_from(self.reported.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Days of which a report saw `p=quarantine`.
+    pub(super) fn quarantine_days(&self) -> u32 {
+        u32::try_from(self.reported.values().filter(|seen| **seen).count()).unwrap_or(u32::MAX)
+    }
+
+    /// The sources, those with the most messages first.
+    pub(super) fn sources(&self) -> impl Iterator<Item = &Source> {
+        self.sources.iter()
+    }
+
+    /// One source; without messages where the range has none of it.
+    pub(super) fn source(
+        self,
+        read: &impl Read,
+        of: (AccountId, DomainId),
+        network: SourceNetwork,
+    ) -> Result<Option<Source>, StoreError> {
+        if let Some(found) = self.sources.into_iter().find(|source| source.network == network) {
+            return Ok(Some(found));
+        }
+        let row: Option<DmarcSourceRow> = read.row(&dmarc_source(of.0, of.1, network))?;
+        Ok(row.map(|row| {
+            let source = Source::unseen(network, kind_of(network, &self.own, false, 0));
+            Source { is_mine: row.is_mine, first_day: row.first_day, last_day: row.last_day, ..source }
+        }))
+    }
+
+    /// All of it, with what is known of the domain besides.
+    pub(super) fn into_overview(
+        self,
+        domain: DomainName,
+        range: Range,
+        published: Discovery,
+        advice: Advice,
+    ) -> Overview {
+        Overview {
+            domain,
+            from: range.from,
+            to: range.to,
+            published,
+            reports: self.reports,
+            reporters: self.reporters,
+            counts: self.counts,
+            days: self.days.into_iter().collect(),
+            sources: self.sources,
+            advice,
+        }
+    }
+}
+
+fn add(sums: &mut HashMap<SourceNetwork, SourceSums>, counted: CountedSource) {
+    let is_full = sums.len() >= NETWORKS_MAX && !sums.contains_key(&counted.network);
+    let network = if is_full { SourceNetwork::Other } else { counted.network };
+    let first = SourceSums { first_day: counted.day, ..SourceSums::default() };
+    let source = sums.entry(network).or_insert(first);
+    source.last_day = counted.day;
+    source.counts.merge(&counted.row.counts);
+    source.has_own_signature |= counted.row.has_own_signature;
+    add_signers(&mut source.dkim_domains, counted.row.dkim_domains);
+    add_signers(&mut source.spf_domains, counted.row.spf_domains);
+}
+
+/// Candidates for the most frequent signing domains of a source.
+const SIGNERS_MAX: usize = 16;
+
+fn add_signers(known: &mut Vec<(DomainName, u64)>, more: Vec<(DomainName, u64)>) {
+    for (domain, messages) in more {
+        if let Some((_, counted)) = known.iter_mut().find(|(name, _)| *name == domain) {
+            *counted = counted.saturating_add(messages);
+        } else if known.len() < SIGNERS_MAX {
+            known.push((domain, messages));
+        }
+    }
+}
+
+fn most_frequent(mut signers: Vec<(DomainName, u64)>) -> Vec<DomainName> {
+    signers.sort_by(|(one, few), (other, many)| many.cmp(few).then_with(|| one.cmp(other)));
+    signers.into_iter().take(SIGNERS_SHOWN).map(|(domain, _)| domain).collect()
+}
+
+fn source_of(
+    read: &impl Read,
+    (account, domain): (AccountId, DomainId),
+    network: SourceNetwork,
+    sums: SourceSums,
+    own: &HashSet<SourceNetwork>,
+) -> Result<Source, StoreError> {
+    let row = read.sound_row::<DmarcSourceRow>(&dmarc_source(account, domain, network))?;
+    Ok(Source {
+        network,
+        kind: kind_of(network, own, sums.has_own_signature, sums.counts.passed()),
+        is_mine: row.and_then(|row| row.is_mine),
+        first_day: row.map_or(sums.first_day, |row| row.first_day),
+        last_day: row.map_or(sums.last_day, |row| row.last_day),
+        counts: sums.counts,
+        dkim_domains: most_frequent(sums.dkim_domains),
+        spf_domains: most_frequent(sums.spf_domains),
+    })
+}

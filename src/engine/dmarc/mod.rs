@@ -1,0 +1,241 @@
+//! DMARC aggregate reports: what those of a domain say, who sends in its name, and the next step towards a policy.
+//!
+//! Receiving a report is [`super::receive`]'s; here they are read.
+
+mod figures;
+mod own;
+
+pub use figures::{Overview, Reporter, Source};
+pub(super) use own::OwnNetworks;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Engine;
+use super::audit::Behalf;
+use super::domains::dmarc_record_of;
+use super::listing::{self, Page, PageRequest};
+use crate::base::id::{AccountId, DmarcReportId, DomainId, Ulid};
+use crate::domain::address::Address;
+use crate::domain::dmarc_source::{DmarcCounts, SourceKind, SourceNetwork};
+use crate::domain::dmarc_walk::Discovery;
+use crate::domain::hostname::DomainName;
+use crate::machine::dmarc_advice::{self, Evidence};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::dmarc::{DmarcRefusal, IgnoreDmarcReporter, MarkDmarcSource, day_of};
+use crate::store::read::Read;
+use crate::store::row::dmarc::DmarcReportRow;
+use crate::store::row::domain::DomainRow;
+use crate::store::schema::{self, Table};
+use figures::{Figures, Range};
+
+/// The local part of the mailboxes that reports are sent to.
+pub const MAILBOX: &str = "dmarc";
+
+/// The address that reports of a domain should go to.
+pub fn report_address(domain: &DomainName) -> String {
+    format!("{MAILBOX}@rp.{domain}")
+}
+
+impl Engine {
+    /// What the reports of the last `days` days say of a domain. None where the account has no such domain.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn dmarc_overview(
+        self: &Arc<Self>,
+        account: AccountId,
+        domain: DomainId,
+        days: u32,
+    ) -> Result<Option<Overview>, StoreError> {
+        let own = self.own_networks().await;
+        let (engine, today) = (Arc::clone(self), day_of(self.clock.now()));
+        self.blocking.run(account, move || engine.overview(account, domain, (today, days), &own)).await?
+    }
+
+    fn overview(
+        &self,
+        account: AccountId,
+        id: DomainId,
+        (today, days): (u32, u32),
+        own: &HashSet<SourceNetwork>,
+    ) -> Result<Option<Overview>, StoreError> {
+        let snapshot = self.store.snapshot()?;
+        let Some(row) = snapshot.row::<DomainRow>(&schema::domain(account, id))? else { return Ok(None) };
+        let of = (account, id);
+        let range = Range::of_last(today, days);
+        let figures = Figures::read(&snapshot, of, range, own)?;
+        let published = dmarc_record_of(&row);
+        let advice = if days == dmarc_advice::DAYS {
+            self.advice(&snapshot, &row, &published, &figures)?
+        } else {
+            let range = Range::of_last(today, dmarc_advice::DAYS);
+            self.advice(&snapshot, &row, &published, &Figures::read(&snapshot, of, range, own)?)?
+        };
+        Ok(Some(figures.into_overview(row.name, range, published, advice)))
+    }
+
+    fn advice(
+        &self,
+        read: &impl Read,
+        row: &DomainRow,
+        published: &Discovery,
+        figures: &Figures,
+    ) -> Result<dmarc_advice::Advice, StoreError> {
+        let addresses: Vec<Address> = match published {
+            Discovery::Published(published) => published.record.report_addresses().collect(),
+            Discovery::Absent | Discovery::Invalid(_) | Discovery::Unknown => Vec::new(),
+        };
+        let mut reports_to_us = false;
+        for address in &addresses {
+            reports_to_us |= self.takes_reports(read, address)?;
+        }
+        Ok(dmarc_advice::advise(&Evidence {
+            published: published.clone(),
+            was_checked: row.last_checked_at.is_some(),
+            our_record: self.settings.dmarc_record(&row.name),
+            our_address: self.settings.receives_mail.then(|| report_address(&row.name)),
+            reports_to_us,
+            days_with_reports: figures.days_with_reports(),
+            quarantine_days: figures.quarantine_days(),
+            sources: figures.sources().map(Source::figures).collect(),
+        }))
+    }
+
+    /// Whether an address is one at which reports are received here.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn takes_reports(&self, read: &impl Read, address: &Address) -> Result<bool, StoreError> {
+        if !self.settings.receives_mail || !address.local().eq_ignore_ascii_case(MAILBOX) {
+            return Ok(false);
+        }
+        let host = address.domain().as_str();
+        if host == self.settings.bounce_host {
+            return Ok(true);
+        }
+        host.strip_prefix("rp.").map_or(Ok(false), |name| read.has(Table::DomainOwners, name.as_bytes()))
+    }
+
+    /// How many messages of a domain's own sources (those of this service, and those that the account calls its own)
+    /// reports of a UTC day count, by what became of them.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn dmarc_counts_of_own(
+        self: &Arc<Self>,
+        account: AccountId,
+        domain: DomainId,
+        day: u32,
+    ) -> Result<DmarcCounts, StoreError> {
+        let own = self.own_networks().await;
+        let engine = Arc::clone(self);
+        let count = move || {
+            let snapshot = engine.store.snapshot()?;
+            let figures = Figures::read(&snapshot, (account, domain), Range::of_last(day, 1), &own)?;
+            let mut counts = DmarcCounts::default();
+            figures
+                .sources()
+                .filter(|source| source.figures().is_own())
+                .for_each(|source| counts.merge(&source.counts));
+            Ok(counts)
+        };
+        self.blocking.run(account, count).await?
+    }
+
+    /// Marks a source of a domain as the account's own or as another's, or takes the mark away. Returns the source as
+    /// the last 30 days show it.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn mark_dmarc_source(
+        self: &Arc<Self>,
+        on: impl Into<Behalf>,
+        domain: DomainId,
+        network: SourceNetwork,
+        is_mine: Option<bool>,
+    ) -> Result<Source, Stop<DmarcRefusal>> {
+        let on = on.into();
+        let account = on.account;
+        let op = MarkDmarcSource { account, domain, network, is_mine, limit: on.stream };
+        self.commit_on(on, op).await?;
+        let own = self.own_networks().await;
+        let (engine, today) = (Arc::clone(self), day_of(self.clock.now()));
+        let show = move || {
+            let snapshot = engine.store.snapshot()?;
+            let range = Range::of_last(today, dmarc_advice::DAYS);
+            Figures::read(&snapshot, (account, domain), range, &own)?.source(&snapshot, (account, domain), network)
+        };
+        let source = self.blocking.run(account, show).await.and_then(|source| source).map_err(Stop::Failed)?;
+        source.ok_or(Stop::Refused(DmarcRefusal::NotFound))
+    }
+
+    /// Takes a reporter out of a domain's counts, or back into them. Returns it as the last 30 days show it.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn ignore_dmarc_reporter(
+        self: &Arc<Self>,
+        on: impl Into<Behalf>,
+        domain: DomainId,
+        name: String,
+        is_ignored: bool,
+    ) -> Result<Reporter, Stop<DmarcRefusal>> {
+        let on = on.into();
+        let account = on.account;
+        let op = IgnoreDmarcReporter { account, domain, name: name.clone(), is_ignored, limit: on.stream };
+        self.commit_on(on, op).await?;
+        let overview = self.dmarc_overview(account, domain, dmarc_advice::DAYS).await.map_err(Stop::Failed)?;
+        let overview = overview.ok_or(Stop::Refused(DmarcRefusal::NotFound))?;
+        let found = overview.reporters.into_iter().find(|reporter| reporter.name == name);
+        Ok(found.unwrap_or(Reporter { name, reports: 0, messages: 0, is_ignored }))
+    }
+
+    /// A page of a domain's reports, the last received first.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn dmarc_reports(
+        &self,
+        account: AccountId,
+        domain: DomainId,
+        page: PageRequest,
+    ) -> Result<Page<(DmarcReportId, DmarcReportRow)>, StoreError> {
+        let prefix = schema::dmarc::dmarc_domain(account, domain);
+        let Page { rows, next } = listing::rows(&self.store.snapshot()?, &prefix, page)?;
+        let with_id = |(id, row): (Ulid, DmarcReportRow)| (DmarcReportId(id), row);
+        Ok(Page { rows: rows.into_iter().map(with_id).collect(), next })
+    }
+}
+
+/// What is known about a source.
+fn kind_of(network: SourceNetwork, own: &HashSet<SourceNetwork>, has_own_signature: bool, passed: u64) -> SourceKind {
+    // Networks that are counted together say nothing about any of them but that some mail passed.
+    let is_one = network != SourceNetwork::Other;
+    if is_one && own.contains(&network) {
+        SourceKind::Own
+    } else if is_one && has_own_signature {
+        SourceKind::Forwarder
+    } else if passed > 0 {
+        SourceKind::Authorised
+    } else {
+        SourceKind::Unknown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_fact_that_is_known_names_the_kind() {
+        let network = SourceNetwork::V4([192, 0, 2]);
+        let own = HashSet::from([network]);
+        let none = HashSet::new();
+        assert_eq!(kind_of(network, &own, true, 1), SourceKind::Own);
+        assert_eq!(kind_of(network, &none, true, 1), SourceKind::Forwarder);
+        assert_eq!(kind_of(network, &none, false, 1), SourceKind::Authorised);
+        assert_eq!(kind_of(network, &none, false, 0), SourceKind::Unknown);
+        assert_eq!(kind_of(SourceNetwork::Other, &none, true, 0), SourceKind::Unknown);
+    }
+}

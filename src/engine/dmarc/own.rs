@@ -1,0 +1,34 @@
+//! The networks that this service sends from: those of the relays' addresses, and of the names that they greet with.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::domain::dmarc_source::SourceNetwork;
+use crate::engine::Engine;
+
+/// How long the names are looked up, all together.
+const LOOKUPS: Duration = Duration::from_secs(5);
+
+/// Where each name led when it was last looked up with success: while the DNS fails, a source stays what it is.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct OwnNetworks(Mutex<BTreeMap<String, HashSet<SourceNetwork>>>);
+
+impl Engine {
+    /// The networks that this service sends from.
+    pub(super) async fn own_networks(&self) -> HashSet<SourceNetwork> {
+        let lookups = async {
+            for name in &self.settings.egress.names {
+                if let Ok(addresses) = self.resolver.host_addresses(name).await {
+                    let networks = addresses.into_iter().map(SourceNetwork::of).collect();
+                    self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone(), networks);
+                }
+            }
+        };
+        // What was not answered in time counts as it did before.
+        let _ = tokio::time::timeout(LOOKUPS, lookups).await;
+        let known = self.own_networks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_names = known.values().flatten().copied();
+        of_names.chain(self.settings.egress.addresses.iter().copied().map(SourceNetwork::of)).collect()
+    }
+}

@@ -1,0 +1,255 @@
+//! A DMARC aggregate report that comes by mail: read, authenticated by the signature of its From domain, and recorded
+//! for each domain of ours that it speaks of.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::Receiver;
+use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::base::meter::Counter;
+use crate::base::time::Timestamp;
+use crate::domain::dmarc_source::DmarcCounts;
+use crate::domain::hostname::DomainName;
+use crate::engine::dkim::is_selector_of;
+use crate::mail::dkim_verify::{self, UnverifiedSignature};
+use crate::mail::dmarc::{self, AggregateReport, NamesOfOurs, Part, Unreadable};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::dmarc::{RecordDmarcReport, Recorded, SourceCounts};
+use crate::store::read::Read as _;
+use crate::store::row::dmarc::DmarcReportRow;
+use crate::store::schema::Table;
+use crate::store::snapshot::Snapshot;
+
+/// What became of a report.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum DmarcResult {
+    /// No domain of ours is meant.
+    UnknownDomain,
+    /// The day has as many reports as it may.
+    OverLimit,
+    /// It was counted before.
+    Repeated,
+    /// It is listed, and not counted.
+    Unauthentic,
+    /// It is counted.
+    Counted,
+    /// It can't be read.
+    Unreadable,
+}
+
+impl DmarcResult {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::UnknownDomain, Self::OverLimit, Self::Repeated, Self::Unauthentic, Self::Counted, Self::Unreadable];
+
+    /// The name in the log and in monitoring.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::UnknownDomain => "unknown_domain",
+            Self::OverLimit => "over_limit",
+            Self::Repeated => "repeated",
+            Self::Unauthentic => "unauthentic",
+            Self::Counted => "counted",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
+impl From<Recorded> for DmarcResult {
+    fn from(recorded: Recorded) -> Self {
+        match recorded {
+            Recorded::Counted => Self::Counted,
+            Recorded::Unauthentic => Self::Unauthentic,
+            Recorded::Repeated => Self::Repeated,
+            Recorded::OverLimit => Self::OverLimit,
+        }
+    }
+}
+
+/// The reports since the start, by what became of them.
+#[derive(Debug, Default)]
+pub struct DmarcTally([Counter; DmarcResult::ALL.len()]);
+
+impl DmarcTally {
+    fn count(&self, result: DmarcResult) {
+        self.0[result as usize].count();
+    }
+
+    /// The counts.
+    pub fn read(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        DmarcResult::ALL.into_iter().map(|result| (result.as_str(), self.0[result as usize].read()))
+    }
+}
+
+/// A message with reports, read.
+struct Reading {
+    reports: Result<Vec<AggregateReport>, Unreadable>,
+    domains: Vec<OwnDomain>,
+    from_domain: Option<DomainName>,
+    signatures: Vec<UnverifiedSignature>,
+}
+
+/// A domain that reports may speak of.
+struct OwnDomain {
+    account: AccountId,
+    domain: DomainId,
+}
+
+impl Receiver {
+    /// Takes a message that came to a mailbox for reports. When this returns, what it reports is on the disk.
+    pub(super) async fn receive_dmarc(&self, message: Vec<u8>) -> Result<(), StoreError> {
+        let reading = self.read_dmarc(message).await?;
+        let reports = match &reading.reports {
+            Ok(reports) => reports,
+            Err(reason) => {
+                tracing::info!(%reason, "could not read a DMARC report");
+                self.engine.meters.dmarc_reports.count(DmarcResult::Unreadable);
+                return Ok(());
+            }
+        };
+        let is_known = reports.iter().any(|report| !report.parts.is_empty());
+        // Nothing is looked up for a stranger who names no domain of ours.
+        let signer = if is_known { self.signer(&reading).await } else { None };
+        for report in reports {
+            let result = self.record(&reading, report, signer.as_ref()).await?;
+            self.engine.meters.dmarc_reports.count(result);
+            tracing::info!(result = result.as_str(), "DMARC report received");
+        }
+        Ok(())
+    }
+
+    /// Reads a message where no other task waits for it.
+    async fn read_dmarc(&self, message: Vec<u8>) -> Result<Reading, StoreError> {
+        let permit = Arc::clone(&self.reading).acquire_owned().await.map_err(|_| StoreError::Panicked)?;
+        let now = self.engine.clock.now();
+        let snapshot = self.engine.store.snapshot()?;
+        let reading = tokio::task::spawn_blocking(move || {
+            // Reading goes on even when the connection has ended, so the permit belongs to it.
+            let _permit = permit;
+            let mut names = Names::new(snapshot);
+            let reports = dmarc::read(&message, now, &mut names);
+            let from_domain = dkim_verify::author_domain(&message);
+            let is_known = reports.as_ref().is_ok_and(|reports| reports.iter().any(|report| !report.parts.is_empty()));
+            let signatures = if is_known { dkim_verify::aligned_signatures(&message, now) } else { Vec::new() };
+            names.failure.map_or(Ok(Reading { reports, domains: names.domains, from_domain, signatures }), Err)
+        });
+        reading.await.map_err(|_| StoreError::Panicked)?
+    }
+
+    /// The domain whose signature proves that the From domain wrote the message: that domain itself, or one above it.
+    async fn signer(&self, reading: &Reading) -> Option<DomainName> {
+        let from = reading.from_domain.as_ref()?;
+        let covers_from = |signature: &&UnverifiedSignature| from.is_same_or_below(signature.signer());
+        let signatures: Vec<_> = reading.signatures.iter().filter(covers_from).cloned().collect();
+        self.first_verified(&signatures).await.map(|signature| signature.signer().clone())
+    }
+
+    /// Records a report for each domain that it speaks of. The first that it is counted for makes it counted.
+    async fn record(
+        &self,
+        reading: &Reading,
+        report: &AggregateReport,
+        signer: Option<&DomainName>,
+    ) -> Result<DmarcResult, StoreError> {
+        let mut result = DmarcResult::UnknownDomain;
+        for part in &report.parts {
+            let Some(of) = reading.domains.get(part.domain) else { continue };
+            let op = operation(of, reading.from_domain.as_ref(), report, part, signer);
+            match self.engine.store.commit(op).await {
+                Ok(recorded) => result = result.max(recorded.into()),
+                // The domain went meanwhile.
+                Err(Stop::Refused(_)) => {}
+                Err(Stop::Failed(error)) => return Err(error),
+            }
+        }
+        Ok(result)
+    }
+}
+
+fn operation(
+    of: &OwnDomain,
+    from_domain: Option<&DomainName>,
+    report: &AggregateReport,
+    part: &Part,
+    signer: Option<&DomainName>,
+) -> RecordDmarcReport {
+    let mut counts = DmarcCounts::default();
+    part.sources.iter().for_each(|(_, source)| counts.merge(&source.counts));
+    let row = DmarcReportRow {
+        reporter: report.reporter.clone(),
+        from_domain: from_domain.cloned(),
+        report_id: report.report_id.clone(),
+        policy_domain: report.policy_domain.clone(),
+        begin: Timestamp::from_millis(report.begin.saturating_mul(1000)),
+        end: Timestamp::from_millis(report.end.saturating_mul(1000)),
+        messages: counts.messages(),
+        passed: counts.passed(),
+        skipped_rows: part.skipped_rows,
+        is_authentic: signer.is_some(),
+    };
+    let sources = part.sources.iter().map(|(network, source)| SourceCounts {
+        network: *network,
+        counts: source.counts,
+        has_own_signature: source.has_own_signature,
+        dkim_domains: source.dkim_domains.clone(),
+        spf_domains: source.spf_domains.clone(),
+    });
+    RecordDmarcReport {
+        account: of.account,
+        domain: of.domain,
+        report: row,
+        signer: signer.cloned(),
+        policy: part.policy,
+        // What is only listed is not counted.
+        sources: if signer.is_some() { sources.collect() } else { Vec::new() },
+    }
+}
+
+/// Names of one report that are remembered.
+const NAMES_MAX: usize = 1000;
+
+/// The domains of ours that a report names, as it is read.
+struct Names {
+    snapshot: Snapshot,
+    domains: Vec<OwnDomain>,
+    known: HashMap<DomainName, Option<usize>>,
+    failure: Option<StoreError>,
+}
+
+impl Names {
+    fn new(snapshot: Snapshot) -> Self {
+        Self { snapshot, domains: Vec::new(), known: HashMap::new(), failure: None }
+    }
+
+    fn look_up(&mut self, name: &DomainName) -> Option<usize> {
+        let owner = match self.snapshot.get(Table::DomainOwners, name.as_str().as_bytes()) {
+            Ok(owner) => owner?,
+            Err(error) => {
+                self.failure = Some(error);
+                return None;
+            }
+        };
+        let (account, domain) = owner.split_first_chunk::<16>()?;
+        let domain = DomainId(Ulid(domain.try_into().ok()?));
+        self.domains.push(OwnDomain { account: AccountId(Ulid(*account)), domain });
+        Some(self.domains.len() - 1)
+    }
+}
+
+impl NamesOfOurs for Names {
+    fn domain(&mut self, name: &DomainName) -> Option<usize> {
+        if let Some(known) = self.known.get(name) {
+            return *known;
+        }
+        let found = self.look_up(name);
+        // Those of ours are always remembered, for they have their places.
+        if found.is_some() || self.known.len() < NAMES_MAX {
+            self.known.insert(name.clone(), found);
+        }
+        found
+    }
+
+    fn has_selector(&self, domain: usize, selector: &str) -> bool {
+        self.domains.get(domain).is_some_and(|of| is_selector_of(of.domain, selector))
+    }
+}

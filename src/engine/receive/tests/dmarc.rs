@@ -1,0 +1,239 @@
+//! DMARC reports: which are counted, for whom, and what they say.
+
+use super::*;
+use crate::domain::dmarc_source::{SourceKind, SourceNetwork};
+use crate::engine::dmarc::{Overview, Source};
+use crate::machine::dmarc_advice::Action;
+use crate::store::op::dmarc::DmarcRefusal;
+use crate::store::row::dmarc::DmarcReportRow;
+
+/// The begin of the day before [`NOW`].
+const YESTERDAY: u64 = 1_699_833_600;
+
+/// A row with so many messages, and whether they passed.
+fn row(address: &str, count: u32, pass: bool, header_from: &str, selector: &str) -> String {
+    let result = if pass { "pass" } else { "fail" };
+    format!(
+        "<record><row><source_ip>{address}</source_ip><count>{count}</count><policy_evaluated>\
+         <disposition>none</disposition><dkim>{result}</dkim><spf>fail</spf></policy_evaluated></row>\
+         <identifiers><header_from>{header_from}</header_from></identifiers><auth_results>\
+         <dkim><domain>example.com</domain><selector>{selector}</selector><result>{result}</result></dkim>\
+         </auth_results></record>"
+    )
+}
+
+/// The mail of a report by this reporter.
+fn report_of(reporter: &str, id: &str, policy_domain: &str, begin: u64, rows: &str) -> String {
+    format!(
+        "From: DMARC <reports@{reporter}>\nSubject: Report Domain: {policy_domain}\nContent-Type: text/xml\n\n\
+         <feedback><report_metadata><org_name>{reporter}</org_name><report_id>{id}</report_id><date_range>\
+         <begin>{begin}</begin><end>{}</end></date_range></report_metadata>\
+         <policy_published><domain>{policy_domain}</domain><p>none</p></policy_published>{rows}</feedback>\n",
+        begin + 86_399
+    )
+}
+
+fn report(reporter: &str, id: &str, rows: &str) -> String {
+    report_of(reporter, id, "example.com", YESTERDAY, rows)
+}
+
+impl World {
+    fn domain_id(&self) -> crate::base::id::DomainId {
+        let snapshot = self.engine.store.snapshot().unwrap();
+        crate::store::op::domain::domain_by_name(&snapshot, self.account, "example.com").unwrap().unwrap().0
+    }
+
+    /// Receives a report that its From domain has signed.
+    async fn hear_signed(&self, reporter: &str, mail: &str) -> &'static str {
+        self.hear_report(&self.keys.sign(reporter, mail)).await
+    }
+
+    /// Receives a report, and returns what it was counted as.
+    async fn hear_report(&self, mail: &str) -> &'static str {
+        let before: BTreeMap<_, _> = self.engine.meters.dmarc_reports.read().collect();
+        assert_eq!(self.hear_at(Mailbox::Dmarc, mail).await, Taken::DmarcReport);
+        let mut changed = self.engine.meters.dmarc_reports.read().filter(|(name, count)| before[name] != *count);
+        let (name, _) = changed.next().unwrap();
+        assert_eq!(changed.next(), None);
+        name
+    }
+
+    async fn overview(&self) -> Overview {
+        self.engine.dmarc_overview(self.account, self.domain_id(), 30).await.unwrap().unwrap()
+    }
+
+    fn reports(&self) -> Vec<DmarcReportRow> {
+        let page = crate::engine::listing::PageRequest { before: None, limit: 100 };
+        let rows = self.engine.dmarc_reports(self.account, self.domain_id(), page).unwrap().rows;
+        rows.into_iter().map(|(_, row)| row).collect()
+    }
+}
+
+fn source<'o>(overview: &'o Overview, network: &str) -> &'o Source {
+    let network: SourceNetwork = network.parse().unwrap();
+    overview.sources.iter().find(|source| source.network == network).unwrap()
+}
+
+#[tokio::test]
+async fn reports_are_taken_at_the_bounce_host_and_at_the_return_path_host_of_a_domain_that_may_send() {
+    let world = World::new().await;
+    assert_eq!(world.mailbox("dmarc", "bounces.example.com"), Ok(Mailbox::Dmarc));
+    assert_eq!(world.mailbox("DMARC", "rp.Example.com"), Ok(Mailbox::Dmarc));
+    assert_eq!(world.mailbox("dmarc", "example.com"), Err(NotOurs::Host));
+    assert_eq!(world.mailbox("dmarc", "rp.example.org"), Err(NotOurs::Host));
+}
+
+#[tokio::test]
+async fn a_signed_report_is_counted_for_its_domain() {
+    let world = World::new().await;
+    let rows = row("192.0.2.7", 90, true, "example.com", "x") + &row("198.51.100.1", 10, false, "example.com", "x");
+    assert_eq!(world.hear_signed("google.example", &report("google.example", "1", &rows)).await, "counted");
+    let overview = world.overview().await;
+    assert_eq!((overview.counts.messages(), overview.counts.passed(), overview.reports), (100, 90, 1));
+    assert_eq!(overview.days.len(), 1);
+    assert_eq!(crate::store::op::dmarc::start_of(overview.days[0].0).as_secs(), YESTERDAY);
+    let [reporter] = overview.reporters.as_slice() else { panic!() };
+    assert_eq!((reporter.name.as_str(), reporter.reports, reporter.messages), ("google.example", 1, 100));
+    assert_eq!(source(&overview, "192.0.2.0/24").kind, SourceKind::Authorised);
+    assert_eq!(source(&overview, "198.51.100.0/24").kind, SourceKind::Unknown);
+    let [listed] = world.reports().try_into().unwrap();
+    let DmarcReportRow { messages, passed, is_authentic, from_domain, .. } = listed;
+    assert_eq!((messages, passed, is_authentic), (100, 90, true));
+    assert_eq!(from_domain.unwrap().as_str(), "google.example");
+}
+
+#[tokio::test]
+async fn only_the_from_domain_or_a_parent_of_it_may_sign() {
+    let world = World::new().await;
+    let mail = |id: &str| report("mx.reporter.example", id, &row("192.0.2.7", 1, true, "example.com", "x"));
+    assert_eq!(world.hear_report(&mail("1")).await, "unauthentic", "nobody signed");
+    for (signer, expected) in [
+        ("other.example", "unauthentic"),
+        ("deeper.mx.reporter.example", "unauthentic"),
+        ("reporter.example", "counted"),
+        ("mx.reporter.example", "counted"),
+    ] {
+        assert_eq!(world.hear_signed(signer, &mail(signer)).await, expected, "{signer}");
+    }
+    let changed = world.keys.sign("reporter.example", &mail("changed")).replace("<count>1<", "<count>9<");
+    assert_eq!(world.hear_report(&changed).await, "unauthentic");
+    let listed: Vec<_> = world.reports().iter().map(|row| row.is_authentic).collect();
+    assert_eq!(listed, [false, true, true, false, false, false]);
+    assert_eq!(world.overview().await.counts.messages(), 2);
+}
+
+#[tokio::test]
+async fn a_report_is_counted_once() {
+    let world = World::new().await;
+    let mail = report("r.example", "1", &row("192.0.2.7", 5, true, "example.com", "x"));
+    let heard = [world.hear_signed("r.example", &mail).await, world.hear_signed("r.example", &mail).await];
+    assert_eq!(heard, ["counted", "repeated"]);
+    assert_eq!((world.overview().await.counts.messages(), world.reports().len()), (5, 1));
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_or_is_about_others_is_counted_as_that_and_nobody_is_asked_for_a_key() {
+    let world = World::new().await;
+    let of_another = report_of("r.example", "1", "example.org", YESTERDAY, &row("192.0.2.7", 1, true, "x.org", "x"));
+    assert_eq!(world.hear_signed("r.example", &of_another).await, "unknown_domain");
+    assert_eq!(world.hear_report("Subject: hello\n\nIs there anybody?\n").await, "unreadable");
+    let old = report_of("r.example", "2", "example.com", YESTERDAY - 70 * 86_400, "");
+    assert_eq!(world.hear_signed("r.example", &old).await, "unreadable");
+    assert!(world.keys.asked.lock().unwrap().is_empty());
+    assert!(world.reports().is_empty());
+    let counts: BTreeMap<_, _> = world.engine.meters.came_back.taken().collect();
+    assert_eq!(counts["dmarc_report"], 3);
+}
+
+#[tokio::test]
+async fn sources_are_known_by_the_relays_addresses_and_by_our_selectors() {
+    let world = World::new().await;
+    let selector = world.engine.domain(world.account, world.domain_id()).unwrap().unwrap().dkim[0].selector.clone();
+    let later = selector.trim_end_matches('1').to_owned() + "27";
+    let rows = row("203.0.113.5", 10, false, "example.com", "x")
+        + &row("198.51.100.1", 3, false, "example.com", &selector)
+        + &row("198.51.101.1", 3, false, "example.com", &later)
+        + &row("198.51.102.1", 3, false, "example.com", "pr-other-r1");
+    world.hear_signed("r.example", &report("r.example", "1", &rows)).await;
+    let overview = world.overview().await;
+    let kinds = ["203.0.113.0/24", "198.51.100.0/24", "198.51.101.0/24", "198.51.102.0/24"];
+    let kinds = kinds.map(|network| source(&overview, network).kind);
+    assert_eq!(kinds, [SourceKind::Own, SourceKind::Forwarder, SourceKind::Forwarder, SourceKind::Unknown]);
+    let yesterday = overview.days[0].0;
+    let count = async |day| {
+        let counts = world.engine.dmarc_counts_of_own(world.account, world.domain_id(), day).await.unwrap();
+        (counts.messages(), counts.failed())
+    };
+    assert_eq!((count(yesterday).await, count(yesterday + 1).await), ((10, 10), (0, 0)));
+    let mine = "198.51.102.0/24".parse().unwrap();
+    let marked = world.engine.mark_dmarc_source(world.account, world.domain_id(), mine, Some(true)).await.unwrap();
+    assert_eq!((marked.is_mine, marked.counts.messages()), (Some(true), 3));
+    assert_eq!(count(yesterday).await, (13, 13));
+    let unseen = "192.0.9.0/24".parse().unwrap();
+    let refused = world.engine.mark_dmarc_source(world.account, world.domain_id(), unseen, None).await;
+    assert!(matches!(refused, Err(Stop::Refused(DmarcRefusal::NotFound))));
+}
+
+#[tokio::test]
+async fn an_ignored_reporter_counts_nowhere_until_it_is_taken_back() {
+    let world = World::new().await;
+    let rows = row("192.0.2.7", 5, true, "example.com", "x");
+    world.hear_signed("good.example", &report("good.example", "1", &rows)).await;
+    let forged = row("203.0.113.5", 500, false, "example.com", "x");
+    world.hear_signed("bad.example", &report("bad.example", "1", &forged)).await;
+    let id = world.domain_id();
+    let yesterday = world.overview().await.days[0].0;
+    let failed = async || world.engine.dmarc_counts_of_own(world.account, id, yesterday).await.unwrap().failed();
+    assert_eq!((world.overview().await.counts.messages(), failed().await), (505, 500));
+    let name = "bad.example".to_owned();
+    let ignored = world.engine.ignore_dmarc_reporter(world.account, id, name.clone(), true).await.unwrap();
+    assert_eq!((ignored.reports, ignored.messages, ignored.is_ignored), (1, 500, true));
+    let overview = world.overview().await;
+    assert_eq!((overview.counts.messages(), overview.reports, overview.sources.len()), (5, 1, 1));
+    assert_eq!(overview.reporters.iter().filter(|reporter| !reporter.is_ignored).count(), 1);
+    assert_eq!(failed().await, 0);
+    world.engine.ignore_dmarc_reporter(world.account, id, name, false).await.unwrap();
+    assert_eq!(world.overview().await.counts.messages(), 505);
+    let stranger = world.engine.ignore_dmarc_reporter(world.account, id, "x".to_owned(), true).await;
+    assert!(matches!(stranger, Err(Stop::Refused(DmarcRefusal::NotFound))));
+}
+
+#[tokio::test]
+async fn the_advice_follows_the_reports() {
+    let world = World::new().await;
+    assert_eq!(world.overview().await.advice.action, Action::Publish, "no check has found a record");
+    let record = "v=DMARC1; p=none; rua=mailto:dmarc@rp.example.com";
+    let key = schema::domain(world.account, world.domain_id());
+    let row_of = |world: &World| world.engine.store.snapshot().unwrap().row::<DomainRow>(&key).unwrap().unwrap();
+    let mut domain = row_of(&world);
+    domain.last_checked_at = Some(NOW);
+    domain.findings = vec![crate::store::row::domain::Finding {
+        purpose: crate::domain::sending_domain::RecordPurpose::Dmarc,
+        name: "_dmarc.example.com".to_owned(),
+        status: crate::domain::sending_domain::RecordStatus::Ok,
+        found: vec![record.to_owned()],
+    }];
+    let op = crate::store::op::domain::AdoptDomain { account: world.account, id: world.domain_id(), row: domain };
+    world.engine.delete_domain(world.account, world.domain_id()).await.unwrap();
+    world.engine.store.commit(op).await.unwrap();
+    for day in 0..14 {
+        assert_eq!(world.overview().await.advice.action, Action::Wait);
+        let rows = row("203.0.113.5", 50, true, "example.com", "x");
+        let mail = report_of("r.example", "1", "example.com", YESTERDAY - day * 86_400, &rows);
+        assert_eq!(world.hear_signed("r.example", &mail).await, "counted");
+    }
+    let advice = world.overview().await.advice;
+    let wanted = "v=DMARC1; p=quarantine; rua=mailto:dmarc@rp.example.com";
+    assert_eq!((advice.action, advice.record.as_deref()), (Action::Quarantine, Some(wanted)));
+}
+
+#[tokio::test]
+async fn a_report_to_two_mailboxes_does_what_each_is_for() {
+    let world = World::new().await;
+    let message = world.delivered().await;
+    let both = [Mailbox::Dmarc, Mailbox::ReturnPath(ReturnPath { account: world.account, message })];
+    let bounce = dsn(&[("b@example.net", "failed", "550 5.1.1 gone")]).replace('\n', "\r\n").into_bytes();
+    assert_eq!(world.receiver.receive(&both, bounce).await.unwrap(), Taken::Bounced);
+    let counts: BTreeMap<_, _> = world.engine.meters.dmarc_reports.read().collect();
+    assert_eq!((counts["unreadable"], world.status(message)), (1, Status::Bounced));
+}

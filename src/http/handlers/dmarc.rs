@@ -1,0 +1,121 @@
+//! DMARC reports of a domain.
+
+use hyper::StatusCode;
+use serde_json::{Map, Value};
+
+use super::id;
+use super::listing::Listing;
+use crate::base::id::{AccountId, DomainId};
+use crate::domain::dmarc_source::SourceNetwork;
+use crate::domain::fields::Fields;
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::route::Call;
+use crate::http::state::Api;
+pub(crate) use crate::http::view::dmarc::date;
+use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, SourceView};
+use crate::store::error::Stop;
+use crate::store::op::dmarc::DmarcRefusal;
+
+/// Days that are shown where nothing else is asked for.
+pub(crate) const DAYS_DEFAULT: u32 = 30;
+/// Days that reports are kept.
+pub(crate) const DAYS_MAX: u32 = 400;
+
+/// `GET /v1/domains/{id}/dmarc`.
+pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
+    // A domain that is not there is a 404 whatever the query says.
+    api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    let mut violations = Violations::new();
+    let query = call.query(&["days"], &mut violations);
+    let days = days_of(query.get("days"));
+    if days.is_none() {
+        violations.add("days", format!("must be a whole number from 1 to {DAYS_MAX}"));
+    }
+    let days = violations.or(|| days)?;
+    shown(api, account, id, days).await
+}
+
+/// The number of days that a query asks for; none where it is no number in the range.
+pub(crate) fn days_of(text: Option<&str>) -> Option<u32> {
+    let Some(text) = text else { return Some(DAYS_DEFAULT) };
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|days| digits && (1..=DAYS_MAX).contains(days))
+}
+
+/// The figures of a domain.
+pub(crate) async fn shown(api: &Api, account: AccountId, id: DomainId, days: u32) -> Result<Answer, ApiError> {
+    let overview = api.engine.dmarc_overview(account, id, days).await?.ok_or(ApiError::NotFound)?;
+    Ok(Answer::json(StatusCode::OK, &DmarcView::new(&overview)))
+}
+
+/// `PATCH /v1/domains/{id}/dmarc/sources`.
+pub(in crate::http) async fn mark_source(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
+    api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    let (network, is_mine) = mark_of(call.json()?)?;
+    let source = api.engine.mark_dmarc_source(&call.caller, id, network, is_mine).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &SourceView::new(&source)))
+}
+
+/// The source and the mark that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn mark_of(object: Map<String, Value>) -> Result<(SourceNetwork, Option<bool>), ApiError> {
+    // Null takes the mark away, so it is not the same as a member that is left out.
+    let names_mine = object.contains_key("mine");
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let network = fields.required_text("network").and_then(|text| fields.check("network", text.parse()));
+    let is_mine = fields.boolean("mine");
+    if !names_mine {
+        fields.fault("mine", "is required: true, false or null");
+    }
+    fields.finish();
+    Ok(violations.or(|| network.map(|network| (network, is_mine)))?)
+}
+
+/// `PATCH /v1/domains/{id}/dmarc/reporters`.
+pub(in crate::http) async fn ignore_reporter(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    call.no_query()?;
+    let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
+    api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    let (name, is_ignored) = reporter_of(call.json()?)?;
+    let reporter = api.engine.ignore_dmarc_reporter(&call.caller, id, name, is_ignored).await.map_err(refused)?;
+    Ok(Answer::json(StatusCode::OK, &IgnoredReporterView::new(&reporter)))
+}
+
+/// The reporter that the members of `object` name, and whether it is ignored; the panel's form is checked by it too.
+pub(crate) fn reporter_of(object: Map<String, Value>) -> Result<(String, bool), ApiError> {
+    let names_ignored = object.get("ignored").is_some_and(|value| !value.is_null());
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let name = fields.required_text("name");
+    let is_ignored = fields.boolean("ignored");
+    if !names_ignored {
+        fields.fault("ignored", "is required: true or false");
+    }
+    fields.finish();
+    Ok(violations.or(|| name.zip(is_ignored))?)
+}
+
+/// `GET /v1/domains/{id}/dmarc/reports`.
+pub(in crate::http) async fn reports(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
+    api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    let listing = Listing::plain(&call, format!("dmarc reports of {id}"), account)?;
+    let Page { rows, next } = api.engine.dmarc_reports(account, id, listing.page)?;
+    listing.answer_of(rows.iter().map(|(id, row)| DmarcReportView::new(*id, row)), next)
+}
+
+/// Why a mark is refused.
+pub(crate) fn refused(stop: Stop<DmarcRefusal>) -> ApiError {
+    match stop {
+        Stop::Refused(DmarcRefusal::NotFound) => ApiError::NotFound,
+        Stop::Refused(DmarcRefusal::Stream(stream)) => ApiError::StreamForbidden(stream.to_string()),
+        Stop::Failed(error) => error.into(),
+    }
+}

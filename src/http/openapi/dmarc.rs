@@ -1,0 +1,63 @@
+//! The routes of DMARC reports.
+
+use hyper::StatusCode;
+use serde_json::json;
+
+use super::operation::Operation;
+use super::schema::Schema;
+use super::shape::Shape as _;
+use crate::base::id::DomainId;
+use crate::domain::stream::Stream;
+use crate::http::error::ApiError;
+use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX};
+use crate::http::view::dmarc::{DmarcReportView, DmarcView, IgnoredReporterView, SourceView};
+
+const DELIVERABILITY: &str = "Deliverability";
+const DOMAIN_ID: &str = "The domain's identifier.";
+
+/// The description of a route of DMARC reports.
+pub(super) fn operation(name: &str) -> Option<Operation> {
+    let at = |summary| Operation::new(DELIVERABILITY, summary).at("id", DomainId::schema(), DOMAIN_ID);
+    let limited = || ApiError::StreamForbidden(Stream::Marketing.to_string());
+    Some(match name {
+        "dmarc.show" => at("Look at a domain's DMARC reports")
+            .says(
+                "What receivers report about mail with the domain in From, and the next step towards a policy of \
+                 `reject`. The recommendation is always by the last 30 days.",
+            )
+            .query(
+                "days",
+                Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT),
+                "How many UTC days, today included.",
+            )
+            .gives(StatusCode::OK, "The figures.", DmarcView::schema()),
+        "dmarc.sources" => at("Mark a source")
+            .says("Says whether a source is the account's own. Only sources that a report has named can be marked.")
+            .takes(mark(), &[("mine", json!({ "network": "192.0.2.0/24", "mine": true }))])
+            .gives(StatusCode::OK, "The source, by the last 30 days.", SourceView::schema())
+            .fails([limited()]),
+        "dmarc.reporters" => at("Ignore a reporter")
+            .says("Takes a reporter out of counts, recommendation and alerts, or back into them.")
+            .takes(reporter(), &[("ignored", json!({ "name": "reporter.example", "ignored": true }))])
+            .gives(StatusCode::OK, "The reporter, by the last 30 days.", IgnoredReporterView::schema())
+            .fails([limited()]),
+        "dmarc.reports" => at("List a domain's DMARC reports")
+            .says("The last received first. Those that are not authentic are listed, and not counted.")
+            .gives_page("DmarcReportPage", DmarcReportView::schema()),
+        _ => return None,
+    })
+}
+
+fn mark() -> Schema {
+    let network = Schema::string().says("The source's network, as the figures show it.");
+    let mine = Schema::boolean().or_null().says("Whether it is yours; null takes the mark away.");
+    let object = Schema::object().member("network", network).member("mine", mine);
+    object.closed().named("DmarcSourceMark", "A source, and whether it is the account's own.")
+}
+
+fn reporter() -> Schema {
+    let name = Schema::string().says("The reporter's name, as the figures show it.");
+    let ignored = Schema::boolean().says("Whether its reports are left out.");
+    let object = Schema::object().member("name", name).member("ignored", ignored);
+    object.closed().named("DmarcReporterChange", "A reporter, and whether its reports are left out.")
+}

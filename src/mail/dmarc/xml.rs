@@ -1,0 +1,304 @@
+//! The elements of an XML document, as they are read: never the document as a whole.
+//!
+//! Elements are known by their local names. A document type declaration, a depth over the limit, tags that don't match
+//! and an end before the last tag make the document unreadable. Bytes that are no UTF-8 are replaced.
+
+use std::io::{self, BufRead, Read};
+
+use quick_xml::Reader;
+use quick_xml::errors::Error;
+use quick_xml::events::Event;
+
+use super::archive::{Member, of_archive};
+use super::{DEPTH_MAX, TEXT_BYTES_MAX, Unreadable};
+
+/// What a document says, one piece after the other.
+pub(super) trait Handler {
+    /// An element begins.
+    fn start(&mut self, name: &str);
+    /// The innermost element ends; `text` is what stands directly in it, in so far as it is short.
+    ///
+    /// # Errors
+    /// The document says something that makes it unreadable.
+    fn end(&mut self, text: &str) -> Result<(), Unreadable>;
+}
+
+/// Reads a document and passes its elements to `handler`.
+pub(super) fn read(document: &mut Member<'_>, handler: &mut dyn Handler) -> Result<(), Unreadable> {
+    let mut reader = Reader::from_reader(Utf8::new(document));
+    let config = reader.config_mut();
+    // The names of end tags are compared here: one element that some reporters never close is left out.
+    config.check_end_names = false;
+    config.allow_unmatched_ends = true;
+    let mut walk = Walk { handler, open: Vec::new(), text: String::new(), is_over: false };
+    let mut buffer = Vec::new();
+    while walk.take(reader.read_event_into(&mut buffer).map_err(of_xml)?)? {
+        buffer.clear();
+    }
+    Ok(())
+}
+
+fn of_xml(error: Error) -> Unreadable {
+    match error {
+        Error::Io(error) => of_archive(io::Error::new(error.kind(), "the stream failed")),
+        _ => Unreadable::Malformed,
+    }
+}
+
+/// How far a document was read.
+struct Walk<'h> {
+    handler: &'h mut dyn Handler,
+    /// The qualified names of the open elements.
+    open: Vec<String>,
+    /// The text since the last tag.
+    text: String,
+    /// Whether the root was closed.
+    is_over: bool,
+}
+
+impl Walk<'_> {
+    /// Takes one event, and returns whether the document goes on.
+    fn take(&mut self, event: Event<'_>) -> Result<bool, Unreadable> {
+        match event {
+            Event::Start(tag) => self.start(tag.name().as_ref())?,
+            Event::Empty(tag) => {
+                let name = tag.name();
+                self.start(name.as_ref())?;
+                self.end(name.as_ref())?;
+            }
+            Event::End(tag) => self.end(tag.name().as_ref())?,
+            Event::Text(text) => self.text(&text)?,
+            Event::CData(text) => self.text(&text)?,
+            Event::GeneralRef(reference) => {
+                let text = resolved(&reference).ok_or(Unreadable::Malformed)?;
+                self.text(text.encode_utf8(&mut [0; 4]))?;
+            }
+            Event::DocType(_) => return Err(Unreadable::DocumentType),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+            Event::Eof if self.is_over => return Ok(false),
+            Event::Eof => return Err(Unreadable::Malformed),
+        }
+        Ok(true)
+    }
+
+    fn start(&mut self, name: &str) -> Result<(), Unreadable> {
+        self.text.clear();
+        if is_left_out(name) {
+            return Ok(());
+        }
+        if self.is_over || self.open.len() == DEPTH_MAX {
+            return Err(if self.is_over { Unreadable::Malformed } else { Unreadable::TooDeep });
+        }
+        self.open.push(name.to_owned());
+        self.handler.start(local(name));
+        Ok(())
+    }
+
+    fn end(&mut self, name: &str) -> Result<(), Unreadable> {
+        if is_left_out(name) {
+            return Ok(());
+        }
+        if self.open.pop().is_none_or(|open| open != name) {
+            return Err(Unreadable::Malformed);
+        }
+        self.is_over = self.open.is_empty();
+        self.handler.end(self.text.trim())?;
+        self.text.clear();
+        Ok(())
+    }
+
+    fn text(&mut self, text: &str) -> Result<(), Unreadable> {
+        if self.open.is_empty() {
+            // Nothing but white space may stand beside the root.
+            return if text.trim_start_matches('\u{feff}').trim().is_empty() {
+                Ok(())
+            } else {
+                Err(Unreadable::Malformed)
+            };
+        }
+        let room = TEXT_BYTES_MAX.saturating_sub(self.text.len());
+        self.text.push_str(&text[..text.floor_char_boundary(room)]);
+        Ok(())
+    }
+}
+
+/// Whether the tags of an element are passed over, as if its content stood without them: some reporters open an
+/// `xs:schema` that they never close.
+fn is_left_out(name: &str) -> bool {
+    local(name) == "schema"
+}
+
+/// The part of a qualified name behind its prefix.
+fn local(name: &str) -> &str {
+    name.rsplit_once(':').map_or(name, |(_, local)| local)
+}
+
+/// The character that a reference stands for. Without a document type there are five named ones.
+fn resolved(reference: &str) -> Option<char> {
+    let code = match reference {
+        "amp" => return Some('&'),
+        "lt" => return Some('<'),
+        "gt" => return Some('>'),
+        "quot" => return Some('"'),
+        "apos" => return Some('\''),
+        numbered => numbered.strip_prefix('#')?,
+    };
+    let number = match code.strip_prefix(['x', 'X']) {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => code.parse(),
+    };
+    char::from_u32(number.ok()?)
+}
+
+/// Bytes read at once.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// A stream as UTF-8: each sequence that is none is replaced by U+FFFD.
+struct Utf8<'m> {
+    stream: &'m mut Member<'m>,
+    /// Bytes that may be the beginning of a character.
+    pending: Vec<u8>,
+    text: String,
+    place: usize,
+}
+
+impl<'m> Utf8<'m> {
+    fn new<'s: 'm>(stream: &'m mut Member<'s>) -> Self {
+        // A shorter borrow of the same stream.
+        let stream: &'m mut Member<'m> = shortened(stream);
+        Self { stream, pending: Vec::with_capacity(CHUNK_BYTES), text: String::new(), place: 0 }
+    }
+
+    fn refill(&mut self) -> io::Result<()> {
+        self.place = 0;
+        self.text.clear();
+        let known = self.pending.len();
+        let read = (&mut *self.stream).take(CHUNK_BYTES as u64).read_to_end(&mut self.pending)?;
+        let is_last = read == 0;
+        debug_assert_eq!(self.pending.len(), known + read);
+        let mut kept = Vec::new();
+        let mut chunks = self.pending.utf8_chunks().peekable();
+        while let Some(chunk) = chunks.next() {
+            self.text.push_str(chunk.valid());
+            let invalid = chunk.invalid();
+            let may_go_on = chunks.peek().is_none() && !is_last;
+            let is_cut = std::str::from_utf8(invalid).is_err_and(|error| error.error_len().is_none());
+            if may_go_on && is_cut {
+                kept = invalid.to_vec();
+            } else if !invalid.is_empty() {
+                self.text.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
+        self.pending.clear();
+        self.pending.extend_from_slice(&kept);
+        Ok(())
+    }
+}
+
+fn shortened<'m, 's: 'm>(stream: &'m mut Member<'s>) -> &'m mut Member<'m> {
+    stream
+}
+
+impl Read for Utf8<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut available = self.fill_buf()?;
+        let read = available.read(buffer)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+impl BufRead for Utf8<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        if self.place == self.text.len() {
+            self.refill()?;
+        }
+        Ok(&self.text.as_bytes()[self.place..])
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        self.place += bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes down what it is told.
+    #[derive(Default)]
+    struct Log(String);
+
+    impl Handler for Log {
+        fn start(&mut self, name: &str) {
+            self.0 += &format!("<{name}");
+        }
+        fn end(&mut self, text: &str) -> Result<(), Unreadable> {
+            self.0 += &format!("|{text}>");
+            Ok(())
+        }
+    }
+
+    fn log(document: &[u8]) -> Result<String, Unreadable> {
+        let mut log = Log::default();
+        let mut stream = document;
+        read(&mut stream, &mut log).map(|()| log.0)
+    }
+
+    #[test]
+    fn elements_are_known_by_their_local_names_and_texts_are_resolved() {
+        let document = b"\xef\xbb\xbf<?xml version='1.0'?><!-- x --> <n:a x='1'>\n<b/><n:c> t<![CDATA[<&]]>&amp;&#x41;&#66; </n:c>\n</n:a>\r\n";
+        assert_eq!(log(document).unwrap(), "<a<b|><c|t<&&AB>|>");
+        assert_eq!(log(b"<a>\xff\xe4x\xc3</a>").unwrap(), "<a|\u{fffd}\u{fffd}x\u{fffd}>");
+    }
+
+    #[test]
+    fn characters_may_lie_across_chunks() {
+        for before in CHUNK_BYTES - 8..CHUNK_BYTES + 2 {
+            let document = format!("<a>{}<b>\u{20ac}\u{1f600}</b></a>", " ".repeat(before));
+            assert_eq!(log(document.as_bytes()).unwrap(), "<a<b|\u{20ac}\u{1f600}>|>");
+        }
+    }
+
+    #[test]
+    fn long_texts_are_cut() {
+        let long = log(format!("<a>{}</a>", "\u{20ac}".repeat(TEXT_BYTES_MAX)).as_bytes()).unwrap();
+        assert_eq!(long.len(), "<a|>".len() + TEXT_BYTES_MAX / 3 * 3);
+    }
+
+    #[test]
+    fn a_schema_is_passed_over_closed_or_not() {
+        assert_eq!(log(b"<a><xs:schema x='y'><b>1</b></a>").unwrap(), "<a<b|1>|>");
+        assert_eq!(log(b"<a><xs:schema><xs:element/></xs:schema><b>1</b></a>").unwrap(), "<a<element|><b|1>|>");
+    }
+
+    #[test]
+    fn a_document_is_well_formed_or_unreadable() {
+        for malformed in [
+            "",
+            " ",
+            "<a>",
+            "<a><b></a>",
+            "<a></b>",
+            "<a></a></a>",
+            "<a/><b/>",
+            "x<a/>",
+            "<a/>x",
+            "<a>&undefined;</a>",
+            "<a>&#xd800;</a>",
+            "<a",
+            "<a><!-- x",
+            "<a><![CDATA[x</a>",
+            "<a></a",
+            "<a>&amp</a>",
+        ] {
+            assert_eq!(log(malformed.as_bytes()), Err(Unreadable::Malformed), "{malformed}");
+        }
+        for declared in ["<!DOCTYPE a><a/>", "<!DOCTYPE a [<!ENTITY x 'y'>]><a>&x;</a>"] {
+            assert_eq!(log(declared.as_bytes()), Err(Unreadable::DocumentType), "{declared}");
+        }
+        let nested = |depth: usize| format!("{}{}", "<a>".repeat(depth), "</a>".repeat(depth));
+        assert!(log(nested(DEPTH_MAX).as_bytes()).is_ok());
+        assert_eq!(log(nested(DEPTH_MAX + 1).as_bytes()), Err(Unreadable::TooDeep));
+    }
+}

@@ -1,0 +1,318 @@
+//! The DMARC reports of one domain: the next step first, then the record, the sources, and the days as bars.
+//!
+//! Whatever a report says is a stranger's text: the templates escape it, and nothing of it becomes an address.
+
+use askama::Template;
+use hyper::StatusCode;
+use serde_json::{Map, Value};
+
+use crate::base::id::DomainId;
+use crate::domain::dmarc_record::DmarcPolicy;
+use crate::domain::dmarc_source::{DmarcCounts, SourceKind};
+use crate::domain::dmarc_walk::Discovery;
+use crate::engine::dmarc::{Overview, Reporter, Source};
+use crate::engine::listing::{Page, PageRequest};
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX, date, days_of, mark_of, refused, reporter_of, shown};
+use crate::machine::dmarc_advice::Action;
+use crate::panel::chart::{Bar, Chart, Heading};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::parts::{Badge, Choice, grouped};
+use crate::panel::record::Record;
+
+/// Sources that the page shows, the largest ones.
+const SOURCES_MAX: usize = 200;
+/// Reports that the page shows, the last received ones.
+const REPORTS_MAX: usize = 20;
+/// Ranges that the page offers, in days.
+const RANGES: [u32; 4] = [7, DAYS_DEFAULT, 90, DAYS_MAX];
+
+#[derive(Template)]
+#[template(path = "dmarc.html")]
+struct DmarcPage {
+    frame: Frame,
+    id: DomainId,
+    domain: String,
+    verdict: &'static str,
+    reason: String,
+    blockers: Vec<String>,
+    is_trouble: bool,
+    change: Option<String>,
+    record_name: String,
+    policy: PolicyLine,
+    figures: Vec<(&'static str, String)>,
+    ranges: Vec<Choice>,
+    days: u32,
+    chart: Option<Chart>,
+    day_lines: Vec<DayLine>,
+    sources: Vec<SourceLine>,
+    hidden_sources: usize,
+    reporters: Vec<Reporter>,
+    reports: Vec<ReportLine>,
+    record: Record,
+}
+
+/// The record that applies.
+struct PolicyLine {
+    text: String,
+    at: String,
+    badge: Badge,
+    is_inherited: bool,
+    none: &'static str,
+}
+
+/// A day of the table behind the chart.
+struct DayLine {
+    day: String,
+    counts: [String; 4],
+}
+
+/// A source.
+struct SourceLine {
+    network: String,
+    badge: Badge,
+    mark: &'static str,
+    is_blocker: bool,
+    messages: String,
+    pass_rate: String,
+    dkim: String,
+    spf: String,
+    dkim_domains: String,
+    spf_domains: String,
+    seen: String,
+}
+
+/// A report.
+struct ReportLine {
+    reporter: String,
+    from_domain: String,
+    range: String,
+    messages: String,
+    passed: String,
+    badge: Badge,
+}
+
+/// `GET /domains/{id}/dmarc`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: DomainId = visit.id()?;
+    let query = Form::of_query(&visit.call);
+    let days = days_of(query.given("days")).unwrap_or(DAYS_DEFAULT);
+    let done = match query.text("done") {
+        "marked" => Some("The source is marked."),
+        "ignored" => Some("The reporter is taken out of the counts."),
+        "counted" => Some("The reporter counts again."),
+        _ => None,
+    };
+    let engine = &visit.api.engine;
+    let overview = engine.dmarc_overview(visit.account_id(), id, days).await?.ok_or(ApiError::NotFound)?;
+    let page = PageRequest { before: None, limit: REPORTS_MAX };
+    let Page { rows, .. } = engine.dmarc_reports(visit.account_id(), id, page)?;
+    let own = format!("/domains/{id}/dmarc");
+    let (first, last) = (overview.from, overview.to);
+    let page = DmarcPage {
+        frame: Frame::new(&visit, &format!("DMARC reports of {}", overview.domain), "/domains")?.with_done(done),
+        id,
+        domain: overview.domain.to_string(),
+        verdict: verdict(overview.advice.action),
+        reason: overview.advice.reason.clone(),
+        blockers: overview.advice.blockers.iter().take(SOURCES_MAX).map(ToString::to_string).collect(),
+        is_trouble: matches!(overview.advice.action, Action::Fix | Action::Review),
+        change: overview.advice.record.clone(),
+        record_name: format!("_dmarc.{}", overview.domain),
+        policy: PolicyLine::new(&overview.published),
+        figures: figures(&overview),
+        ranges: RANGES.map(|range| choice(&own, range, days)).into(),
+        days,
+        chart: (overview.counts.messages() > 0).then(|| chart(&overview, first..=last)),
+        day_lines: overview.days.iter().rev().map(|(day, counts)| DayLine::new(*day, counts)).collect(),
+        hidden_sources: overview.sources.len().saturating_sub(SOURCES_MAX),
+        sources: overview.sources.iter().take(SOURCES_MAX).map(|source| SourceLine::new(source, &overview)).collect(),
+        reporters: overview.reporters,
+        reports: rows.iter().map(|(_, row)| ReportLine::new(row)).collect(),
+        record: Record::new(&visit, id, &own, &format!("/v1{own}")),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// `GET /domains/{id}/dmarc/json`: the figures as the API gives them.
+pub(in crate::panel) async fn json(visit: Visit<'_>) -> Result<Answer, Fault> {
+    Ok(shown(visit.api, visit.account_id(), visit.id()?, DAYS_DEFAULT).await?)
+}
+
+/// `POST /domains/{id}/dmarc/sources`.
+pub(in crate::panel) async fn mark(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: DomainId = visit.id()?;
+    let form = Form::of(&visit.call)?;
+    let mut body = form.as_body(&["network"]);
+    let is_mine = match form.text("mine") {
+        "yes" => Value::Bool(true),
+        "no" => Value::Bool(false),
+        _ => Value::Null,
+    };
+    body.insert("mine".to_owned(), is_mine);
+    let (network, is_mine) = mark_of(body)?;
+    visit.api.engine.mark_dmarc_source(visit.on(), id, network, is_mine).await.map_err(refused)?;
+    Ok(html::redirect(&format!("/domains/{id}/dmarc?done=marked#sources")))
+}
+
+/// `POST /domains/{id}/dmarc/reporters`.
+pub(in crate::panel) async fn ignore(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: DomainId = visit.id()?;
+    let form = Form::of(&visit.call)?;
+    let mut body: Map<String, Value> = form.as_body(&["name"]);
+    body.insert("ignored".to_owned(), Value::Bool(form.text("ignored") == "yes"));
+    let (name, is_ignored) = reporter_of(body)?;
+    visit.api.engine.ignore_dmarc_reporter(visit.on(), id, name, is_ignored).await.map_err(refused)?;
+    let done = if is_ignored { "ignored" } else { "counted" };
+    Ok(html::redirect(&format!("/domains/{id}/dmarc?done={done}#reporters")))
+}
+
+const fn verdict(action: Action) -> &'static str {
+    match action {
+        Action::Publish => "Publish a DMARC record",
+        Action::AddRua => "Ask for reports at this server",
+        Action::Wait => "Wait for more reports",
+        Action::Fix => "Repair your own mail first",
+        Action::Review => "Review the sources that fail",
+        Action::Quarantine => "Ready for p=quarantine",
+        Action::Reject => "Ready for p=reject",
+        Action::Keep => "Protected: nothing to do",
+    }
+}
+
+impl PolicyLine {
+    fn new(published: &Discovery) -> Self {
+        let without = |badge, none| Self { text: String::new(), at: String::new(), badge, is_inherited: false, none };
+        match published {
+            Discovery::Published(found) => Self {
+                text: found.text.clone(),
+                at: found.at.clone(),
+                badge: match found.policy {
+                    DmarcPolicy::None => Badge::new("p=none", "wait", "warn"),
+                    DmarcPolicy::Quarantine => Badge::new("p=quarantine", "good", "shield"),
+                    DmarcPolicy::Reject => Badge::new("p=reject", "good", "shield"),
+                },
+                is_inherited: found.is_inherited,
+                none: "",
+            },
+            Discovery::Absent => without(Badge::new("no record", "bad", "cross"), "At the last check there was none."),
+            Discovery::Invalid(text) => {
+                Self { text: text.clone(), ..without(Badge::new("invalid", "bad", "cross"), "Receivers ignore it.") }
+            }
+            Discovery::Unknown => without(Badge::new("unknown", "calm", "clock"), "It was not looked up yet."),
+        }
+    }
+}
+
+fn figures(overview: &Overview) -> Vec<(&'static str, String)> {
+    let counts = &overview.counts;
+    vec![
+        ("messages", grouped(counts.messages())),
+        ("passed", share(counts.passed(), counts.messages())),
+        ("quarantined", grouped(counts.disposed(DmarcPolicy::Quarantine))),
+        ("rejected", grouped(counts.disposed(DmarcPolicy::Reject))),
+        ("reports", grouped(overview.reports)),
+    ]
+}
+
+fn choice(own: &str, range: u32, days: u32) -> Choice {
+    Choice { words: format!("{range} days"), path: format!("{own}?days={range}"), is_here: range == days }
+}
+
+fn chart(overview: &Overview, days: std::ops::RangeInclusive<u32>) -> Chart {
+    let mut known = overview.days.iter().peekable();
+    let (mut bars, mut names) = (Vec::new(), Vec::new());
+    for day in days {
+        let counts = known.next_if(|(known, _)| *known == day).map(|(_, counts)| *counts).unwrap_or_default();
+        let name = date(day);
+        let (passed, failed) = (counts.passed(), counts.failed());
+        bars.push(Bar {
+            words: format!("{name}: {} passed, {} failed", grouped(passed), grouped(failed)),
+            parts: vec![("good", passed), ("bad", failed)],
+        });
+        names.push(name);
+    }
+    let about = format!(
+        "{} of {} messages passed DMARC.",
+        grouped(overview.counts.passed()),
+        grouped(overview.counts.messages())
+    );
+    Chart::of_bars(Heading { name: "dmarc", title: "Messages by day", about }, &bars, names)
+}
+
+impl DayLine {
+    fn new(day: u32, counts: &DmarcCounts) -> Self {
+        let disposed = |policy| counts.disposed(policy);
+        let numbers =
+            [counts.messages(), counts.passed(), disposed(DmarcPolicy::Quarantine), disposed(DmarcPolicy::Reject)];
+        Self { day: date(day), counts: numbers.map(grouped) }
+    }
+}
+
+impl SourceLine {
+    fn new(source: &Source, overview: &Overview) -> Self {
+        let (counts, messages) = (&source.counts, source.counts.messages());
+        let list = |names: &[crate::domain::hostname::DomainName]| {
+            names.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        };
+        Self {
+            network: source.network.to_string(),
+            badge: kind(source.kind),
+            mark: match source.is_mine {
+                Some(true) => "yes",
+                Some(false) => "no",
+                None => "unset",
+            },
+            is_blocker: overview.advice.blockers.contains(&source.network),
+            messages: grouped(messages),
+            pass_rate: share(counts.passed(), messages),
+            dkim: share(counts.dkim_aligned(), messages),
+            spf: share(counts.spf_aligned(), messages),
+            dkim_domains: list(&source.dkim_domains),
+            spf_domains: list(&source.spf_domains),
+            seen: format!("{} to {}", date(source.first_day), date(source.last_day)),
+        }
+    }
+}
+
+const fn kind(kind: SourceKind) -> Badge {
+    match kind {
+        SourceKind::Own => Badge::new("this service", "good", "check"),
+        SourceKind::Forwarder => Badge::new("forwarder", "calm", "leave"),
+        SourceKind::Authorised => Badge::new("authorised", "calm", "check"),
+        SourceKind::Unknown => Badge::new("unknown", "wait", "help"),
+    }
+}
+
+impl ReportLine {
+    fn new(row: &crate::store::row::dmarc::DmarcReportRow) -> Self {
+        let day = |at| crate::base::time::Timestamp::to_date(at);
+        let (begin, end) = (day(row.begin), day(row.end));
+        Self {
+            reporter: row.reporter.clone(),
+            from_domain: row.from_domain.as_ref().map_or_else(|| "no single author".to_owned(), ToString::to_string),
+            range: if begin == end { begin } else { format!("{begin} to {end}") },
+            messages: grouped(row.messages),
+            passed: grouped(row.passed),
+            badge: if row.is_authentic {
+                Badge::new("signed", "good", "check")
+            } else {
+                Badge::new("not signed", "wait", "warn")
+            },
+        }
+    }
+}
+
+/// A share of all, in percent with one decimal.
+fn share(count: u64, of: u64) -> String {
+    if of == 0 {
+        return "–".to_owned();
+    }
+    let tenths = u128::from(count) * 1000 / u128::from(of);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}

@@ -1,0 +1,96 @@
+//! The page of a domain's DMARC reports: the next step, marks, and texts of strangers that stay texts.
+
+use super::*;
+use crate::base::id::DomainId;
+use crate::domain::dmarc_record::DmarcPolicy;
+use crate::domain::dmarc_source::{DmarcCounts, Evaluation};
+use crate::domain::stream::Stream;
+use crate::store::op::dmarc::{RecordDmarcReport, SourceCounts, day_of, start_of};
+use crate::store::row::dmarc::DmarcReportRow;
+
+const REPORTER: &str = "<script>alert(1)</script>";
+
+impl World {
+    /// A verified domain with one report.
+    async fn reported(&self) -> DomainId {
+        let name = "shop.example.com".parse().unwrap();
+        let made = self.engine.create_verified_domain(self.account, name, Stream::Transactional).await;
+        let (domain, _) = made.ok().unwrap();
+        let mut counts = DmarcCounts::default();
+        counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: true }, 1234);
+        counts.add(Evaluation { disposition: DmarcPolicy::Reject, dkim: false, spf: false }, 66);
+        let begin = start_of(day_of(self.engine.clock.now()) - 1);
+        let signer: crate::domain::hostname::DomainName = "reporter.example".parse().unwrap();
+        let op = RecordDmarcReport {
+            account: self.account,
+            domain,
+            report: DmarcReportRow {
+                reporter: REPORTER.to_owned(),
+                from_domain: Some(signer.clone()),
+                report_id: "1".to_owned(),
+                policy_domain: "shop.example.com".parse().unwrap(),
+                begin,
+                end: begin + std::time::Duration::from_secs(86_399),
+                messages: counts.messages(),
+                passed: counts.passed(),
+                skipped_rows: 0,
+                is_authentic: true,
+            },
+            signer: Some(signer),
+            policy: DmarcPolicy::None,
+            sources: vec![SourceCounts {
+                network: "198.51.100.0/24".parse().unwrap(),
+                counts,
+                has_own_signature: false,
+                dkim_domains: vec![("mailer.example".parse().unwrap(), 1234)],
+                spf_domains: Vec::new(),
+            }],
+        };
+        assert!(self.engine.store.commit(op).await.is_ok());
+        domain
+    }
+}
+
+#[tokio::test]
+async fn the_page_shows_the_next_step_first_and_strangers_texts_as_texts() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let id = world.reported().await;
+    assert!(browser.get(&format!("/domains/{id}")).await.shows(&format!("/domains/{id}/dmarc")));
+    let page = browser.get(&format!("/domains/{id}/dmarc")).await;
+    assert_eq!(page.status, 200);
+    assert!(page.shows("Publish a DMARC record") && page.shows("rua=mailto:dmarc@rp.shop.example.com"));
+    assert!(
+        page.shows("1\u{202f}300")
+            && page.shows("94.9 %")
+            && page.shows("198.51.100.0/24")
+            && page.shows("mailer.example")
+    );
+    assert!(page.shows("A signature proves who wrote a report, not that it is true."));
+    assert!(!page.body.contains(REPORTER) && page.body.contains("script&#62;alert(1)"), "{}", page.body);
+    assert!(page.shows("<title>2023-"), "each day has its bar");
+    let json = browser.get(&format!("/domains/{id}/dmarc/json")).await;
+    assert!(json.body.starts_with("{\"domain\":\"shop.example.com\""));
+    for days in ["7", "400", "x"] {
+        assert_eq!(browser.get(&format!("/domains/{id}/dmarc?days={days}")).await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_source_is_marked_and_a_reporter_ignored_on_the_page() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let path = format!("/domains/{}/dmarc", world.reported().await);
+    let form = [("network", "198.51.100.0/24"), ("mine", "yes")];
+    let reply = browser.post(&format!("{path}/sources"), &form).await;
+    assert_eq!((reply.status, reply.location()), (303, &*format!("{path}?done=marked#sources")));
+    assert!(browser.get(&path).await.shows("<option value=\"yes\" selected>"));
+    let reply = browser.post(&format!("{path}/reporters"), &[("name", REPORTER), ("ignored", "yes")]).await;
+    assert_eq!((reply.status, reply.location()), (303, &*format!("{path}?done=ignored#reporters")));
+    let page = browser.get(&path).await;
+    assert!(page.shows("No messages in the reports") && page.shows("Count again"));
+    let reply = browser.post(&format!("{path}/reporters"), &[("name", REPORTER)]).await;
+    assert_eq!(reply.location(), format!("{path}?done=counted#reporters"));
+    assert_eq!(browser.post(&format!("{path}/sources"), &[("network", "192.0.9.0/24")]).await.status, 404);
+    assert!(browser.get("/audit").await.shows("marked a source in the DMARC reports of"));
+}

@@ -1,0 +1,105 @@
+//! Reading what the reports of a domain count.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use crate::base::id::{AccountId, DomainId};
+use crate::domain::dmarc_source::SourceNetwork;
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read, sound};
+use crate::store::row::Row;
+use crate::store::row::dmarc::{DmarcCountsRow, DmarcDayRow, DmarcReporterRow, ReporterDay};
+use crate::store::schema::Table;
+use crate::store::schema::dmarc::{self as keys, ReporterKey};
+
+/// Reporters of one domain that are read at most: as many as 400 days of full days can have are more.
+const REPORTERS_MAX: usize = 10_000;
+
+/// The messages of one day, network and reporter.
+pub struct CountedSource {
+    /// The UTC day, counted from the epoch.
+    pub day: u32,
+    /// The network.
+    pub network: SourceNetwork,
+    /// The reporter.
+    pub reporter: ReporterKey,
+    /// The counts.
+    pub row: DmarcCountsRow,
+}
+
+/// The reporters of one day.
+pub struct ReporterDays {
+    /// The UTC day, counted from the epoch.
+    pub day: u32,
+    /// Their reports.
+    pub reporters: Vec<ReporterDay>,
+}
+
+/// Shows the counts of the days `from..to` of a domain to `each`, the oldest first.
+///
+/// # Errors
+/// Those of the store.
+pub fn scan(
+    read: &impl Read,
+    (account, domain): (AccountId, DomainId),
+    (from, to): (u32, u32),
+    each: &mut dyn FnMut(CountedSource),
+) -> Result<(), StoreError> {
+    let (from, to) = (keys::dmarc_day(account, domain, from), keys::dmarc_day(account, domain, to));
+    read.scan_sound(Table::DmarcCounts, &from, &to, Order::Ascending, &mut |key, bytes| {
+        if let Some((day, network, reporter)) = keys::dmarc_counts_parts(key)
+            && let Some(row) = sound(DmarcCountsRow::decode(bytes))?
+        {
+            each(CountedSource { day, network, reporter, row });
+        }
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// The reporters of each of the days `from..to` of a domain, the oldest first.
+///
+/// # Errors
+/// Those of the store.
+pub fn scan_days(
+    read: &impl Read,
+    (account, domain): (AccountId, DomainId),
+    (from, to): (u32, u32),
+) -> Result<Vec<ReporterDays>, StoreError> {
+    let (from, to) = (keys::dmarc_day(account, domain, from), keys::dmarc_day(account, domain, to));
+    let mut days = Vec::new();
+    read.scan_sound(Table::DmarcDays, &from, &to, Order::Ascending, &mut |key, bytes| {
+        if let Some(day) = keys::dmarc_day_of(key)
+            && let Some(DmarcDayRow { reporters, .. }) = sound(DmarcDayRow::decode(bytes))?
+        {
+            days.push(ReporterDays { day, reporters });
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(days)
+}
+
+/// The reporters of a domain, with their keys.
+///
+/// # Errors
+/// Those of the store.
+pub fn reporters(
+    read: &impl Read,
+    account: AccountId,
+    domain: DomainId,
+) -> Result<Vec<(ReporterKey, DmarcReporterRow)>, StoreError> {
+    let rows = read.sound_rows::<DmarcReporterRow>(&keys::dmarc_domain(account, domain), REPORTERS_MAX)?;
+    Ok(rows.into_iter().filter_map(|(key, row)| Some((*key.last_chunk()?, row))).collect())
+}
+
+/// The reporters that the account has taken out of a domain's counts.
+///
+/// # Errors
+/// Those of the store.
+pub fn ignored_reporters(
+    read: &impl Read,
+    account: AccountId,
+    domain: DomainId,
+) -> Result<HashSet<ReporterKey>, StoreError> {
+    let all = reporters(read, account, domain)?;
+    Ok(all.into_iter().filter(|(_, row)| row.is_ignored).map(|(key, _)| key).collect())
+}

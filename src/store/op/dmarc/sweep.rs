@@ -1,0 +1,114 @@
+//! Removing what has been kept for 400 days of DMARC reports, and all that a removed domain had.
+
+use super::{KEPT, first_kept};
+use crate::base::id::{AccountId, DomainId, Ulid};
+use crate::store::error::StoreError;
+use crate::store::read::{Order, Read, after_prefix};
+use crate::store::row::dmarc::{DmarcDayRow, DmarcReporterRow, DmarcSourceRow};
+use crate::store::schema::dmarc as keys;
+use crate::store::schema::{self, Table};
+use crate::store::tables::Tables;
+
+/// Removes up to `limit` rows of the account that have been kept for long enough; returns how many.
+pub(in crate::store::op) fn sweep(
+    tables: &mut Tables<'_>,
+    account: AccountId,
+    limit: usize,
+) -> Result<usize, StoreError> {
+    let (mut from, to) = (account.as_bytes().to_vec(), after_prefix(account.as_bytes()));
+    let mut removed = 0;
+    // Every report has a row of its day, so these name all domains.
+    while removed < limit {
+        let next = tables.sound_keys(Table::DmarcDays, &from, &to, Order::Ascending, 1)?;
+        let Some(domain) = next.first().and_then(|key| key.get(16..)?.first_chunk().copied()) else { break };
+        let domain = DomainId(Ulid(domain));
+        removed += Sweep::of(tables, account, domain)?.run(tables, limit - removed)?;
+        from = after_prefix(&keys::dmarc_domain(account, domain));
+    }
+    Ok(removed)
+}
+
+/// A sweep of one domain.
+struct Sweep {
+    account: AccountId,
+    domain: DomainId,
+    /// The first day that stays.
+    end: u32,
+    /// The first report that stays.
+    end_report: Ulid,
+}
+
+impl Sweep {
+    fn of(tables: &Tables<'_>, account: AccountId, domain: DomainId) -> Result<Self, StoreError> {
+        let is_gone = !tables.has(Table::Domains, &schema::domain(account, domain))?;
+        let end = if is_gone { u32::MAX } else { first_kept(tables.expiry()) };
+        let end_report = if is_gone { Ulid([u8::MAX; 16]) } else { Ulid::new(tables.expiry() - KEPT, [0; 10]) };
+        Ok(Self { account, domain, end, end_report })
+    }
+
+    /// Days go last: they lead here.
+    fn run(&self, tables: &mut Tables<'_>, limit: usize) -> Result<usize, StoreError> {
+        let mut left = limit;
+        left -= self.remove_counts(tables, left)?;
+        left -= self.remove_reports(tables, left)?;
+        left -= self.remove_before(tables, Table::DmarcSeen, left)?.len();
+        let days = self.days(tables, left)?;
+        for (key, row) in &days {
+            self.forget_reporters(tables, key, row)?;
+            tables.remove(Table::DmarcDays, key);
+        }
+        Ok(limit - left + days.len())
+    }
+
+    fn remove_before(&self, tables: &mut Tables<'_>, table: Table, limit: usize) -> Result<Vec<Vec<u8>>, StoreError> {
+        let (from, to) =
+            (keys::dmarc_day(self.account, self.domain, 0), keys::dmarc_day(self.account, self.domain, self.end));
+        let removed = tables.sound_keys(table, &from, &to, Order::Ascending, limit)?;
+        removed.iter().for_each(|key| tables.remove(table, key));
+        Ok(removed)
+    }
+
+    /// Removes counts, and the sources that have none left.
+    fn remove_counts(&self, tables: &mut Tables<'_>, limit: usize) -> Result<usize, StoreError> {
+        let removed = self.remove_before(tables, Table::DmarcCounts, limit)?;
+        for key in &removed {
+            let Some((day, network, _)) = keys::dmarc_counts_parts(key) else { continue };
+            let source = keys::dmarc_source(self.account, self.domain, network);
+            if tables.sound_row::<DmarcSourceRow>(&source)?.is_some_and(|row| row.last_day <= day) {
+                tables.remove(Table::DmarcSources, &source);
+            }
+        }
+        Ok(removed.len())
+    }
+
+    fn remove_reports(&self, tables: &mut Tables<'_>, limit: usize) -> Result<usize, StoreError> {
+        let prefix = keys::dmarc_domain(self.account, self.domain);
+        let to = [&prefix[..], &self.end_report.0].concat();
+        let removed = tables.sound_keys(Table::DmarcReports, &prefix, &to, Order::Ascending, limit)?;
+        removed.iter().for_each(|key| tables.remove(Table::DmarcReports, key));
+        Ok(removed.len())
+    }
+
+    fn days(&self, tables: &Tables<'_>, limit: usize) -> Result<Vec<(Vec<u8>, DmarcDayRow)>, StoreError> {
+        let (from, to) =
+            (keys::dmarc_day(self.account, self.domain, 0), keys::dmarc_day(self.account, self.domain, self.end));
+        let found = tables.sound_keys(Table::DmarcDays, &from, &to, Order::Ascending, limit)?;
+        let rows = found.into_iter().map(|key| {
+            let row = tables.sound_row(&key)?.unwrap_or_default();
+            Ok((key, row))
+        });
+        rows.collect()
+    }
+
+    /// Removes the reporters that have reported of no later day.
+    fn forget_reporters(&self, tables: &mut Tables<'_>, key: &[u8], row: &DmarcDayRow) -> Result<(), StoreError> {
+        let day = keys::dmarc_day_of(key).unwrap_or_default();
+        for reporter in &row.reporters {
+            let key = keys::dmarc_reporter(self.account, self.domain, reporter.reporter);
+            if tables.sound_row::<DmarcReporterRow>(&key)?.is_some_and(|row| row.last_day <= day) {
+                tables.remove(Table::DmarcReporters, &key);
+            }
+        }
+        Ok(())
+    }
+}

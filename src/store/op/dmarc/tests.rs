@@ -1,0 +1,255 @@
+//! What a day of reports counts, and when it is gone.
+
+use super::*;
+use crate::base::id::Ulid;
+use crate::domain::account::QuotaLimits;
+use crate::domain::dmarc_source::Evaluation;
+use crate::domain::sending_domain::DomainStatus;
+use crate::domain::stream::Stream;
+use crate::store::op::domain_change::DeleteDomain;
+use crate::store::op::sweep::SweepEvents;
+use crate::store::testing::TestStore;
+use crate::store::timer::TimerKind;
+
+const DAY: Duration = Duration::from_secs(DAY_SECS);
+
+/// A store with one verified domain.
+struct World {
+    test: TestStore,
+    account: AccountId,
+    domain: DomainId,
+}
+
+impl World {
+    fn new() -> Self {
+        let test = TestStore::new();
+        let account = test.account(QuotaLimits::default());
+        let domain = test.domain(account, "example.com", Stream::Transactional, DomainStatus::Verified);
+        Self { test, account, domain }
+    }
+
+    /// A report of yesterday with one message from each of these networks.
+    fn report(&self, reporter: &str, report_id: &str, networks: &[SourceNetwork]) -> RecordDmarcReport {
+        let begin = start_of(day_of(self.test.now()) - 1);
+        let mut counts = DmarcCounts::default();
+        counts.add(Evaluation { disposition: DmarcPolicy::None, dkim: true, spf: false }, 1);
+        let source = |network: &SourceNetwork| SourceCounts {
+            network: *network,
+            counts,
+            has_own_signature: false,
+            dkim_domains: vec![("example.com".parse().unwrap(), 1)],
+            spf_domains: Vec::new(),
+        };
+        let from_domain: DomainName = format!("{reporter}.example").parse().unwrap();
+        RecordDmarcReport {
+            account: self.account,
+            domain: self.domain,
+            report: DmarcReportRow {
+                reporter: reporter.to_owned(),
+                from_domain: Some(from_domain.clone()),
+                report_id: report_id.to_owned(),
+                policy_domain: "example.com".parse().unwrap(),
+                begin,
+                end: begin + DAY - Duration::from_secs(1),
+                messages: networks.len() as u64,
+                passed: networks.len() as u64,
+                skipped_rows: 0,
+                is_authentic: true,
+            },
+            signer: Some(from_domain),
+            policy: DmarcPolicy::None,
+            sources: networks.iter().map(source).collect(),
+        }
+    }
+
+    fn unauthentic(&self, reporter: &str, report_id: &str) -> RecordDmarcReport {
+        let mut op = self.report(reporter, report_id, &[]);
+        (op.signer, op.report.is_authentic) = (None, false);
+        op
+    }
+
+    fn counted(&self) -> Vec<(u32, SourceNetwork, u64)> {
+        let mut counted = Vec::new();
+        let of = (self.account, self.domain);
+        scan(&self.test.snapshot(), of, (0, u32::MAX), &mut |source| {
+            counted.push((source.day, source.network, source.row.counts.messages()));
+        })
+        .unwrap();
+        counted
+    }
+
+    fn rows(&self, table: Table) -> usize {
+        self.test.count(table, &keys::dmarc_domain(self.account, self.domain))
+    }
+
+    fn sweep(&self) {
+        for _ in 0..100 {
+            let due = self.test.timers(TimerKind::EventLog)[0].due;
+            self.test.done(SweepEvents { due });
+            if self.test.timers(TimerKind::EventLog)[0].due > self.test.now() {
+                return;
+            }
+        }
+        panic!("the sweep does not end");
+    }
+}
+
+fn network(number: u32) -> SourceNetwork {
+    let [_, a, b, c] = number.to_be_bytes();
+    SourceNetwork::V4([a, b, c])
+}
+
+#[test]
+fn a_report_is_counted_once_and_repeated_for_400_days() {
+    let world = World::new();
+    let report = || world.report("one", "1", &[network(1), network(2)]);
+    assert_eq!(world.test.done(report()), Recorded::Counted);
+    assert_eq!(world.test.done(report()), Recorded::Repeated);
+    let yesterday = day_of(world.test.now()) - 1;
+    assert_eq!(world.counted(), [(yesterday, network(1), 1), (yesterday, network(2), 1)]);
+    assert_eq!(world.test.done(world.report("one", "2", &[network(1)])), Recorded::Counted);
+    assert_eq!(world.test.done(world.report("two", "1", &[network(1)])), Recorded::Counted, "another From domain");
+    let mut other_begin = report();
+    other_begin.report.begin = other_begin.report.begin + Duration::from_secs(1);
+    assert_eq!(world.test.done(other_begin), Recorded::Counted);
+    assert_eq!(world.rows(Table::DmarcReports), 4);
+}
+
+#[test]
+fn an_unauthentic_report_is_listed_and_neither_counts_nor_takes_the_place_of_the_true_one() {
+    let world = World::new();
+    assert_eq!(world.test.done(world.unauthentic("one", "1")), Recorded::Unauthentic);
+    assert_eq!((world.counted(), world.rows(Table::DmarcReports), world.rows(Table::DmarcSeen)), (vec![], 1, 0));
+    assert_eq!(world.test.done(world.report("one", "1", &[network(1)])), Recorded::Counted);
+    assert_eq!(world.test.done(world.unauthentic("one", "1")), Recorded::Repeated);
+    for n in 1..UNAUTHENTIC_MAX {
+        assert_eq!(world.test.done(world.unauthentic("one", &format!("x{n}"))), Recorded::Unauthentic);
+    }
+    assert_eq!(world.test.done(world.unauthentic("one", "last")), Recorded::OverLimit);
+}
+
+#[test]
+fn a_day_counts_so_many_reports_of_all_and_of_one_signing_domain() {
+    let world = World::new();
+    for signer in 0..REPORTS_MAX / REPORTS_OF_SIGNER_MAX {
+        let reporter = format!("r{signer}");
+        for n in 0..REPORTS_OF_SIGNER_MAX {
+            assert_eq!(world.test.done(world.report(&reporter, &n.to_string(), &[])), Recorded::Counted);
+        }
+        assert_eq!(world.test.done(world.report(&reporter, "more", &[])), Recorded::OverLimit);
+    }
+    assert_eq!(world.test.done(world.report("another", "1", &[])), Recorded::OverLimit);
+    world.test.pass(DAY);
+    assert_eq!(world.test.done(world.report("another", "1", &[])), Recorded::Counted, "another day");
+}
+
+#[test]
+fn networks_beyond_those_of_a_day_are_counted_together() {
+    let world = World::new();
+    let first: Vec<_> = (0..NETWORKS_MAX).map(network).collect();
+    world.test.done(world.report("one", "1", &first));
+    world.test.done(world.report("two", "2", &[network(0), network(NETWORKS_MAX), network(NETWORKS_MAX + 1)]));
+    let counted = world.counted();
+    let of = |wanted| counted.iter().filter(|(_, network, _)| *network == wanted).map(|(.., n)| n).sum::<u64>();
+    assert_eq!((of(network(0)), of(network(NETWORKS_MAX)), of(SourceNetwork::Other)), (2, 0, 2));
+    assert_eq!(world.rows(Table::DmarcSources), NETWORKS_MAX as usize + 1);
+}
+
+#[test]
+fn the_most_frequent_signing_domains_of_a_row_are_kept() {
+    let world = World::new();
+    for (n, domain) in ["a", "b", "c", "d", "d", "c", "d"].into_iter().enumerate() {
+        let mut report = world.report("one", &n.to_string(), &[network(1)]);
+        report.sources[0].dkim_domains = vec![(format!("{domain}.example").parse().unwrap(), 1)];
+        world.test.done(report);
+    }
+    let mut names = Vec::new();
+    scan(&world.test.snapshot(), (world.account, world.domain), (0, u32::MAX), &mut |source| {
+        names = source.row.dkim_domains.iter().map(|(name, n)| format!("{name} {n}")).collect();
+    })
+    .unwrap();
+    assert_eq!(names, ["d.example 3", "c.example 2", "a.example 1", "b.example 1"]);
+}
+
+#[test]
+fn a_domain_that_may_not_be_sent_from_has_no_reports() {
+    let world = World::new();
+    let pending = world.test.domain(world.account, "pending.example", Stream::Transactional, DomainStatus::Pending);
+    for domain in [pending, DomainId(Ulid([9; 16]))] {
+        let op = RecordDmarcReport { domain, ..world.report("one", "1", &[]) };
+        assert!(matches!(world.test.commit(op), Err(Stop::Refused(NotThere))));
+    }
+}
+
+#[test]
+fn marks_need_a_source_and_a_reporter_that_were_seen() {
+    let world = World::new();
+    world.test.done(world.report("one", "1", &[network(1)]));
+    let mark = |number, limit| MarkDmarcSource {
+        account: world.account,
+        domain: world.domain,
+        network: network(number),
+        is_mine: Some(true),
+        limit,
+    };
+    assert!(world.test.commit(mark(1, None)).is_ok());
+    let row: DmarcSourceRow = world.test.row(&keys::dmarc_source(world.account, world.domain, network(1)));
+    assert_eq!(row.is_mine, Some(true));
+    assert!(matches!(world.test.commit(mark(2, None)), Err(Stop::Refused(DmarcRefusal::NotFound))));
+    let limited = world.test.commit(mark(1, Some(Stream::Marketing)));
+    assert!(matches!(limited, Err(Stop::Refused(DmarcRefusal::Stream(_)))));
+    let ignore = |name: &str| IgnoreDmarcReporter {
+        account: world.account,
+        domain: world.domain,
+        name: name.to_owned(),
+        is_ignored: true,
+        limit: None,
+    };
+    assert!(world.test.commit(ignore("one")).is_ok());
+    assert!(matches!(world.test.commit(ignore("two")), Err(Stop::Refused(DmarcRefusal::NotFound))));
+    assert_eq!(ignored_reporters(&world.test.snapshot(), world.account, world.domain).unwrap().len(), 1);
+    world.test.done(world.report("one", "2", &[network(1)]));
+    let row: DmarcSourceRow = world.test.row(&keys::dmarc_source(world.account, world.domain, network(1)));
+    assert_eq!(row.is_mine, Some(true), "another report keeps the mark");
+    assert_eq!(ignored_reporters(&world.test.snapshot(), world.account, world.domain).unwrap().len(), 1);
+}
+
+const TABLES: [Table; 6] = [
+    Table::DmarcReports,
+    Table::DmarcSeen,
+    Table::DmarcDays,
+    Table::DmarcCounts,
+    Table::DmarcSources,
+    Table::DmarcReporters,
+];
+
+#[test]
+fn all_of_it_is_gone_after_400_days_and_what_is_newer_stays() {
+    let world = World::new();
+    let networks: Vec<_> = (0..600).map(network).collect();
+    world.test.done(world.report("old", "1", &networks));
+    world.test.pass(DAY * 10);
+    world.test.done(world.report("new", "2", &[network(1)]));
+    world.test.pass(KEPT - DAY * 11);
+    world.sweep();
+    assert_eq!(world.rows(Table::DmarcCounts), 601, "the first day is 400 days old, not older");
+    world.test.pass(DAY * 2);
+    world.sweep();
+    assert_eq!(TABLES.map(|table| world.rows(table)), [1; 6]);
+    let report = crate::store::check::check_open(world.test.store(), world.test.now());
+    assert_eq!(report.failures, []);
+    world.test.pass(DAY * 10);
+    world.sweep();
+    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 6]);
+}
+
+#[test]
+fn a_removed_domain_takes_its_reports_along() {
+    let world = World::new();
+    world.test.done(world.report("one", "1", &[network(1)]));
+    world.test.done(world.unauthentic("two", "2"));
+    let op = DeleteDomain { account: world.account, domain: world.domain, limit: None };
+    assert!(world.test.commit(op).is_ok());
+    world.sweep();
+    assert_eq!(TABLES.map(|table| world.rows(table)), [0; 6]);
+}

@@ -1,0 +1,135 @@
+//! What is kept of a domain's DMARC aggregate reports: the reports, and the messages that they count.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::time::Timestamp;
+use crate::domain::dmarc_record::DmarcPolicy;
+use crate::domain::dmarc_source::DmarcCounts;
+use crate::domain::hostname::DomainName;
+use crate::store::schema::Table;
+use crate::store::schema::dmarc::ReporterKey;
+
+/// A report, or the part of one that belongs to the domain; its key names account, domain and report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcReportRow {
+    /// The organisation that reports, in its own words.
+    pub reporter: String,
+    /// The domain of the mail's From; none where the mail does not have exactly one author.
+    pub from_domain: Option<DomainName>,
+    /// The reporter's identifier of the report.
+    pub report_id: String,
+    /// The domain whose policy was applied.
+    pub policy_domain: DomainName,
+    /// The first second of its range.
+    pub begin: Timestamp,
+    /// The last second of its range.
+    pub end: Timestamp,
+    /// Messages.
+    pub messages: u64,
+    /// Messages that passed.
+    pub passed: u64,
+    /// Rows without a valid source or count.
+    pub skipped_rows: u64,
+    /// Whether its From domain signed the mail. Only then its messages count.
+    pub is_authentic: bool,
+}
+
+impl Row for DmarcReportRow {
+    const TABLE: Table = Table::DmarcReports;
+}
+
+/// The reports of one day; its key names account, domain and day.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcDayRow {
+    /// Reports that only are listed.
+    pub unauthentic: u32,
+    /// Networks that are counted by themselves.
+    pub networks: u32,
+    /// Rows of [`Table::DmarcCounts`].
+    pub rows: u32,
+    /// Digests of the signing domains, each with its reports.
+    pub signers: Vec<(ReporterKey, u32)>,
+    /// The reporters whose reports count.
+    pub reporters: Vec<ReporterDay>,
+}
+
+impl Row for DmarcDayRow {
+    const TABLE: Table = Table::DmarcDays;
+}
+
+/// The reports of one day and reporter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReporterDay {
+    /// The reporter.
+    pub reporter: ReporterKey,
+    /// Its reports.
+    pub reports: u32,
+    /// The policies that it saw published: a bit for each.
+    policies: u8,
+}
+
+impl ReporterDay {
+    /// A reporter without reports.
+    pub const fn new(reporter: ReporterKey) -> Self {
+        Self { reporter, reports: 0, policies: 0 }
+    }
+
+    /// Counts a report that saw this policy.
+    pub const fn add(&mut self, policy: DmarcPolicy) {
+        self.reports = self.reports.saturating_add(1);
+        self.policies |= 1 << policy as u8;
+    }
+
+    /// Whether a report saw this policy.
+    pub const fn has_seen(self, policy: DmarcPolicy) -> bool {
+        self.policies & 1 << policy as u8 != 0
+    }
+}
+
+/// The messages of one day, network and reporter; its key names them with account and domain.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcCountsRow {
+    /// How many, by what became of them.
+    pub counts: DmarcCounts,
+    /// Whether a signature of the domain's own was on some of them.
+    pub has_own_signature: bool,
+    /// The most frequent domains that signed, with their messages.
+    pub dkim_domains: Vec<(DomainName, u64)>,
+    /// The most frequent domains that SPF was checked for, with their messages.
+    pub spf_domains: Vec<(DomainName, u64)>,
+}
+
+impl Row for DmarcCountsRow {
+    const TABLE: Table = Table::DmarcCounts;
+}
+
+/// A source of a domain's mail; its key names account, domain and network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcSourceRow {
+    /// The first day of which a report names it.
+    pub first_day: u32,
+    /// The last one.
+    pub last_day: u32,
+    /// Whether the account says that it is its own.
+    pub is_mine: Option<bool>,
+}
+
+impl Row for DmarcSourceRow {
+    const TABLE: Table = Table::DmarcSources;
+}
+
+/// A reporter of a domain; its key names account, domain and reporter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DmarcReporterRow {
+    /// Its name, in its own words.
+    pub name: String,
+    /// The last day of which it reported.
+    pub last_day: u32,
+    /// Whether the account has taken it out of the counts.
+    pub is_ignored: bool,
+}
+
+impl Row for DmarcReporterRow {
+    const TABLE: Table = Table::DmarcReporters;
+}

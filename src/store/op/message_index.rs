@@ -181,6 +181,26 @@ mod tests {
     }
 
     #[test]
+    fn a_metadata_pair_of_its_own_takes_a_byte_and_a_half() {
+        let bytes_a_message = |pairs: usize| {
+            let test = TestStore::new();
+            let sender = test.sender();
+            for number in 0..BLOCK {
+                let mut accept = sender.message(&format!("n{number}@example.net"));
+                accept.message.subject = Some(format!("Your order {number} has been shipped"));
+                let pair = |pair| (format!("name{pair}"), format!("{number}-{pair}"));
+                accept.message.metadata = (0..pairs).map(pair).collect();
+                assert!(test.commit(accept).is_ok());
+            }
+            test.timers(TimerKind::MessageIndex).into_iter().for_each(|timer| test.done(IndexMessages { timer }));
+            let key = test.keys(Table::MessageIndex, &[]).remove(0);
+            test.snapshot().get(Table::MessageIndex, &key).unwrap().unwrap().len() as f64 / BLOCK as f64
+        };
+        let [none, three, ten] = [0, 3, 10].map(bytes_a_message);
+        assert!((three - none - 4.5).abs() < 0.1 && (ten - none - 15.0).abs() < 0.1, "{none} {three} {ten}");
+    }
+
+    #[test]
     fn a_block_learns_of_every_later_status() {
         let test = TestStore::new();
         let sender = test.sender();

@@ -28,6 +28,9 @@ const OPERATORS: [(&str, &str); 13] = [
     ("answer", "answer"),
 ];
 
+/// The form of a day.
+const DAY: &str = "2026-11-20";
+
 /// One part of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Term {
@@ -178,6 +181,15 @@ impl Search {
         self.values.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
+    /// The day that was typed for `after` or `before`; empty where it was none, or a time.
+    pub(super) fn day(&self, name: &str) -> &str {
+        let typed = self.terms.iter().find_map(|term| match term {
+            Term::Filter(known, _, typed) if *known == name => typed.split_once(':').map(|(_, value)| value),
+            _ => None,
+        });
+        typed.filter(|value| value.len() == DAY.len()).unwrap_or_default()
+    }
+
     /// What is asked for as the engine takes it; `violations` are told what no message can have.
     pub(super) fn filter(&self, violations: &mut Violations) -> MessageFilter {
         let unwanted = self.unwanted.iter().map(|(name, value)| {
@@ -220,6 +232,17 @@ impl Search {
         });
         typed.chain(chosen)
     }
+}
+
+/// A search in which `after` and `before` are these, where they are given; an empty one is none.
+pub(super) fn with_times(text: &str, times: [(&str, Option<&str>); 2]) -> String {
+    let is_kept = |part: &String| {
+        let name = part.split_once(':').map_or("", |(name, _)| name);
+        times.iter().all(|(time, given)| given.is_none() || !name.eq_ignore_ascii_case(time))
+    };
+    let kept = parts(text).filter(is_kept).map(|part| quoted(&part));
+    let given = times.iter().filter_map(|(name, given)| Some((name, given.filter(|value| !value.is_empty())?)));
+    kept.chain(given.map(|(name, value)| format!("{name}:{value}"))).collect::<Vec<_>>().join(" ")
 }
 
 /// The filter of these values: those of the API, checked as there, and those of the panel alone.
@@ -267,7 +290,7 @@ fn quoted(part: &str) -> String {
 
 /// A day, such as `2026-11-20`, as its first moment in the zone; anything else as it is, for the API's own check.
 pub(super) fn moment(text: &str, zone: &TimeZone) -> String {
-    let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == 10);
+    let day: Option<jiff::civil::Date> = text.parse().ok().filter(|_| text.len() == DAY.len());
     let start = day.and_then(|day| day.to_zoned(zone.clone()).ok());
     let millis = start.and_then(|start| u64::try_from(start.timestamp().as_millisecond()).ok());
     millis.map_or_else(|| text.to_owned(), |millis| Timestamp::from_millis(millis).to_string())
@@ -342,6 +365,17 @@ mod tests {
         assert_eq!(read("metadata.a:1 metadata.a:2 metadata.b:").faults.len(), 2);
         read("metadata.a:1 metadata.b:1 metadata.c:1 metadata.d:1").filter(&mut violations);
         assert_eq!(violations.by_field().keys().collect::<Vec<_>>(), ["metadata"]);
+    }
+
+    #[test]
+    fn chosen_days_take_the_place_of_typed_ones() {
+        let times = |after, before| [("after", after), ("before", before)];
+        let text = "\"big order\" After:2026-11-20 before:2026-11-21";
+        assert_eq!(with_times(text, times(None, None)), text);
+        assert_eq!(with_times(text, times(Some("2026-11-01"), Some(""))), "\"big order\" after:2026-11-01");
+        assert_eq!(with_times("", times(None, Some("2026-11-02"))), "before:2026-11-02");
+        let search = read("after:2026-11-20 before:2026-11-20T00:00:00Z");
+        assert_eq!((search.day("after"), search.day("before")), ("2026-11-20", ""));
     }
 
     #[test]

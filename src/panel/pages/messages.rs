@@ -23,7 +23,7 @@ use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::pages::events;
 use crate::panel::parts::{Badge, shortened};
-use crate::panel::search::{Search, Term, moment};
+use crate::panel::search::{Search, Term, with_times};
 
 /// Rows of a page: with all that it loads, it stays under 60 KB.
 const ROWS: usize = 40;
@@ -145,22 +145,18 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// What the query of a page or of an export asks for.
+/// The search of a page or of an export. Days that were chosen beside it take the place of typed ones.
 fn search_of(query: &Form, zone: &TimeZone) -> Search {
-    Search::read(query.text("q"), query.text("status"), query.text("stream"), zone)
+    let text = with_times(query.text("q"), ["after", "before"].map(|name| (name, query.field(name))));
+    Search::read(&text, query.text("status"), query.text("stream"), zone)
 }
 
-/// `GET /messages/export`: the messages that the search finds, as a file. `after` and `before` may stand beside it.
+/// `GET /messages/export`: the messages that the search finds, as a file.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (query, zone, engine) = (Form::of_query(&visit.call), visit.account.time_zone.zone(), &visit.api.engine);
     let (search, mut violations) = (search_of(&query, &zone), Violations::new());
     search.faults.iter().for_each(|fault| violations.add("q", fault.as_str()));
-    let mut filter = search.filter(&mut violations);
-    for (name, time) in [("after", &mut filter.after), ("before", &mut filter.before)] {
-        if let Some(text) = query.given(name) {
-            *time = violations.check(name, moment(text, &zone).parse()).or(*time);
-        }
-    }
+    let filter = search.filter(&mut violations);
     let filter = of_messages(engine, filter, &mut violations);
     events::export_of(&visit, &query, Some(ExportFilter::Messages(Box::new(filter))), violations).await
 }

@@ -20,6 +20,7 @@ use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
+use super::oidc;
 use super::opening::{self, Start};
 use super::recent;
 use super::reload;
@@ -169,6 +170,7 @@ impl Daemon {
             dev.attach(&engine);
         }
         let hooks_guard = Arc::clone(&webhooks.guard);
+        oidc::attach(config, &engine, &webhooks)?;
         let pump = pump(config, &engine, resolver, &guard, webhooks, in_house, tables)?;
         let mut table = api::routes();
         table.extend(panel::routes());
@@ -343,7 +345,7 @@ async fn listen(
     Ok(bound)
 }
 
-fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
+pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
 }
 

@@ -20,6 +20,7 @@ pub mod listen;
 mod lock;
 mod logging;
 mod metrics;
+mod oidc;
 mod opening;
 mod recent;
 mod reload;

@@ -5,6 +5,7 @@ pub mod cursor;
 pub mod digest;
 pub mod entropy;
 pub mod id;
+pub mod jws;
 pub mod meter;
 pub mod secret;
 pub mod signature;

@@ -171,4 +171,6 @@ actions! {
     DmarcSourceMarked = "marked a source in the DMARC reports of";
     /// Who sends DMARC reports.
     DmarcReporterMarked = "marked a reporter in the DMARC reports of";
+    /// An identity at a provider of OpenID Connect, by which the user signs in from then on.
+    IdentityBound = "bound an identity of OpenID Connect to";
 }

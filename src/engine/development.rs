@@ -27,6 +27,7 @@ use crate::store::op::endpoint::{EndpointRefusal, RotateSecret};
 use crate::store::op::erase::{EraseAccount, RawRow};
 use crate::store::read::Read as _;
 use crate::store::row::domain::DomainRow;
+use crate::store::row::identity::IdentityRow;
 use crate::store::row::message::MessageRow;
 use crate::store::schema::{self, Table};
 
@@ -185,6 +186,10 @@ impl Engine {
             let Some(row) = read.row::<User>(&key)? else { continue };
             add(Table::Users, &key)?;
             add(Table::UsersByEmail, row.email.match_key().as_bytes())?;
+            if let Some(identity) = read.row::<IdentityRow>(&key)? {
+                add(Table::Identities, &key)?;
+                add(Table::UsersByIdentity, &identity.digest())?;
+            }
         }
         for id in &given.endpoints {
             add(Table::Endpoints, &schema::endpoint(account, *id))?;

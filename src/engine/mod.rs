@@ -35,6 +35,7 @@ pub mod messages;
 pub mod meters;
 #[cfg(test)]
 pub(crate) mod no_names;
+pub mod oidc;
 mod passwords;
 pub mod pauses;
 pub(crate) mod places;
@@ -94,6 +95,7 @@ use hot_keys::HotKeys;
 use imports::Imports;
 use lease::Leases;
 use meters::EngineMeters;
+use oidc::Oidc;
 use passwords::Passwords;
 use ports::{Clock, Resolve};
 use queue::QueueView;
@@ -142,6 +144,8 @@ pub struct Engine {
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
     /// Followers of the event logs.
     pub streams: Streams,
+    /// Sign-in by OpenID Connect, where it is configured.
+    pub oidc: OnceLock<Oidc>,
     /// A permit for each backup that may be taken at once.
     backups: Arc<Semaphore>,
     signing: SigningPool,
@@ -202,6 +206,7 @@ impl Engine {
             development: Development::default(),
             on_content_destroyed: OnceLock::new(),
             streams: Streams::default(),
+            oidc: OnceLock::new(),
             backups: Arc::new(Semaphore::new(1)),
             signing,
             key_generation,

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use url::Url;
 
+use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
 use crate::domain::event::TlsFacts;
 use crate::domain::hostname::DomainName;
@@ -337,6 +339,33 @@ impl PostError {
             Self::Status => "status",
         }
     }
+}
+
+/// A request to an identity provider: a GET, or the POST of a form.
+pub struct ProviderRequest {
+    /// Its https address.
+    pub url: Url,
+    /// The form.
+    pub form: Option<Secret>,
+    /// The `Authorization` header.
+    pub authorization: Option<Secret>,
+}
+
+/// A provider's answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderAnswer {
+    /// Its status.
+    pub status: u16,
+    /// Its body, all of it.
+    pub body: Vec<u8>,
+    /// The time for which it may be kept, where its headers say so.
+    pub lifetime: Option<Duration>,
+}
+
+/// An identity provider on the network.
+pub trait IdentityProvider: Send + Sync {
+    /// Sends one request. No redirect is followed, and an answer that is too large is none.
+    fn ask(&self, request: ProviderRequest) -> BoxFuture<'_, Result<ProviderAnswer, PostError>>;
 }
 
 /// Outcome of one request.

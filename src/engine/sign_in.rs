@@ -37,6 +37,19 @@ pub enum SignInRefusal {
     Crowded,
 }
 
+impl From<Throttled> for SignInRefusal {
+    fn from(throttled: Throttled) -> Self {
+        Self::Throttled(throttled)
+    }
+}
+
+impl SignInRefusal {
+    /// Whether whoever signs in has shown something wrong.
+    const fn is_failure(&self) -> bool {
+        matches!(self, Self::Wrong)
+    }
+}
+
 impl From<Crowded> for Stop<SignInRefusal> {
     fn from(_: Crowded) -> Self {
         Self::Refused(SignInRefusal::Crowded)
@@ -109,7 +122,7 @@ impl Engine {
             let session = Session::begin(account, user.id, stage, from.as_client(), engine.clock.now());
             engine.begin_session(session, &user, None, None, from.as_client()).await
         };
-        self.throttled(buckets, attempt).await
+        self.throttled(buckets, attempt, SignInRefusal::is_failure).await
     }
 
     /// Checks the second factor of a session that awaits it, and begins a whole one in its place.
@@ -135,7 +148,7 @@ impl Engine {
             let session = Session::begin(account, user, Stage::SignedIn, from.as_client(), engine.clock.now());
             engine.begin_session(session, &visitor.user, Some(step), Some(visitor.key), from.as_client()).await
         };
-        self.throttled(buckets, attempt).await
+        self.throttled(buckets, attempt, SignInRefusal::is_failure).await
     }
 
     /// Checks the password of somebody who is signed in.
@@ -153,7 +166,7 @@ impl Engine {
             let is_right = engine.passwords.is_right(&password, Some(&hash), Line::Known).await?;
             if is_right { Ok(()) } else { Err(Stop::Refused(SignInRefusal::Wrong)) }
         };
-        self.throttled(vec![Bucket::session(&visitor.key)], attempt).await
+        self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
     /// Checks the password, and the code where there is a second factor, of somebody who is signed in, so that they may
@@ -179,24 +192,25 @@ impl Engine {
             let op = ProveSession { key, password_hash, totp_step };
             engine.store.commit(op).await.map_err(outdated)
         };
-        self.throttled(vec![Bucket::session(&visitor.key)], attempt).await
+        self.throttled(vec![Bucket::session(&visitor.key)], attempt, SignInRefusal::is_failure).await
     }
 
     /// Runs an attempt, which counts as a failure unless it succeeds. One that the service could not judge counts for
     /// nothing either. It runs to its end even if the client goes away: by hanging up nobody gets more attempts, and
     /// nobody's attempt counts as a failure that was none.
-    async fn throttled<T: Send + 'static>(
+    pub(super) async fn throttled<T: Send + 'static, R: From<Throttled> + Send + 'static>(
         self: &Arc<Self>,
         buckets: Vec<Bucket>,
-        attempt: impl Future<Output = Result<T, Stop<SignInRefusal>>> + Send + 'static,
-    ) -> Result<T, Stop<SignInRefusal>> {
+        attempt: impl Future<Output = Result<T, Stop<R>>> + Send + 'static,
+        is_failure: fn(&R) -> bool,
+    ) -> Result<T, Stop<R>> {
         let begun = self.clock.monotonic();
         let counted = self.throttles.begin(&buckets, begun);
-        counted.map_err(|throttled| Stop::Refused(SignInRefusal::Throttled(throttled)))?;
+        counted.map_err(|throttled| Stop::Refused(throttled.into()))?;
         let counted = Counted { engine: Arc::clone(self), buckets, begun, is_failure: false };
         let judged = tokio::spawn(async move {
             let outcome = attempt.await;
-            counted.end(matches!(outcome, Err(Stop::Refused(SignInRefusal::Wrong))));
+            counted.end(matches!(&outcome, Err(Stop::Refused(refusal)) if is_failure(refusal)));
             outcome
         });
         judged.await.unwrap_or(Err(Stop::Failed(StoreError::Panicked)))

@@ -27,6 +27,7 @@ mod http_guard;
 pub mod http_listener;
 mod http_places;
 mod http_stream;
+pub mod identity_provider;
 mod mail_tls;
 pub mod mta_sts;
 pub mod post;

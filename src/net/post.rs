@@ -86,7 +86,8 @@ impl HttpPost {
         Ok(Answer { url, connection, response })
     }
 
-    async fn open(&self, url: &Url) -> Result<Connection, PostError> {
+    /// Opens a connection to the host of `url`, where it may be reached.
+    pub(super) async fn open(&self, url: &Url) -> Result<Connection, PostError> {
         let addresses = self.permitted(url).await?;
         let name = match (literal(url), url.domain()) {
             (Some(address), _) => ServerName::from(address),
@@ -175,7 +176,7 @@ fn origin(url: &Url) -> &str {
 }
 
 /// As they stand in the URL: the port only where it is not the scheme's own.
-fn host_and_port(url: &Url) -> &str {
+pub(super) fn host_and_port(url: &Url) -> &str {
     &url[Position::BeforeHost..Position::AfterPort]
 }
 

@@ -4,6 +4,7 @@ use hyper::header::{COOKIE, HeaderMap};
 
 use crate::domain::device::{DeviceToken, LIFETIME_SECONDS};
 use crate::domain::session::SessionToken;
+use crate::engine::oidc::LIFETIME;
 use crate::http::state::Api;
 
 /// How long a browser keeps the session's cookie: as long as a session may live (7 days).
@@ -111,6 +112,25 @@ fn device_name(api: &Api) -> &'static str {
 /// The session's token that the browser brings.
 pub(super) fn session(api: &Api, headers: &HeaderMap) -> Option<SessionToken> {
     SessionToken::parse(value(headers, session_name(api))?)
+}
+
+fn oidc_name(api: &Api) -> &'static str {
+    if is_secure(api) { "__Host-postrider-oidc" } else { "postrider-oidc" }
+}
+
+/// The text of a sign-in that has begun at an identity provider; empty where the browser brings none.
+pub(super) fn oidc<'h>(api: &Api, headers: &'h HeaderMap) -> &'h str {
+    value(headers, oidc_name(api)).unwrap_or_default()
+}
+
+/// `Set-Cookie` that keeps such a sign-in.
+pub(super) fn with_oidc(api: &Api, text: &str) -> String {
+    set(api, oidc_name(api), text, u32::try_from(LIFETIME.as_secs()).unwrap_or_default())
+}
+
+/// `Set-Cookie` that ends it.
+pub(super) fn without_oidc(api: &Api) -> String {
+    set(api, oidc_name(api), "", 0)
 }
 
 /// The text that makes the browser known; empty where it brings none.

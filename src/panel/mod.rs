@@ -44,7 +44,7 @@ use crate::http::state::Api;
 use door::Need::{Change, Handle, Look, Own, OwnSecret, Secret};
 use pages::{
     appearance, audit, captured, delivery, dmarc, docs, domain, domains, events, explain, key, keys, login, me,
-    message, messages, overview, proof, providers, queue, queue_changes, second_factor, settings, setup, smtp,
+    message, messages, oidc, overview, proof, providers, queue, queue_changes, second_factor, settings, setup, smtp,
     suppression, suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
 };
 
@@ -100,6 +100,8 @@ pub fn routes() -> Vec<Route<Api>> {
         open!(POST, "/setup", "panel.setup.try", setup::choose),
         open!(GET, "/login/code", "panel.code", login::ask_code),
         open!(POST, "/login/code", "panel.code.try", login::attempt_code),
+        open!(GET, "/login/oidc", "panel.oidc", oidc::begin),
+        open!(GET, "/login/oidc/callback", "panel.oidc.callback", oidc::finish),
         open!(POST, "/appearance", "panel.appearance", appearance::choose),
         page!(POST, "/logout", "panel.logout", Own, login::leave),
         page!(GET, "/login/confirm", "panel.proof", Look, proof::show),

@@ -62,6 +62,7 @@ pub(super) fn row_name(table: Table, key: &[u8]) -> String {
         Table::KeysByHash
         | Table::DomainOwners
         | Table::UsersByEmail
+        | Table::UsersByIdentity
         | Table::Sessions
         | Table::WarmUps
         | Table::StsPolicies

@@ -38,6 +38,7 @@ impl Config {
             ("delivery", own.delivery != other.delivery),
             ("bounces", own.bounces != other.bounces),
             ("submission", own.submission != other.submission),
+            ("oidc", own.oidc != other.oidc),
             ("relay", own.relays != other.relays),
             ("replica", own.replica != other.replica),
             ("webhooks", own.webhooks != other.webhooks),

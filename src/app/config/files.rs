@@ -36,6 +36,8 @@ impl Config {
             files.push(("submission.certificate".to_owned(), certificate.as_path()));
             files.push(("submission.key".to_owned(), key.as_path()));
         }
+        let secret = self.oidc.as_ref().and_then(|oidc| oidc.client_secret.as_ref());
+        files.extend(secret.map(|file| ("oidc.client_secret_file".to_owned(), file.path())));
         for relay in &self.relays {
             let login = match &relay.kind {
                 RelayKind::Smarthost(smarthost) => smarthost.login.as_ref(),
@@ -76,6 +78,7 @@ mod tests {
             "hostname = \"mail.example.com\"\n[http.tls]\nmode = \"files\"\ncertificate = \"{there}\"\nkey = \"{dir}/key\"\n\
              [delivery]\nextra_roots = \"{dir}\"\nshaping_file = \"{dir}/shaping\"\nbounces_file = \"{dir}/bounces\"\n\
              [dns]\ntrust_anchor = \"{dir}/anchor\"\n[webhooks]\nextra_roots = \"{dir}/roots\"\n\
+             [oidc]\nissuer = \"https://login.example.com\"\nclient_id = \"p\"\nclient_secret_file = \"{dir}/secret\"\n\
              [[relay]]\nname = \"out\"\nkind = \"smarthost\"\nhost = \"smtp.example.com\"\nusername = \"u\"\n\
              password_file = \"{dir}/password\"\n"
         );
@@ -89,6 +92,7 @@ mod tests {
             "delivery.bounces_file",
             "dns.trust_anchor",
             "webhooks.extra_roots",
+            "oidc.client_secret_file",
             "relay out: password_file",
         ];
         assert_eq!(keys, expected);

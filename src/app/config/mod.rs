@@ -9,6 +9,7 @@ mod delivery;
 mod fault;
 mod files;
 mod http;
+mod oidc;
 mod process;
 mod relay;
 mod replica;
@@ -30,6 +31,7 @@ pub(super) use self::changes::LOG_LEVEL;
 pub use self::delivery::{Bounces, Delivery, Dns};
 pub use self::fault::{ConfigError, Fault};
 pub use self::http::{Acme, Compat, Http, Tls};
+pub use self::oidc::Oidc;
 pub use self::process::{Limits, Log, LogFormat, Metrics, Networks, Webhooks};
 pub use self::relay::{Login, Relay, RelayKind, SecretFile, Smarthost, SmarthostTls, WarmUp};
 pub use self::replica::Replica;
@@ -76,6 +78,8 @@ pub struct Config {
     pub bounces: Option<Bounces>,
     /// `[submission]`.
     pub submission: Submission,
+    /// `[oidc]`, where there is one.
+    pub oidc: Option<Oidc>,
     /// `[[relay]]`: at least one, and one for each stream.
     pub relays: Vec<Relay>,
     /// `[replica]`.
@@ -108,6 +112,7 @@ impl Default for Config {
             delivery: Delivery::default(),
             bounces: None,
             submission: Submission::default(),
+            oidc: None,
             relays: vec![Relay::direct()],
             replica: Replica::default(),
             webhooks: Webhooks::default(),
@@ -193,12 +198,14 @@ impl Config {
             check_relays(relays, &mut root);
         }
         let bounces = Bounces::read(root.section("bounces"), &hostname);
+        let oidc = root.has("oidc").then(|| Oidc::read(root.section("oidc"), credentials.as_deref()));
         let http = Http::read(root.section("http"), self.http);
         let network = Networks::read(root.section("network"), self.network);
         let config = Self {
             data_dir: root.value("data_dir", self.data_dir, path),
             submission: Submission::read(root.section("submission"), self.submission, &http.tls),
             http,
+            oidc: oidc.or(self.oidc),
             compat: Compat::read(root.section("compat"), self.compat),
             metrics: Metrics::read(root.section("metrics"), self.metrics),
             dns: Dns::read(root.section("dns"), self.dns),

@@ -95,7 +95,7 @@ pub struct SecretFile(PathBuf);
 
 impl SecretFile {
     /// `given` as a path, or where it is a bare name and the service has credentials, the one of that name.
-    fn new(given: PathBuf, credentials: Option<&Path>) -> Self {
+    pub(super) fn new(given: PathBuf, credentials: Option<&Path>) -> Self {
         let is_bare = given.components().count() == 1 && given.is_relative();
         match credentials {
             Some(directory) if is_bare => Self(directory.join(given)),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::*;
 
 mod environment;
+mod oidc;
 mod replica;
 mod submission;
 
@@ -63,6 +64,7 @@ fn the_example_has_every_key() {
             "listen tls_listen certificate key connections connections_per_address connections_per_key recipients \
              login_seconds idle_seconds failed_logins",
         ),
+        ("oidc", "issuer client_id client_secret_file allowed_domains account default_role"),
         ("relay", "name kind source ehlo streams warm_up host port tls username password_file"),
         ("relay.warm_up", "per_day growth_percent since"),
         (

@@ -28,7 +28,7 @@ macro_rules! files {
 }
 
 /// Every file, but for `api`, which would say a second time what the description says.
-static FILES: [(&str, &str); 22] = files![
+static FILES: [(&str, &str); 23] = files![
     "index",
     "install",
     "first-message",
@@ -45,6 +45,7 @@ static FILES: [(&str, &str); 22] = files![
     "moving",
     "proxy",
     "smarthost",
+    "oidc",
     "backup",
     "replication",
     "upgrade",

@@ -5,6 +5,7 @@ use askama::Template;
 use hyper::StatusCode;
 use hyper::header::{RETRY_AFTER, SET_COOKIE};
 
+use super::oidc::ProviderLink;
 use crate::domain::session::Stage;
 use crate::engine::ports::Clock as _;
 use crate::engine::sign_in::{Begun, SignInRefusal, Visitor};
@@ -31,6 +32,14 @@ struct LoginPage<'a> {
     email: &'a str,
     next: &'a str,
     refused: Option<String>,
+    provider: Option<ProviderLink>,
+}
+
+impl<'a> LoginPage<'a> {
+    fn new(api: &Api, call: &Call<()>, (email, next): (&'a str, &'a str), refused: Option<String>) -> Self {
+        let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
+        Self { sheet, email: repeated(email), next, refused, provider: ProviderLink::new(api, next, false) }
+    }
 }
 
 #[derive(Template)]
@@ -84,7 +93,7 @@ impl Refused {
 }
 
 /// The session that the browser brings, at whichever stage.
-fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fault> {
+pub(super) fn visitor(api: &Api, call: &Call<()>) -> Result<Option<Visitor>, Fault> {
     match cookie::session(api, &call.headers) {
         Some(token) => Ok(api.engine.visitor(&token)?),
         None => Ok(None),
@@ -103,8 +112,7 @@ pub(in crate::panel) async fn show(api: &Api, call: Call<()>) -> Result<Answer, 
     if visitor(api, &call)?.is_some_and(|visitor| visitor.session.stage == Stage::SignedIn) {
         return Ok(html::redirect(next));
     }
-    let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
-    html::page(StatusCode::OK, &LoginPage { sheet, email: repeated(query.text("email")), next, refused: None })
+    html::page(StatusCode::OK, &LoginPage::new(api, &call, (query.text("email"), next), None))
 }
 
 /// `POST /login`.
@@ -114,19 +122,22 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
     let address = address_of(&call);
     match api.engine.sign_in(email, &form.secret("password"), client_of(api, &call, &address)).await {
         Ok(begun) => {
-            // The session that the browser brought, whosever it was, ends with it: a token never outlives a login.
-            if let Some(old) = visitor(api, &call)? {
-                let (account, user) = (old.session.account, old.session.user);
-                api.engine.leave_session(account, user, old.key).await?;
-            }
+            leave_other(api, &call).await?;
             Ok(entered(api, &begun, next))
         }
         Err(stop) => {
             let refused = Refused::of(stop, "Address or password is wrong.")?;
-            let sheet = Sheet::new("Sign in", Theme::of(&call.headers));
-            refused.answer(&LoginPage { sheet, email: repeated(email), next, refused: Some(refused.sentence.clone()) })
+            refused.answer(&LoginPage::new(api, &call, (email, next), Some(refused.sentence.clone())))
         }
     }
+}
+
+/// Ends the session that the browser brought, whosever it was: a token never outlives a login.
+pub(super) async fn leave_other(api: &Api, call: &Call<()>) -> Result<(), Fault> {
+    if let Some(old) = visitor(api, call)? {
+        api.engine.leave_session(old.session.account, old.session.user, old.key).await?;
+    }
+    Ok(())
 }
 
 pub(super) fn entered(api: &Api, begun: &Begun, next: &str) -> Answer {

@@ -17,6 +17,7 @@ pub(super) mod login;
 pub(super) mod me;
 pub(super) mod message;
 pub(super) mod messages;
+pub(super) mod oidc;
 pub(super) mod overview;
 pub(super) mod proof;
 pub(super) mod providers;

@@ -5,6 +5,7 @@ use askama::Template;
 use hyper::StatusCode;
 
 use super::login::Refused;
+use super::oidc::ProviderLink;
 use crate::engine::ports::Clock as _;
 use crate::engine::sign_in::Proof;
 use crate::http::answer::Answer;
@@ -26,13 +27,15 @@ struct ProofPage<'a> {
     has_totp: bool,
     next: &'a str,
     refused: Option<String>,
+    provider: Option<ProviderLink>,
 }
 
 impl<'a> ProofPage<'a> {
     fn new(visit: &'a Visit<'_>, next: &'a str, refused: Option<String>) -> Self {
         let user = visit.user();
         let sheet = Sheet::new(TITLE, Theme::of(&visit.call.headers));
-        Self { sheet, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused }
+        let provider = ProviderLink::new(visit.api, next, true);
+        Self { sheet, email: user.email.as_given(), has_totp: user.totp.is_some(), next, refused, provider }
     }
 }
 

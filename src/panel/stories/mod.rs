@@ -10,6 +10,7 @@ mod explaining;
 mod following;
 mod keys;
 mod looking;
+mod oidc;
 mod providers;
 mod queue;
 mod records;

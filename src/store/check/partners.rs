@@ -14,6 +14,7 @@ use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::identity::IdentityRow;
 use crate::store::row::message::MessageRow;
 use crate::store::row::suppression::SuppressionRow;
 use crate::store::schema::{self, Table};
@@ -146,6 +147,11 @@ fn partners(sight: &Sight<'_>, table: Table, key: &[u8], value: &[u8]) -> Result
             vec![owner(), (Table::UsersByEmail, email.into_bytes(), Some(key.to_vec()))]
         }
         Table::UsersByEmail => vec![there(Table::Users, value)],
+        Table::Identities => {
+            let digest = IdentityRow::decode(value)?.digest();
+            vec![there(Table::Users, key), (Table::UsersByIdentity, digest.to_vec(), Some(key.to_vec()))]
+        }
+        Table::UsersByIdentity => vec![there(Table::Identities, value)],
         Table::Sessions => {
             let (session, own) = (Session::decode(value)?, key.try_into().unwrap_or([0; 32]));
             vec![there(Table::SessionsByUser, &schema::session_of_user(session.account, session.user, &own))]

@@ -16,6 +16,7 @@ use crate::store::row::domain::DomainRow;
 use crate::store::row::endpoint::EndpointRow;
 use crate::store::row::event::{EventLogRow, EventOfTypeRow};
 use crate::store::row::idempotency::IdempotencyRow;
+use crate::store::row::identity::IdentityRow;
 use crate::store::row::message::{MessageRow, TransferRow};
 use crate::store::row::message_index::IndexedBlock;
 use crate::store::row::outcomes::OutcomeCounts;
@@ -36,7 +37,8 @@ pub(super) fn judge(table: Table, key: &[u8], value: &[u8]) -> Result<(), String
         Table::Accounts => key.len() == 16 && reads::<Account>(value)?,
         Table::AccountsByHint => key.len() == 21,
         Table::Keys => key.len() == 32 && reads::<ApiKey>(value)?,
-        Table::KeysByHash | Table::DomainOwners | Table::UsersByEmail => value.len() == 32,
+        Table::KeysByHash | Table::DomainOwners | Table::UsersByEmail | Table::UsersByIdentity => value.len() == 32,
+        Table::Identities => key.len() == 32 && reads::<IdentityRow>(value)?,
         Table::Domains => key.len() == 32 && reads::<DomainRow>(value)?,
         Table::DomainsByName => key.len() > 16 && value.len() == 16,
         Table::Messages => key.len() == 32 && reads::<MessageRow>(value)?,

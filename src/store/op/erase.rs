@@ -13,6 +13,7 @@ use crate::domain::user::User;
 use crate::store::error::{Stop, StoreError};
 use crate::store::read::{OnDamage, Order, Read as _, after_prefix};
 use crate::store::row::domain::DomainRow;
+use crate::store::row::identity::IdentityRow;
 use crate::store::schema::{self, Table};
 use crate::store::tables::Tables;
 use crate::store::timer::Timer;
@@ -64,6 +65,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::Pauses
         | Table::Suspensions
         | Table::Users
+        | Table::Identities
         | Table::SessionsByUser
         | Table::AuditLog
         | Table::AuditLines
@@ -82,6 +84,7 @@ const fn keys_of(table: Table) -> Keys {
         | Table::KeysByHash
         | Table::DomainOwners
         | Table::UsersByEmail
+        | Table::UsersByIdentity
         | Table::Sessions
         | Table::WarmUps
         | Table::StsPolicies
@@ -201,6 +204,11 @@ impl EraseAccount {
             Table::Users => {
                 if let Some(row) = tables.sound_row::<User>(key)? {
                     tables.remove(Table::UsersByEmail, row.email.match_key().as_bytes());
+                }
+            }
+            Table::Identities => {
+                if let Some(row) = tables.sound_row::<IdentityRow>(key)? {
+                    tables.remove(Table::UsersByIdentity, &row.digest());
                 }
             }
             Table::SessionsByUser => {

@@ -26,6 +26,7 @@ pub mod endpoint;
 pub mod endpoint_end;
 pub mod erase;
 pub mod event;
+pub mod identity;
 pub mod message_index;
 pub mod outcomes;
 pub mod outstanding;

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Op;
+use super::identity::unbind;
 use super::session::end_sessions;
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::domain::account::Account;
@@ -180,6 +181,7 @@ impl Op for DeleteUser {
             check_other_owner(tables, self.account, self.user)?;
         }
         end_sessions(tables, self.account, self.user, None)?;
+        unbind(tables, self.account, self.user)?;
         tables.remove(Table::Users, &key);
         tables.remove(Table::UsersByEmail, user.email.match_key().as_bytes());
         Ok(user)

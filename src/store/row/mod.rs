@@ -16,6 +16,7 @@ pub mod domain;
 pub mod endpoint;
 pub mod event;
 pub mod idempotency;
+pub mod identity;
 pub mod message;
 pub mod message_index;
 pub mod outcomes;

@@ -99,6 +99,10 @@ tables! {
     Users = "users";
     /// address in matching form → account, user.
     UsersByEmail = "users_by_email";
+    /// account, user → the identity at a provider of OpenID Connect that they sign in with.
+    Identities = "identities";
+    /// digest of an identity → account, user.
+    UsersByIdentity = "users_by_identity";
     /// SHA-256 of the token → a signed-in browser.
     Sessions = "sessions";
     /// account, user, SHA-256 of the token → nothing: the sessions of a user.

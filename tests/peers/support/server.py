@@ -201,10 +201,10 @@ class Serve:
 
 
 class Dev:
-    """`postrider dev --json`: everything is there at once."""
+    """`postrider dev --json`: everything is there at once. A folder that is there already is used again."""
 
     def __init__(self, folder: Path, arguments: tuple[str, ...], config: str):
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         self.folder = folder
         command = [binary(), "dev", "--json", "--listen", "127.0.0.1:0", "--data-dir", str(folder / "data")]
         if config:

@@ -12,6 +12,7 @@ use crate::store::op::domain::CreateDomain;
 use crate::store::op::domain_change::{DeleteDomain, RotateDkim, RotateStandby, UpdateDomain};
 use crate::store::op::endpoint::{CreateEndpoint, RotateSecret, UpdateEndpoint};
 use crate::store::op::endpoint_end::DeleteEndpoint;
+use crate::store::op::identity::{BindIdentity, CreateIdentified};
 use crate::store::op::pause::{PauseSite, ResumeSite};
 use crate::store::op::redeliver::{Redeliver, TestEndpoint};
 use crate::store::op::session::EndSessions;
@@ -37,6 +38,19 @@ impl Told for UpdateAccount {
 impl Told for CreateUser {
     fn told(&self, user: &User) -> Change {
         Change::new(Action::UserAdded, user.id, format!("{} as {}", user.email.as_given(), user.role))
+    }
+}
+
+impl Told for CreateIdentified {
+    fn told(&self, user: &User) -> Change {
+        let name = format!("{} as {}, at their first sign-in by OpenID Connect", user.email.as_given(), user.role);
+        Change::new(Action::UserAdded, user.id, name)
+    }
+}
+
+impl Told for BindIdentity {
+    fn told(&self, user: &User) -> Change {
+        Change::new(Action::IdentityBound, user.id, user.email.as_given())
     }
 }
 

@@ -1,0 +1,27 @@
+//! Sign-in by OpenID Connect: the provider of `[oidc]`, reached as webhooks are.
+
+use std::sync::Arc;
+
+use super::config::Config;
+use super::daemon::broken;
+use super::trouble::Trouble;
+use super::webhooks::Webhooks;
+use crate::engine::Engine;
+use crate::engine::oidc::Oidc;
+use crate::net::identity_provider::{DEADLINE, HttpsIdentityProvider};
+use crate::net::tls;
+
+/// Has `engine` sign people in at the provider that is configured, if there is one.
+///
+/// # Errors
+/// A file that the configuration names and that can't be read.
+pub(super) fn attach(config: &Config, engine: &Engine, webhooks: &Webhooks) -> Result<(), Trouble> {
+    let Some(oidc) = &config.oidc else { return Ok(()) };
+    let settings = oidc.settings().map_err(|error| broken("oidc.client_secret_file", &error))?;
+    let roots = tls::trusted_roots(config.webhooks.extra_roots.as_deref());
+    let roots = roots.map_err(|fault| broken("webhooks.extra_roots", &fault))?;
+    let (names, guard) = (Arc::clone(&webhooks.names), Arc::clone(&webhooks.guard));
+    let http = Arc::new(HttpsIdentityProvider::new(roots, names, guard, DEADLINE));
+    engine.oidc.get_or_init(|| Oidc::new(settings, http));
+    Ok(())
+}

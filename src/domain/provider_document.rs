@@ -1,0 +1,144 @@
+//! The document of an identity provider (OpenID Connect Discovery 1.0, 3): the addresses that a sign-in uses.
+
+use serde::Deserialize;
+use url::Url;
+
+/// Bytes of an address.
+const URL_MAX: usize = 2048;
+
+/// A provider's document, checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderDocument {
+    /// Where people sign in.
+    pub authorization_endpoint: Url,
+    /// Where a code becomes a token.
+    pub token_endpoint: Url,
+    /// Where the provider's keys are.
+    pub jwks_uri: Url,
+    /// Where the provider tells who a person is.
+    pub userinfo_endpoint: Option<Url>,
+    /// Whether the client's secret goes into the body of a request, for want of HTTP Basic.
+    pub takes_secret_in_body: bool,
+    /// Whether every answer names its issuer (RFC 9207).
+    pub names_issuer: bool,
+}
+
+/// Why a document is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDocument {
+    /// It is no such document.
+    #[error("the provider's document is malformed")]
+    Malformed,
+    /// It is another provider's.
+    #[error("the provider's document names another issuer than oidc.issuer")]
+    Issuer,
+    /// An address is none, or not https.
+    #[error("the provider's document has an address that is not https")]
+    Address,
+}
+
+#[derive(Deserialize)]
+struct Written {
+    issuer: String,
+    authorization_endpoint: String,
+    token_endpoint: String,
+    jwks_uri: String,
+    userinfo_endpoint: Option<String>,
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
+    #[serde(default)]
+    authorization_response_iss_parameter_supported: bool,
+}
+
+impl ProviderDocument {
+    /// Reads the document of the provider that calls itself `issuer`.
+    ///
+    /// # Errors
+    /// [`InvalidDocument`].
+    pub fn read(json: &[u8], issuer: &str) -> Result<Self, InvalidDocument> {
+        let written: Written = serde_json::from_slice(json).map_err(|_| InvalidDocument::Malformed)?;
+        if written.issuer != issuer {
+            return Err(InvalidDocument::Issuer);
+        }
+        let userinfo_endpoint = written.userinfo_endpoint.as_deref().map(https).transpose()?;
+        // Without the member, a provider takes HTTP Basic (OpenID Connect Discovery 1.0, 3).
+        let methods = written.token_endpoint_auth_methods_supported.unwrap_or_default();
+        let takes = |method: &str| methods.iter().any(|one| one == method);
+        Ok(Self {
+            authorization_endpoint: https(&written.authorization_endpoint)?,
+            token_endpoint: https(&written.token_endpoint)?,
+            jwks_uri: https(&written.jwks_uri)?,
+            userinfo_endpoint,
+            takes_secret_in_body: takes("client_secret_post") && !takes("client_secret_basic"),
+            names_issuer: written.authorization_response_iss_parameter_supported,
+        })
+    }
+}
+
+/// The place of the document of the provider that calls itself `issuer` (OpenID Connect Discovery 1.0, 4).
+///
+/// # Errors
+/// [`InvalidDocument::Address`] where `issuer` is no https URL without query and fragment.
+pub fn document_url(issuer: &str) -> Result<Url, InvalidDocument> {
+    let url = https(issuer)?;
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(InvalidDocument::Address);
+    }
+    https(&format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))
+}
+
+fn https(text: &str) -> Result<Url, InvalidDocument> {
+    let url = Url::parse(text).ok().filter(|url| url.scheme() == "https" && url.has_host() && text.len() <= URL_MAX);
+    url.filter(|url| url.username().is_empty() && url.password().is_none()).ok_or(InvalidDocument::Address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    const ISSUER: &str = "https://login.example.com/tenant";
+
+    fn read(changes: Value) -> Result<ProviderDocument, InvalidDocument> {
+        let mut document = json!({
+            "issuer": ISSUER,
+            "authorization_endpoint": "https://login.example.com/authorize?tenant=1",
+            "token_endpoint": "https://login.example.com/token",
+            "jwks_uri": "https://keys.example.com/",
+        });
+        document.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+        ProviderDocument::read(document.to_string().as_bytes(), ISSUER)
+    }
+
+    #[test]
+    fn a_document_names_the_addresses_of_its_issuer() {
+        let document = read(json!({})).unwrap();
+        assert_eq!(document.authorization_endpoint.query(), Some("tenant=1"));
+        assert!(!document.takes_secret_in_body && !document.names_issuer && document.userinfo_endpoint.is_none());
+        let methods = json!({ "token_endpoint_auth_methods_supported": ["client_secret_post", "private_key_jwt"] });
+        assert!(read(methods).unwrap().takes_secret_in_body);
+        assert!(read(json!({ "authorization_response_iss_parameter_supported": true })).unwrap().names_issuer);
+    }
+
+    #[test]
+    fn another_issuer_and_addresses_in_clear_are_refused() {
+        assert_eq!(read(json!({ "issuer": "https://login.example.com" })), Err(InvalidDocument::Issuer));
+        for name in ["authorization_endpoint", "token_endpoint", "jwks_uri", "userinfo_endpoint"] {
+            for address in ["http://login.example.com/", "javascript:alert(1)", "https://u:p@login.example.com/", ""] {
+                assert_eq!(read(json!({ name: address })), Err(InvalidDocument::Address), "{name}: {address}");
+            }
+        }
+        assert_eq!(read(json!({ "jwks_uri": 7 })), Err(InvalidDocument::Malformed));
+        assert_eq!(ProviderDocument::read(b"[]", ISSUER), Err(InvalidDocument::Malformed));
+    }
+
+    #[test]
+    fn a_documents_place_follows_from_the_issuer() {
+        let place = |issuer| document_url(issuer).map(String::from);
+        let expected = "https://login.example.com/tenant/.well-known/openid-configuration";
+        assert_eq!(place(ISSUER).as_deref(), Ok(expected));
+        assert_eq!(place("https://login.example.com/tenant/").as_deref(), Ok(expected));
+        for bad in ["http://login.example.com", "https://", "login.example.com", "https://a.example/?x=1"] {
+            assert_eq!(place(bad), Err(InvalidDocument::Address), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The users whom people are for whom the provider vouches: found by the provider's name for them, or bound or made at
+//! their first sign-in.
+
+use super::{Oidc, OidcRefusal, Outcome, identity_of, refuse};
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::address::Address;
+use crate::domain::audit::Actor;
+use crate::domain::device::Devices;
+use crate::domain::id_token::IdToken;
+use crate::domain::session::{OwnedClient, Session, Stage};
+use crate::domain::user::{NewPassword, User};
+use crate::engine::Engine;
+use crate::engine::audit::Behalf;
+use crate::engine::sign_in::{Begun, SignInRefusal};
+use crate::store::error::Stop;
+use crate::store::op::identity::{
+    BindIdentity, BindRefusal, CreateIdentified, CreateIdentifiedRefusal, user_by_identity,
+};
+use crate::store::op::user::{CreateUser, CreateUserRefusal, user_by_email};
+use crate::store::row::identity::IdentityRow;
+
+impl Engine {
+    /// Begins the session of a person whom the provider vouches for.
+    pub(super) async fn session_of(
+        &self,
+        oidc: &Oidc,
+        person: &IdToken,
+        from: &OwnedClient,
+        real_now: Timestamp,
+    ) -> Outcome<Begun> {
+        let (account, user) = self.identified(oidc, person).await?;
+        if user.disabled {
+            return refuse(OidcRefusal::Disabled);
+        }
+        let now = self.clock.now();
+        let session = Session::begin(account, user.id, Stage::SignedIn, from.as_client(), now);
+        // A provider that knows the browser asks nobody, so only what it says of the time is a proof.
+        let proved_at = person.authenticated_at.map_or(Timestamp::ZERO, |at| now - real_now.since(at));
+        let session = Session { proved_at, ..session };
+        let begun = self.begin_session(session, &user, None, None, from.as_client()).await;
+        begun.map_err(|stop| match stop {
+            Stop::Failed(error) => Stop::Failed(error),
+            // The user was changed in between.
+            Stop::Refused(SignInRefusal::Wrong | SignInRefusal::Throttled(_) | SignInRefusal::Crowded) => {
+                Stop::Refused(OidcRefusal::Disabled)
+            }
+        })
+    }
+
+    /// The user that a person is, bound or made where this is their first sign-in.
+    async fn identified(&self, oidc: &Oidc, person: &IdToken) -> Outcome<(AccountId, User)> {
+        let identity = identity_of(oidc, person);
+        if let Some(found) = user_by_identity(&self.store.snapshot()?, &identity)? {
+            return Ok(found);
+        }
+        let email = person.email.as_ref().filter(|_| person.email_verified);
+        let Some(email) = email.and_then(|email| email.parse::<Address>().ok()) else {
+            return refuse(OidcRefusal::Unverified);
+        };
+        let known = user_by_email(&self.store.snapshot()?, &email.match_key())?;
+        match known {
+            Some((_, user)) if user.disabled => refuse(OidcRefusal::Disabled),
+            Some((account, user)) => {
+                let op = BindIdentity { account, user: user.id, identity };
+                let bound = self.commit_on(Behalf::new(account, Actor::Service), op).await;
+                bound.map(|user| (account, user)).map_err(|stop| match stop {
+                    Stop::Refused(BindRefusal::Taken) => Stop::Refused(OidcRefusal::Taken),
+                    Stop::Refused(BindRefusal::NotThere) => Stop::Refused(OidcRefusal::Nobody),
+                    Stop::Failed(error) => Stop::Failed(error),
+                })
+            }
+            None => self.newcomer(oidc, email, identity).await,
+        }
+    }
+
+    /// Makes a user for a person at their first sign-in, where their domain may.
+    async fn newcomer(&self, oidc: &Oidc, email: Address, identity: IdentityRow) -> Outcome<(AccountId, User)> {
+        let settings = &oidc.settings;
+        let Some(account) = settings.account.filter(|_| settings.allowed_domains.contains(email.domain())) else {
+            return refuse(OidcRefusal::Nobody);
+        };
+        self.check_room()?;
+        // Nobody knows this password: it is there so that one can be chosen by a setup link.
+        let password = NewPassword::generate(&*self.entropy);
+        let hashed = self.passwords.hash(&password, &*self.entropy).await;
+        let password_hash = hashed.map_err(|_| Stop::Refused(OidcRefusal::Crowded))?;
+        let now = self.clock.now();
+        let user = User {
+            id: self.store.reserve_id(now),
+            email,
+            role: settings.default_role,
+            password_hash,
+            totp: None,
+            created_at: now,
+            last_sign_in_at: None,
+            disabled: false,
+            devices: Devices::default(),
+        };
+        let op = CreateIdentified { create: CreateUser { account, user }, identity };
+        let made = self.commit_on(Behalf::new(account, Actor::Service), op).await;
+        made.map(|user| (account, user)).map_err(|stop| match stop {
+            Stop::Refused(CreateIdentifiedRefusal::Taken) => Stop::Refused(OidcRefusal::Taken),
+            Stop::Refused(CreateIdentifiedRefusal::NotMade(CreateUserRefusal::EmailTaken)) => {
+                Stop::Refused(OidcRefusal::Taken)
+            }
+            Stop::Refused(
+                CreateIdentifiedRefusal::Suspended
+                | CreateIdentifiedRefusal::NotMade(CreateUserRefusal::NoSuchAccount | CreateUserRefusal::TooMany),
+            ) => Stop::Refused(OidcRefusal::Closed),
+            Stop::Failed(error) => Stop::Failed(error),
+        })
+    }
+}

@@ -1,0 +1,224 @@
+//! The identity provider as the service knows it: its document and its keys, kept for as long as their headers say, and
+//! the requests of a sign-in.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use tokio::sync::Mutex;
+use url::{Url, form_urlencoded};
+
+use super::OidcSettings;
+use crate::base::secret::Secret;
+use crate::domain::id_token::{InvalidKeys, ProviderKeys, UserInfo};
+use crate::domain::provider_document::{InvalidDocument, ProviderDocument, document_url};
+use crate::engine::ports::{Clock, IdentityProvider, PostError, ProviderAnswer, ProviderRequest};
+
+/// The time for which a document without a header about it is kept.
+const KEPT: Duration = Duration::from_secs(5 * 60);
+/// The shortest and the longest time for which one is kept, whatever its headers say.
+const KEPT_MIN: Duration = Duration::from_secs(10);
+const KEPT_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The time for which a provider that failed is not asked again.
+const FAILED: Duration = Duration::from_secs(3);
+/// Times that keys are fetched before their time within [`REFETCHED_IN`], because a token names an unknown one.
+const REFETCHED_MAX: usize = 5;
+const REFETCHED_IN: Duration = Duration::from_secs(60);
+
+/// A failure of the provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderFault {
+    /// It could not be asked.
+    #[error("the provider could not be reached ({})", .0.as_str())]
+    Unreachable(PostError),
+    /// It failed a moment ago.
+    #[error("the provider failed a moment ago")]
+    FailedBefore,
+    /// It answered with another status than 200.
+    #[error("the provider answered {1} at its {0}")]
+    Status(&'static str, u16),
+    /// Its document.
+    #[error(transparent)]
+    Document(#[from] InvalidDocument),
+    /// Its keys.
+    #[error(transparent)]
+    Keys(#[from] InvalidKeys),
+    /// An answer that can't be read.
+    #[error("the answer of the provider's {0} is malformed")]
+    Malformed(&'static str),
+}
+
+/// The tokens that a code is worth.
+#[derive(Deserialize)]
+pub(super) struct Tokens {
+    pub(super) id_token: String,
+    pub(super) access_token: Option<String>,
+}
+
+/// The provider.
+pub(super) struct Provider {
+    http: Arc<dyn IdentityProvider>,
+    /// Held while the provider is asked, so that many who sign in at once ask it once.
+    known: Mutex<Known>,
+}
+
+/// A value and the time, as the machine counts it, until which it is kept.
+struct Kept<T> {
+    value: Arc<T>,
+    until: Duration,
+}
+
+#[derive(Default)]
+struct Known {
+    document: Option<Kept<ProviderDocument>>,
+    keys: Option<Kept<ProviderKeys>>,
+    /// The time until which the provider is not asked again.
+    failed_until: Duration,
+    /// The times of the last fetches of keys that were made before their time.
+    refetched: VecDeque<Duration>,
+}
+
+impl Provider {
+    pub(super) fn new(http: Arc<dyn IdentityProvider>) -> Self {
+        Self { http, known: Mutex::default() }
+    }
+
+    /// The provider's document.
+    pub(super) async fn document(
+        &self,
+        issuer: &str,
+        clock: &dyn Clock,
+    ) -> Result<Arc<ProviderDocument>, ProviderFault> {
+        let mut known = self.known.lock().await;
+        let now = clock.monotonic();
+        if let Some(kept) = known.document.as_ref().filter(|kept| now < kept.until) {
+            return Ok(Arc::clone(&kept.value));
+        }
+        let fetched = self.fetch(&mut known, document_url(issuer)?, "document", clock).await?;
+        let value = Arc::new(ProviderDocument::read(&fetched.body, issuer)?);
+        let until = clock.monotonic() + kept_for(&fetched);
+        known.document = Some(Kept { value: Arc::clone(&value), until });
+        Ok(value)
+    }
+
+    /// The provider's keys. `are_outdated` says that a token names one that is not among them: then they are fetched
+    /// again, a few times a minute at most.
+    pub(super) async fn keys(
+        &self,
+        document: &ProviderDocument,
+        are_outdated: bool,
+        clock: &dyn Clock,
+    ) -> Result<Arc<ProviderKeys>, ProviderFault> {
+        let mut known = self.known.lock().await;
+        let now = clock.monotonic();
+        if let Some(value) = known.keys_at(now, are_outdated) {
+            return Ok(value);
+        }
+        let fetched = self.fetch(&mut known, document.jwks_uri.clone(), "keys", clock).await?;
+        let value = Arc::new(ProviderKeys::read(&fetched.body)?);
+        let until = clock.monotonic() + kept_for(&fetched);
+        known.keys = Some(Kept { value: Arc::clone(&value), until });
+        Ok(value)
+    }
+
+    async fn fetch(
+        &self,
+        known: &mut Known,
+        url: Url,
+        what: &'static str,
+        clock: &dyn Clock,
+    ) -> Result<ProviderAnswer, ProviderFault> {
+        if clock.monotonic() < known.failed_until {
+            return Err(ProviderFault::FailedBefore);
+        }
+        let fetched = self.ask(ProviderRequest { url, form: None, authorization: None }, what).await;
+        if fetched.is_err() {
+            known.failed_until = clock.monotonic() + FAILED;
+        }
+        fetched
+    }
+
+    async fn ask(&self, request: ProviderRequest, what: &'static str) -> Result<ProviderAnswer, ProviderFault> {
+        let answer = self.http.ask(request).await.map_err(ProviderFault::Unreachable)?;
+        if answer.status == 200 { Ok(answer) } else { Err(ProviderFault::Status(what, answer.status)) }
+    }
+
+    /// The tokens that `code` is worth to the client who can show `verifier` (RFC 6749 4.1.3, RFC 7636 4.5).
+    pub(super) async fn tokens(
+        &self,
+        document: &ProviderDocument,
+        settings: &OidcSettings,
+        (code, verifier, redirect_uri): (&str, &str, &str),
+    ) -> Result<Tokens, ProviderFault> {
+        let (form, authorization) = exchange(document, settings, (code, verifier, redirect_uri));
+        let request = ProviderRequest { url: document.token_endpoint.clone(), form: Some(form), authorization };
+        let answer = self.ask(request, "token endpoint").await?;
+        serde_json::from_slice(&answer.body).map_err(|_| ProviderFault::Malformed("token endpoint"))
+    }
+
+    /// The provider's record of the person whose access token this is.
+    pub(super) async fn user_info(&self, url: &Url, access_token: &str) -> Result<UserInfo, ProviderFault> {
+        let authorization = Some(Secret::new(format!("Bearer {access_token}")));
+        let request = ProviderRequest { url: url.clone(), form: None, authorization };
+        let answer = self.ask(request, "userinfo endpoint").await?;
+        serde_json::from_slice(&answer.body).map_err(|_| ProviderFault::Malformed("userinfo endpoint"))
+    }
+}
+
+impl Known {
+    /// The keys, unless they have to be fetched at `now`.
+    fn keys_at(&mut self, now: Duration, are_outdated: bool) -> Option<Arc<ProviderKeys>> {
+        let kept = self.keys.as_ref().filter(|kept| now < kept.until)?;
+        if !are_outdated {
+            return Some(Arc::clone(&kept.value));
+        }
+        self.refetched.retain(|at| now.saturating_sub(*at) < REFETCHED_IN);
+        if self.refetched.len() >= REFETCHED_MAX {
+            return Some(Arc::clone(&kept.value));
+        }
+        self.refetched.push_back(now);
+        None
+    }
+}
+
+fn kept_for(answer: &ProviderAnswer) -> Duration {
+    answer.lifetime.unwrap_or(KEPT).clamp(KEPT_MIN, KEPT_MAX)
+}
+
+/// The form that turns a code into tokens, and the header beside it.
+fn exchange(
+    document: &ProviderDocument,
+    settings: &OidcSettings,
+    (code, verifier, redirect_uri): (&str, &str, &str),
+) -> (Secret, Option<Secret>) {
+    let mut form = form_urlencoded::Serializer::new(String::new());
+    form.extend_pairs([
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", redirect_uri),
+        ("code_verifier", verifier),
+    ]);
+    let authorization = match &settings.client_secret {
+        Some(secret) if !document.takes_secret_in_body => Some(basic(&settings.client_id, secret)),
+        Some(secret) => {
+            let pairs = [("client_id", settings.client_id.as_str()), ("client_secret", secret.expose_text())];
+            form.extend_pairs(pairs);
+            None
+        }
+        None => {
+            form.append_pair("client_id", &settings.client_id);
+            None
+        }
+    };
+    (Secret::new(form.finish()), authorization)
+}
+
+/// HTTP Basic as OAuth writes it: both parts form-encoded first (RFC 6749 2.3.1).
+fn basic(client_id: &str, secret: &Secret) -> Secret {
+    let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
+    let both = format!("{}:{}", encoded(client_id), encoded(secret.expose_text()));
+    Secret::new(format!("Basic {}", STANDARD.encode(both)))
+}

@@ -1,0 +1,89 @@
+//! A sign-in that has begun at an identity provider. It is kept by the browser alone, sealed in a cookie: the service
+//! remembers nobody who does not come back, and the answer to another browser's sign-in opens nothing.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
+
+use crate::base::entropy::{self, Entropy};
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+
+/// The time that somebody has to sign in at the provider.
+pub const LIFETIME: Duration = Duration::from_secs(10 * 60);
+const CONTEXT: &[u8] = b"sign-in by OpenID Connect";
+
+/// The secrets of one sign-in, and where it leads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Started {
+    /// The answer must carry it.
+    pub(super) state: String,
+    /// The ID token must carry it.
+    pub(super) nonce: String,
+    /// The code is worth nothing without it (RFC 7636).
+    pub(super) verifier: String,
+    /// Our own address to go on to.
+    pub(super) next: String,
+    /// When it began, in real time.
+    pub(super) begun_at: Timestamp,
+    /// Whether the provider has to ask the person again.
+    pub(super) is_again: bool,
+}
+
+impl Started {
+    /// A sign-in that begins at `now` and leads to `next`.
+    pub(super) fn new(next: &str, is_again: bool, now: Timestamp, entropy: &dyn Entropy) -> Self {
+        let [state, nonce, verifier] = [(); 3].map(|()| URL_SAFE_NO_PAD.encode(entropy::bytes::<32>(entropy)));
+        Self { state, nonce, verifier, next: next.to_owned(), begun_at: now, is_again }
+    }
+
+    /// The challenge that the provider holds the verifier against (RFC 7636 4.2).
+    pub(super) fn challenge(&self) -> String {
+        URL_SAFE_NO_PAD.encode(Sha256::digest(&self.verifier))
+    }
+
+    /// The cookie's text.
+    pub(super) fn sealed(&self, key: &MasterKey, entropy: &dyn Entropy) -> String {
+        let clear = serde_json::to_vec(self).unwrap_or_else(|_| unreachable!("texts and numbers are JSON"));
+        URL_SAFE_NO_PAD.encode(key.seal(CONTEXT, &clear, entropy).0)
+    }
+
+    /// The sign-in of a cookie, where the answer with this `state` is its own and comes in time.
+    pub(super) fn open(cookie: &str, state: &str, key: &MasterKey, now: Timestamp) -> Option<Self> {
+        let sealed = URL_SAFE_NO_PAD.decode(cookie).ok()?;
+        let clear = key.open(CONTEXT, &sealed).ok()?;
+        let started: Self = serde_json::from_slice(clear.expose()).ok()?;
+        let is_own = bool::from(started.state.as_bytes().ct_eq(state.as_bytes()));
+        (is_own && now >= started.begun_at && now.since(started.begun_at) < LIFETIME).then_some(started)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::entropy::SeededEntropy;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_700_000_000_000);
+
+    #[test]
+    fn a_sign_in_goes_on_with_its_own_cookie_and_state_for_ten_minutes() {
+        let (key, entropy) = (MasterKey::new(&[7; MasterKey::LENGTH]), SeededEntropy::new(1));
+        let started = Started::new("/messages", false, NOW, &entropy);
+        let cookie = started.sealed(&key, &entropy);
+        let open = |state: &str, now| Started::open(&cookie, state, &key, now);
+        assert_eq!(open(&started.state, NOW), Some(started.clone()));
+        assert_eq!(open(&started.state, NOW + LIFETIME), None);
+        assert_eq!(open("", NOW), None);
+        let other = Started::new("/", false, NOW, &entropy);
+        assert_eq!(open(&other.state, NOW), None);
+        assert_eq!(Started::open("", "", &key, NOW), None);
+        let foreign = MasterKey::new(&[8; MasterKey::LENGTH]);
+        assert_eq!(Started::open(&cookie, &started.state, &foreign, NOW), None);
+        assert!(cookie.len() < 1024 && !cookie.contains(&started.state));
+        assert_eq!((started.verifier.len(), started.challenge().len()), (43, 43));
+    }
+}

@@ -1,0 +1,342 @@
+//! Signing in by OpenID Connect, at a provider that a story scripts.
+
+use std::sync::Mutex;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::*;
+use crate::engine::oidc::{Oidc, OidcSettings};
+use crate::engine::ports::{BoxFuture, IdentityProvider, PostError, ProviderAnswer, ProviderRequest};
+use crate::net::clock::SystemClock;
+use crate::store::op::user::user_by_email;
+
+const ISSUER: &str = "https://login.example.com/tenant";
+
+/// What the provider says and does.
+struct Script {
+    pair: EcdsaKeyPair,
+    key_id: &'static str,
+    /// Claims beside the usual ones, or instead of them.
+    claims: Value,
+    nonce: String,
+    userinfo: Value,
+    document: Value,
+    fails: Option<PostError>,
+    /// What it was asked, in order: paths, and the forms of tokens.
+    asked: Vec<String>,
+}
+
+#[derive(Clone)]
+struct Provider(Arc<Mutex<Script>>);
+
+impl Provider {
+    fn new() -> Self {
+        Self(Arc::new(Mutex::new(Script {
+            pair: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap(),
+            key_id: "k1",
+            claims: json!({}),
+            nonce: String::new(),
+            userinfo: json!({}),
+            document: json!({}),
+            fails: None,
+            asked: Vec::new(),
+        })))
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Script)) {
+        change(&mut self.0.lock().unwrap());
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap().asked)
+    }
+}
+
+fn laid_over(mut under: Value, over: &Value) -> Value {
+    under.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
+    under
+}
+
+impl Script {
+    fn token(&self) -> String {
+        let now = SystemClock::new().now().as_secs();
+        let claims = json!({
+            "iss": ISSUER, "sub": "sub-1", "aud": "postrider", "exp": now + 300, "iat": now, "nonce": self.nonce,
+            "email": "new@corp.example", "email_verified": true,
+        });
+        let header = json!({ "alg": "ES256", "kid": self.key_id });
+        let parts = [header, laid_over(claims, &self.claims)].map(|part| URL_SAFE_NO_PAD.encode(part.to_string()));
+        let text = parts.join(".");
+        let signature = self.pair.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    fn answer(&mut self, request: &ProviderRequest) -> Value {
+        let at = |path: &str| format!("https://login.example.com{path}");
+        let point = self.pair.public_key().as_ref();
+        let [x, y] = [&point[1..33], &point[33..]].map(|part| URL_SAFE_NO_PAD.encode(part));
+        match request.url.path() {
+            "/tenant/.well-known/openid-configuration" => laid_over(
+                json!({
+                    "issuer": ISSUER, "authorization_endpoint": at("/authorize"), "token_endpoint": at("/token"),
+                    "jwks_uri": at("/keys"), "userinfo_endpoint": at("/userinfo"),
+                }),
+                &self.document,
+            ),
+            "/keys" => json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": self.key_id, "x": x, "y": y }] }),
+            "/token" => json!({ "id_token": self.token(), "access_token": "at-1", "token_type": "Bearer" }),
+            "/userinfo" => self.userinfo.clone(),
+            other => panic!("asked for {other}"),
+        }
+    }
+}
+
+impl IdentityProvider for Provider {
+    fn ask(&self, request: ProviderRequest) -> BoxFuture<'_, Result<ProviderAnswer, PostError>> {
+        let mut script = self.0.lock().unwrap();
+        let form = request.form.as_ref().map(|form| format!(" {}", form.expose_text())).unwrap_or_default();
+        script.asked.push(format!("{}{form}", request.url.path()));
+        let answer = match script.fails {
+            Some(error) => Err(error),
+            None => {
+                let body = script.answer(&request).to_string().into_bytes();
+                Ok(ProviderAnswer { status: 200, body, lifetime: None })
+            }
+        };
+        Box::pin(async { answer })
+    }
+}
+
+/// A service whose users may sign in at a provider; new ones of `corp.example` are made.
+async fn world() -> (World, Provider) {
+    let (world, provider) = (World::new().await, Provider::new());
+    let settings = OidcSettings {
+        issuer: ISSUER.to_owned(),
+        client_id: "postrider".to_owned(),
+        client_secret: Some(crate::base::secret::Secret::new("s3cret")),
+        allowed_domains: vec!["corp.example".parse().unwrap()],
+        account: Some(world.account),
+        default_role: Role::Member,
+    };
+    assert!(world.engine.oidc.set(Oidc::new(settings, Arc::new(provider.clone()))).is_ok());
+    (world, provider)
+}
+
+/// Goes to the provider; its address, and what it was told of the sign-in.
+async fn begun(browser: &mut Browser, provider: &Provider, path: &str) -> BTreeMap<String, String> {
+    let reply = browser.get(path).await;
+    assert_eq!(reply.status, 303, "{}", reply.body);
+    let url = Url::parse(reply.location()).unwrap();
+    assert_eq!((url.host_str(), url.path()), (Some("login.example.com"), "/authorize"));
+    let told: BTreeMap<String, String> = url.query_pairs().into_owned().collect();
+    provider.change(|script| script.nonce.clone_from(&told["nonce"]));
+    told
+}
+
+async fn returned(browser: &mut Browser, told: &BTreeMap<String, String>) -> Reply {
+    browser.get(&format!("/login/oidc/callback?code=c-1&state={}", told["state"])).await
+}
+
+async fn signed_in(browser: &mut Browser, provider: &Provider) -> Reply {
+    let told = begun(browser, provider, "/login/oidc?next=/messages").await;
+    returned(browser, &told).await
+}
+
+#[tokio::test]
+async fn somebody_of_an_allowed_domain_becomes_a_user_and_is_known_by_their_subject() {
+    let (world, provider) = world().await;
+    let mut browser = world.browser();
+    let login = browser.get("/login?next=/messages").await;
+    assert!(login.shows("href=\"/login/oidc?next=%2Fmessages\">Sign in with login.example.com</a>"), "{}", login.body);
+    let told = begun(&mut browser, &provider, "/login/oidc?next=/messages").await;
+    for (name, value) in [
+        ("response_type", "code"),
+        ("client_id", "postrider"),
+        ("redirect_uri", "http://panel.test/login/oidc/callback"),
+        ("scope", "openid email"),
+        ("code_challenge_method", "S256"),
+    ] {
+        assert_eq!(told[name], value);
+    }
+    let reply = returned(&mut browser, &told).await;
+    assert_eq!((reply.status, reply.location()), (303, "/messages"), "{}", reply.body);
+    assert_eq!(browser.get("/messages").await.status, 200);
+    let asked = provider.asked();
+    assert_eq!(asked.len(), 3, "{asked:?}");
+    assert!(asked[1].starts_with("/token grant_type=authorization_code&code=c-1&redirect_uri="), "{}", asked[1]);
+    assert!(asked[1].contains("&code_verifier=") && !asked[1].contains("client_secret"));
+    let email = "new@corp.example".parse::<crate::domain::address::Address>().unwrap();
+    let found = || user_by_email(&world.engine.store.snapshot().unwrap(), &email.match_key()).unwrap().unwrap().1;
+    assert_eq!(found().role, Role::Member);
+    let mut owner = world.owner().await;
+    assert!(owner.get("/audit").await.shows("new@corp.example as member, at their first sign-in by OpenID Connect"));
+    // The address may change; the subject does not.
+    provider.change(|script| script.claims = json!({ "email": "renamed@corp.example", "email_verified": false }));
+    let mut other = world.browser();
+    assert_eq!(signed_in(&mut other, &provider).await.status, 303);
+    assert!(other.get("/settings").await.shows("new@corp.example"));
+    // Another person with the same address is not that user.
+    provider.change(|script| script.claims = json!({ "sub": "sub-2" }));
+    let reply = signed_in(&mut world.browser(), &provider).await;
+    assert!(reply.status == 403 && reply.shows("signs in with another identity"), "{}", reply.body);
+    assert_eq!(found().last_sign_in_at, Some(world.clock.now()));
+}
+
+#[tokio::test]
+async fn a_user_who_exists_keeps_their_role_and_needs_a_verified_address() {
+    let (world, provider) = world().await;
+    provider.change(|script| script.claims = json!({ "email": "ANN@example.test", "email_verified": false }));
+    let reply = signed_in(&mut world.browser(), &provider).await;
+    assert!(reply.status == 403 && reply.shows("has not verified your email address"), "{}", reply.body);
+    assert!(reply.shows("Request <code>"));
+    provider.change(|script| script.claims = json!({ "email": "ANN@example.test" }));
+    let mut browser = world.browser();
+    assert_eq!(signed_in(&mut browser, &provider).await.status, 303);
+    assert!(browser.get("/audit").await.shows("bound an identity of OpenID Connect to"));
+    assert!(browser.get("/users").await.shows("ann@example.test"), "she is the owner");
+    // The provider said nothing of when she has signed in there, so this is no proof for secrets.
+    assert_eq!(browser.post("/keys", &[("name", "k")]).await.location(), "/login/confirm?next=%2Fkeys");
+    assert!(browser.get("/login/confirm?next=/keys").await.shows("/login/oidc?next=%2Fkeys&#38;again=1"));
+    let told = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
+    assert_eq!((told["prompt"].as_str(), told["max_age"].as_str()), ("login", "0"));
+    let reply = returned(&mut browser, &told).await;
+    assert_eq!(reply.status, 502, "the provider did not ask her again");
+    let now = SystemClock::new().now().as_secs();
+    provider.change(|script| script.claims = json!({ "email": "ANN@example.test", "auth_time": now }));
+    let told = begun(&mut browser, &provider, "/login/oidc?next=/keys&again=1").await;
+    assert_eq!(returned(&mut browser, &told).await.location(), "/keys");
+    assert_eq!(browser.post("/keys", &[("name", "k"), ("scopes", "send")]).await.status, 200);
+    // Her password stays.
+    world.owner().await;
+}
+
+#[tokio::test]
+async fn whoever_is_not_of_the_house_or_is_disabled_stays_outside() {
+    let (world, provider) = world().await;
+    for email in ["new@other.example", "new@sub.corp.example", "no address"] {
+        provider.change(|script| script.claims = json!({ "email": email }));
+        let reply = signed_in(&mut world.browser(), &provider).await;
+        assert_eq!(reply.status, 403, "{email}");
+    }
+    provider.change(|script| script.claims = json!({}));
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    let email: crate::domain::address::Address = "new@corp.example".parse().unwrap();
+    let user = world.engine.user_by_email(&email).unwrap().unwrap().1;
+    let change = crate::engine::users::UserChange { disabled: Some(true), ..Default::default() };
+    world.engine.change_user(world.account, user.id, change).await.unwrap();
+    let reply = signed_in(&mut world.browser(), &provider).await;
+    assert!(reply.status == 403 && reply.shows("You may not sign in"), "{}", reply.body);
+    // No user is made for a suspended account.
+    let reason = "unpaid".parse().unwrap();
+    world.engine.suspend_account(world.account.into(), reason).await.unwrap();
+    provider.change(|script| script.claims = json!({ "sub": "sub-3", "email": "third@corp.example" }));
+    let reply = signed_in(&mut world.browser(), &provider).await;
+    assert!(reply.status == 403 && reply.shows("takes no new users"), "{}", reply.body);
+}
+
+#[tokio::test]
+async fn an_answer_belongs_to_the_browser_and_the_sign_in_that_asked_for_it() {
+    let (world, provider) = world().await;
+    let mut browser = world.browser();
+    let told = begun(&mut browser, &provider, "/login/oidc").await;
+    // A link with another's code and state signs nobody in (login CSRF).
+    let reply = returned(&mut world.browser(), &told).await;
+    assert!(reply.status == 400 && reply.shows("has not started this sign-in"), "{}", reply.body);
+    let second = begun(&mut browser, &provider, "/login/oidc").await;
+    assert_eq!(returned(&mut browser, &told).await.status, 400, "a later sign-in took its place");
+    assert_eq!(returned(&mut browser, &second).await.status, 400, "and ended with that answer");
+    let told = begun(&mut browser, &provider, "/login/oidc").await;
+    let denied = browser.get(&format!("/login/oidc/callback?error=access_denied&state={}", told["state"])).await;
+    assert!(denied.status == 403 && denied.shows("refused the sign-in"));
+    let told = begun(&mut browser, &provider, "/login/oidc").await;
+    let path = format!("/login/oidc/callback?code=c&state={}&iss=https://evil.example", told["state"]);
+    assert_eq!(browser.get(&path).await.status, 502);
+    assert!(provider.asked().iter().all(|asked| asked.ends_with("openid-configuration")), "no code went anywhere");
+    assert_eq!(browser.get("/messages").await.status, 303);
+}
+
+#[tokio::test]
+async fn what_the_provider_did_not_sign_for_this_sign_in_is_refused() {
+    let (world, provider) = world().await;
+    for claims in [
+        json!({ "iss": "https://login.example.com" }),
+        json!({ "aud": "other" }),
+        json!({ "nonce": "another" }),
+        json!({ "exp": 1_700_000_000 }),
+    ] {
+        provider.change(|script| script.claims = claims.clone());
+        let reply = signed_in(&mut world.browser(), &provider).await;
+        assert!(reply.status == 502 && reply.shows("can&#39;t be trusted"), "{claims}: {}", reply.body);
+    }
+}
+
+#[tokio::test]
+async fn the_userinfo_endpoint_is_asked_where_the_token_has_no_address() {
+    let (world, provider) = world().await;
+    provider.change(|script| {
+        script.claims = json!({ "email": null, "email_verified": null });
+        script.userinfo = json!({ "sub": "sub-9", "email": "new@corp.example", "email_verified": true });
+    });
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 502, "another's");
+    provider.change(|script| script.userinfo["sub"] = "sub-1".into());
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    provider.asked();
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    assert!(!provider.asked().contains(&"/userinfo".to_owned()), "who is bound needs no address");
+}
+
+#[tokio::test]
+async fn documents_are_kept_and_an_unknown_key_fetches_the_keys_again_a_few_times_a_minute() {
+    let (world, provider) = world().await;
+    let fetched = |path: &str| provider.asked().iter().filter(|asked| asked.ends_with(path)).count();
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    assert_eq!(provider.asked().iter().filter(|asked| !asked.starts_with("/token")).count(), 2);
+    let rotate = |key_id| {
+        provider.change(|script| {
+            script.pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+            script.key_id = key_id;
+        });
+    };
+    for key_id in ["k2", "k3", "k4", "k5", "k6"] {
+        rotate(key_id);
+        assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303, "{key_id}");
+    }
+    assert_eq!(fetched("/keys"), 5);
+    rotate("k7");
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 502);
+    assert_eq!(fetched("/keys"), 0);
+    world.advance(Duration::from_secs(60));
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    world.advance(Duration::from_secs(5 * 60));
+    provider.asked();
+    assert_eq!(signed_in(&mut world.browser(), &provider).await.status, 303);
+    assert_eq!(provider.asked().len(), 3, "both documents are fetched again");
+}
+
+#[tokio::test]
+async fn a_provider_in_trouble_is_a_page_and_is_not_asked_again_at_once() {
+    let (world, provider) = world().await;
+    provider.change(|script| script.fails = Some(PostError::Timeout));
+    let mut browser = world.browser();
+    for _ in 0..3 {
+        let reply = browser.get("/login/oidc").await;
+        assert!(reply.status == 502 && reply.shows("can&#39;t be reached"), "{}", reply.body);
+    }
+    assert_eq!(provider.asked().len(), 1);
+    world.advance(Duration::from_secs(3));
+    provider.change(|script| {
+        script.fails = None;
+        script.document = json!({ "issuer": "https://login.example.com" });
+    });
+    assert_eq!(browser.get("/login/oidc").await.status, 502, "another issuer");
+    let without = World::new().await;
+    assert_eq!(without.browser().get("/login/oidc").await.status, 404);
+    assert_eq!(without.browser().get("/login/oidc/callback?code=c&state=s").await.status, 404);
+    assert!(!without.browser().get("/login").await.shows("Sign in with"));
+}

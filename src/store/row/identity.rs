@@ -1,0 +1,28 @@
+//! The identity at a provider that a user signs in with; the key is the user's.
+
+use serde::{Deserialize, Serialize};
+
+use super::Row;
+use crate::base::signature::hmac_sha256;
+use crate::store::schema::Table;
+
+/// An identity at a provider of OpenID Connect.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdentityRow {
+    /// The provider.
+    pub issuer: String,
+    /// The provider's name for the person, which never changes.
+    pub subject: String,
+}
+
+impl Row for IdentityRow {
+    const TABLE: Table = Table::Identities;
+}
+
+impl IdentityRow {
+    /// The key of [`Table::UsersByIdentity`]. The length keeps an issuer apart from its subject.
+    pub fn digest(&self) -> [u8; 32] {
+        let Self { issuer, subject } = self;
+        hmac_sha256(b"identity", &[format!("{}:{issuer}", issuer.len()).as_bytes(), subject.as_bytes()])
+    }
+}

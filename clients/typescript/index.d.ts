@@ -98,6 +98,8 @@ export interface MessageFilters {
   stream?: Stream;
   after?: string;
   before?: string;
+  /** Up to three pairs, which a message must have exactly. */
+  metadata?: Record<string, string>;
   /** The size of a page, 1 to 100. */
   limit?: number;
 }
@@ -105,6 +107,8 @@ export interface MessageFilters {
 export interface EventFilters {
   message_id?: string;
   type?: string;
+  after?: string;
+  before?: string;
   /** The size of a page, 1 to 100. */
   limit?: number;
 }

@@ -72,7 +72,10 @@ export class Postrider {
 
   async *#pages(path, filters) {
     const given = Object.entries(filters).filter(([, value]) => value !== undefined && value !== null);
-    let query = new URLSearchParams(given.map(([name, value]) => [name, String(value)]));
+    let query = new URLSearchParams(given.flatMap(([name, value]) =>
+      typeof value === "object"
+        ? Object.entries(value).map(([key, one]) => [`${name}[${key}]`, String(one)])
+        : [[name, String(value)]]));
     for (;;) {
       const page = await this.#request("GET", query.size > 0 ? `${path}?${query}` : path);
       yield* page.data;

@@ -56,11 +56,12 @@ def test_python_sends_reads_pages_and_cancels(dev, monkeypatch):
     monkeypatch.setenv("POSTRIDER_URL", instance.info["url"] + "/")
     monkeypatch.setenv("POSTRIDER_API_KEY", instance.info["api_key"])
     client = Client()
-    sent = [client.send(**EMAIL | {"to": f"a{number}@example.org"})["id"] for number in range(5)]
+    sent = [client.send(**EMAIL | {"to": f"a{n}@example.org", "metadata": {"order": str(n)}})["id"] for n in range(5)]
     instance.api.settled(sent[0], "delivered")
     assert client.get(sent[0])["events"][-1]["type"] == "delivered"
     assert [message["id"] for message in client.messages(limit=2)] == sent[::-1]
     assert [message["id"] for message in client.messages(to="a3@example.org", from_="shop@example.test")] == [sent[3]]
+    assert [message["id"] for message in client.messages(metadata={"order": "3"}, limit=1)] == [sent[3]]
     queued = list(client.events(type="queued", limit=2))
     assert [event["message_id"] for event in queued] == sent[::-1]
     waiting = client.send(**EMAIL | {"to": "deferred@simulator.test"})["id"]
@@ -131,10 +132,10 @@ const client = new Postrider();
 const email = { from: "shop@example.test", to: "ann@example.org", subject: "Hi", text: "x" };
 const all = async (list) => { const found = []; for await (const one of list) found.push(one); return found; };
 const sent = [];
-for (let n = 0; n < 5; n += 1) sent.push((await client.send({ ...email, to: `a${n}@example.org` })).id);
+for (let n = 0; n < 5; n += 1) sent.push((await client.send({ ...email, to: `a${n}@example.org`, metadata: { order: `${n}` } })).id);
 const told = { sent };
 told.messages = (await all(client.messages({ limit: 2 }))).map((one) => one.id);
-told.filtered = (await all(client.messages({ to: "a3@example.org" }))).map((one) => one.id);
+told.filtered = (await all(client.messages({ metadata: { order: "3" } }))).map((one) => one.id);
 told.events = (await all(client.events({ type: "queued", limit: 2 }))).map((one) => one.message_id);
 told.status = (await client.get(sent[0])).status;
 told.refused = await client.send({ from: "x", to: "y" }).catch((error) =>

@@ -96,15 +96,22 @@ class Client:
 
     def messages(self, **filters: Any) -> Iterator[Record]:
         """All messages that the filters match, newest first: ``to``, ``from_``, ``subject``, ``status``, ``stream``,
-        ``after``, ``before``, ``message_id_header``. ``limit`` is the size of a page."""
+        ``after``, ``before``, ``message_id_header``, and ``metadata``, a mapping of up to three pairs. ``limit`` is the
+        size of a page."""
         return self._pages("/v1/messages", filters)
 
     def events(self, **filters: Any) -> Iterator[Record]:
-        """All events that the filters match, newest first: ``message_id``, ``type``. ``limit`` is the size of a page."""
+        """All events that the filters match, newest first: ``message_id``, ``type``, ``after``, ``before``. ``limit`` is
+        the size of a page."""
         return self._pages("/v1/events", filters)
 
     def _pages(self, path: str, filters: Mapping[str, Any]) -> Iterator[Record]:
-        given = {name.rstrip("_"): str(value) for name, value in filters.items() if value is not None}
+        given: Dict[str, str] = {}
+        for name, value in filters.items():
+            if isinstance(value, Mapping):
+                given.update({f"{name}[{key}]": str(one) for key, one in value.items()})
+            elif value is not None:
+                given[name.rstrip("_")] = str(value)
         while True:
             page = self._request("GET", path + ("?" + urllib.parse.urlencode(given) if given else ""))
             yield from page["data"]

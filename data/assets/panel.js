@@ -72,8 +72,8 @@
       const url = new URL(live.dataset.live, location.href);
       if (live.dataset.last) url.searchParams.set("last_event_id", live.dataset.last);
       source = new EventSource(url);
-      source.onopen = () => say("Following");
-      source.onerror = () => say(source.readyState === 2 ? "Not following: reload the page" : "Connection lost, trying again");
+      source.onopen = () => say("Live");
+      source.onerror = () => say(source.readyState === 2 ? "Disconnected: reload" : "Reconnecting");
       for (const kind of live.dataset.kinds.split(" ")) source.addEventListener(kind, news);
     };
     const decide = () => {
@@ -91,17 +91,15 @@
     decide();
   });
 
-  // Where the rail is a strip, the place that one is at is in sight.
-  document.querySelector(".rail nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-
   // Menus close when somebody goes on elsewhere.
   document.addEventListener("click", (event) => {
-    each("details.me[open], details.actions[open]", (menu) => {
+    each("details.me[open], details.actions[open], details.menu[open]", (menu) => {
+      if (menu.matches(".menu") && event.target.closest(".rail")) return;
       if (!menu.contains(event.target)) menu.open = false;
     });
   });
 
-  // Shortcuts: / search, j and k through rows, Enter opens, [ newer, ] older, u up, c copies, r loads anew, g and a letter
+  // Shortcuts: Ctrl K or / the field that searches and opens, j and k through rows, Enter opens, [ newer, ] older, u up, c copies, r loads anew, g and a letter
   // goes, ? tells of them. Who has turned them off has none.
   let at = -1;
   let goes = false;
@@ -116,7 +114,17 @@
   const places = {
     o: "/", m: "/messages", e: "/events", q: "/queue", d: "/domains", w: "/webhooks", p: "/suppressions", k: "/keys", s: "/settings",
   };
+  // On a narrow page the field is hidden, and has a page of its own.
+  const openField = () => {
+    const field = document.getElementById("q");
+    if (field?.offsetParent) { field.focus(); field.select(); } else location.assign("/open");
+  };
   document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && event.key === "k") {
+      event.preventDefault();
+      openField();
+      return;
+    }
     const typing = event.target.closest("input, textarea, select, [contenteditable]");
     if (event.key === "Escape" && typing) typing.blur();
     if (document.body.dataset.shortcuts !== "on") return;
@@ -128,7 +136,7 @@
       return;
     }
     const acts = {
-      "/": () => document.getElementById("q")?.focus(),
+      "/": openField,
       j: () => step(1),
       k: () => step(-1),
       "[": () => follow("a[rel=prev]"),

@@ -198,8 +198,13 @@ impl Daemon {
         let submission = Submission::start(config, &engine, mail, &sockets).await?;
         let process = Process { started_at: clock.now(), version: env!("CARGO_PKG_VERSION") };
         let presented = certificate.as_ref().map(|certificate| Arc::clone(&certificate.presented));
-        let (started_at, certificate_shown) = (process.started_at, presented.clone());
-        let sources = StatusSources { started_at, certificate: certificate_shown, last_errors: recent::latest };
+        let sources = StatusSources {
+            started_at: process.started_at,
+            certificate: presented.clone(),
+            last_errors: recent::latest,
+            requests: Arc::clone(&requests),
+            doctor: Arc::new(super::doctor::in_service::InService::new(config, Arc::clone(&clock))),
+        };
         api.status.get_or_init(|| sources);
         let metrics = Metrics::start(config, &engine, requests, process, presented).await?;
         let bound = Addresses {
@@ -214,6 +219,7 @@ impl Daemon {
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
         let pump = tokio::spawn(pump.run(stopped));
+        tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
         let config = config.clone();
         Ok(Self {
             engine,

@@ -30,6 +30,7 @@ mod runtime;
 pub mod serve;
 mod settings;
 mod signals;
+mod store_size;
 mod submission;
 mod supervisor;
 pub mod trouble;

@@ -102,7 +102,7 @@ pub struct SuspensionReason(String);
 /// The text is no reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must have 1 to 255 characters, not all white space, and no control characters")]
-pub struct InvalidSuspensionReason;
+pub struct InvalidReason;
 
 impl SuspensionReason {
     /// The reason as given.
@@ -111,10 +111,28 @@ impl SuspensionReason {
     }
 }
 
+/// An operator's reason to look at an account, which the account's audit log shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ViewReason(String);
+
+impl ViewReason {
+    /// The reason as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ViewReason {
+    type Err = InvalidReason;
+    fn from_str(text: &str) -> Result<Self, InvalidReason> {
+        if is_label(text) { Ok(Self(text.to_owned())) } else { Err(InvalidReason) }
+    }
+}
+
 impl FromStr for SuspensionReason {
-    type Err = InvalidSuspensionReason;
-    fn from_str(text: &str) -> Result<Self, InvalidSuspensionReason> {
-        if is_label(text) { Ok(Self(text.to_owned())) } else { Err(InvalidSuspensionReason) }
+    type Err = InvalidReason;
+    fn from_str(text: &str) -> Result<Self, InvalidReason> {
+        if is_label(text) { Ok(Self(text.to_owned())) } else { Err(InvalidReason) }
     }
 }
 

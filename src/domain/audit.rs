@@ -173,4 +173,14 @@ actions! {
     DmarcReporterMarked = "marked a reporter in the DMARC reports of";
     /// An identity at a provider of OpenID Connect, by which the user signs in from then on.
     IdentityBound = "bound an identity of OpenID Connect to";
+    /// They may see the system and every account.
+    OperatorNamed = "made an operator of the service";
+    /// They may not any more.
+    OperatorDismissed = "took the operator's right from";
+    /// An operator looks at the account.
+    ViewBegun = "began a read-only view of the account:";
+    /// They look no more.
+    ViewEnded = "ended the read-only view of the account:";
+    /// The operator made it.
+    AccountCreated = "created the account";
 }

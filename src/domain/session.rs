@@ -11,6 +11,7 @@ use crate::base::entropy::{self, Entropy};
 use crate::base::id::{AccountId, UserId};
 use crate::base::secret::Secret;
 use crate::base::time::Timestamp;
+use crate::domain::account::ViewReason;
 
 /// Maximum time between two requests of a session.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
@@ -83,6 +84,26 @@ pub struct Session {
     pub address: String,
     /// User-Agent of the browser, shortened.
     pub agent: String,
+    /// The account that an operator looks at in this session, beside their own.
+    pub view: Option<View>,
+}
+
+/// An operator's look at another account: read-only, and without message content, secrets and exports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct View {
+    /// The account that is looked at.
+    pub account: AccountId,
+    /// The address of the operator, for the account's audit log.
+    pub operator: String,
+    /// The operator's reason, which the account's audit log shows.
+    pub reason: ViewReason,
+    /// The end, unless something ends it earlier.
+    pub until: Timestamp,
+}
+
+impl View {
+    /// Longest duration of a view.
+    pub const LASTS: Duration = Duration::from_secs(30 * 60);
 }
 
 impl Session {
@@ -97,6 +118,7 @@ impl Session {
             proved_at: now,
             address: from.address.to_owned(),
             agent: from.agent.chars().filter(|c| !c.is_control()).take(AGENT_CHARACTERS).collect(),
+            view: None,
         }
     }
 

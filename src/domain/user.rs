@@ -98,6 +98,8 @@ pub struct User {
     pub disabled: bool,
     /// The browsers that they have signed in with.
     pub devices: Devices,
+    /// Whether they run the service: they see the system and every account.
+    pub is_operator: bool,
 }
 
 /// A time-based one-time password (RFC 6238).

@@ -13,6 +13,7 @@ use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, SuspensionReason, TimeZoneName};
 use crate::domain::api_key::{ApiKey, KeySecret, Scope, Scopes};
+use crate::domain::audit::Actor;
 use crate::domain::return_path::AccountHint;
 use crate::domain::stream::Stream;
 use crate::machine::quota::{Quota, QuotaView};
@@ -64,9 +65,23 @@ impl Engine {
         time_zone: Option<TimeZoneName>,
         quota: QuotaLimits,
     ) -> Result<Account, StoreError> {
+        self.create_account_by(None, name, time_zone, quota).await
+    }
+
+    /// Makes an account whose audit log begins with who made it.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn create_account_by(
+        &self,
+        by: Option<Actor>,
+        name: AccountName,
+        time_zone: Option<TimeZoneName>,
+        quota: QuotaLimits,
+    ) -> Result<Account, StoreError> {
         let mut account = Account::new(AccountId::default(), name, quota, self.clock.now());
         account.time_zone = time_zone.unwrap_or(account.time_zone);
-        self.store.commit(CreateAccount { account }).await.map_err(|stop| match stop {
+        self.store.commit(CreateAccount { account, by }).await.map_err(|stop| match stop {
             Stop::Failed(error) => error,
             Stop::Refused(never) => match never {},
         })

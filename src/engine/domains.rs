@@ -20,7 +20,7 @@ use crate::domain::sending_domain::{DkimAlgorithm, DkimState, DomainStatus, Reco
 use crate::domain::stream::Stream;
 use crate::store::error::{Stop, StoreError};
 use crate::store::op::dkim;
-use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, check_new, dkim_name};
+use crate::store::op::domain::{CreateDomain, DomainRefusal, RecordDomainCheck, check_new, dkim_name, domain_by_name};
 use crate::store::op::domain_change::{DeleteDomain, UpdateDomain, check_stream};
 use crate::store::read::Read as _;
 use crate::store::row::domain::{DkimKeyRow, DnsFacts, DomainRow, Finding};
@@ -185,6 +185,14 @@ impl Engine {
     /// Those of the store.
     pub fn domain(&self, account: AccountId, id: DomainId) -> Result<Option<DomainRow>, StoreError> {
         self.store.snapshot()?.row(&schema::domain(account, id))
+    }
+
+    /// The account's domain of this name.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn domain_named(&self, account: AccountId, name: &str) -> Result<Option<DomainId>, StoreError> {
+        Ok(domain_by_name(&self.store.snapshot()?, account, name)?.map(|(id, _)| id))
     }
 
     /// A page of the account's domains.

@@ -97,6 +97,15 @@ impl Engine {
         log.page(filter, limit, bytes)
     }
 
+    /// The message of an event that the log still has.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn message_of_event(&self, account: AccountId, event: EventId) -> Result<Option<MessageId>, StoreError> {
+        let row: Option<EventLogRow> = self.store.snapshot()?.row(&schema::event(account, event))?;
+        Ok(row.map(|row| row.message))
+    }
+
     /// Counts the events of a type since a moment, up to `most`.
     ///
     /// # Errors

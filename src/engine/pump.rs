@@ -121,6 +121,7 @@ impl Pump {
                 | TimerKind::Reputation
                 | TimerKind::MessageIndex
                 | TimerKind::SuppressionImport
+                | TimerKind::ViewEnd
                 | TimerKind::TlsReport
                 | TimerKind::EndpointEnd => {
                     self.sweeper.take(timer);

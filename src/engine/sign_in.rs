@@ -272,16 +272,18 @@ impl Engine {
         Ok(Some(Visitor { key, session, user }))
     }
 
-    /// Whether a session still opens anything. Unlike a visit, asking keeps no session alive.
+    /// Whether a session still shows an account: its own, or the one of a view that lasts. Unlike a visit, asking keeps
+    /// no session alive.
     ///
     /// # Errors
     /// Those of the store.
-    pub fn is_signed_in(&self, key: &SessionKey) -> Result<bool, StoreError> {
-        let snapshot = self.store.snapshot()?;
-        let session = snapshot.row::<Session>(key)?.filter(|session| session.is_live(self.clock.now()));
+    pub fn still_sees(&self, key: SessionKey, account: AccountId) -> Result<bool, StoreError> {
+        let (snapshot, now) = (self.store.snapshot()?, self.clock.now());
+        let session = snapshot.row::<Session>(&key)?.filter(|session| session.is_live(now));
         let Some(session) = session.filter(|session| session.stage == Stage::SignedIn) else { return Ok(false) };
         let user = snapshot.row::<User>(&schema::user(session.account, session.user))?;
-        Ok(user.is_some_and(|user| !user.disabled))
+        let visitor = user.filter(|user| !user.disabled).map(|user| Visitor { key, session, user });
+        Ok(visitor.is_some_and(|visitor| visitor.sees(now) == account))
     }
 
     /// The live sessions of a user, newest first, with what each is found by.

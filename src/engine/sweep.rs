@@ -21,6 +21,7 @@ use crate::store::op::sweep::{ContentDestroyed, DropTimer, SweepEvents, SweepIde
 use crate::store::op::sweep_deliveries::SweepDeliveries;
 use crate::store::op::tls_policy::ExpireStsPolicy;
 use crate::store::op::tls_report::SweepTlsReports;
+use crate::store::op::view::ExpireView;
 use crate::store::timer::{Timer, TimerKind};
 
 /// Domain checks at once: they wait for the DNS.
@@ -90,6 +91,7 @@ impl Sweeper {
             | TimerKind::EndpointEnd => Some(&self.slices),
             TimerKind::Content
             | TimerKind::SuppressionImport
+            | TimerKind::ViewEnd
             | TimerKind::StsPolicy
             | TimerKind::Reputation
             | TimerKind::Transfer
@@ -115,6 +117,7 @@ async fn serve(engine: &Arc<Engine>, post: &dyn Post, timer: Timer) -> Result<()
         TimerKind::DomainCheck => check_domain(engine, timer).await,
         TimerKind::DkimRotation => rotate_dkim(engine, timer).await,
         TimerKind::StsPolicy => told(store.commit(ExpireStsPolicy { timer }).await),
+        TimerKind::ViewEnd => told(store.commit(ExpireView { timer }).await),
         TimerKind::TlsReports => told(store.commit(SweepTlsReports { due }).await),
         TimerKind::MessageIndex => told(store.commit(IndexMessages { timer }).await),
         TimerKind::SuppressionImport => engine.settle_import(timer).await.map_err(|error| error.to_string()),

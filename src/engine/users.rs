@@ -25,6 +25,8 @@ pub struct UserChange {
     pub role: Option<Role>,
     /// Whether they are kept from signing in.
     pub disabled: Option<bool>,
+    /// Whether they run the service.
+    pub operator: Option<bool>,
     /// A new password.
     pub password: Option<NewPassword>,
     /// The hash of the password that it may replace; none where any may be replaced.
@@ -81,6 +83,7 @@ impl Engine {
             last_sign_in_at: None,
             disabled: false,
             devices: Devices::default(),
+            is_operator: false,
         };
         let op = CreateUser { account: on.account, user };
         match self.commit_on(on, op).await {
@@ -128,7 +131,7 @@ impl Engine {
         change: UserChange,
     ) -> Result<User, Stop<UserRefusal>> {
         let on = on.into();
-        let UserChange { role, disabled, password, instead_of, totp, keep } = change;
+        let UserChange { role, disabled, operator, password, instead_of, totp, keep } = change;
         let password_hash = match &password {
             Some(password) => Some(self.passwords.hash(password, &*self.entropy).await?),
             None => None,
@@ -141,7 +144,8 @@ impl Engine {
         let totp = totp.map(|factor| factor.map(seal));
         let keeps_owner = keeps_owner(&on);
         let account = on.account;
-        let op = UpdateUser { account, user, role, disabled, password_hash, instead_of, totp, keep, keeps_owner };
+        let op =
+            UpdateUser { account, user, role, disabled, operator, password_hash, instead_of, totp, keep, keeps_owner };
         self.commit_on(on, op).await.map_err(refused)
     }
 

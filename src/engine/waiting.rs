@@ -8,8 +8,10 @@ use super::lease::Lease;
 use crate::base::id::{AccountId, MessageId};
 use crate::domain::address::Address;
 use crate::store::error::{Stop, StoreError};
-use crate::store::op::Op;
 use crate::store::op::waiting::{self, ENDED_MAX, EndWaiting};
+use crate::store::op::{Op, stored_content};
+use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::schema::Table;
 
 /// Messages that wait, and the right to decide over them.
 #[derive(Default)]
@@ -23,6 +25,23 @@ pub(super) struct Leased {
 }
 
 impl Engine {
+    /// Messages of the account that wait or are on the wire, `most` of them at most.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn waiting_count(&self, account: AccountId, most: usize) -> Result<usize, StoreError> {
+        let (from, to) = (account.as_bytes(), after_prefix(account.as_bytes()));
+        Ok(self.store.snapshot()?.keys(Table::Waiting, from, &to, Order::Ascending, most)?.len())
+    }
+
+    /// Bytes of the account's stored message content.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn stored_bytes(&self, account: AccountId) -> Result<u64, StoreError> {
+        stored_content::used(&self.store.snapshot()?, account)
+    }
+
     /// Leases the messages to `addresses` that wait and are not on the wire.
     pub(super) fn lease_waiting<'a>(
         &self,

@@ -1,12 +1,14 @@
 //! What the API counts: requests by route and status class, how long they took, and refusals that an operator should
 //! know of. Labels come from the route table and from fixed lists: no path, address or account ever is one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hyper::StatusCode;
 
 use crate::base::meter::{Counter, Distribution, Histogram};
+use crate::base::time::Timestamp;
 
 /// The name under which requests for unknown paths are counted.
 pub const UNKNOWN: &str = "unknown";
@@ -21,6 +23,18 @@ pub const REFUSALS: [&str; 8] = [
     "storage_failed",
     "shutting_down",
 ];
+/// The limits that an operator's page counts, by the machine word of their error.
+pub const LIMITS: [&str; 7] = [
+    "rate_limited",
+    "quota_exceeded",
+    "storage_quota_exceeded",
+    "payload_too_large",
+    "overloaded",
+    "storage_full",
+    "request_timeout",
+];
+/// Hours of which reached limits are counted.
+const LIMIT_HOURS: usize = 24;
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The API's meters.
@@ -28,6 +42,14 @@ const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 pub struct RequestMeters {
     routes: HashMap<&'static str, RouteMeters>,
     refusals: [Counter; REFUSALS.len()],
+    limits: Mutex<VecDeque<LimitsOfHour>>,
+}
+
+/// Number of times that each of [`LIMITS`] was reached in one hour, counted from the epoch.
+#[derive(Debug)]
+struct LimitsOfHour {
+    hour: u64,
+    reached: [u64; LIMITS.len()],
 }
 
 #[derive(Debug)]
@@ -52,7 +74,7 @@ impl RequestMeters {
     pub fn new(names: impl IntoIterator<Item = &'static str>) -> Self {
         let meters = || RouteMeters { classes: Default::default(), duration: Histogram::of_durations() };
         let routes = names.into_iter().chain([UNKNOWN]).map(|name| (name, meters())).collect();
-        Self { routes, refusals: Default::default() }
+        Self { routes, refusals: Default::default(), limits: Mutex::default() }
     }
 
     /// Counts an answer of the route called `route` that took so long.
@@ -64,11 +86,39 @@ impl RequestMeters {
         meters.duration.observe_duration(took);
     }
 
-    /// Counts a refusal by the machine word of its error, where it is one of [`REFUSALS`].
-    pub(super) fn refused(&self, code: &str) {
+    /// Counts a refusal at `now` by the machine word of its error, where it is one of [`REFUSALS`] or [`LIMITS`].
+    pub(super) fn refused(&self, code: &str, now: Timestamp) {
+        if let Some(place) = LIMITS.iter().position(|limit| *limit == code) {
+            self.reach(place, hour_of(now));
+        }
         if let Some(place) = REFUSALS.iter().position(|refusal| *refusal == code) {
             self.refusals[place].count();
         }
+    }
+
+    fn reach(&self, place: usize, hour: u64) {
+        let mut hours = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        if hours.back().is_none_or(|last| last.hour != hour) {
+            hours.push_back(LimitsOfHour { hour, reached: Default::default() });
+            if hours.len() > LIMIT_HOURS {
+                hours.pop_front();
+            }
+        }
+        if let Some(reached) = hours.back_mut().and_then(|last| last.reached.get_mut(place)) {
+            *reached += 1;
+        }
+    }
+
+    /// Each of [`LIMITS`] that was reached in the 24 hours up to `now`, and how often, since the start at most.
+    pub fn limits_reached(&self, now: Timestamp) -> Vec<(&'static str, u64)> {
+        let from = hour_of(now).saturating_sub(LIMIT_HOURS as u64 - 1);
+        let hours = self.limits.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = |place: usize| -> u64 {
+            let lately = hours.iter().filter(|hour| hour.hour >= from);
+            lately.filter_map(|hour| hour.reached.get(place)).sum()
+        };
+        let counted = LIMITS.into_iter().enumerate().map(|(place, limit)| (limit, count(place)));
+        counted.filter(|(_, count)| *count > 0).collect()
     }
 
     /// The routes that were asked for, by name.
@@ -87,6 +137,10 @@ impl RequestMeters {
     pub fn refusals(&self) -> impl Iterator<Item = (&'static str, u64)> {
         REFUSALS.into_iter().zip(self.refusals.iter().map(Counter::read))
     }
+}
+
+const fn hour_of(now: Timestamp) -> u64 {
+    now.as_secs() / 3600
 }
 
 #[cfg(test)]
@@ -109,9 +163,26 @@ mod tests {
     #[test]
     fn a_refusal_is_counted_where_an_operator_should_know_of_it() {
         let meters = RequestMeters::new([]);
-        meters.refused("quota_exceeded");
-        meters.refused("validation_failed");
+        meters.refused("quota_exceeded", Timestamp::ZERO);
+        meters.refused("validation_failed", Timestamp::ZERO);
         let counted: Vec<_> = meters.refusals().filter(|(_, count)| *count > 0).collect();
         assert_eq!(counted, [("quota_exceeded", 1)]);
+    }
+
+    #[test]
+    fn limits_are_counted_for_a_day() {
+        let meters = RequestMeters::new([]);
+        let hour = |hours: u64| Timestamp::ZERO + Duration::from_secs(hours * 3600);
+        meters.refused("rate_limited", hour(0));
+        meters.refused("rate_limited", hour(1));
+        meters.refused("validation_failed", hour(1));
+        for hours in 2..40 {
+            meters.refused("overloaded", hour(hours));
+        }
+        assert_eq!(meters.limits_reached(hour(39)), [("overloaded", 24)]);
+        assert_eq!(meters.limits_reached(hour(60)), [("overloaded", 3)]);
+        assert_eq!(meters.limits_reached(hour(70)), []);
+        meters.refused("rate_limited", hour(70));
+        assert_eq!(meters.limits_reached(hour(70)), [("rate_limited", 1)]);
     }
 }

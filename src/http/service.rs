@@ -101,7 +101,7 @@ impl<S: Gate> HttpService<S> {
         self
     }
 
-    /// What is counted of requests.
+    /// The counters of requests.
     pub const fn meters(&self) -> &Arc<RequestMeters> {
         &self.meters
     }
@@ -324,7 +324,7 @@ impl<S: Gate> Serve for HttpService<S> {
         });
         let is_too_large = matches!(outcome, Err(ApiError::PayloadTooLarge(_)));
         let refusal = |error: ApiError| {
-            self.meters.refused(error.code());
+            self.meters.refused(error.code(), self.clock.now());
             match (&people, door) {
                 (Some((page, headers)), _) => page(&self.state, &error, headers, request_id),
                 (None, Some(door)) => door.answer(&error, request_id),
@@ -334,7 +334,7 @@ impl<S: Gate> Serve for HttpService<S> {
         let asker = asker.get().copied().unwrap_or_else(|| stranger(client));
         let answer = outcome.unwrap_or_else(refusal);
         if let Some(code) = answer.refusal() {
-            self.meters.refused(code);
+            self.meters.refused(code, self.clock.now());
         }
         let answer = answer_budget::charged(answer, &method, &self.limits.budgets, asker).unwrap_or_else(refusal);
         let took = started.elapsed();

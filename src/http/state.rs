@@ -111,7 +111,7 @@ impl Api {
     ///
     /// # Errors
     /// The 503 that says why not.
-    pub(super) fn check_ready(&self) -> Result<(), ApiError> {
+    pub(crate) fn check_ready(&self) -> Result<(), ApiError> {
         if self.is_shutting_down.load(Relaxed) {
             return Err(ApiError::ShuttingDown);
         }

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::meters::RequestMeters;
 use crate::base::time::{Timestamp, iso};
+use crate::engine::ports::BoxFuture;
 use crate::net::tls_settings::Presented;
 
 /// The facts that `app` adds to the status.
@@ -15,6 +17,42 @@ pub struct StatusSources {
     pub certificate: Option<Arc<Presented>>,
     /// The latest warnings and errors of the log, newest first.
     pub last_errors: fn() -> Vec<LogLine>,
+    /// The counters of requests.
+    pub requests: Arc<RequestMeters>,
+    /// The checks of `postrider doctor`.
+    pub doctor: Arc<dyn Doctor>,
+}
+
+/// The checks of `postrider doctor` from within the service.
+pub trait Doctor: Send + Sync {
+    /// The last examination, if there was one. Reads memory alone.
+    fn last(&self) -> Option<Arc<Examination>>;
+
+    /// Runs every check, and keeps the result as the last examination. None while another run is under way. Takes up to
+    /// some seconds.
+    fn examine(&self) -> BoxFuture<'_, Option<Arc<Examination>>>;
+}
+
+/// The result of a run of all checks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Examination {
+    /// The end of the run.
+    pub at: Timestamp,
+    /// The checks, in their order.
+    pub checks: Vec<Finding>,
+}
+
+/// The result of one check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The name of the check.
+    pub name: String,
+    /// `OK`, `WARN` or `FAIL`.
+    pub verdict: String,
+    /// The facts that were found.
+    pub seen: String,
+    /// The remedy; empty if there is nothing to do.
+    pub remedy: String,
 }
 
 /// A line of the log.

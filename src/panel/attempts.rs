@@ -53,19 +53,19 @@ impl AttemptLine {
 fn words(error: &str, status: Option<u16>) -> &'static str {
     let Some(error) = PostError::ALL.into_iter().find(|known| known.as_str() == error) else { return "" };
     match error {
-        PostError::Dns => "The host's name did not resolve: look at its DNS.",
-        PostError::Connect => "No connection: nothing listens there, or a firewall is in between.",
-        PostError::Tls => "No TLS that can be trusted: look at the certificate, its chain and its name.",
-        PostError::Timeout => "No answer within 10 seconds. Answer first, and work afterwards.",
-        PostError::Reset => "The connection was closed before an answer came: the receiver's log says why.",
-        PostError::Protocol => "What came is no HTTP answer: something else listens there.",
-        PostError::Blocked => "The host's address is not a public one, and this server posts to public ones alone.",
+        PostError::Dns => "DNS lookup failed.",
+        PostError::Connect => "Connection failed.",
+        PostError::Tls => "TLS failed: check certificate.",
+        PostError::Timeout => "Timed out (10 s): respond first, work later.",
+        PostError::Reset => "Connection closed early.",
+        PostError::Protocol => "Not HTTP.",
+        PostError::Blocked => "Private address blocked.",
         PostError::Status => match status {
-            Some(300..=399) => "Redirects are not followed: register the address that it leads to.",
-            Some(401 | 403) => "The receiver refuses us: let the request in, and check its signature.",
-            Some(404 | 405 | 410) => "Nothing takes a POST at this address.",
-            Some(500..=599) => "The receiver broke: its own log says why.",
-            Some(_) | None => "Only a 2xx counts as taken.",
+            Some(300..=399) => "Redirect: use the final URL.",
+            Some(401 | 403) => "Access denied.",
+            Some(404 | 405 | 410) => "No POST handler.",
+            Some(500..=599) => "Receiver error: see its log.",
+            Some(_) | None => "Not a 2xx.",
         },
     }
 }
@@ -99,7 +99,7 @@ mod tests {
         for error in PostError::ALL {
             assert!(!words(error.as_str(), Some(500)).is_empty(), "{}", error.as_str());
         }
-        assert!(words("status", Some(302)).contains("Redirects"));
+        assert!(words("status", Some(302)).contains("Redirect"));
         assert_eq!(words("nonsense", None), "");
     }
 }

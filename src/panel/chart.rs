@@ -13,8 +13,12 @@ const WIDTH: u64 = 1000;
 const HEIGHT: u64 = 160;
 /// The least distance of two words beside a plot, in tenths.
 const TICK_APART: u64 = 140;
-/// Labels below a plot at most.
-const LABELS_MAX: usize = 4;
+/// Labels below a plot at most, where it is narrow.
+const LABELS_MAX: usize = 6;
+/// Columns at most of which each has its label where the plot is wide.
+const ALL_LABELLED: usize = 8;
+/// The widest bar, in tenths: some 40 pixels of a wide plot.
+const BAR_WIDTH: u64 = 450;
 
 /// A chart, ready to be shown. All in it is ours: digits, names of months, titles.
 #[derive(Debug)]
@@ -24,14 +28,23 @@ pub(super) struct Chart {
     about: String,
     ticks: Vec<(u64, String)>,
     drawn: String,
-    labels: Vec<String>,
+    columns: Vec<Column>,
 }
 
-/// One bar: the words that explain it, and its parts from the bottom up, each with its class.
+/// One step of a chart: its label, and a link to the messages that it counts.
+#[derive(Debug)]
+pub(super) struct Column {
+    /// The step's name.
+    pub(super) label: String,
+    /// The values of the step, in words.
+    pub(super) words: String,
+    /// The messages that it counts.
+    pub(super) link: Option<String>,
+}
+
+/// One bar: its parts from the bottom up, each with its class.
 #[derive(Debug)]
 pub(super) struct Bar {
-    /// What the tooltip says.
-    pub(super) words: String,
     /// Classes and counts.
     pub(super) parts: Vec<(&'static str, u64)>,
 }
@@ -57,17 +70,16 @@ pub(super) struct Heading {
 }
 
 impl Chart {
-    /// Stacked bars. `labels` names each of them; those that have room are shown.
-    pub(super) fn of_bars(heading: Heading, bars: &[Bar], labels: Vec<String>) -> Self {
+    /// Stacked bars, with a column for each. The last one is of a step that is not over yet.
+    pub(super) fn of_bars(heading: Heading, bars: &[Bar], columns: Vec<Column>) -> Self {
         let highest = bars.iter().map(|bar| bar.parts.iter().map(|(_, count)| count).sum()).max().unwrap_or(0);
         let top = round_up(highest.max(4));
         let mut drawn = grid([top / 2, top].map(|value| level(value, top)));
         let step = WIDTH * 10 / (bars.len() as u64).max(1);
         for (place, bar) in bars.iter().enumerate() {
-            let _ = write!(drawn, "<g><title>{}</title>", bar.words);
-            // The whole column answers to the pointer, however low its bar.
-            let (left, wide) = (place as u64 * step + step / 10, step - step / 5);
-            let _ = write!(drawn, "<rect class=\"reach\" {}/>", rectangle(left, wide, 0, HEIGHT * 10));
+            drawn.push_str(if place + 1 == bars.len() { "<g class=\"now\">" } else { "<g>" });
+            let wide = (step - step / 5).min(BAR_WIDTH);
+            let left = place as u64 * step + (step - wide) / 2;
             let mut below = 0;
             for (class, count) in bar.parts.iter().filter(|(_, count)| *count > 0) {
                 let (from, to) = (level(below, top), level(below + count, top));
@@ -80,11 +92,11 @@ impl Chart {
             drawn.push_str("</g>");
         }
         let ticks = [0, top / 2, top].map(|value| (level(value, top), grouped(value)));
-        Self::new(heading, ticks.into(), drawn, labels)
+        Self::new(heading, ticks.into(), drawn, columns)
     }
 
     /// A rate as a line, with its thresholds across the plot.
-    pub(super) fn of_rates(heading: Heading, rates: &Rates, labels: Vec<String>) -> Self {
+    pub(super) fn of_rates(heading: Heading, rates: &Rates, columns: Vec<Column>) -> Self {
         let (warn, alarm) = rates.thresholds;
         let highest = rates.steps.iter().flatten().copied().max().unwrap_or(0);
         // Both thresholds are always in sight.
@@ -116,14 +128,35 @@ impl Chart {
                 ticks.push((at, percent(value)));
             }
         }
-        Self::new(heading, ticks, drawn, labels)
+        Self::new(heading, ticks, drawn, columns)
     }
 
-    fn new(heading: Heading, ticks: Vec<(u64, String)>, drawn: String, labels: Vec<String>) -> Self {
+    fn new(heading: Heading, ticks: Vec<(u64, String)>, drawn: String, columns: Vec<Column>) -> Self {
         let Heading { name, title, about } = heading;
-        let every = labels.len().div_ceil(LABELS_MAX).max(1);
-        let labels = labels.into_iter().step_by(every).collect();
-        Self { name, title, about, ticks, drawn, labels }
+        Self { name, title, about, ticks, drawn, columns }
+    }
+
+    /// The columns over the plot: the last one has a label, and every nth before it.
+    fn write_columns(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, every) = (self.columns.len(), self.columns.len().div_ceil(LABELS_MAX).max(1));
+        f.write_str("<ol class=\"columns\">")?;
+        for (place, Column { label, words, link }) in self.columns.iter().enumerate() {
+            f.write_str("<li>")?;
+            match link {
+                Some(link) => write!(f, "<a href=\"{link}\"><span class=\"tip\">{words}</span></a>")?,
+                None => write!(f, "<span class=\"step\"><span class=\"tip\">{words}</span></span>")?,
+            }
+            let is_labelled = (count - 1 - place).is_multiple_of(every);
+            match is_labelled {
+                true => write!(f, "<span class=\"x\" aria-hidden=\"true\">{label}</span>")?,
+                false if count <= ALL_LABELLED => {
+                    write!(f, "<span class=\"x more\" aria-hidden=\"true\">{label}</span>")?;
+                }
+                false => {}
+            }
+            f.write_str("</li>")?;
+        }
+        f.write_str("</ol>")
     }
 }
 
@@ -140,11 +173,12 @@ impl fmt::Display for Chart {
         }
         write!(
             f,
-            "</svg><svg class=\"drawn\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
+            "</svg><div class=\"field\">\
+             <svg class=\"drawn\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" preserveAspectRatio=\"none\" role=\"img\" \
              aria-labelledby=\"{name}-title {name}-about\"><title id=\"{name}-title\">{title}</title>\
-             <desc id=\"{name}-about\">{about}</desc>{drawn}</svg><div class=\"steps-below\" aria-hidden=\"true\">"
+             <desc id=\"{name}-about\">{about}</desc>{drawn}</svg>"
         )?;
-        self.labels.iter().try_for_each(|label| write!(f, "<span>{label}</span>"))?;
+        self.write_columns(f)?;
         f.write_str("</div></div>")
     }
 }
@@ -183,13 +217,13 @@ fn round_up(value: u64) -> u64 {
         .unwrap_or(value)
 }
 
-/// A rate in millionths as people read it: `0.59 %`.
+/// A rate in millionths as people read it: `0.59%`.
 pub(super) fn percent(millionths: u32) -> String {
     let hundredths = (u64::from(millionths) + 50) / 100;
     match hundredths % 100 {
-        0 => format!("{}\u{a0}%", hundredths / 100),
-        part if part % 10 == 0 => format!("{}.{}\u{a0}%", hundredths / 100, part / 10),
-        part => format!("{}.{part:02}\u{a0}%", hundredths / 100),
+        0 => format!("{}%", hundredths / 100),
+        part if part % 10 == 0 => format!("{}.{}%", hundredths / 100, part / 10),
+        part => format!("{}.{part:02}%", hundredths / 100),
     }
 }
 
@@ -201,24 +235,46 @@ mod tests {
         Heading { name: "x", title: "Title", about: "About.".to_owned() }
     }
 
+    fn columns(count: usize) -> Vec<Column> {
+        let column = |place: usize| Column {
+            label: format!("d{place}"),
+            words: format!("d{place}: 3 and 1"),
+            link: place.is_multiple_of(2).then(|| format!("/messages?q={place}")),
+        };
+        (0..count).map(column).collect()
+    }
+
     #[test]
     fn bars_stand_on_each_other_and_say_what_they_are() {
-        let bars = [
-            Bar { words: "Monday: 3 and 1".to_owned(), parts: vec![("good", 3), ("bad", 1)] },
-            Bar { words: "Tuesday: 0 and 0".to_owned(), parts: vec![("good", 0), ("bad", 0)] },
-        ];
-        let chart = Chart::of_bars(heading(), &bars, vec!["Mon".to_owned(), "Tue".to_owned()]).to_string();
+        let bars = [Bar { parts: vec![("good", 3), ("bad", 1)] }, Bar { parts: vec![("good", 0), ("bad", 0)] }];
+        let chart = Chart::of_bars(heading(), &bars, columns(2)).to_string();
         for part in [
             "role=\"img\" aria-labelledby=\"x-title x-about\"",
             "<desc id=\"x-about\">About.</desc>",
-            "<title>Monday: 3 and 1</title>",
-            "<rect class=\"good\" x=\"50\" width=\"400\" y=\"40\" height=\"120\"/>",
-            "<rect class=\"bad\" x=\"50\" width=\"400\" y=\"0\" height=\"40\"/>",
-            "<span>Tue</span>",
+            "<rect class=\"good\" x=\"227.5\" width=\"45\" y=\"40\" height=\"120\"/>",
+            "<rect class=\"bad\" x=\"227.5\" width=\"45\" y=\"0\" height=\"40\"/>",
+            "<li><a href=\"/messages?q=0\"><span class=\"tip\">d0: 3 and 1</span></a><span class=\"x\"",
+            "<li><span class=\"step\"><span class=\"tip\">d1: 3 and 1</span></span><span class=\"x\"",
         ] {
             assert!(chart.contains(part), "{part} in {chart}");
         }
         assert_eq!((chart.matches("class=\"good\"").count(), chart.contains("style")), (1, false));
+        assert_eq!(chart.matches("<g class=\"now\">").count(), 1, "the last step is not over yet");
+    }
+
+    #[test]
+    fn labels_stand_under_their_own_columns_and_the_last_always_has_one() {
+        let labels = |count: usize| -> Vec<String> {
+            let bars: Vec<_> = (0..count).map(|_| Bar { parts: Vec::new() }).collect();
+            let chart = Chart::of_bars(heading(), &bars, columns(count)).to_string();
+            let labelled = chart.split("<li>").skip(1).filter(|column| column.contains("class=\"x\""));
+            labelled
+                .map(|column| column.split("tip\">").nth(1).unwrap().split(':').next().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(labels(30), ["d4", "d9", "d14", "d19", "d24", "d29"]);
+        assert_eq!(labels(24), ["d3", "d7", "d11", "d15", "d19", "d23"]);
+        assert_eq!(labels(7), ["d0", "d2", "d4", "d6"]);
     }
 
     #[test]
@@ -227,21 +283,17 @@ mod tests {
         let rates = Rates { steps: vec![Some(0), Some(60_000), None, Some(30_000)], thresholds };
         let chart = Chart::of_rates(heading(), &rates, Vec::new()).to_string();
         assert!(chart.contains("<path class=\"rate\" d=\"M125 160L375 26.7M875 93.4\"/>"), "{chart}");
-        assert!(chart.contains("<path class=\"warn\" d=\"M0 115.6H1000\"/>") && chart.contains(">5\u{a0}%</text>"));
-        let empty = Chart::of_rates(heading(), &Rates { steps: vec![None; 30], thresholds }, vec![String::new(); 30]);
+        assert!(chart.contains("<path class=\"warn\" d=\"M0 115.6H1000\"/>") && chart.contains(">5%</text>"));
+        let empty = Chart::of_rates(heading(), &Rates { steps: vec![None; 30], thresholds }, columns(30));
         let empty = empty.to_string();
         assert!(empty.contains("class=\"alarm\"") && !empty.contains("class=\"rate\""));
-        assert_eq!(empty.matches("<span>").count(), 4, "labels that have room");
     }
 
     #[test]
     fn scales_end_at_round_numbers_and_rates_are_written_for_people() {
         assert_eq!([1, 3, 5, 11, 61, 100, 8_001].map(round_up), [1, 4, 6, 20, 80, 100, 10_000]);
-        assert_eq!(
-            [0, 1_000, 5_935, 20_000, 123_456].map(percent).map(|text| text.replace('\u{a0}', " ")),
-            ["0 %", "0.1 %", "0.59 %", "2 %", "12.35 %"]
-        );
-        let huge = Bar { words: String::new(), parts: vec![("good", u64::MAX / 4)] };
+        assert_eq!([0, 1_000, 5_935, 20_000, 123_456].map(percent), ["0%", "0.1%", "0.59%", "2%", "12.35%"]);
+        let huge = Bar { parts: vec![("good", u64::MAX / 4)] };
         assert!(Chart::of_bars(heading(), &[huge], Vec::new()).to_string().contains("class=\"good\""));
     }
 }

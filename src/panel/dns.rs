@@ -16,6 +16,8 @@ const STRING_OCTETS: usize = 255;
 pub(super) struct RecordLine {
     /// Whether it is there.
     pub(super) badge: Badge,
+    /// Whether it is published as it should be.
+    pub(super) is_ok: bool,
     /// Whether nothing can be sent without it.
     pub(super) is_required: bool,
     /// What it is.
@@ -82,12 +84,13 @@ fn line(row: &DomainRow, record: ExpectedRecord) -> RecordLine {
         RecordStatus::Unchecked => Badge::new("unchecked", "calm", "clock"),
     };
     let none = match (status, finding) {
-        (RecordStatus::Unchecked, None) => "not looked for yet",
-        (RecordStatus::Unchecked, Some(_)) => "the look-up failed",
-        (RecordStatus::Ok | RecordStatus::Missing | RecordStatus::Mismatch, _) => "nothing",
+        (RecordStatus::Unchecked, None) => "Not checked",
+        (RecordStatus::Unchecked, Some(_)) => "Lookup failed",
+        (RecordStatus::Ok | RecordStatus::Missing | RecordStatus::Mismatch, _) => "Nothing found",
     };
     RecordLine {
         badge,
+        is_ok: status == RecordStatus::Ok,
         none,
         is_required: record.required,
         purpose,
@@ -106,28 +109,17 @@ fn words(row: &DomainRow, record: &ExpectedRecord) -> (&'static str, &'static st
         RecordPurpose::Dkim => {
             let of = |key: &&DkimKeyRow| dkim_name(row, &key.selector) == record.name;
             match row.dkim.iter().find(of).map(|key| (key.algorithm, key.state)) {
-                Some((_, DkimState::Retiring)) => (
-                    "DKIM, retiring",
-                    "Lets mail that is still on its way be verified. It may go 7 days after it was replaced.",
-                ),
+                Some((_, DkimState::Retiring)) => ("DKIM, retiring", "For mail in transit; delete after 7 days."),
                 Some((_, DkimState::Standby)) => {
                     ("DKIM, standby", "Waits for the next rotation, or for the loss of the record that signs.")
                 }
-                Some((DkimAlgorithm::Ed25519Sha256, _)) => {
-                    ("DKIM, Ed25519", "A second, shorter signature for receivers that know it.")
-                }
-                Some((DkimAlgorithm::RsaSha256, _)) | None => {
-                    ("DKIM, RSA", "Proves that mail is from this domain, and that nobody changed it.")
-                }
+                Some((DkimAlgorithm::Ed25519Sha256, _)) => ("DKIM, Ed25519", "Second signature."),
+                Some((DkimAlgorithm::RsaSha256, _)) | None => ("DKIM, RSA", "Proves the mail is yours and unchanged."),
             }
         }
-        RecordPurpose::ReturnPath => {
-            ("Return path", "Bounces come back under this domain's own name, so that SPF aligns with it.")
-        }
-        RecordPurpose::Spf => ("SPF", "Names the servers that may send for this domain."),
-        RecordPurpose::Dmarc => {
-            ("DMARC", "Tells receivers what to do with mail that is not from here. The large ones ask for one.")
-        }
+        RecordPurpose::ReturnPath => ("Return path", "Returns bounces, aligns SPF."),
+        RecordPurpose::Spf => ("SPF", "Servers allowed to send."),
+        RecordPurpose::Dmarc => ("DMARC", "Policy for unauthenticated mail."),
     }
 }
 
@@ -158,22 +150,16 @@ fn compared(found: &str, value: &str, status: RecordStatus) -> Found {
 fn advice(record: &ExpectedRecord, status: RecordStatus, found: &[String]) -> String {
     match (status, record.purpose) {
         (RecordStatus::Ok | RecordStatus::Unchecked, _) => String::new(),
-        (RecordStatus::Missing, _) => {
-            "Nothing is published there yet, or not yet everywhere: a new record may take an hour to be seen."
-                .to_owned()
-        }
+        (RecordStatus::Missing, _) => "Not published or not propagated (up to an hour).".to_owned(),
         (RecordStatus::Mismatch, RecordPurpose::Spf) => match found {
-            [one] => format!("A domain has one SPF record. Change it to: {}", joined_spf(one, &record.value)),
-            _ => "There are several SPF records, and receivers then heed none. Keep one of them.".to_owned(),
+            [one] => format!("Merge into one SPF record: {}", joined_spf(one, &record.value)),
+            _ => "Several SPF records: keep one.".to_owned(),
         },
-        (RecordStatus::Mismatch, RecordPurpose::Dkim) => {
-            "Another key stands there. Replace it by the value as it is here; look for a part that was cut off."
-                .to_owned()
-        }
+        (RecordStatus::Mismatch, RecordPurpose::Dkim) => "Different key; maybe cut off. Replace it.".to_owned(),
         (RecordStatus::Mismatch, RecordPurpose::ReturnPath) => {
-            "The name leads elsewhere. Point it to the value as it is here, without a proxy in between.".to_owned()
+            "Points elsewhere; set the value shown, no proxy.".to_owned()
         }
-        (RecordStatus::Mismatch, RecordPurpose::Dmarc) => "Replace it by one that receivers can read.".to_owned(),
+        (RecordStatus::Mismatch, RecordPurpose::Dmarc) => "Invalid; replace it.".to_owned(),
     }
 }
 

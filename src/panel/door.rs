@@ -17,10 +17,11 @@ use crate::base::time::Timestamp;
 use crate::domain::account::Account;
 use crate::domain::audit::{Actor, Person};
 use crate::domain::network::Network;
-use crate::domain::session::{Client, Stage};
+use crate::domain::session::{Client, Stage, View};
 use crate::domain::user::User;
 use crate::engine::Engine;
 use crate::engine::audit::Behalf;
+use crate::engine::messages::MessageRecord;
 use crate::engine::ports::BoxFuture;
 use crate::engine::sign_in::Visitor;
 use crate::http::answer::Answer;
@@ -28,12 +29,20 @@ use crate::http::body_budget::Holder;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
+use crate::mail::read::{Parts, parts_of};
 
-/// What a visitor needs to come in.
+/// The right that a page demands. During an operator's view of an account only reads of [`Need::Look`] and
+/// [`Need::Operate`] are let through, and [`Need::Leave`]: a page that shows more must not need less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// A session.
+    /// A session. The page shows no message content, no secret and no export.
     Look,
+    /// A session of the account's own users: message content, whole records, files.
+    Private,
+    /// A session, which ends, or whose view ends.
+    Leave,
+    /// The right of an operator of the service.
+    Operate,
     /// A session; what is changed is the visitor's own.
     Own,
     /// The same, and a password shown lately: what is changed is how the visitor signs in.
@@ -54,16 +63,61 @@ pub(super) struct Visit<'v> {
     pub(super) call: Call<()>,
     /// Whose session it is.
     pub(super) visitor: Visitor,
-    /// Their account.
+    /// The account that is looked at: the visitor's own, unless an operator's view lasts.
     pub(super) account: Account,
     /// The moment of the request.
     pub(super) now: Timestamp,
 }
 
 impl Visit<'_> {
-    /// The account's identifier.
+    /// The identifier of the account that is looked at.
     pub(super) const fn account_id(&self) -> AccountId {
+        self.account.id
+    }
+
+    /// The account that the visitor belongs to.
+    pub(super) const fn own_account_id(&self) -> AccountId {
         self.visitor.session.account
+    }
+
+    /// The operator's view that lasts, if one does.
+    pub(super) fn view(&self) -> Option<&View> {
+        self.visitor.view(self.now)
+    }
+
+    /// Whether the visitor may ask for what needs this.
+    pub(super) fn may(&self, need: Need, method: &Method) -> bool {
+        allowed(&self.visitor, need, method, self.now).is_ok()
+    }
+
+    /// Whether the visitor may send the forms of an operator.
+    pub(super) fn may_operate(&self) -> bool {
+        self.may_send(Need::Operate)
+    }
+
+    /// Whether the visitor may send a form that needs this.
+    pub(super) fn may_send(&self, need: Need) -> bool {
+        self.may(need, &Method::POST)
+    }
+
+    /// The signed message. None once its content has expired, and none in an operator's view: pages read content
+    /// through this alone.
+    pub(super) async fn signed_message(&self, record: &MessageRecord) -> Result<Option<Vec<u8>>, Fault> {
+        match self.view() {
+            Some(_) => Ok(None),
+            None => Ok(self.api.signed_message(self.account_id(), record).await?),
+        }
+    }
+
+    /// The parts of a message, under the rule of [`Self::signed_message`].
+    pub(super) async fn parts(&self, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
+        let list_fields = record.row.list_fields();
+        match self.view() {
+            Some(_) => Ok(None),
+            None => {
+                Ok(self.api.content(self.account_id(), record, move |signed| parts_of(&signed, list_fields)).await?)
+            }
+        }
     }
 
     /// Who looks.
@@ -75,6 +129,11 @@ impl Visit<'_> {
     pub(super) fn on(&self) -> Behalf {
         let person = Person { user: self.user().id, email: self.user().email.as_given().to_owned() };
         Behalf::new(self.account_id(), Actor::Person(person))
+    }
+
+    /// The same for another account, of which an operator asks.
+    pub(super) fn on_account(&self, account: AccountId) -> Behalf {
+        Behalf { account, ..self.on() }
     }
 
     /// Whether secrets may be made and told without asking for the password first.
@@ -108,7 +167,7 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
     let asked = Asked::of(&call);
     match admit(api, &call, need).and_then(|admitted| within_rate(api, admitted)) {
         Ok((visitor, account)) => {
-            let id = account.id;
+            let id = visitor.session.account;
             let outcome = page(Visit { api, call, visitor, account, now: api.engine.clock.now() }).await;
             Ok(asked.answer(api, outcome).for_account(id))
         }
@@ -120,7 +179,7 @@ pub(super) async fn enter(api: &Api, call: Call<()>, need: Need, page: PageHandl
 pub(super) fn check(api: &Api, call: &Call<()>, need: Need) -> Result<Holder, Box<Answer>> {
     let admitted = admit(api, call, need);
     let refused = |fault| Box::new(Asked::of(call).answer(api, Err(fault)));
-    admitted.map(|(_, account)| Holder::Account(account.id)).map_err(refused)
+    admitted.map(|(visitor, _)| Holder::Account(visitor.session.account)).map_err(refused)
 }
 
 /// The same where nobody has to be signed in.
@@ -157,14 +216,11 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
         return Err(Fault::SignInFirst(back()));
     };
     let now = api.engine.clock.now();
-    let role = visitor.user.role;
-    match need {
-        Need::Change | Need::Secret if !role.may_change() => return Err(Fault::RoleForbids(role)),
-        Need::Handle if !role.may_handle_mail() => return Err(Fault::RoleForbids(role)),
-        Need::Secret | Need::OwnSecret if !visitor.session.is_proved(now) => return Err(Fault::ProveFirst(back())),
-        Need::Look | Need::Own | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => {}
+    allowed(&visitor, need, &call.method, now)?;
+    if matches!(need, Need::Secret | Need::OwnSecret) && !visitor.session.is_proved(now) {
+        return Err(Fault::ProveFirst(back()));
     }
-    let account = api.engine.account(visitor.session.account)?.ok_or(ApiError::Internal)?;
+    let account = api.engine.account(visitor.sees(now))?.ok_or(ApiError::Internal)?;
     if is_unsafe(call)
         && matches!(need, Need::Handle | Need::Change | Need::Secret)
         && let Some(suspension) = api.engine.suspension(account.id)?
@@ -172,6 +228,23 @@ fn admit(api: &Api, call: &Call<()>, need: Need) -> Result<(Visitor, Account), F
         return Err(ApiError::AccountSuspended(suspension.reason.as_str().to_owned()).into());
     }
     Ok((visitor, account))
+}
+
+/// Whether a visitor may ask for what needs this. This is the one guard of roles, operators and views.
+fn allowed(visitor: &Visitor, need: Need, method: &Method, now: Timestamp) -> Result<(), Fault> {
+    let role = visitor.user.role;
+    let is_read = *method == Method::GET || *method == Method::HEAD;
+    let is_viewing = visitor.view(now).is_some();
+    match need {
+        Need::Leave => Ok(()),
+        Need::Operate if !visitor.user.is_operator => Err(Fault::OperatorsOnly),
+        Need::Look | Need::Operate if is_viewing && !is_read => Err(Fault::ReadOnlyView),
+        Need::Look | Need::Operate => Ok(()),
+        _ if is_viewing => Err(Fault::ReadOnlyView),
+        Need::Change | Need::Secret if !role.may_change() => Err(Fault::RoleForbids(role)),
+        Need::Handle if !role.may_handle_mail() => Err(Fault::RoleForbids(role)),
+        Need::Private | Need::Own | Need::OwnSecret | Need::Handle | Need::Change | Need::Secret => Ok(()),
+    }
 }
 
 /// Counts a request of a user who was let in.
@@ -187,7 +260,7 @@ fn within_rate(api: &Api, admitted: (Visitor, Account)) -> Result<(Visitor, Acco
 fn section_of(path: &str) -> String {
     let mut parts = path.trim_start_matches('/').split('/');
     match (parts.next(), parts.next(), parts.next()) {
-        (Some(section @ ("webhooks" | "domains" | "keys" | "messages")), Some(id), Some(_)) => {
+        (Some(section @ ("webhooks" | "domains" | "keys" | "messages" | "accounts" | "users")), Some(id), Some(_)) => {
             format!("/{section}/{id}")
         }
         (section, _, _) => format!("/{}", section.unwrap_or_default()),
@@ -226,7 +299,7 @@ impl Asked {
             Fault::SignInFirst(back) => html::redirect(&with_next("/login", &back)),
             Fault::ProveFirst(next) => html::redirect(&with_next("/login/confirm", &next)),
             Fault::Api(error) => error::page(api, &error, &self.headers, &self.request_id),
-            Fault::ForeignForm | Fault::RoleForbids(_) => {
+            Fault::ForeignForm | Fault::RoleForbids(_) | Fault::OperatorsOnly | Fault::ReadOnlyView => {
                 error::forbidden(api, &fault, &self.headers, &self.request_id)
             }
         });

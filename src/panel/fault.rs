@@ -18,6 +18,10 @@ pub(crate) enum Fault {
     ForeignForm,
     /// The visitor's role may not do this: 403.
     RoleForbids(Role),
+    /// The page is for operators of the service: 403.
+    OperatorsOnly,
+    /// An operator's view shows and changes no more: 403.
+    ReadOnlyView,
     /// Nobody is signed in: to the login, and back to this address.
     SignInFirst(String),
     /// The password must be shown again, then on to this address.
@@ -55,18 +59,12 @@ pub(super) struct Words {
 /// The words for an error that the API has too.
 pub(super) fn words(error: &ApiError) -> Words {
     let (title, sentence): (_, Cow<'static, str>) = match error {
-        ApiError::NotFound => (
-            "Nothing here",
-            "This address leads nowhere, or what was here is gone. Check it, or go on from the overview.".into(),
-        ),
+        ApiError::NotFound => ("Page not found", "The address is wrong, or its object was deleted.".into()),
         ApiError::MethodNotAllowed(_) => ("Not this way", "This address can't be asked like that.".into()),
         ApiError::ContentGone => ("Content deleted", error.message().into_owned().into()),
-        ApiError::Internal => (
-            "Something broke",
-            "The fault is ours, and it is in the log. Try again; if it stays, quote the request below.".into(),
-        ),
+        ApiError::Internal => ("Internal error", "Try again. If it stays, quote the request ID below.".into()),
         ApiError::StorageFull | ApiError::StorageFailed | ApiError::Overloaded | ApiError::ShuttingDown => {
-            ("Not at this moment", error.message().into_owned().into())
+            ("Not available now", error.message().into_owned().into())
         }
         ApiError::Conflict(_) => ("Not possible now", error.message().into_owned().into()),
         ApiError::AccountSuspended(_) => ("The account is suspended", error.message().into_owned().into()),

@@ -1,62 +1,107 @@
-//! What stands around every page: the rail, the search box, who looks, and the strip that appears only when something
-//! needs a person.
+//! The frame of every page: the rail, the field that searches and opens, the visitor, the banner of an operator's view,
+//! and the strip of notices, which appears only when something needs attention.
+
+use hyper::Method;
 
 use super::assets::{Assets, assets};
 use super::cookie::{Shortcuts, Theme};
-use super::door::Visit;
+use super::door::{Need, Visit};
 use super::fault::Fault;
 use super::moment::Moment;
+use super::notice::{Notice, notices};
 use super::parts::Icon;
-use crate::base::time::Timestamp;
-use crate::domain::account::Account;
 use crate::domain::sending_domain::DomainStatus;
-use crate::engine::Engine;
 use crate::engine::listing::PageRequest;
-use crate::http::state::Api;
-use crate::machine::quota::WindowView;
+use crate::machine::endpoint::State;
 use crate::store::error::StoreError;
-use crate::store::row::restored::HoldCause;
 
-/// Sending domains that the strip looks at.
-const DOMAINS_LOOKED_AT: usize = 100;
+/// Rows of each kind that the rail's counts look at.
+const COUNTED_MAX: usize = 100;
 
 /// A place of the panel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Where it is.
+    /// Its address.
     pub(super) path: &'static str,
     /// Its name.
     pub(super) name: &'static str,
     icon: &'static str,
+    /// The right that the page demands. Visitors without it do not find the place in the rail.
+    need: Need,
 }
 
+impl Place {
+    const fn new(path: &'static str, name: &'static str, icon: &'static str, need: Need) -> Self {
+        Self { path, name, icon, need }
+    }
+}
+
+/// A group of places.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Group {
+    name: &'static str,
+    places: &'static [Place],
+}
+
+/// Mail that was captured: a place in `dev` alone.
+const CAPTURED: &str = "/captured";
+
 /// The rail, in its order. A place is listed when its page exists.
-const RAIL: &[Place] = &[
-    Place { path: "/", name: "Overview", icon: "gauge" },
-    Place { path: "/messages", name: "Messages", icon: "mail" },
-    Place { path: "/events", name: "Events", icon: "list" },
-    Place { path: "/queue", name: "Queue", icon: "queue" },
-    Place { path: "/domains", name: "Domains", icon: "globe" },
-    Place { path: "/providers", name: "Providers", icon: "flag" },
-    Place { path: "/webhooks", name: "Webhooks", icon: "hook" },
-    Place { path: "/suppressions", name: "Suppressions", icon: "shield" },
-    Place { path: "/keys", name: "API keys", icon: "key" },
-    Place { path: "/smtp", name: "SMTP", icon: "inbox" },
-    Place { path: "/settings", name: "Settings", icon: "sliders" },
-    Place { path: "/users", name: "Users", icon: "people" },
-    Place { path: "/audit", name: "Audit log", icon: "book" },
+const RAIL: &[Group] = &[
+    Group {
+        name: "Mail",
+        places: &[
+            Place::new("/", "Overview", "gauge", Need::Look),
+            Place::new("/messages", "Messages", "mail", Need::Look),
+            Place::new("/events", "Events", "list", Need::Look),
+            Place::new("/queue", "Queue", "queue", Need::Look),
+            Place::new("/providers", "Providers", "flag", Need::Look),
+            Place::new(CAPTURED, "Captured mail", "inbox", Need::Private),
+        ],
+    },
+    Group {
+        name: "Setup",
+        places: &[
+            Place::new("/domains", "Domains", "globe", Need::Look),
+            Place::new("/webhooks", "Webhooks", "hook", Need::Look),
+            Place::new("/keys", "API keys", "key", Need::Look),
+            Place::new("/smtp", "SMTP", "plug", Need::Look),
+            Place::new("/suppressions", "Suppressions", "shield", Need::Look),
+        ],
+    },
+    Group {
+        name: "Account",
+        places: &[
+            Place::new("/users", "Users", "people", Need::Look),
+            Place::new("/audit", "Audit log", "book", Need::Look),
+            Place::new("/settings", "Settings", "sliders", Need::Look),
+        ],
+    },
+    Group {
+        name: "Operator",
+        places: &[
+            Place::new("/system", "System", "server", Need::Operate),
+            Place::new("/accounts", "Accounts", "building", Need::Operate),
+        ],
+    },
 ];
 
-/// The mail that was captured: a place in `dev` alone.
-const CAPTURED: Place = Place { path: "/captured", name: "Captured mail", icon: "inbox" };
-
 /// The documentation, which needs no session.
-const DOCS: Place = Place { path: "/docs", name: "Documentation", icon: "help" };
+const DOCS: Place = Place::new("/docs", "Documentation", "help", Need::Look);
+
+/// The places that the visitor finds in the rail.
+pub(super) fn places<'p>(visit: &'p Visit<'_>) -> impl Iterator<Item = &'static Place> + 'p {
+    RAIL.iter().flat_map(|group| group.places).filter(|place| is_found(visit, place))
+}
+
+fn is_found(visit: &Visit<'_>, place: &Place) -> bool {
+    visit.may(place.need, &Method::GET) && (place.path != CAPTURED || visit.api.dev.is_some())
+}
 
 /// A line of the rail.
 #[derive(Debug)]
 pub(super) struct RailLine {
-    /// Where it leads.
+    /// Its address.
     pub(super) path: &'static str,
     /// Its name.
     pub(super) name: &'static str,
@@ -64,17 +109,28 @@ pub(super) struct RailLine {
     pub(super) icon: Icon,
     /// Whether this page belongs to it.
     pub(super) is_here: bool,
+    /// A number beside the name, and its meaning.
+    pub(super) count: Option<Count>,
 }
 
-/// Something that needs a person.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Notice {
-    /// What it is.
-    pub(super) sentence: String,
-    /// What to do, and where.
-    pub(super) action: &'static str,
-    /// Where to do it; a page that does not exist yet gets no link.
-    pub(super) path: Option<String>,
+/// A number beside a name of the rail.
+#[derive(Debug)]
+pub(super) struct Count {
+    /// The number.
+    pub(super) number: String,
+    /// Its meaning.
+    pub(super) words: &'static str,
+    /// Whether it tells of trouble.
+    pub(super) is_trouble: bool,
+}
+
+/// A group of the rail.
+#[derive(Debug)]
+pub(super) struct RailGroup {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// Its lines.
+    pub(super) lines: Vec<RailLine>,
 }
 
 /// What every page has, signed in or not.
@@ -95,6 +151,15 @@ impl Sheet {
     }
 }
 
+/// The banner of an operator's view.
+#[derive(Debug)]
+pub(super) struct ViewBanner {
+    /// The end of the view.
+    pub(super) until: Moment,
+    /// The operator's reason.
+    pub(super) reason: String,
+}
+
 /// What stands around the page of somebody who is signed in.
 #[derive(Debug)]
 pub(super) struct Frame {
@@ -102,24 +167,32 @@ pub(super) struct Frame {
     pub(super) sheet: Sheet,
     /// The account's name.
     pub(super) account: String,
-    /// Who looks.
+    /// The visitor's address.
     pub(super) email: String,
-    /// What they are.
+    /// The visitor's role.
     pub(super) role: &'static str,
-    /// Whether they may change things.
+    /// Whether the visitor may change things.
     pub(super) may_change: bool,
     /// Whether the visitor may handle mail.
     pub(super) may_handle_mail: bool,
+    /// Whether the visitor may see whole records and take files away.
+    pub(super) sees_all: bool,
     /// The rail.
-    pub(super) rail: Vec<RailLine>,
-    /// What needs a person.
+    pub(super) rail: Vec<RailGroup>,
+    /// The documentation.
+    pub(super) docs: RailLine,
+    /// The name of the rail's line that the page belongs to.
+    pub(super) section: &'static str,
+    /// The operator's view that lasts.
+    pub(super) view: Option<ViewBanner>,
+    /// The notices.
     pub(super) notices: Vec<Notice>,
-    /// What the search box holds.
+    /// The content of the search field.
     pub(super) search: String,
     /// Whether single keys do something.
     pub(super) shortcuts: Shortcuts,
     /// What just happened, in one sentence.
-    pub(super) done: Option<&'static str>,
+    pub(super) done: Option<String>,
 }
 
 impl Frame {
@@ -130,21 +203,22 @@ impl Frame {
     pub(super) fn new(visit: &Visit<'_>, title: impl Into<String>, place: &str) -> Result<Self, Fault> {
         let sheet = Sheet::new(title, Theme::of(&visit.call.headers));
         let user = visit.user();
-        let line = |line: &Place| RailLine {
-            path: line.path,
-            name: line.name,
-            icon: Icon(line.icon),
-            is_here: line.path == place,
-        };
+        let view = visit
+            .view()
+            .map(|view| ViewBanner { until: visit.moment(view.until), reason: view.reason.as_str().to_owned() });
         Ok(Self {
             sheet,
             account: visit.account.name.as_str().to_owned(),
             email: user.email.as_given().to_owned(),
-            role: user.role.as_str(),
-            may_change: user.role.may_change(),
-            may_handle_mail: user.role.may_handle_mail(),
-            rail: RAIL.iter().chain(visit.api.dev.as_ref().map(|_| &CAPTURED)).chain([&DOCS]).map(line).collect(),
-            notices: notices(visit.api, &visit.account, visit.now)?,
+            role: if view.is_some() { "operator" } else { user.role.as_str() },
+            may_change: visit.may_send(Need::Change),
+            may_handle_mail: visit.may_send(Need::Handle),
+            sees_all: visit.may(Need::Private, &Method::GET),
+            rail: rail(visit, place)?,
+            docs: line(&DOCS, place, None),
+            section: places(visit).find(|known| known.path == place).map_or("Postrider", |known| known.name),
+            view,
+            notices: notices(visit, place)?,
             search: String::new(),
             shortcuts: Shortcuts::of(&visit.call.headers),
             done: None,
@@ -163,8 +237,8 @@ impl Frame {
 
     /// The frame with a sentence about what just happened.
     #[must_use]
-    pub(super) fn with_done(mut self, done: Option<&'static str>) -> Self {
-        self.done = done;
+    pub(super) fn with_done<S: Into<String>>(mut self, done: Option<S>) -> Self {
+        self.done = done.map(Into::into);
         self
     }
 
@@ -176,105 +250,49 @@ impl Frame {
     }
 }
 
-/// A link to a place that exists.
-fn link_to(path: &str) -> Option<String> {
-    let first = path[1..].split('/').next().unwrap_or_default();
-    RAIL.iter().any(|place| &place.path[1..] == first).then(|| path.to_owned())
-}
-
-fn notices(api: &Api, account: &Account, now: Timestamp) -> Result<Vec<Notice>, StoreError> {
-    let engine = &api.engine;
-    let mut notices = Vec::new();
-    if let Some(suspension) = engine.suspension(account.id)? {
-        let since = Moment::new(suspension.since, account.time_zone.zone()).text();
-        notices.push(Notice {
-            sentence: format!(
-                "This account has been suspended since {since} ({}). It sends and changes nothing.",
-                suspension.reason.as_str()
-            ),
-            action: "Ask the operator of this service",
-            path: None,
-        });
+fn rail(visit: &Visit<'_>, here: &str) -> Result<Vec<RailGroup>, StoreError> {
+    let mut groups = Vec::with_capacity(RAIL.len());
+    for group in RAIL {
+        let found = group.places.iter().filter(|place| is_found(visit, place));
+        let lines = found.map(|place| Ok(line(place, here, count(visit, place.path)?)));
+        let lines: Vec<_> = lines.collect::<Result<_, StoreError>>()?;
+        if !lines.is_empty() {
+            groups.push(RailGroup { name: group.name, lines });
+        }
     }
-    if let Some(restored) = engine.store.standstill()? {
-        let at = Moment::new(restored.backup_at, account.time_zone.zone()).text();
-        let sentence = match restored.cause {
-            HoldCause::Restored => format!(
-                "This service was restored from its backup of {at}. What waited then stands still, for it may have \
-                 been sent since."
-            ),
-            HoldCause::JournalDamaged { .. } => format!(
-                "This service was started on a damaged journal at {at}. Messages that were queued then are on hold, \
-                 because they may have been sent already."
-            ),
-        };
-        notices.push(Notice {
-            sentence,
-            action: "To send it all the same, run “postrider queue release” on the server",
-            path: None,
-        });
-    }
-    notices.extend(webhook_notices(engine, account)?);
-    notices.extend(domain_notices(engine, account)?);
-    notices.extend(pause_notice(engine.paused_sites(account.id)?));
-    let quota = engine.quota(account)?;
-    let windows = [("hour", quota.hour), ("day", quota.day)];
-    notices.extend(windows.into_iter().filter_map(|(name, window)| quota_notice(name, window, now)));
-    if engine.store.free_octets()? < engine.settings.min_free_octets.saturating_mul(4) {
-        notices.push(Notice {
-            sentence: "The disk is nearly full; below the limit no message is accepted.".to_owned(),
-            action: "Make room on the server",
-            path: None,
-        });
-    }
-    Ok(notices)
+    Ok(groups)
 }
 
-fn webhook_notices(engine: &Engine, account: &Account) -> Result<Vec<Notice>, StoreError> {
-    let endpoints = engine.endpoints(account.id, PageRequest { before: None, limit: 10 })?.rows;
-    let disabled = endpoints.into_iter().filter(|(_, row)| row.state.disabled_at().is_some());
-    Ok(disabled
-        .map(|(id, row)| Notice {
-            sentence: format!("The webhook {} was disabled after repeated failures.", row.url),
-            action: "See why",
-            path: link_to(&format!("/webhooks/{id}")),
-        })
-        .collect())
+fn line(place: &Place, here: &str, count: Option<Count>) -> RailLine {
+    RailLine { path: place.path, name: place.name, icon: Icon(place.icon), is_here: place.path == here, count }
 }
 
-fn domain_notices(engine: &Engine, account: &Account) -> Result<Vec<Notice>, StoreError> {
-    let domains = engine.domains(account.id, PageRequest { before: None, limit: DOMAINS_LOOKED_AT })?.rows;
-    let failing = domains.into_iter().filter(|(_, row)| row.status == DomainStatus::Failing);
-    Ok(failing
-        .map(|(id, row)| Notice {
-            sentence: format!("The DKIM record of {} has vanished; sending ends 72 hours after it was seen.", row.name),
-            action: "See the record",
-            path: link_to(&format!("/domains/{id}")),
-        })
-        .collect())
-}
-
-fn pause_notice(sites: usize) -> Option<Notice> {
-    let what = match sites {
-        0 => return None,
-        1 => "one site".to_owned(),
-        many => format!("{many} sites"),
+/// The number beside a place: waiting messages, domains that are not verified, webhooks that fail. Zero is not shown.
+fn count(visit: &Visit<'_>, path: &str) -> Result<Option<Count>, StoreError> {
+    let (engine, account) = (&visit.api.engine, visit.account_id());
+    let page = PageRequest { before: None, limit: COUNTED_MAX };
+    let (number, words, is_trouble) = match path {
+        "/queue" => (engine.waiting_count(account, COUNTED_MAX)?, "waiting", false),
+        "/domains" => {
+            let domains = engine.domains(account, page)?.rows;
+            (domains.iter().filter(|(_, row)| row.status != DomainStatus::Verified).count(), "not verified", true)
+        }
+        "/webhooks" => {
+            let endpoints = engine.endpoints(account, page)?.rows;
+            let fails = |state: &State| state.consecutive_failures() > 0 || state.disabled_at().is_some();
+            (endpoints.iter().filter(|(_, row)| fails(&row.state)).count(), "failing", true)
+        }
+        _ => return Ok(None),
     };
-    let sentence = format!("Mail for {what} is paused.");
-    Some(Notice { sentence, action: "Look at the queue", path: link_to("/queue") })
+    let text = if number >= COUNTED_MAX { format!("{}+", COUNTED_MAX - 1) } else { number.to_string() };
+    Ok((number > 0).then_some(Count { number: text, words, is_trouble }))
 }
 
-fn quota_notice(name: &str, window: WindowView, now: Timestamp) -> Option<Notice> {
-    let is_tight = window.limit > 0 && window.used.saturating_mul(5) >= window.limit.saturating_mul(4);
-    let minutes = window.reset.saturating_sub(now.as_secs()).div_ceil(60);
-    is_tight.then(|| Notice {
-        sentence: format!(
-            "{} of {} messages of this {name} are sent; it ends in {minutes} min.",
-            window.used, window.limit
-        ),
-        action: "See the quota",
-        path: Some("/".to_owned()),
-    })
+/// A link to a place that exists.
+pub(super) fn link_to(path: &str) -> Option<String> {
+    let section = |path: &str| path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default().to_owned();
+    let is_place = RAIL.iter().flat_map(|group| group.places).any(|place| section(place.path) == section(path));
+    is_place.then(|| path.to_owned())
 }
 
 #[cfg(test)]
@@ -282,16 +300,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_needs_a_person_from_four_fifths_on() {
-        let window = |used| WindowView { limit: 10, used, remaining: 10 - used, reset: 120 };
-        assert_eq!(quota_notice("hour", window(7), Timestamp::ZERO), None);
-        let notice = quota_notice("hour", window(8), Timestamp::ZERO).unwrap();
-        assert_eq!(notice.sentence, "8 of 10 messages of this hour are sent; it ends in 2 min.");
+    fn no_link_leads_to_a_page_that_is_not_there() {
+        assert_eq!(link_to("/messages/x").as_deref(), Some("/messages/x"));
+        assert_eq!(link_to("/messages?status=queued").as_deref(), Some("/messages?status=queued"));
+        assert_eq!(link_to("/nowhere/x"), None);
     }
 
     #[test]
-    fn no_link_leads_to_a_page_that_is_not_there() {
-        assert_eq!(link_to("/messages/x").as_deref(), Some("/messages/x"));
-        assert_eq!(link_to("/nowhere/x"), None);
+    fn every_place_is_a_row_of_the_table_with_the_same_address() {
+        let routes = crate::panel::routes();
+        for place in RAIL.iter().flat_map(|group| group.places).chain([&DOCS]) {
+            assert!(routes.iter().any(|route| route.path == place.path), "{}", place.path);
+        }
     }
 }

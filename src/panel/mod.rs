@@ -17,10 +17,12 @@ mod door;
 mod endpoint_form;
 mod event;
 mod fault;
+mod first_steps;
 mod form;
 mod frame;
 mod html;
 mod moment;
+mod notice;
 mod pages;
 mod paging;
 mod parts;
@@ -41,11 +43,12 @@ use hyper::Method;
 
 use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
-use door::Need::{Change, Handle, Look, Own, OwnSecret, Secret};
+use door::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
 use pages::{
-    appearance, audit, captured, delivery, dmarc, docs, domain, domains, events, explain, key, keys, login, me,
-    message, messages, oidc, overview, proof, providers, queue, queue_changes, second_factor, settings, setup, smtp,
-    suppression, suppression_import, suppressions, users, webhook, webhook_changes, webhooks,
+    account, accounts, appearance, audit, captured, delivery, dmarc, docs, domain, domains, events, explain, key, keys,
+    login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes, second_factor,
+    settings, setup, smtp, suppression, suppression_import, suppressions, system, test_message, user, users, webhook,
+    webhook_changes, webhooks,
 };
 
 pub use pages::error::page as error_page;
@@ -103,25 +106,37 @@ pub fn routes() -> Vec<Route<Api>> {
         open!(GET, "/login/oidc", "panel.oidc", oidc::begin),
         open!(GET, "/login/oidc/callback", "panel.oidc.callback", oidc::finish),
         open!(POST, "/appearance", "panel.appearance", appearance::choose),
-        page!(POST, "/logout", "panel.logout", Own, login::leave),
-        page!(GET, "/login/confirm", "panel.proof", Look, proof::show),
+        page!(POST, "/logout", "panel.logout", Leave, login::leave),
+        page!(GET, "/login/confirm", "panel.proof", Own, proof::show),
         page!(POST, "/login/confirm", "panel.proof.try", Own, proof::attempt),
         page!(GET, "/", "panel.overview", Look, overview::show),
+        page!(GET, "/open", "panel.open", Look, open::show),
+        page!(POST, "/test-message", "panel.test_message", Change, test_message::send),
+        page!(POST, "/view/end", "panel.view.end", Leave, account::end_view),
+        page!(GET, "/system", "panel.system", Operate, system::show),
+        page!(POST, "/system/doctor", "panel.system.doctor", Operate, system::examine),
+        page!(GET, "/accounts", "panel.accounts", Operate, accounts::list),
+        page!(POST, "/accounts", "panel.accounts.create", Operate, accounts::create),
+        page!(GET, "/accounts/{id}", "panel.account", Operate, account::show),
+        page!(POST, "/accounts/{id}", "panel.account.change", Operate, account::change),
+        page!(POST, "/accounts/{id}/suspend", "panel.account.suspend", Operate, account::suspend),
+        page!(POST, "/accounts/{id}/resume", "panel.account.resume", Operate, account::resume),
+        page!(POST, "/accounts/{id}/view", "panel.account.view", Operate, account::begin_view),
         page!(GET, "/messages", "panel.messages", Look, messages::list),
-        page!(GET, "/messages/export", "panel.messages.export", Look, messages::export),
+        page!(GET, "/messages/export", "panel.messages.export", Private, messages::export),
         page!(GET, "/messages/{id}", "panel.message", Look, message::show),
-        page!(GET, "/messages/{id}/preview", "panel.message.preview", Look, message::preview),
-        page!(GET, "/messages/{id}/source", "panel.message.source", Look, message::source),
-        page!(GET, "/messages/{id}/download", "panel.message.download", Look, message::download),
-        page!(GET, "/messages/{id}/json", "panel.message.json", Look, message::json),
+        page!(GET, "/messages/{id}/preview", "panel.message.preview", Private, message::preview),
+        page!(GET, "/messages/{id}/source", "panel.message.source", Private, message::source),
+        page!(GET, "/messages/{id}/download", "panel.message.download", Private, message::download),
+        page!(GET, "/messages/{id}/json", "panel.message.json", Private, message::json),
         page!(POST, "/messages/{id}/cancel", "panel.message.cancel", Handle, message::cancel),
         page!(POST, "/messages/{id}/try", "panel.message.try", Handle, message::try_now),
-        page!(GET, "/captured", "panel.captured", Look, captured::list),
-        page!(GET, "/captured/{id}", "panel.captured.mail", Look, captured::show),
-        page!(GET, "/captured/{id}/preview", "panel.captured.preview", Look, captured::preview),
-        page!(GET, "/captured/{id}/source", "panel.captured.source", Look, captured::source),
+        page!(GET, "/captured", "panel.captured", Private, captured::list),
+        page!(GET, "/captured/{id}", "panel.captured.mail", Private, captured::show),
+        page!(GET, "/captured/{id}/preview", "panel.captured.preview", Private, captured::preview),
+        page!(GET, "/captured/{id}/source", "panel.captured.source", Private, captured::source),
         page!(GET, "/events", "panel.events", Look, events::list),
-        page!(GET, "/events/export", "panel.events.export", Look, events::export),
+        page!(GET, "/events/export", "panel.events.export", Private, events::export),
         page!(GET, "/events/stream", "panel.events.stream", Look, events::stream),
         page!(GET, "/queue", "panel.queue", Look, queue::show),
         page!(POST, "/queue/pause", "panel.queue.pause", Change, queue_changes::pause),
@@ -130,16 +145,17 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/webhooks", "panel.webhooks", Look, webhooks::list),
         page!(POST, "/webhooks", "panel.webhooks.create", Secret, webhooks::create),
         page!(GET, "/webhooks/{id}", "panel.webhook", Look, webhook::show),
-        page!(GET, "/webhooks/{id}/json", "panel.webhook.json", Look, webhook::json),
+        page!(GET, "/webhooks/{id}/json", "panel.webhook.json", Private, webhook::json),
         page!(POST, "/webhooks/{id}", "panel.webhook.change", Change, webhook_changes::change),
         page!(POST, "/webhooks/{id}/reactivate", "panel.webhook.reactivate", Change, webhook_changes::reactivate),
         page!(POST, "/webhooks/{id}/pause", "panel.webhook.pause", Change, webhook_changes::pause),
         page!(POST, "/webhooks/{id}/rotate-secret", "panel.webhook.rotate", Secret, webhook_changes::rotate_secret),
         page!(POST, "/webhooks/{id}/test", "panel.webhook.test", Change, webhook_changes::test),
         page!(POST, "/webhooks/{id}/replay", "panel.webhook.replay", Change, webhook_changes::replay),
+        page!(GET, "/webhooks/{id}/delete", "panel.webhook.ask.delete", Change, webhook::ask_to_delete),
         page!(POST, "/webhooks/{id}/delete", "panel.webhook.delete", Change, webhook_changes::delete),
         page!(GET, "/webhooks/{id}/deliveries/{delivery}", "panel.delivery", Look, delivery::show),
-        page!(GET, "/webhooks/{id}/deliveries/{delivery}/json", "panel.delivery.json", Look, delivery::json),
+        page!(GET, "/webhooks/{id}/deliveries/{delivery}/json", "panel.delivery.json", Private, delivery::json),
         page!(
             POST,
             "/webhooks/{id}/deliveries/{delivery}/redeliver",
@@ -150,13 +166,14 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/domains", "panel.domains", Look, domains::list),
         page!(POST, "/domains", "panel.domains.add", Change, domains::add),
         page!(GET, "/domains/{id}", "panel.domain", Look, domain::show),
-        page!(GET, "/domains/{id}/json", "panel.domain.json", Look, domain::json),
+        page!(GET, "/domains/{id}/json", "panel.domain.json", Private, domain::json),
         page!(POST, "/domains/{id}", "panel.domain.change", Change, domain::change),
         page!(POST, "/domains/{id}/verify", "panel.domain.verify", Handle, domain::verify),
         page!(POST, "/domains/{id}/rotate-dkim", "panel.domain.rotate", Change, domain::rotate_dkim),
+        page!(GET, "/domains/{id}/delete", "panel.domain.ask.delete", Change, domain::ask_to_delete),
         page!(POST, "/domains/{id}/delete", "panel.domain.delete", Change, domain::delete),
         page!(GET, "/domains/{id}/dmarc", "panel.dmarc", Look, dmarc::show),
-        page!(GET, "/domains/{id}/dmarc/json", "panel.dmarc.json", Look, dmarc::json),
+        page!(GET, "/domains/{id}/dmarc/json", "panel.dmarc.json", Private, dmarc::json),
         page!(POST, "/domains/{id}/dmarc/sources", "panel.dmarc.sources", Change, dmarc::mark),
         page!(POST, "/domains/{id}/dmarc/reporters", "panel.dmarc.reporters", Change, dmarc::ignore),
         page!(GET, "/providers", "panel.providers", Look, providers::show),
@@ -168,15 +185,16 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/suppressions/import", "panel.suppressions.import.try", Handle, suppression_import::import)
             .with_body(UPLOAD)
             .with_size(BodySize::Upload),
-        page!(GET, "/suppressions/export", "panel.suppressions.export", Look, suppression_import::export),
+        page!(GET, "/suppressions/export", "panel.suppressions.export", Private, suppression_import::export),
         page!(GET, "/suppressions/{id}", "panel.suppression", Look, suppression::show),
-        page!(GET, "/suppressions/{id}/json", "panel.suppression.json", Look, suppression::json),
+        page!(GET, "/suppressions/{id}/json", "panel.suppression.json", Private, suppression::json),
         page!(POST, "/suppressions/{id}/remove", "panel.suppression.remove", Handle, suppression::remove),
         page!(GET, "/keys", "panel.keys", Look, keys::list),
         page!(POST, "/keys", "panel.keys.create", Secret, keys::create),
         page!(GET, "/keys/{id}", "panel.key", Look, key::show),
-        page!(GET, "/keys/{id}/json", "panel.key.json", Look, key::json),
+        page!(GET, "/keys/{id}/json", "panel.key.json", Private, key::json),
         page!(POST, "/keys/{id}", "panel.key.rename", Change, key::rename),
+        page!(GET, "/keys/{id}/delete", "panel.key.ask.delete", Change, key::ask_to_revoke),
         page!(POST, "/keys/{id}/revoke", "panel.key.revoke", Change, key::revoke),
         page!(GET, "/smtp", "panel.smtp", Look, smtp::show),
         page!(GET, "/audit", "panel.audit", Look, audit::list),
@@ -189,7 +207,9 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(POST, "/settings/totp/remove", "panel.totp.remove", OwnSecret, second_factor::remove),
         page!(GET, "/users", "panel.users", Look, users::list),
         page!(POST, "/users", "panel.users.add", Secret, users::add),
-        page!(POST, "/users/{id}", "panel.users.change", Secret, users::change),
-        page!(POST, "/users/{id}/remove", "panel.users.remove", Secret, users::remove),
+        page!(GET, "/users/{id}", "panel.user", Look, user::show),
+        page!(POST, "/users/{id}", "panel.users.change", Secret, user::change),
+        page!(GET, "/users/{id}/delete", "panel.user.ask.delete", Change, user::ask_to_remove),
+        page!(POST, "/users/{id}/remove", "panel.users.remove", Secret, user::remove),
     ]
 }

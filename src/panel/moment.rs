@@ -31,6 +31,11 @@ impl Moment {
         zoned(self.at, &self.zone).strftime("%-d %b").to_string()
     }
 
+    /// The date: `2026-11-20`.
+    pub(super) fn date(&self) -> String {
+        zoned(self.at, &self.zone).strftime("%Y-%m-%d").to_string()
+    }
+
     /// The time of day, to the minute: `16:04`.
     pub(super) fn hour(&self) -> String {
         zoned(self.at, &self.zone).strftime("%H:%M").to_string()

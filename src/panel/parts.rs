@@ -33,6 +33,10 @@ impl Icon {
             b"queue" => "M4 6h16M4 12h10M4 18h6M18 12v7M15 16l3 3 3-3",
             b"book" => "M5 4h12a2 2 0 0 1 2 2v14H7a2 2 0 0 1-2-2zM5 18a2 2 0 0 1 2-2h12M9 8h6",
             b"inbox" => "M4 5h16v14H4zM4 13h5l1.500 3h3L15 13h5",
+            b"plug" => "M9 3v5M15 3v5M6 8h12v3a6 6 0 0 1-12 0zM12 17v4",
+            b"server" => "M4 5h16v6H4zM4 13h16v6H4zM7.500 8h.01M7.500 16h.01",
+            b"building" => "M5 20V4h9v16M14 9h5v11M3 20h18M8 8h3M8 12h3M8 16h3",
+            b"menu" => "M4 7h16M4 12h16M4 17h16",
             b"search" => "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM16 16l5 5",
             b"check" => "M5 12.500l4.500 4.500L19 7.500",
             b"cross" => "M6 6l12 12M18 6L6 18",
@@ -57,7 +61,7 @@ impl fmt::Display for Icon {
 
 impl HtmlSafe for Icon {}
 
-/// A status or an event's type: sign, word and colour, never the colour alone.
+/// A status or an event's type: sign, word in sentence case, and colour, never the colour alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Badge {
     word: &'static str,
@@ -110,7 +114,9 @@ impl Badge {
 
 impl fmt::Display for Badge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "<span class=\"badge {}\">{}{}</span>", self.tone, self.icon, self.word)
+        let (first, rest) = self.word.split_at_checked(1).unwrap_or(("", self.word));
+        let first = first.to_ascii_uppercase();
+        write!(f, "<span class=\"badge {}\">{}{first}{rest}</span>", self.tone, self.icon)
     }
 }
 
@@ -192,13 +198,13 @@ pub(super) fn octets(count: u64) -> String {
     }
 }
 
-/// A number with a thin space at its thousands.
+/// A number with a comma at its thousands.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 2);
     for (place, digit) in digits.chars().enumerate() {
         if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            out.push('\u{202f}');
+            out.push(',');
         }
         out.push(digit);
     }
@@ -212,10 +218,10 @@ mod tests {
     #[test]
     fn a_badge_tells_in_words_what_it_tells_in_colour() {
         for status in Status::ALL {
-            assert!(Badge::of_status(status).to_string().contains(status.as_str()), "{status}");
+            assert!(Badge::of_status(status).to_string().to_lowercase().contains(status.as_str()), "{status}");
         }
         for kind in EventType::ALL {
-            assert!(Badge::of_event(kind).to_string().contains(kind.as_str()), "{kind}");
+            assert!(Badge::of_event(kind).to_string().to_lowercase().contains(kind.as_str()), "{kind}");
         }
     }
 
@@ -228,7 +234,7 @@ mod tests {
 
     #[test]
     fn numbers_are_written_for_people() {
-        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([0, 1_536, 5 << 20].map(octets), ["0 B", "1.5 KiB", "5.0 MiB"]);
     }
 }

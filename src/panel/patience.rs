@@ -33,11 +33,11 @@ pub(super) struct Patience {
     pub(super) most: String,
 }
 
-/// The receivers of most of the newest deliveries of the last day.
+/// All of the newest deliveries of the last day together, and the receivers of most of them.
 ///
 /// # Errors
 /// Those of the store.
-pub(super) fn patience(visit: &Visit<'_>) -> Result<Vec<Patience>, StoreError> {
+pub(super) fn patience(visit: &Visit<'_>) -> Result<(Patience, Vec<Patience>), StoreError> {
     let filter = EventFilter { kind: Some(EventType::Delivered), ..EventFilter::default() };
     let page = PageRequest { before: None, limit: LOOKED_AT };
     let events = visit.api.engine.events(visit.account_id(), filter, page)?.rows;
@@ -50,10 +50,11 @@ pub(super) fn patience(visit: &Visit<'_>) -> Result<Vec<Patience>, StoreError> {
             times.entry(event.receiver()).or_default().push(event.at().since(message.0.timestamp()));
         }
     }
+    let all = times.values().flatten().copied().collect();
     let mut found: Vec<_> = times.into_iter().map(|(receiver, times)| of(receiver, times)).collect();
     found.sort_by_key(|patience| std::cmp::Reverse(patience.count));
     found.truncate(SHOWN);
-    Ok(found)
+    Ok((of(String::new(), all), found))
 }
 
 fn of(receiver: String, mut times: Vec<Duration>) -> Patience {

@@ -24,7 +24,7 @@ pub(super) struct StandingLine {
 
 /// Something to do about a rate.
 pub(super) struct Finding {
-    /// What it is.
+    /// The problem, in a sentence.
     pub(super) sentence: String,
     /// Whether receivers refuse mail for it.
     pub(super) is_alarm: bool,
@@ -76,18 +76,17 @@ impl Standing {
 fn verdict(worst: Level, day: &OutcomeCounts, week: &OutcomeCounts) -> String {
     let sent = format!("{} accepted in the last 24 hours", messages(day.accepted));
     match worst {
-        Level::Alarm => format!("{sent}. Some of it needs you:"),
-        Level::Warn => format!("{sent}. Something needs your eye:"),
-        Level::Ok if week.accepted == 0 => "Nothing was sent in the last seven days.".to_owned(),
+        Level::Alarm | Level::Warn => format!("{sent}. Needs attention:"),
+        Level::Ok if week.accepted == 0 => "No messages in the last 7 days.".to_owned(),
         Level::Ok => {
             let share = |counts: &OutcomeCounts| {
                 let answered = counts.answered();
                 Rate { count: answered.saturating_sub(counts.bounced()), of: answered }.millionths()
             };
             match (share(day), share(week)) {
-                (Some(share), _) => format!("{sent}; of those answered {} were delivered.", percent(share)),
-                (None, Some(share)) => format!("{sent}; of the week's answered {} were delivered.", percent(share)),
-                (None, None) => format!("{sent}: too few yet to tell a rate."),
+                (Some(share), _) => format!("{sent}; {} delivered.", percent(share)),
+                (None, Some(share)) => format!("{sent}; {} delivered over the week.", percent(share)),
+                (None, None) => format!("{sent}. Rates need 100 deliveries."),
             }
         }
     }
@@ -101,18 +100,18 @@ fn messages(count: u64) -> String {
 fn badge(level: Level, rates: [Rate; 2]) -> Badge {
     match level {
         Level::Ok if rates.iter().all(|rate| rate.millionths().is_none()) => {
-            Badge::new("too few to tell", "calm", "clock")
+            Badge::new("Not enough data", "calm", "clock")
         }
-        Level::Ok => Badge::new("fine", "good", "check"),
-        Level::Warn => Badge::new("watch", "wait", "warn"),
-        Level::Alarm => Badge::new("act now", "bad", "warn"),
+        Level::Ok => Badge::new("OK", "good", "check"),
+        Level::Warn => Badge::new("Warning", "wait", "warn"),
+        Level::Alarm => Badge::new("Limit", "bad", "warn"),
     }
 }
 
 fn line(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> StandingLine {
     let (measure, thresholds) = match measure {
-        Measure::Bounces => ("bounces", "2 % to watch, 5 % to act"),
-        Measure::Complaints => ("complaints", "0.1 % to watch, 0.3 % to act"),
+        Measure::Bounces => ("Bounces", "warning 2%, limit 5%"),
+        Measure::Complaints => ("Complaints", "warning 0.1%, limit 0.3%"),
     };
     StandingLine { stream, measure, badge: badge(level, rates), rates: rates.map(told), thresholds }
 }
@@ -129,21 +128,21 @@ fn finding(stream: Stream, measure: Measure, level: Level, rates: [Rate; 2]) -> 
     let (what, from, advice, path) = match measure {
         Measure::Bounces => (
             "Bounces",
-            ["2 %", "5 %"],
-            "Find where the addresses come from that bounce, and stop writing to them.",
-            "/events?type=bounced",
+            ["2%", "5%"],
+            "Check where bouncing addresses come from; stop sending to them.",
+            "/messages?status=bounced",
         ),
         Measure::Complaints => (
             "Complaints",
-            ["0.1 %", "0.3 %"],
-            "Write to those alone who asked for it, and let them unsubscribe with one click.",
-            "/events?type=complained",
+            ["0.1%", "0.3%"],
+            "Send only to people who opted in; offer one-click unsubscribe.",
+            "/messages?status=complained",
         ),
     };
     let sentence = match level {
         Level::Ok => return None,
-        Level::Warn => format!("{what} on the {stream} stream: {rate}. Receivers mind from {} on.", from[0]),
-        Level::Alarm => format!("{what} on the {stream} stream: {rate}. Receivers refuse senders from {} on.", from[1]),
+        Level::Warn => format!("{what} on the {stream} stream: {rate}. Providers may throttle above {}.", from[0]),
+        Level::Alarm => format!("{what} on the {stream} stream: {rate}. Providers may block above {}.", from[1]),
     };
     Some(Finding { sentence, is_alarm: level == Level::Alarm, advice, path })
 }

@@ -10,7 +10,9 @@ use crate::base::id::EventId;
 use crate::base::time::Timestamp;
 use crate::domain::event::{Authenticated, Bounce, EventType, TlsFacts, TlsPolicy};
 use crate::engine::messages::MessageRecord;
+use crate::machine::delivery::Status as DeliveryStatus;
 use crate::store::error::StoreError;
+use crate::store::op::audit::host;
 use crate::store::row::message::SmtpFacts;
 
 /// One step, ready to be shown.
@@ -20,7 +22,9 @@ pub(super) struct Step {
     pub(super) at: Moment,
     /// How long after the step before; empty for the first.
     pub(super) gap: String,
-    /// What happened.
+    /// The type of the event.
+    kind: EventType,
+    /// The type of the event as a badge.
     pub(super) badge: Badge,
     /// The same in a sentence of ours.
     pub(super) sentence: String,
@@ -34,8 +38,29 @@ pub(super) struct Step {
     pub(super) next: Option<Moment>,
     /// What was said, where the attempt failed.
     pub(super) transcript: Option<String>,
-    /// Whom webhooks told of it.
+    /// The deliveries of it to webhooks.
     pub(super) told: Vec<Told>,
+    /// The connection in one line; empty where no server was asked.
+    pub(super) wire: String,
+    /// Attempts after this one that had the same answer, and are not shown one by one.
+    pub(super) repeated: usize,
+}
+
+impl Step {
+    /// The deliveries to webhooks in a few words: `2 of 3 delivered`.
+    pub(super) fn delivered_of(&self) -> String {
+        let delivered = self.told.iter().filter(|told| told.is_delivered).count();
+        format!("{delivered} of {} delivered", self.told.len())
+    }
+
+    /// Whether this step says the same as `other`: a deferral with the same answer.
+    fn repeats(&self, other: &Self) -> bool {
+        self.kind == EventType::Deferred
+            && other.kind == EventType::Deferred
+            && self.answer.is_some()
+            && self.answer == other.answer
+            && self.told.is_empty()
+    }
 }
 
 /// A webhook's delivery of an event.
@@ -45,6 +70,8 @@ pub(super) struct Told {
     pub(super) url: String,
     /// How far it is.
     pub(super) badge: Badge,
+    /// Whether the endpoint has taken it.
+    is_delivered: bool,
     /// Where its attempts are; none where its endpoint is gone.
     pub(super) path: Option<String>,
     /// What was answered last, and how often it was tried.
@@ -69,7 +96,24 @@ pub(super) fn steps(visit: &Visit<'_>, record: &MessageRecord, events: &[Vec<u8>
         let told = id.map(|id| told(visit, id)).transpose()?.unwrap_or_default();
         steps.push(Step { gap, transcript, told, ..step(visit, record, event) });
     }
-    Ok(steps)
+    Ok(folded(steps))
+}
+
+/// The steps without the middle of each row of deferrals that have the same answer. The first and the last stay.
+fn folded(steps: Vec<Step>) -> Vec<Step> {
+    let mut kept: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps {
+        if let [.., first, middle] = kept.as_mut_slice()
+            && middle.repeats(first)
+            && step.repeats(middle)
+        {
+            first.repeated += 1;
+            *middle = step;
+        } else {
+            kept.push(step);
+        }
+    }
+    kept
 }
 
 fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
@@ -77,7 +121,10 @@ fn step(visit: &Visit<'_>, record: &MessageRecord, event: Event) -> Step {
     Step {
         at: visit.moment(event.at()),
         gap: String::new(),
+        kind: event.kind,
         badge: Badge::of_event(event.kind),
+        wire: wire(&event),
+        repeated: 0,
         sentence: sentence(record, &event),
         facts: facts(&event),
         advice: event.bounce.as_ref().map(|bounce| bounce.advice.clone()).filter(|advice| !advice.is_empty()),
@@ -94,6 +141,7 @@ fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<Told>, StoreError> {
     let mut told = Vec::new();
     for (delivery, last) in engine.deliveries_of(visit.account_id(), event)? {
         let (badge, endpoint) = (of_delivery(&delivery), delivery.row.endpoint);
+        let is_delivered = delivery.status() == DeliveryStatus::Delivered;
         let row = engine.endpoint(visit.account_id(), endpoint)?;
         let answer = last.map(|row| row.status.map_or(row.error.unwrap_or_default(), |status| status.to_string()));
         let attempts = match delivery.row.state.attempts {
@@ -102,61 +150,63 @@ fn told(visit: &Visit<'_>, event: EventId) -> Result<Vec<Told>, StoreError> {
             many => format!("{}, attempt {many}", answer.unwrap_or_default()),
         };
         let path = row.is_some().then(|| format!("/webhooks/{endpoint}/deliveries/{}", delivery.id));
-        let url = row.map_or_else(|| "a webhook that was deleted".to_owned(), |row| row.url);
-        told.push(Told { url, badge, path, answer: attempts });
+        let url = row.map_or_else(|| "a deleted webhook".to_owned(), |row| host(&row).to_owned());
+        told.push(Told { url, badge, is_delivered, path, answer: attempts });
     }
     Ok(told)
 }
 
 fn sentence(record: &MessageRecord, event: &Event) -> String {
     let server = event.mx_host.as_deref().unwrap_or("the receiving server");
-    let attempt = event.attempt.map(|number| format!(" at attempt {number}")).unwrap_or_default();
+    let attempt = event.attempt.map(|number| format!(" (attempt {number})")).unwrap_or_default();
+    let on_attempt = event.attempt.map(|number| format!(" on attempt {number}")).unwrap_or_default();
     match event.kind {
         EventType::Queued => injected(record.row.submission.as_deref()),
-        EventType::Delivered => format!("{server} took the message{attempt}."),
+        EventType::Delivered => format!("Delivered to {server}{on_attempt}."),
         EventType::Deferred => match event.smtp_code {
-            Some(_) => format!("{server} asked to come back later{attempt}."),
-            None => format!("{server} could not be reached{attempt}; it is tried again."),
+            Some(_) => format!("{server} deferred it{attempt}."),
+            None => format!("Could not reach {server}{attempt}; will retry."),
         },
         EventType::Bounced => match event.smtp_code {
-            Some(_) => format!("{server} refused the message for good{attempt}."),
-            None => "The message can't be delivered.".to_owned(),
+            Some(_) => format!("{server} rejected it{attempt}."),
+            None => "Undeliverable.".to_owned(),
         },
-        EventType::Failed => "Given up: no server took it in time.".to_owned(),
-        EventType::Complained => format!("{} called it spam; the address is suppressed.", record.row.to.as_given()),
-        EventType::Suppressed => "Not sent: its address became suppressed.".to_owned(),
+        EventType::Failed => "Expired: no server accepted it in time.".to_owned(),
+        EventType::Complained => "Marked as spam; address suppressed.".to_owned(),
+        EventType::Suppressed => "Not sent: address suppressed.".to_owned(),
         EventType::Unsubscribed => format!("{} unsubscribed.", record.row.to.as_given()),
-        EventType::Canceled => "Withdrawn before it was sent.".to_owned(),
+        EventType::Canceled => "Canceled.".to_owned(),
     }
 }
 
 /// The submission of the message.
 fn injected(submission: Option<&SmtpFacts>) -> String {
-    let Some(facts) = submission else { return "Accepted, and on disk. Injected into the queue.".to_owned() };
+    let Some(facts) = submission else { return "Accepted and queued.".to_owned() };
     let tls = facts.tls_version.as_deref().unwrap_or("no TLS");
-    format!(
-        "Accepted by SMTP from {} ({tls}, key {}), and on disk. Injected into the queue.",
-        facts.client_address, facts.key_prefix
-    )
+    format!("Accepted by SMTP from {} ({tls}, key {}) and queued.", facts.client_address, facts.key_prefix)
+}
+
+/// The connection in one line: reply code, server, TLS, duration, relay.
+fn wire(event: &Event) -> String {
+    let code = event.smtp_code.map(|code| match &event.smtp_enhanced_code {
+        Some(enhanced) => format!("{code} {enhanced}"),
+        None => code.to_string(),
+    });
+    let ip = event.mx_ip.as_ref().map(|ip| format!(" [{ip}]")).unwrap_or_default();
+    let server = event.mx_host.as_ref().map(|host| format!("{host}{ip}"));
+    let tls = event.tls.as_ref().map(tls_words).or_else(|| event.mx_ip.as_ref().map(|_| "no TLS".to_owned()));
+    let duration = event.duration_ms.map(|millis| format!("{millis} ms"));
+    let parts = [server, code, tls, duration, event.relay.clone()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 fn facts(event: &Event) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
-    let code = event.smtp_code.map(|code| match &event.smtp_enhanced_code {
-        Some(enhanced) => format!("{code} {enhanced}"),
-        None => code.to_string(),
-    });
-    tell("SMTP code", code);
-    let ip = event.mx_ip.as_ref().map(|ip| format!(" [{ip}]")).unwrap_or_default();
-    tell("Destination server", event.mx_host.as_ref().map(|host| format!("{host}{ip}")));
-    tell("Relay", event.relay.clone());
-    tell("TLS", event.tls.as_ref().map(tls_words).or_else(|| event.mx_ip.as_ref().map(|_| "none".to_owned())));
-    tell("Took", event.duration_ms.map(|millis| format!("{millis} ms")));
     if let Some(bounce) = &event.bounce {
         tell("Category", Some(category(bounce)));
         tell("Status", bounce.status.clone().filter(|status| Some(status) != event.smtp_enhanced_code.as_ref()));
-        tell("Suppressed", bounce.suppressed.then(|| "the address is sent nothing more".to_owned()));
+        tell("Suppressed", bounce.suppressed.then(|| "the address gets no more mail".to_owned()));
     }
     if let Some(complaint) = &event.complaint {
         tell("Report", complaint.feedback_type.clone());
@@ -174,14 +224,14 @@ fn category(bounce: &Bounce) -> String {
 /// How a connection was secured, in words.
 pub(super) fn tls_words(tls: &TlsFacts) -> String {
     let proof = match tls.authenticated {
-        Authenticated::None => "encrypted, server not proved",
-        Authenticated::Pkix => "server proved by its certificate",
-        Authenticated::Dane => "server proved by DANE",
+        Authenticated::None => "certificate not verified",
+        Authenticated::Pkix => "certificate verified",
+        Authenticated::Dane => "certificate verified by DANE",
     };
     let policy = match tls.policy {
         TlsPolicy::Opportunistic => "",
-        TlsPolicy::MtaSts => ", as its MTA-STS policy asks",
-        TlsPolicy::Dane => ", as its TLSA records ask",
+        TlsPolicy::MtaSts => ", required by MTA-STS",
+        TlsPolicy::Dane => ", required by DANE",
     };
     format!("{} {} ({proof}{policy})", tls.version, tls.cipher)
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::chart::{Bar, Chart, Heading, Rates, percent};
+use super::chart::{Bar, Chart, Column, Heading, Rates, percent};
 use super::moment::{Moment, start_of_day};
+use super::paging;
 use super::parts::grouped;
 use crate::base::time::Timestamp;
 use crate::domain::stream::Stream;
@@ -60,6 +61,15 @@ impl Span {
         match self {
             Self::Day => Step::Hour,
             Self::Week | Self::Month => Step::Day,
+        }
+    }
+
+    /// The search for the messages of this span up to `now`.
+    pub(super) fn search(self, now: Timestamp, zone: &TimeZone) -> String {
+        let from = self.question(now, zone, None).from;
+        match self.step() {
+            Step::Hour => format!("after:{}", hour_text(from)),
+            Step::Day => format!("after:{}", Moment::new(from + DAY / 2, zone.clone()).date()),
         }
     }
 
@@ -120,29 +130,70 @@ pub(super) struct Trend {
     pub(super) is_empty: bool,
 }
 
+/// The targets of a chart's columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Links {
+    /// To the messages that they count, of this stream where one is chosen.
+    Messages(Option<Stream>),
+    /// Nowhere: the messages are another account's.
+    None,
+}
+
 impl Trend {
     /// What the counts of a span look like in `zone`.
-    pub(super) fn new(outcomes: &Outcomes, span: Span, zone: &TimeZone) -> Self {
+    pub(super) fn new(outcomes: &Outcomes, span: Span, zone: &TimeZone, links: Links) -> Self {
         let names: Vec<_> = outcomes.series.iter().map(|(at, _)| name_of(*at, span, zone)).collect();
         let series = || outcomes.series.iter().map(|(_, counts)| counts);
-        let bars: Vec<_> = series().zip(&names).map(|(counts, name)| bar(counts, name)).collect();
+        let bars: Vec<_> = series().map(bar).collect();
+        let columns = |words: &dyn Fn(&OutcomeCounts) -> String| -> Vec<Column> {
+            let steps = outcomes.series.iter().zip(&names);
+            let column = |((at, counts), name): (&(Timestamp, OutcomeCounts), &String)| Column {
+                label: name.clone(),
+                words: format!("{name}: {}", words(counts)),
+                link: link(*at, span, zone, links),
+            };
+            steps.map(column).collect()
+        };
+        let rate_words = |measure| move |counts: &OutcomeCounts| words_of_rate(counts.figures().rate(measure));
+        let rates = |measure| {
+            let columns = columns(&rate_words(measure));
+            Chart::of_rates(heading_of(measure, span), &rates_of(series(), measure), columns)
+        };
         let rows = series().zip(&names).map(|(counts, name)| Row::new(name.clone(), counts)).rev();
-        let rates = |measure| rates_of(series(), measure);
         let total = &outcomes.total;
         Self {
-            deliveries: Chart::of_bars(deliveries(total, span), &bars, names.clone()),
-            bounces: Chart::of_rates(heading_of(Measure::Bounces, span), &rates(Measure::Bounces), names.clone()),
-            complaints: Chart::of_rates(
-                heading_of(Measure::Complaints, span),
-                &rates(Measure::Complaints),
-                names.clone(),
-            ),
+            deliveries: Chart::of_bars(deliveries(total, span), &bars, columns(&words_of_bar)),
+            bounces: rates(Measure::Bounces),
+            complaints: rates(Measure::Complaints),
             rows: rows.collect(),
             providers: providers(outcomes),
             has_rates: series().any(|counts| counts.figures().bounces.millionths().is_some()),
             is_empty: *total == OutcomeCounts::default(),
         }
     }
+}
+
+/// The messages that a step counts.
+fn link(at: Timestamp, span: Span, zone: &TimeZone, links: Links) -> Option<String> {
+    let Links::Messages(stream) = links else { return None };
+    let search = match span.step() {
+        Step::Hour => format!("after:{} before:{}", hour_text(at), hour_text(at + HOUR)),
+        Step::Day => {
+            let day = |at: Timestamp| Moment::new(at, zone.clone()).date();
+            format!("after:{} before:{}", day(at + DAY / 2), day(at + DAY + DAY / 2))
+        }
+    };
+    let stream = stream.map_or("", Stream::as_str);
+    Some(paging::address("/messages", &[("q", &search), ("stream", stream)]).replace('&', "&amp;"))
+}
+
+/// The beginning of the hour of a moment, as a search takes it.
+fn hour_text(at: Timestamp) -> String {
+    Timestamp::from_millis(at.as_millis() / 3_600_000 * 3_600_000).to_string()
+}
+
+fn words_of_rate(rate: Rate) -> String {
+    rate.millionths().map_or_else(|| "not enough data".to_owned(), percent)
 }
 
 /// A step's name: the hour that it begins with, or the day that its middle is in.
@@ -153,11 +204,18 @@ fn name_of(at: Timestamp, span: Span, zone: &TimeZone) -> String {
     }
 }
 
-fn bar(counts: &OutcomeCounts, name: &str) -> Bar {
-    // What was returned after delivery counts as bounced alone, so that no message stands in the bar twice.
-    let delivered = counts.answered().saturating_sub(counts.bounced());
-    let words = format!("{name}: {delivered} delivered, {} bounced, {} given up", counts.bounced(), counts.failed);
-    Bar { words, parts: vec![("good", delivered), ("bad", counts.bounced()), ("wait", counts.failed)] }
+/// Delivered messages without those returned later, so that no message stands in the bar twice.
+fn delivered(counts: &OutcomeCounts) -> u64 {
+    counts.answered().saturating_sub(counts.bounced())
+}
+
+fn bar(counts: &OutcomeCounts) -> Bar {
+    Bar { parts: vec![("good", delivered(counts)), ("bad", counts.bounced()), ("wait", counts.failed)] }
+}
+
+fn words_of_bar(counts: &OutcomeCounts) -> String {
+    let [delivered, bounced, failed] = [delivered(counts), counts.bounced(), counts.failed].map(grouped);
+    format!("{delivered} delivered, {bounced} bounced, {failed} failed")
 }
 
 fn rates_of<'a>(series: impl Iterator<Item = &'a OutcomeCounts>, measure: Measure) -> Rates {
@@ -175,13 +233,13 @@ fn deliveries(total: &OutcomeCounts, span: Span) -> Heading {
         "In the last {}: {delivered} delivered, {bounced} bounced. The table below has each step.",
         span.words()
     );
-    Heading { name: "deliveries", title: "Deliveries over time", about }
+    Heading { name: "deliveries", title: "Deliveries", about }
 }
 
 fn heading_of(measure: Measure, span: Span) -> Heading {
     let (name, title, what) = match measure {
-        Measure::Bounces => ("bounces", "Bounce rate", "bounces among what was answered, against 2 % and 5 %"),
-        Measure::Complaints => ("complaints", "Complaint rate", "complaints among deliveries, against 0.1 % and 0.3 %"),
+        Measure::Bounces => ("bounces", "Bounce rate", "bounces among what was answered, against 2% and 5%"),
+        Measure::Complaints => ("complaints", "Complaint rate", "complaints among deliveries, against 0.1% and 0.3%"),
     };
     Heading { name, title, about: format!("The share of {what}, in the last {}.", span.words()) }
 }
@@ -227,19 +285,30 @@ mod tests {
     fn a_percentage_is_told_from_a_hundred_deliveries_on_and_the_counts_always() {
         let now: Timestamp = "2026-10-28T11:00:00.000+00:00".parse().unwrap();
         let few = Outcomes { series: vec![(now, counts(98, 1, 0))], total: counts(98, 1, 0), ..Outcomes::default() };
-        let trend = Trend::new(&few, Span::Day, &zone());
+        let trend = Trend::new(&few, Span::Day, &zone(), Links::None);
         assert_eq!((trend.rows[0].counts[3].as_str(), trend.rows[0].bounce_rate.as_str()), ("1", "–"));
         assert!(!trend.has_rates && !trend.is_empty);
         let many = Outcomes { series: vec![(now, counts(98, 2, 0))], total: counts(98, 2, 0), ..Outcomes::default() };
-        let trend = Trend::new(&many, Span::Day, &zone());
-        assert_eq!(trend.rows[0].bounce_rate, "2\u{a0}%");
+        let trend = Trend::new(&many, Span::Day, &zone(), Links::None);
+        assert_eq!(trend.rows[0].bounce_rate, "2%");
         assert!(trend.has_rates && trend.bounces.to_string().contains("class=\"rate\""));
     }
 
     #[test]
     fn a_message_that_came_back_stands_in_the_bar_once() {
-        let bar = bar(&counts(10, 3, 2), "28 Oct");
-        assert_eq!(bar.parts, [("good", 8), ("bad", 3), ("wait", 0)]);
-        assert_eq!(bar.words, "28 Oct: 8 delivered, 3 bounced, 0 given up");
+        let counts = counts(10, 3, 2);
+        assert_eq!(bar(&counts).parts, [("good", 8), ("bad", 3), ("wait", 0)]);
+        assert_eq!(words_of_bar(&counts), "8 delivered, 3 bounced, 0 failed");
+    }
+
+    #[test]
+    fn a_column_leads_to_the_messages_that_it_counts() {
+        let at: Timestamp = "2026-10-21T22:00:00.000+00:00".parse().unwrap();
+        let to = |span, links| link(at, span, &zone(), links);
+        let day = to(Span::Week, Links::Messages(None)).unwrap();
+        assert_eq!(day, "/messages?q=after%3A2026-10-22+before%3A2026-10-23");
+        let hour = to(Span::Day, Links::Messages(Some(Stream::Marketing))).unwrap();
+        assert!(hour.starts_with("/messages?q=after%3A2026-10-21T22%3A00%3A00.000%2B00%3A00+before%3A"), "{hour}");
+        assert!(hour.ends_with("&amp;stream=marketing") && to(Span::Day, Links::None).is_none());
     }
 }

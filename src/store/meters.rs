@@ -10,6 +10,7 @@ use super::damage::Damage;
 use super::waiting::Waiting;
 use crate::base::id::MessageId;
 use crate::base::meter::{COMPANIES, Counter, Histogram};
+use crate::base::time::Timestamp;
 use crate::domain::event::{BounceKind, EventType};
 use crate::domain::stream::Stream;
 
@@ -22,6 +23,8 @@ pub struct StoreMeters {
     pub commit_duration: Histogram,
     /// Duration of each checkpoint, in microseconds.
     pub checkpoint_duration: Histogram,
+    /// End of the last checkpoint, in milliseconds since the epoch; 0 before the first.
+    checkpoint_at: AtomicU64,
     /// Number of bodies that were synced together.
     pub append_bodies: Histogram,
     /// Duration of writing and syncing them, in microseconds.
@@ -51,6 +54,7 @@ impl Default for StoreMeters {
             commit_operations: Histogram::new(COMPANIES),
             commit_duration: Histogram::of_durations(),
             checkpoint_duration: Histogram::of_durations(),
+            checkpoint_at: AtomicU64::new(0),
             append_bodies: Histogram::new(COMPANIES),
             append_duration: Histogram::of_durations(),
             syncs: Counter::default(),
@@ -75,6 +79,17 @@ impl StoreMeters {
             }
         }
         self.wait(waiting);
+    }
+
+    /// Counts a checkpoint that took so long and ended at `now`.
+    pub(super) fn checked_in(&self, took: Duration, now: Timestamp) {
+        self.checkpoint_duration.observe_duration(took);
+        self.checkpoint_at.store(now.as_millis(), Relaxed);
+    }
+
+    /// When the last checkpoint since the start ended.
+    pub fn last_checkpoint(&self) -> Option<Timestamp> {
+        Some(self.checkpoint_at.load(Relaxed)).filter(|millis| *millis > 0).map(Timestamp::from_millis)
     }
 
     /// Counts bodies that were written and synced together.

@@ -108,6 +108,15 @@ pub struct SizeOctets {
     pub database: u64,
     /// Message bodies and their keys.
     pub content: u64,
+    /// Changes that are not in the database yet.
+    pub journal: u64,
+}
+
+impl SizeOctets {
+    /// All of it.
+    pub const fn total(&self) -> u64 {
+        self.database.saturating_add(self.content).saturating_add(self.journal)
+    }
 }
 
 #[derive(Clone)]
@@ -149,8 +158,12 @@ impl Store {
     /// Returns the size of the store on disk; unknown sizes count as 0.
     pub fn size_octets(&self) -> SizeOctets {
         let entries = self.disk.list(&self.directory).unwrap_or_default();
-        let database = entries.into_iter().find(|entry| entry.name == open::FILE).and_then(|entry| entry.length);
-        SizeOctets { database: database.unwrap_or(0), content: self.content.size_octets() }
+        let of = |name: &str| {
+            let found = entries.iter().find(|entry| entry.name == name);
+            found.and_then(|entry| entry.length).unwrap_or(0)
+        };
+        let (database, journal) = (of(open::FILE), of(journal::FILE));
+        SizeOctets { database, content: self.content.size_octets(), journal }
     }
 
     /// The data directory.

@@ -343,7 +343,7 @@ fn is_confirmed(snapshot: &Snapshot, key: &[u8]) -> Result<bool, StoreError> {
         TimerKind::Idempotency | TimerKind::Content | TimerKind::EventLog | TimerKind::TlsReports => {
             timer == Timer::of_store(due, kind)
         }
-        TimerKind::Deliveries | TimerKind::StsPolicy | TimerKind::TlsReport => true,
+        TimerKind::Deliveries | TimerKind::StsPolicy | TimerKind::TlsReport | TimerKind::ViewEnd => true,
     })
 }
 

@@ -202,7 +202,7 @@ impl TestStore {
 
     pub(crate) fn account(&self, quota: QuotaLimits) -> AccountId {
         let account = Account::new(AccountId::default(), "Example".parse().unwrap(), quota, START);
-        self.done(CreateAccount { account }).id
+        self.done(CreateAccount { account, by: None }).id
     }
 
     pub(crate) fn domain(&self, account: AccountId, name: &str, stream: Stream, status: DomainStatus) -> DomainId {

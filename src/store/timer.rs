@@ -42,6 +42,8 @@ pub enum TimerKind {
     SuppressionImport = 17,
     /// The next rotation of a domain's DKIM keys.
     DkimRotation = 18,
+    /// An operator's view of an account, past its time.
+    ViewEnd = 24,
 }
 
 impl TimerKind {
@@ -64,7 +66,8 @@ impl TimerKind {
             | Self::TlsReport
             | Self::MessageIndex
             | Self::SuppressionImport
-            | Self::DkimRotation => false,
+            | Self::DkimRotation
+            | Self::ViewEnd => false,
         }
     }
 }
@@ -129,6 +132,7 @@ impl Timer {
             16 => TimerKind::MessageIndex,
             17 => TimerKind::SuppressionImport,
             18 => TimerKind::DkimRotation,
+            24 => TimerKind::ViewEnd,
             _ => return None,
         };
         let due = Timestamp::from_millis(u64::from_be_bytes(*due));

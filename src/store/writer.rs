@@ -256,7 +256,7 @@ impl Writer {
         let began = Instant::now();
         self.meters.syncs.add(self.journal.syncs_of_checkpoint());
         self.journal.check_in(transaction, &*self.entropy)?;
-        self.meters.checkpoint_duration.observe_duration(began.elapsed());
+        self.meters.checked_in(began.elapsed(), (self.time)().now);
         Ok(())
     }
 

@@ -50,13 +50,13 @@ story("a message's timeline fills while somebody looks", async () => {
   const id = await instance.send({ to: "deferred@simulator.test" });
   await instance.advance(0);
   await page.goto(`/messages/${id}`);
-  assert.deepEqual(await steps(), ["queued", "deferred"]);
+  assert.deepEqual(await steps(), ["Queued", "Deferred"]);
   await shown("451 4.7.1");
-  await page.getByText("Following").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   await instance.advance(90);
   await instance.advance(180);
   await page.locator(".timeline .badge.good").waitFor();
-  assert.deepEqual(await steps(), ["queued", "deferred", "deferred", "delivered"]);
+  assert.deepEqual(await steps(), ["Queued", "Deferred", "Deferred", "Delivered"]);
   await page.locator("#state .badge.good").waitFor();
   await shown("localhost [127.0.0.1]");
 });
@@ -68,7 +68,7 @@ story("a bounce is told with the answer as received, and its address is suppress
   await page.locator(`a[href='/messages/${id}']`).click();
   await shown("550 5.1.1");
   await shown("User unknown in virtual mailbox table");
-  await shown("the address is sent nothing more");
+  await shown("the address gets no more mail");
   await assert.rejects(instance.send({ to: "bounced+1@simulator.test" }), /recipient_suppressed/);
 });
 
@@ -77,7 +77,7 @@ story("a failed attempt opens to the talk, and mail that was captured is seen as
   const taken = await instance.send({ to: "ann@example.org", subject: "Captured", html: "<p>Hello <b>Ann</b></p>" });
   await instance.advance(0);
   await page.goto(`/messages/${failed}`);
-  await page.getByText("What was said").click();
+  await page.getByText("SMTP conversation").click();
   const said = await page.locator(".transcript").innerText();
   assert.match(said, /> RCPT TO:<blocked@simulator\.test>/);
   assert.match(said, /< 550 5\.7\.1 See/);
@@ -91,8 +91,8 @@ story("a failed attempt opens to the talk, and mail that was captured is seen as
 
 story("events come as they happen, until somebody asks for a pause", async () => {
   await page.goto("/events");
-  await shown("Nothing has happened yet.");
-  await page.getByText("Following").waitFor();
+  await shown("No events yet");
+  await page.getByText("Live", { exact: true }).waitFor();
   await instance.send({ to: "delivered+1@simulator.test", subject: "The first" });
   await instance.advance(0);
   await page.locator("td .badge.good").waitFor();
@@ -112,10 +112,10 @@ story("the queue shows what waits, what was said last, and what to do", async ()
   await page.goto("/queue");
   await shown("452 4.2.2");
   await shown("their mailbox is full");
-  await page.getByRole("link", { name: "The message that was tried last" }).click();
-  await follow(page, page.getByRole("button", { name: "Withdraw" }));
+  await page.getByRole("link", { name: "Last attempted message" }).click();
+  await follow(page, page.getByRole("button", { name: "Cancel message" }));
   await page.goto("/queue");
-  await shown("Nothing waits.");
+  await shown("Queue is empty");
 });
 
 story("a webhook that fails is disabled, reactivated, and given another secret", async (t) => {
@@ -147,18 +147,18 @@ story("a webhook that fails is disabled, reactivated, and given another secret",
 story("a change of the retention holds for messages from then on", async () => {
   const before = await instance.send({ to: "delivered@simulator.test", subject: "Before" });
   await page.goto("/settings");
-  await page.getByLabel("Days for which message content is kept").fill("7");
+  await page.getByLabel("Content retention (days), new messages only").fill("7");
   await page.getByRole("button", { name: "Save" }).click();
-  await shown("The settings are saved.");
+  await shown("Settings saved.");
   const behind = await instance.send({ to: "delivered@simulator.test", subject: "Behind" });
   await instance.advance(8 * DAY);
   await signIn(page, instance);
   await page.goto(`/messages/${behind}`);
-  await shown("under the rule of 7 days; the timeline is kept");
+  await shown("timeline kept");
   await page.goto(`/messages/${before}`);
   await page.locator(".mail-text").waitFor();
   await page.goto("/settings");
-  await page.getByLabel("Days for which message content is kept").fill("0");
+  await page.getByLabel("Content retention (days), new messages only").fill("0");
   await page.getByRole("button", { name: "Save" }).evaluate((button) => (button.form.noValidate = true));
   await page.getByRole("button", { name: "Save" }).click();
   await page.locator("#days-fault").waitFor();
@@ -184,8 +184,8 @@ story("messages are found by address, subject, Message-ID and identifier, from a
   await search(id);
   assert.equal(new URL(page.url()).pathname, `/messages/${id}`);
   await search("nothing has these words");
-  await shown("No message matches.");
-  await page.getByRole("link", { name: "without nothing" }).waitFor();
+  await shown("No messages match");
+  await page.getByRole("link", { name: "nothing", exact: true }).waitFor();
 });
 
 story("every action works without scripts", async (t) => {
@@ -195,8 +195,8 @@ story("every action works without scripts", async (t) => {
   t.after(() => plain.context.close());
   await signIn(plain.page, instance);
   await plain.page.goto(`/messages/${id}`);
-  await plain.page.getByRole("button", { name: "Withdraw" }).click();
-  await plain.page.getByText("The message was withdrawn").waitFor();
+  await plain.page.getByRole("button", { name: "Cancel message" }).click();
+  await plain.page.getByText("Message canceled.").waitFor();
   await plain.page.locator(".me summary").click();
   await follow(plain.page, plain.page.getByRole("button", { name: "dark" }));
   assert.equal(await plain.page.locator("html").getAttribute("data-theme"), "dark");

@@ -22,7 +22,7 @@ for (const theme of ["light", "dark"]) {
   const { context, page } = await visitor(chromium, instance, { theme, width: 1200, height: 960 });
   await signIn(page, instance);
   await page.goto(`/messages/${message}`);
-  await page.getByText("Following").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   await page.evaluate(() => {
     document.querySelector("#timeline").scrollIntoView();
     window.scrollBy(0, -24);

@@ -40,15 +40,16 @@ for (const scripts of [true, false]) {
     await instance.send({ to: `full+${scripts}@simulator.test` });
     await instance.advance(0);
     await page.goto("/queue");
-    await press(page, "Pause mail for", "is paused");
-    await page.getByRole("link", { name: "Look at the queue" }).waitFor();
+    await press(page, "Pause mail for", "Paused;");
+    await page.goto("/");
+    await page.getByRole("link", { name: "Open queue" }).waitFor();
     const id = await instance.send({ to: `delivered+paused-${scripts}@simulator.test` });
     await instance.advance(3600);
     await page.goto(`/messages/${id}`);
     await page.getByText("is paused: see the").waitFor();
-    assert.deepEqual(await page.locator(".timeline > li .badge").allInnerTexts(), ["queued"]);
+    assert.deepEqual(await page.locator(".timeline > li .badge").allInnerTexts(), ["Queued"]);
     await page.goto("/queue");
-    await press(page, "Resume mail for", "goes on");
+    await press(page, "Resume mail for", "Resumed.");
     await instance.advance(0);
     await page.goto(`/messages/${id}`);
     await page.locator(".timeline .badge.good").waitFor();
@@ -61,7 +62,7 @@ for (const scripts of [true, false]) {
     await instance.advance(0);
     for (const attempts of [2, 3]) {
       await page.goto(`/messages/${id}`);
-      await press(page, "Try now", "is tried now");
+      await press(page, "Retry now", "Retrying now.");
       await instance.advance(0);
       await page.goto(`/messages/${id}`);
       assert.equal(await page.locator(".timeline > li").count(), attempts + 1);
@@ -76,7 +77,7 @@ story("the events that are shown are handed out as a file of JSON lines", {}, as
   await page.goto(`/events?message_id=${id}`);
   const [file] = await Promise.all([
     page.waitForEvent("download"),
-    page.getByRole("link", { name: "Download as NDJSON" }).click(),
+    page.getByRole("link", { name: "Export NDJSON" }).click(),
   ]);
   assert.equal(file.suggestedFilename(), "events.ndjson");
   const events = readFileSync(await file.path(), "utf8").trimEnd().split("\n").map((line) => JSON.parse(line));

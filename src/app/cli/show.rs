@@ -98,7 +98,7 @@ const WEBHOOK: &[&str] = &[
 ];
 const NEW_USER: &[&str] = &["/id", "/email", "/role", "/password"];
 const SETUP_LINK: &[&str] = &["/id", "/email", "/setup_url", "/expires_at"];
-const USER: &[&str] = &["/id", "/email", "/role", "/disabled", "/totp", "/created_at", "/last_sign_in_at"];
+const USER: &[&str] = &["/id", "/email", "/role", "/disabled", "/totp", "/operator", "/created_at", "/last_sign_in_at"];
 const NEW_WEBHOOK: &[&str] = &["/id", "/url", "/events", "/description", "/enabled", "/secret"];
 const DELIVERY: &[&str] = &["/id", "/webhook_id", "/event_type", "/status", "/next_attempt_at"];
 const SUPPRESSION: &[&str] =

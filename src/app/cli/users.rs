@@ -35,6 +35,12 @@ pub(super) enum UserCommand {
         /// Whether they are kept from signing in; true signs them out at once.
         #[arg(long, value_name = "true|false", group = "change")]
         disabled: Option<bool>,
+        /// Make them an operator of the service: they see the system and every account in the panel.
+        #[arg(long, group = "change")]
+        operator: bool,
+        /// Take the operator's right from them.
+        #[arg(long, group = "change", conflicts_with = "operator")]
+        no_operator: bool,
         /// Make a new password and print it, this once.
         #[arg(long, group = "change")]
         new_password: bool,
@@ -68,10 +74,12 @@ pub(super) fn user(args: OfAccount<UserCommand>, json: bool, console: &mut Conso
             (session.ask(Method::POST, "add the user", USERS, Some(body))?, Shape::NewUser)
         }
         UserCommand::List(page) => (session.get("list the users", listed(USERS, &page, &[]))?, Shape::Users),
-        UserCommand::Set { id, role, disabled, new_password, setup_link, no_totp } => {
+        UserCommand::Set { id, role, disabled, operator, no_operator, new_password, setup_link, no_totp } => {
+            let operator = operator.then_some(true).or_else(|| no_operator.then_some(false));
             let body = body([
                 ("role", role.map(|role| json!(role))),
                 ("disabled", disabled.map(Value::from)),
+                ("operator", operator.map(Value::from)),
                 ("new_password", new_password.then_some(Value::Bool(true))),
                 ("setup_link", setup_link.then_some(Value::Bool(true))),
                 ("totp", no_totp.then_some(Value::Bool(false))),

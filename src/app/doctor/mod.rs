@@ -9,6 +9,7 @@ mod certificate;
 mod clock;
 mod domains;
 mod egress;
+pub mod in_service;
 mod local;
 mod names;
 mod policy;
@@ -63,13 +64,13 @@ impl Verdict {
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// What was checked.
+    /// The name of the check.
     pub name: String,
     /// How it ended.
     pub verdict: Verdict,
-    /// What was seen.
+    /// The facts that were found.
     pub seen: String,
-    /// What to do; empty where nothing is.
+    /// The remedy; empty if there is nothing to do.
     pub remedy: String,
 }
 

@@ -96,6 +96,7 @@ impl Engine {
             last_sign_in_at: None,
             disabled: false,
             devices: Devices::default(),
+            is_operator: false,
         };
         let op = CreateIdentified { create: CreateUser { account, user }, identity };
         let made = self.commit_on(Behalf::new(account, Actor::Service), op).await;

@@ -1,11 +1,12 @@
 //! Accounts, for the operator alone (contract 8).
 
 use hyper::StatusCode;
+use serde_json::{Map, Value};
 
 use super::listing::Listing;
 use super::{id, not_there};
 use crate::base::id::AccountId;
-use crate::domain::account::{Account, QuotaLimits};
+use crate::domain::account::{Account, AccountName, InvalidReason, QuotaLimits, TimeZoneName};
 use crate::domain::fields::Fields;
 use crate::domain::violation::Violations;
 use crate::engine::accounts::AccountChange;
@@ -17,18 +18,33 @@ use crate::http::route::Call;
 use crate::http::state::Api;
 use crate::http::view::account::AccountView;
 
-/// `POST /v1/accounts`.
-pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+/// A new account as it is asked for.
+pub(crate) struct NewAccount {
+    /// Its name.
+    pub(crate) name: AccountName,
+    /// Its time zone.
+    pub(crate) time_zone: Option<TimeZoneName>,
+    /// What it may send.
+    pub(crate) quota: QuotaLimits,
+}
+
+/// The account that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn new_of(object: Map<String, Value>, usual: QuotaLimits) -> Result<NewAccount, ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     let name = fields.required_text("name").and_then(|text| fields.check("name", text.parse()));
     let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
-    let usual = api.engine.settings.quota;
     let per_hour = count(&mut fields, "quota_per_hour").unwrap_or(usual.per_hour);
     let per_day = count(&mut fields, "quota_per_day").unwrap_or(usual.per_day);
     fields.finish();
     let name = violations.or(|| name)?;
-    let account = api.engine.create_account(name, time_zone, QuotaLimits { per_hour, per_day }).await?;
+    Ok(NewAccount { name, time_zone, quota: QuotaLimits { per_hour, per_day } })
+}
+
+/// `POST /v1/accounts`.
+pub(in crate::http) async fn create(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
+    let NewAccount { name, time_zone, quota } = new_of(call.json()?, api.engine.settings.quota)?;
+    let account = api.engine.create_account(name, time_zone, quota).await?;
     let answer = Answer::json(StatusCode::CREATED, &AccountView::new(&account, None));
     Ok(answer.with_location(&format!("/v1/accounts/{}", account.id)))
 }
@@ -64,16 +80,24 @@ fn shown(api: &Api, id: AccountId) -> Result<Answer, ApiError> {
     Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
 }
 
+/// The reason that the members of `object` give: for a suspension, or for a look at the account.
+pub(crate) fn reason_of<R>(object: Map<String, Value>) -> Result<R, ApiError>
+where
+    R: std::str::FromStr<Err = InvalidReason>,
+{
+    let mut violations = Violations::new();
+    let mut fields = Fields::new(object, &mut violations);
+    let reason = fields.required_text("reason").and_then(|text| fields.check("reason", text.parse()));
+    fields.finish();
+    Ok(violations.or(|| reason)?)
+}
+
 /// `POST /v1/accounts/{id}/suspend`.
 pub(in crate::http) async fn suspend(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let id: AccountId = id(&call)?;
     // An account that is not there is a 404 whatever the body says.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
-    let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
-    let reason = fields.required_text("reason").and_then(|text| fields.check("reason", text.parse()));
-    fields.finish();
-    let reason = violations.or(|| reason)?;
+    let reason = reason_of(call.json()?)?;
     api.engine.suspend_account(Behalf::operator(id), reason).await.map_err(not_there)?;
     shown(api, id)
 }
@@ -92,8 +116,15 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     let id: AccountId = id(&call)?;
     // An account that is not there is a 404 whatever the body says.
     api.engine.account(id)?.ok_or(ApiError::NotFound)?;
+    let change = change_of(call.json()?)?;
+    let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_there)?;
+    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
+}
+
+/// The change that the members of `object` ask for; the panel's form is checked by it too.
+pub(crate) fn change_of(object: Map<String, Value>) -> Result<AccountChange, ApiError> {
     let mut violations = Violations::new();
-    let mut fields = Fields::new(call.json()?, &mut violations);
+    let mut fields = Fields::new(object, &mut violations);
     fields.refuse_null(&["name", "time_zone", "quota_per_hour", "quota_per_day"]);
     let name = fields.text("name").and_then(|text| fields.check("name", text.parse()));
     let time_zone = fields.text("time_zone").and_then(|text| fields.check("time_zone", text.parse()));
@@ -101,7 +132,5 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     let quota_per_day = count(&mut fields, "quota_per_day");
     fields.finish();
     let change = AccountChange { name, time_zone, quota_per_hour, quota_per_day, ..AccountChange::default() };
-    let change = violations.or(|| Some(change))?;
-    let account = api.engine.change_account(Behalf::operator(id), change).await.map_err(not_there)?;
-    Ok(Answer::json(StatusCode::OK, &AccountView::new(&account, api.engine.suspension(id)?)))
+    Ok(violations.or(|| Some(change))?)
 }

@@ -158,13 +158,7 @@ fn suppression_reason(api: &Api, caller: &Caller, match_key: &str) -> Result<Str
 }
 
 /// Why a message from and to these addresses was not accepted.
-pub(in crate::http) fn not_accepted(
-    api: &Api,
-    caller: &Caller,
-    error: SubmitError,
-    from: &Address,
-    to: &Address,
-) -> ApiError {
+pub(crate) fn not_accepted(api: &Api, caller: &Caller, error: SubmitError, from: &Address, to: &Address) -> ApiError {
     match error {
         SubmitError::Refused(Refusal::RecipientSuppressed) => {
             suppression_reason(api, caller, &to.match_key()).map_or_else(|error| error, ApiError::RecipientSuppressed)

@@ -1,7 +1,7 @@
 //! The handlers: each reads what was asked, has the engine do it, and shows what came of it. What they share stands
 //! here.
 
-pub(super) mod accounts;
+pub(crate) mod accounts;
 pub(super) mod backup;
 pub(super) mod clock;
 pub(crate) mod dmarc;

@@ -61,9 +61,8 @@ pub(in crate::http) async fn list(api: &Api, call: Call<()>) -> Result<Answer, A
     listing.answer_of(rows.iter().map(UserView::new), next)
 }
 
-/// `PATCH /v1/users/{id}`: role, disabled; `"new_password": true` makes one and tells it this once, `"totp": false`
-/// takes a lost second factor away, `"setup_link": true` answers with a link by which they choose a password
-/// themselves.
+/// `PATCH /v1/users/{id}`: role, disabled, operator; `"new_password": true` makes one and shows it this once, `"totp":
+/// false` removes a lost second factor, `"setup_link": true` answers with a link by which they choose a password.
 pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer, ApiError> {
     let (account, user) = named(api, &call).await?;
     let id = user.id;
@@ -71,6 +70,7 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     let mut fields = Fields::new(call.json()?, &mut violations);
     let role = fields.text("role").and_then(|text| fields.check("role", text.parse()));
     let disabled = fields.boolean("disabled");
+    let operator = fields.boolean("operator");
     let totp = fields.boolean("totp");
     if totp == Some(true) {
         fields.fault("totp", "can be taken away here, and is set up by its user in the panel");
@@ -89,11 +89,19 @@ pub(in crate::http) async fn update(api: &Api, call: Call<()>) -> Result<Answer,
     }
     let password = is_renewed.then(|| NewPassword::generate(&*api.engine.entropy));
     let totp = totp.map(|_| None);
-    let is_changed = role.is_some() || disabled.is_some() || password.is_some() || totp.is_some();
     let change = UserChange { role, disabled, password: password.clone(), totp, ..UserChange::default() };
+    let is_changed = role.is_some() || disabled.is_some() || password.is_some() || change.totp.is_some();
     let user = match is_changed {
         true => api.engine.change_user(Behalf::operator(account), id, change).await.map_err(refused)?,
         false => user,
+    };
+    let user = match operator {
+        // A change of its own, so that the audit log has a line of it.
+        Some(_) => {
+            let change = UserChange { operator, ..UserChange::default() };
+            api.engine.change_user(Behalf::operator(account), id, change).await.map_err(refused)?
+        }
+        None => user,
     };
     if is_linked {
         let link = api.engine.setup_link(Behalf::operator(account), id).await?.ok_or_else(kept_out)?;

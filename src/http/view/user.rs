@@ -16,6 +16,7 @@ pub(in crate::http) struct UserView<'a> {
     role: Role,
     disabled: bool,
     totp: bool,
+    operator: bool,
     #[serde(serialize_with = "iso::serialize")]
     created_at: Timestamp,
     #[serde(serialize_with = "iso::option::serialize")]
@@ -30,6 +31,7 @@ impl<'a> UserView<'a> {
             role: user.role,
             disabled: user.disabled,
             totp: user.totp.is_some(),
+            operator: user.is_operator,
             created_at: user.created_at,
             last_sign_in_at: user.last_sign_in_at,
         }

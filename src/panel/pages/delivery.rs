@@ -3,6 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
+use super::webhook::title;
 use crate::base::id::{DeliveryId, EndpointId, EventId};
 use crate::engine::deliveries::{DeliveryRecord, NumberedAttempts};
 use crate::http::answer::Answer;
@@ -53,7 +54,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let page = DeliveryPage {
         frame: Frame::new(&visit, format!("Delivery of the event {event}"), "/webhooks")?,
         endpoint: row.endpoint,
-        url: endpoint.url,
+        url: title(&endpoint),
         id: *id,
         badge: of_delivery(&record),
         event,

@@ -16,7 +16,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::dmarc::{DAYS_DEFAULT, DAYS_MAX, date, days_of, mark_of, refused, reporter_of, shown};
 use crate::machine::dmarc_advice::Action;
-use crate::panel::chart::{Bar, Chart, Heading};
+use crate::panel::chart::{Bar, Chart, Column, Heading};
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
@@ -226,23 +226,21 @@ fn choice(own: &str, range: u32, days: u32) -> Choice {
 
 fn chart(overview: &Overview, days: std::ops::RangeInclusive<u32>) -> Chart {
     let mut known = overview.days.iter().peekable();
-    let (mut bars, mut names) = (Vec::new(), Vec::new());
+    let (mut bars, mut columns) = (Vec::new(), Vec::new());
     for day in days {
         let counts = known.next_if(|(known, _)| *known == day).map(|(_, counts)| *counts).unwrap_or_default();
         let name = date(day);
         let (passed, failed) = (counts.passed(), counts.failed());
-        bars.push(Bar {
-            words: format!("{name}: {} passed, {} failed", grouped(passed), grouped(failed)),
-            parts: vec![("good", passed), ("bad", failed)],
-        });
-        names.push(name);
+        bars.push(Bar { parts: vec![("good", passed), ("bad", failed)] });
+        let words = format!("{name}: {} passed, {} failed", grouped(passed), grouped(failed));
+        columns.push(Column { label: name, words, link: None });
     }
     let about = format!(
         "{} of {} messages passed DMARC.",
         grouped(overview.counts.passed()),
         grouped(overview.counts.messages())
     );
-    Chart::of_bars(Heading { name: "dmarc", title: "Messages by day", about }, &bars, names)
+    Chart::of_bars(Heading { name: "dmarc", title: "Messages by day", about }, &bars, columns)
 }
 
 impl DayLine {

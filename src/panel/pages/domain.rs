@@ -3,6 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
+use super::delete::{self, Deletion};
 use super::domains::badge_of;
 use crate::base::id::DomainId;
 use crate::domain::sending_domain::{DkimState, DomainStatus};
@@ -38,6 +39,7 @@ struct DomainPage {
     rotation_days: u16,
     next_rotation_at: Option<Moment>,
     lines: Vec<RecordLine>,
+    found_count: usize,
     zone_file: String,
     keys: Vec<KeyLine>,
     record: Record,
@@ -74,13 +76,13 @@ fn find(visit: &Visit<'_>) -> Result<(DomainId, DomainRow), Fault> {
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, row) = find(&visit)?;
     let done = match Form::of_query(&visit.call).text("done") {
-        "added" => Some("The domain is added. Publish its records, then let them be looked for."),
-        "checked" => Some("The records were looked for just now."),
-        "rotated" => Some("New keys are made. Publish their records; they take over once they are seen."),
-        "scheduled" => Some("The rotation of the keys is changed."),
-        "rotated-standby" => Some("The keys that stood by sign from now on. Publish the records of the next ones."),
-        "waiting" => Some("Nothing was rotated: the records of the next keys were not seen yet."),
-        "saved" => Some("The stream is changed, for what is sent from now on."),
+        "added" => Some("Domain added. Publish its records, then check."),
+        "checked" => Some("Records checked."),
+        "rotated" => Some("New keys made. They sign once published."),
+        "scheduled" => Some("Rotation changed."),
+        "rotated-standby" => Some("The standby keys sign from now on. Publish the records of the next ones."),
+        "waiting" => Some("Not rotated: the records of the next keys are not published yet."),
+        "saved" => Some("Stream changed for new mail."),
         _ => None,
     };
     let lines = dns::lines(&row, &visit.api.engine.settings);
@@ -99,6 +101,7 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         rotation_days: row.rotation.days,
         next_rotation_at: row.rotation.next_at.map(|at| visit.moment(at)),
         zone_file: dns::zone_file(&lines),
+        found_count: lines.iter().filter(|line| line.is_ok).count(),
         lines,
         keys: row.dkim.iter().rev().map(|key| key_line(&visit, key)).collect(),
         record: Record::new(&visit, id, &own, &format!("/v1/domains/{id}")),
@@ -175,8 +178,29 @@ pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> 
     Ok(html::redirect(&format!("/domains/{id}?done={done}")))
 }
 
+fn deletion(id: DomainId, row: &DomainRow) -> Deletion {
+    Deletion {
+        title: format!("Delete domain {}", row.name),
+        consequences: "New mail is rejected, accepted mail is still sent. Re-adding makes new keys.",
+        name: row.name.to_string(),
+        action: format!("/domains/{id}/delete"),
+        button: "Delete domain",
+        back: format!("/domains/{id}"),
+    }
+}
+
+/// `GET /domains/{id}/delete`.
+pub(in crate::panel) async fn ask_to_delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    delete::show(&visit, "/domains", deletion(id, &row))
+}
+
 /// `POST /domains/{id}/delete`.
 pub(in crate::panel) async fn delete(visit: Visit<'_>) -> Result<Answer, Fault> {
-    visit.api.engine.delete_domain(visit.on(), visit.id()?).await.map_err(refused)?;
+    let (id, row) = find(&visit)?;
+    if let Some(refused) = delete::refused(&visit, "/domains", deletion(id, &row))? {
+        return Ok(refused);
+    }
+    visit.api.engine.delete_domain(visit.on(), id).await.map_err(refused)?;
     Ok(html::redirect("/domains?done=deleted"))
 }

@@ -40,15 +40,24 @@ pub fn page(api: &Api, error: &ApiError, headers: &HeaderMap, request_id: &str) 
 pub(in crate::panel) fn forbidden(api: &Api, fault: &Fault, headers: &HeaderMap, request_id: &str) -> Answer {
     let (title, sentence) = match fault {
         Fault::RoleForbids(Role::Member) => (
-            "Only for owners",
+            "Owners only",
             "Your role handles mail and suppressions, and changes nothing else. Ask an owner of the account.",
         ),
         Fault::RoleForbids(_) => {
-            ("Only for owners", "Your role looks at everything and changes nothing. Ask an owner of the account.")
+            ("Owners only", "Your role looks at everything and changes nothing. Ask an owner of the account.")
         }
+        Fault::OperatorsOnly => (
+            "Operators only",
+            "This page is for the operators of the service. The command line names them on the server.",
+        ),
+        Fault::ReadOnlyView => (
+            "Not in a view",
+            "You look at this account as operator: read-only, and without message content, secrets and exports. End \
+             the view to go on.",
+        ),
         Fault::ForeignForm | Fault::Api(_) | Fault::SignInFirst(_) | Fault::ProveFirst(_) => (
-            "Not from here",
-            "This form was not sent by a page of this panel, so nothing was changed. Open the page and send it again.",
+            "Form blocked",
+            "It was not sent by a page of this panel, so nothing was changed. Reload the page and send it again.",
         ),
     };
     let words = Words { status: StatusCode::FORBIDDEN, title, sentence: sentence.into() };

@@ -165,9 +165,9 @@ pub(super) async fn export_of(
     let format = query.given("format").and_then(|text| violations.check("format", text.parse())).unwrap_or_default();
     violations.or(|| Some(())).map_err(ApiError::from)?;
     let filter = filter.ok_or(ApiError::NotFound)?;
-    let (engine, key) = (Arc::clone(&visit.api.engine), visit.visitor.key);
-    let still_may = move || engine.is_signed_in(&key).unwrap_or(false);
-    Ok(exported(visit.api, visit.account_id(), filter, format, still_may).await?)
+    let (engine, key, account) = (Arc::clone(&visit.api.engine), visit.visitor.key, visit.account_id());
+    let still_may = move || engine.still_sees(key, account).unwrap_or(false);
+    Ok(exported(visit.api, account, filter, format, still_may).await?)
 }
 
 /// `GET /events/stream`: the API's stream, for as long as the session lasts.
@@ -182,8 +182,8 @@ pub(in crate::panel) async fn stream(visit: Visit<'_>) -> Result<Answer, Fault> 
     violations.or(|| Some(())).map_err(ApiError::from)?;
     let caller = Caller { account: visit.account_id(), key: None };
     let follower = visit.api.engine.follow(&caller, filter, after).map_err(refused)?;
-    let (engine, key) = (Arc::clone(&visit.api.engine), visit.visitor.key);
-    let still_may = move || engine.is_signed_in(&key).unwrap_or(false);
+    let (engine, key, account) = (Arc::clone(&visit.api.engine), visit.visitor.key, visit.account_id());
+    let still_may = move || engine.still_sees(key, account).unwrap_or(false);
     Ok(followed(EventStream::while_allowed(follower, still_may)))
 }
 

@@ -3,6 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
+use super::delete::{self, Deletion};
 use super::keys::{badge_of, scopes_of};
 use crate::base::id::KeyId;
 use crate::domain::api_key::ApiKey;
@@ -54,8 +55,8 @@ fn written(
     faults: FormFaults,
 ) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
-        "renamed" => Some("The key is renamed."),
-        "revoked" => Some("The key is revoked. Requests with it are refused from now on."),
+        "renamed" => Some("Key renamed."),
+        "revoked" => Some("Key revoked."),
         _ => None,
     };
     let moment = |at: Option<_>| at.map(|at| visit.moment(at));
@@ -66,8 +67,8 @@ fn written(
         badge: badge_of(key, visit.now),
         is_revoked: key.revoked_at.is_some(),
         facts: vec![
-            ("Begins with", key.prefix.clone()),
-            ("May", scopes_of(key)),
+            ("Prefix", key.prefix.clone()),
+            ("Permissions", scopes_of(key)),
             ("Stream", key.stream.map_or("both", Stream::as_str).to_owned()),
         ],
         moments: vec![
@@ -104,9 +105,30 @@ pub(in crate::panel) async fn rename(visit: Visit<'_>) -> Result<Answer, Fault> 
     Ok(html::redirect(&format!("/keys/{}?done=renamed", key.id)))
 }
 
+fn deletion(key: &ApiKey) -> Deletion {
+    Deletion {
+        title: format!("Revoke key {}", key.name),
+        consequences: "Requests with it fail at once; this can't be undone. Give its program another key first.",
+        name: key.name.clone(),
+        action: format!("/keys/{}/revoke", key.id),
+        button: "Revoke key",
+        back: format!("/keys/{}", key.id),
+    }
+}
+
+/// `GET /keys/{id}/delete`.
+pub(in crate::panel) async fn ask_to_revoke(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let key = find(&visit)?;
+    delete::show(&visit, "/keys", deletion(&key))
+}
+
 /// `POST /keys/{id}/revoke`: at once and for good.
 pub(in crate::panel) async fn revoke(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let id: KeyId = visit.id()?;
+    let key = find(&visit)?;
+    if let Some(refused) = delete::refused(&visit, "/keys", deletion(&key))? {
+        return Ok(refused);
+    }
+    let id = key.id;
     visit.api.engine.revoke_key(visit.on(), id).await.map_err(not_there)?;
     Ok(html::redirect(&format!("/keys/{id}?done=revoked")))
 }

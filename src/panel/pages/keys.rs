@@ -107,6 +107,11 @@ pub(super) fn badge_of(key: &ApiKey, now: Timestamp) -> Badge {
     }
 }
 
+/// The permissions of a key in a word or two, for a list.
+fn permissions(key: &ApiKey) -> String {
+    if key.scopes.as_list().len() == Scope::ALL.len() { "all".to_owned() } else { scopes_of(key) }
+}
+
 /// What a key may do, in words.
 pub(super) fn scopes_of(key: &ApiKey) -> String {
     key.scopes.as_list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ")
@@ -120,11 +125,13 @@ pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
 fn written(visit: &Visit<'_>, status: StatusCode, form: KeyForm, told: Option<Told>) -> Result<Answer, Fault> {
     let query = Form::of_query(&visit.call);
     let Page { rows, next } = visit.api.engine.keys(visit.account_id(), paging::request::<KeyId>(&query, ROWS))?;
-    let lines = rows.into_iter().map(|key| KeyLine {
+    let (mut live, revoked): (Vec<_>, Vec<_>) = rows.into_iter().partition(|key| key.revoked_at.is_none());
+    live.extend(revoked);
+    let lines = live.into_iter().map(|key| KeyLine {
         path: format!("/keys/{}", key.id),
         badge: badge_of(&key, visit.now),
         stream: key.stream.map_or("both", Stream::as_str),
-        scopes: scopes_of(&key),
+        scopes: permissions(&key),
         last_used_at: key.last_used_at.map(|at| visit.moment(at)),
         expires_at: key.expires_at.map(|at| visit.moment(at)),
         name: key.name,

@@ -126,7 +126,7 @@ pub(in crate::panel) async fn attempt(api: &Api, call: Call<()>) -> Result<Answe
             Ok(entered(api, &begun, next))
         }
         Err(stop) => {
-            let refused = Refused::of(stop, "Address or password is wrong.")?;
+            let refused = Refused::of(stop, "Wrong email or password.")?;
             refused.answer(&LoginPage::new(api, &call, (email, next), Some(refused.sentence.clone())))
         }
     }
@@ -178,7 +178,7 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
     match api.engine.show_code(&visitor, form.text("code"), client_of(api, &call, &address), real_now).await {
         Ok(begun) => Ok(entered(api, &begun, next)),
         Err(stop) => {
-            let refused = Refused::of(stop, "That is not the present code. Each code is taken once.")?;
+            let refused = Refused::of(stop, "Wrong or used code.")?;
             let sheet = Sheet::new("Second factor", Theme::of(&call.headers));
             refused.answer(&CodePage { sheet, next, refused: Some(refused.sentence.clone()) })
         }
@@ -187,6 +187,6 @@ pub(in crate::panel) async fn attempt_code(api: &Api, call: Call<()>) -> Result<
 
 /// `POST /logout`.
 pub(in crate::panel) async fn leave(visit: Visit<'_>) -> Result<Answer, Fault> {
-    visit.api.engine.leave_session(visit.account_id(), visit.user().id, visit.visitor.key).await?;
+    visit.api.engine.leave_session(visit.own_account_id(), visit.user().id, visit.visitor.key).await?;
     Ok(html::redirect("/login").with_header(SET_COOKIE, &cookie::without_session(visit.api)))
 }

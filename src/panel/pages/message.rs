@@ -12,7 +12,7 @@ use crate::engine::pauses::TryRefusal;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::handlers::messages::record_json;
-use crate::mail::read::{Parts, parts_of};
+use crate::machine::transfer::Status;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
 use crate::panel::form::Form;
@@ -35,7 +35,12 @@ struct MessagePage {
     message_id_header: String,
     badge: Badge,
     subject: Option<String>,
+    from: String,
+    to: String,
+    /// The outcome in one sentence, once there is one.
+    summary: Option<String>,
     facts: Vec<(&'static str, String)>,
+    technical: Vec<(&'static str, String)>,
     metadata: Vec<(String, String)>,
     injected_at: Moment,
     next_attempt_at: Option<Moment>,
@@ -71,12 +76,19 @@ enum Tab {
     Json(Excerpt),
     /// Nothing is left to see.
     Gone,
+    /// An operator looks, who is shown none.
+    Withheld,
 }
 
 impl Tab {
+    /// Whether the visitor may see content at all.
+    const fn is_shown(&self) -> bool {
+        !matches!(self, Self::Withheld)
+    }
+
     const fn name(&self) -> &'static str {
         match self {
-            Self::Preview(_) | Self::Gone => "preview",
+            Self::Preview(_) | Self::Gone | Self::Withheld => "preview",
             Self::Source(_) => "source",
             Self::Json(_) => "json",
         }
@@ -99,8 +111,8 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let moment = |at| Moment::new(at, zone.clone());
     let title = row.subject.clone().unwrap_or_else(|| "Message without subject".to_owned());
     let done = match query.text("done") {
-        "canceled" => Some("The message was withdrawn; it is not sent any more."),
-        "tried" => Some("The message is tried now."),
+        "canceled" => Some("Message canceled."),
+        "tried" => Some("Retrying now."),
         _ => None,
     };
     let page = MessagePage {
@@ -109,7 +121,11 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
         message_id_header: row.message_id_header(*id),
         badge: Badge::of_status(transfer.state.status()),
         subject: row.subject.clone(),
+        from: from(row),
+        to: row.to.as_given().to_owned(),
+        summary: summary(&record),
         facts: facts(&record),
+        technical: technical(&record, visit.view().is_some()),
         metadata: row.metadata.clone().into_iter().collect(),
         injected_at: moment(row.created_at),
         next_attempt_at: next_attempt_at.map(moment),
@@ -128,29 +144,55 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     html::page(StatusCode::OK, &page)
 }
 
-/// What the card at the top tells.
-fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
-    let MessageRecord { row, transfer, .. } = record;
-    let from = match &row.from_name {
+fn from(row: &MessageRow) -> String {
+    match &row.from_name {
         Some(name) => format!("{name} <{}>", row.from.as_given()),
         None => row.from.as_given().to_owned(),
-    };
+    }
+}
+
+/// The outcome in one sentence; none while the message is on its way.
+fn summary(record: &MessageRecord) -> Option<String> {
+    let MessageRecord { row, transfer, .. } = record;
+    let server = transfer.last.mx_host.as_deref().unwrap_or("the receiving server");
+    let attempt = transfer.attempts;
+    Some(match transfer.state.status() {
+        Status::Queued | Status::Deferred => return None,
+        Status::Delivered => {
+            let took = lasted(transfer.delivered_at?.since(row.created_at));
+            format!("Delivered to {server} in {took}, attempt {attempt}")
+        }
+        Status::Bounced if transfer.last.smtp_code.is_some() => format!("Rejected by {server}, attempt {attempt}"),
+        Status::Bounced => "Undeliverable".to_owned(),
+        Status::Failed => "Expired: no server accepted it in time".to_owned(),
+        Status::Complained => "Marked as spam; address suppressed".to_owned(),
+        Status::Suppressed => "Not sent: address suppressed".to_owned(),
+        Status::Canceled => "Canceled before it was sent".to_owned(),
+    })
+}
+
+fn facts(record: &MessageRecord) -> Vec<(&'static str, String)> {
+    let MessageRecord { row, transfer, .. } = record;
+    let mut facts = vec![
+        ("Stream", row.stream.to_string()),
+        ("Attempts", transfer.attempts.to_string()),
+        ("Size", octets(row.size_octets.into())),
+    ];
+    facts.extend(transfer.last.relay.clone().map(|relay| ("Relay", relay)));
+    facts
+}
+
+/// Facts for those who look closely. An unsubscribe URL may hold a token of its recipient, so a view shows none.
+fn technical(record: &MessageRecord, is_view: bool) -> Vec<(&'static str, String)> {
+    let MessageRecord { row, transfer, .. } = record;
     let last = &transfer.last;
     let signed = row.selectors.iter().map(|selector| format!("{selector}._domainkey.{}", row.from.domain()));
-    let mut facts = vec![
-        ("From", from),
-        ("To", row.to.as_given().to_owned()),
-        ("Stream", row.stream.to_string()),
-        ("Size", octets(row.size_octets.into())),
-        ("Attempts", transfer.attempts.to_string()),
-    ];
+    let mut facts = Vec::new();
     let mut tell = |name, value: Option<String>| facts.extend(value.map(|value| (name, value)));
-    tell("Delivered after", transfer.delivered_at.map(|at| lasted(at.since(row.created_at))));
     tell("Destination server", last.mx_host.clone());
-    tell("Relay", last.relay.clone());
     tell("TLS", last.tls.as_ref().map(tls_words));
     tell("Signed by", Some(signed.collect::<Vec<_>>().join(", ")).filter(|names| !names.is_empty()));
-    tell("Unsubscribe URL", row.unsubscribe_url.clone());
+    tell("Unsubscribe URL", row.unsubscribe_url.clone().filter(|_| !is_view));
     facts
 }
 
@@ -160,14 +202,10 @@ fn sent_with(visit: &Visit<'_>, row: &MessageRow) -> Result<Option<SentWith>, Fa
     Ok(Some(SentWith { name, path: format!("/keys/{id}") }))
 }
 
-async fn parts(visit: &Visit<'_>, record: &MessageRecord) -> Result<Option<Parts>, Fault> {
-    let list_fields = record.row.list_fields();
-    Ok(visit.api.content(visit.account_id(), record, move |signed| parts_of(&signed, list_fields)).await?)
-}
-
 async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<Tab, Fault> {
     Ok(match query.text("tab") {
-        "source" => match visit.api.signed_message(visit.account_id(), record).await? {
+        _ if visit.view().is_some() => Tab::Withheld,
+        "source" => match visit.signed_message(record).await? {
             Some(signed) => Tab::Source(Excerpt::of(&String::from_utf8_lossy(&signed))),
             None => Tab::Gone,
         },
@@ -176,7 +214,7 @@ async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<
             let value: Value = serde_json::from_slice(&json).unwrap_or_default();
             Tab::Json(Excerpt::of(&serde_json::to_string_pretty(&value).unwrap_or_default()))
         }
-        _ => match parts(visit, record).await? {
+        _ => match visit.parts(record).await? {
             Some(parts) => Tab::Preview(Preview::new(parts, &format!("/messages/{}", record.id), query)),
             None => Tab::Gone,
         },
@@ -186,15 +224,14 @@ async fn tab(visit: &Visit<'_>, record: &MessageRecord, query: &Form) -> Result<
 /// `GET /messages/{id}/preview`: the HTML, for the sandboxed frame alone.
 pub(in crate::panel) async fn preview(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
-    let parts = parts(&visit, &record).await?.ok_or(ApiError::ContentGone)?;
+    let parts = visit.parts(&record).await?.ok_or(ApiError::ContentGone)?;
     preview::document(parts, &Form::of_query(&visit.call))
 }
 
 /// `GET /messages/{id}/download`: the signed message as a file.
 pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
-    let signed = visit.api.signed_message(visit.account_id(), &record).await?;
-    let signed = signed.ok_or(ApiError::ContentGone)?;
+    let signed = visit.signed_message(&record).await?.ok_or(ApiError::ContentGone)?;
     let name = format!("attachment; filename=\"{}.eml\"", record.id);
     Ok(Answer::bytes(StatusCode::OK, "message/rfc822", signed).with_header(CONTENT_DISPOSITION, &name))
 }
@@ -202,8 +239,7 @@ pub(in crate::panel) async fn download(visit: Visit<'_>) -> Result<Answer, Fault
 /// `GET /messages/{id}/source`: the signed message, as text that no browser takes for more.
 pub(in crate::panel) async fn source(visit: Visit<'_>) -> Result<Answer, Fault> {
     let record = find(&visit)?;
-    let signed = visit.api.signed_message(visit.account_id(), &record).await?;
-    let signed = signed.ok_or(ApiError::ContentGone)?;
+    let signed = visit.signed_message(&record).await?.ok_or(ApiError::ContentGone)?;
     Ok(Answer::bytes(StatusCode::OK, "text/plain; charset=utf-8", signed))
 }
 
@@ -232,7 +268,7 @@ pub(in crate::panel) async fn cancel(visit: Visit<'_>) -> Result<Answer, Fault> 
     visit.api.engine.cancel(visit.on(), id).await.map_err(|stop| match stop {
         Stop::Refused(CancelRefusal::NotFound) => ApiError::NotFound,
         Stop::Refused(CancelRefusal::TooLate) => ApiError::Conflict(
-            "The message has ended or is being sent at this moment; it can't be withdrawn any more.".to_owned(),
+            "The message has ended or is being sent at this moment; it can't be canceled any more.".to_owned(),
         ),
         Stop::Failed(error) => error.into(),
     })?;

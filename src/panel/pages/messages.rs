@@ -61,6 +61,11 @@ pub(in crate::panel) struct MessageLine {
 }
 
 impl MessageLine {
+    /// Whether a second line says why: for messages that are not on their way or at their end as they should be.
+    pub(in crate::panel) const fn is_trouble(&self) -> bool {
+        matches!(self.badge.tone().as_bytes(), b"bad" | b"wait")
+    }
+
     /// The line of a message.
     pub(in crate::panel) fn new(record: &MessageRecord, zone: &TimeZone) -> Self {
         let MessageRecord { id, row, transfer, waiting, .. } = record;

@@ -1,8 +1,11 @@
 //! The pages: each reads what was asked, has the engine do it, and shows what came of it.
 
+pub(super) mod account;
+pub(super) mod accounts;
 pub(super) mod appearance;
 pub(super) mod audit;
 pub(super) mod captured;
+pub(super) mod delete;
 pub(super) mod delivery;
 pub(super) mod dmarc;
 pub(super) mod docs;
@@ -18,6 +21,7 @@ pub(super) mod me;
 pub(super) mod message;
 pub(super) mod messages;
 pub(super) mod oidc;
+pub(super) mod open;
 pub(super) mod overview;
 pub(super) mod proof;
 pub(super) mod providers;
@@ -30,6 +34,9 @@ pub(super) mod smtp;
 pub(super) mod suppression;
 pub(super) mod suppression_import;
 pub(super) mod suppressions;
+pub(super) mod system;
+pub(super) mod test_message;
+pub(super) mod user;
 pub(super) mod users;
 pub(super) mod webhook;
 pub(super) mod webhook_changes;

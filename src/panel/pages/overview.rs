@@ -1,35 +1,46 @@
-//! The overview: how the account stands, how today goes, deliveries and rates over time, what is left of the quota, and
-//! the newest messages. Its figures are hourly counts; no message is read for them.
+//! The overview: what needs attention, the figures of one period, deliveries over time, what receivers objected to, and
+//! the newest messages. Its figures are hourly counts; no message is read for them. An account without a message shows
+//! the first steps instead.
 
 use askama::Template;
 use hyper::StatusCode;
 
 use super::messages::MessageLine;
 use crate::base::time::Timestamp;
-use crate::domain::event::EventType;
-use crate::domain::sending_domain::DomainStatus;
 use crate::domain::stream::Stream;
 use crate::engine::listing::PageRequest;
-use crate::engine::messages::MessageFilter;
+use crate::engine::messages::{MessageFilter, MessageRecord};
 use crate::engine::reputation::{OutcomesQuestion, Step};
 use crate::http::answer::Answer;
 use crate::machine::quota::WindowView;
+use crate::machine::reputation::Rate;
+use crate::panel::chart::percent;
 use crate::panel::door::Visit;
 use crate::panel::fault::Fault;
+use crate::panel::first_steps::FirstSteps;
 use crate::panel::form::Form;
 use crate::panel::frame::Frame;
 use crate::panel::html;
-use crate::panel::moment::start_of_day;
-use crate::panel::parts::{Badge, Choice, grouped};
+use crate::panel::paging;
+use crate::panel::parts::{Choice, FormFaults, grouped};
 use crate::panel::patience::{Patience, patience};
 use crate::panel::standing::Standing;
-use crate::panel::trend::{Span, Trend};
+use crate::panel::trend::{Links, Span, Trend};
 use crate::panel::trouble::{Trouble, troubles};
+use crate::store::row::outcomes::OutcomeCounts;
 
 /// Messages shown.
-const NEWEST: usize = 8;
+const NEWEST: usize = 5;
 const HOUR: std::time::Duration = std::time::Duration::from_secs(3600);
 const WEEK: std::time::Duration = std::time::Duration::from_secs(7 * 24 * 3600);
+
+#[derive(Template)]
+#[template(path = "first_steps.html")]
+struct FirstStepsPage {
+    frame: Frame,
+    first: FirstSteps,
+    live: &'static str,
+}
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -37,27 +48,24 @@ struct OverviewPage {
     frame: Frame,
     standing: Standing,
     troubles: Vec<Trouble>,
-    patience: Vec<Patience>,
-    counts: Vec<Count>,
+    figures: Vec<Figure>,
     windows: [QuotaBar; 2],
     newest: Vec<MessageLine>,
-    first_steps: Option<FirstSteps>,
     spans: Vec<Choice>,
     streams: Vec<Choice>,
-    /// What is shown, in words.
+    /// The period in words.
     shown: String,
     widest: String,
     trend: Trend,
     live: &'static str,
 }
 
-/// One of today's figures.
-struct Count {
-    badge: Badge,
+/// One figure of the period, and the messages that it counts.
+struct Figure {
+    name: &'static str,
     figure: String,
-    /// The same by this hour a week ago, where anything was sent then.
-    before: Option<String>,
-    path: String,
+    hint: String,
+    path: Option<String>,
 }
 
 /// One quota window as a bar.
@@ -67,95 +75,156 @@ struct QuotaBar {
     limit: String,
     raw_used: u64,
     raw_limit: u64,
-    anew_in: String,
+    resets_in: String,
 }
 
-/// What to do where nothing was sent yet.
-struct FirstSteps {
-    url: String,
-    from: String,
-    has_domain: bool,
-    has_key: bool,
-    has_webhook: bool,
+/// The period and the stream that are shown.
+#[derive(Clone, Copy)]
+struct Period {
+    span: Span,
+    stream: Option<Stream>,
 }
 
-/// The address of the page for a span and a stream.
-fn address(span: Span, stream: Option<Stream>) -> String {
-    let stream = stream.map(|stream| format!("&stream={stream}")).unwrap_or_default();
-    format!("/?range={}{stream}#trend", span.as_str())
+impl Period {
+    fn of(query: &Form) -> Self {
+        Self { span: Span::named(query.text("range")), stream: query.text("stream").parse().ok() }
+    }
+
+    /// The address of the page for this period.
+    fn address(self) -> String {
+        let stream = self.stream.map(|stream| format!("&stream={stream}")).unwrap_or_default();
+        format!("/?range={}{stream}", self.span.as_str())
+    }
+
+    fn spans(self) -> Vec<Choice> {
+        let choice = |span: Span| Choice {
+            words: span.words().to_owned(),
+            path: Self { span, ..self }.address(),
+            is_here: span == self.span,
+        };
+        Span::ALL.map(choice).into()
+    }
+
+    fn streams(self) -> Vec<Choice> {
+        let choice = |stream: Option<Stream>| Choice {
+            words: stream.map_or_else(|| "All streams".to_owned(), capitalized),
+            path: Self { stream, ..self }.address(),
+            is_here: stream == self.stream,
+        };
+        [None, Some(Stream::Transactional), Some(Stream::Marketing)].map(choice).into()
+    }
+
+    fn words(self) -> String {
+        match self.stream {
+            Some(stream) => format!("in the last {}, {stream} stream", self.span.words()),
+            None => format!("in the last {}", self.span.words()),
+        }
+    }
 }
 
-fn spans(chosen: Span, stream: Option<Stream>) -> Vec<Choice> {
-    let choice =
-        |span: Span| Choice { words: span.words().to_owned(), path: address(span, stream), is_here: span == chosen };
-    Span::ALL.map(choice).into()
-}
-
-fn streams(span: Span, chosen: Option<Stream>) -> Vec<Choice> {
-    let choice = |stream: Option<Stream>| Choice {
-        words: stream.map_or_else(|| "all streams".to_owned(), |stream| stream.to_string()),
-        path: address(span, stream),
-        is_here: stream == chosen,
-    };
-    [None, Some(Stream::Transactional), Some(Stream::Marketing)].map(choice).into()
+fn capitalized(stream: Stream) -> String {
+    match stream {
+        Stream::Transactional => "Transactional".to_owned(),
+        Stream::Marketing => "Marketing".to_owned(),
+    }
 }
 
 /// `GET /`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let newest = newest(&visit).await?;
+    if newest.is_empty() {
+        return first_steps(&visit, StatusCode::OK, None, FormFaults::none());
+    }
     let (engine, account) = (&visit.api.engine, visit.account_id());
     let zone = visit.account.time_zone.zone();
-    let query = Form::of_query(&visit.call);
-    let (span, stream) = (Span::named(query.text("range")), query.text("stream").parse().ok());
-    let outcomes = engine.outcomes(account, &span.question(visit.now, &zone, stream))?;
+    let period = Period::of(&Form::of_query(&visit.call));
+    let outcomes = engine.outcomes(account, &period.span.question(visit.now, &zone, period.stream))?;
     let quota = engine.quota(&visit.account)?;
-    let page = PageRequest { before: None, limit: NEWEST };
-    let newest = engine.messages(account, MessageFilter::default(), page).await?.rows;
-    let first_steps = if newest.is_empty() { Some(first_steps(&visit)?) } else { None };
     let page = OverviewPage {
         frame: Frame::new(&visit, "Overview", "/")?,
         troubles: troubles(&visit)?,
-        patience: patience(&visit)?,
         standing: Standing::new(&engine.reputation(account)?),
-        counts: counts(&visit, start_of_day(visit.now, &zone))?,
+        figures: figures(&visit, period, &outcomes.total)?,
         windows: [bar("hour", quota.hour, &visit), bar("day", quota.day, &visit)],
         newest: newest.iter().map(|record| MessageLine::new(record, &zone)).collect(),
-        first_steps,
-        spans: spans(span, stream),
-        streams: streams(span, stream),
-        shown: match stream {
-            Some(stream) => format!("in the last {}, on the {stream} stream", span.words()),
-            None => format!("in the last {}", span.words()),
-        },
-        widest: address(Span::Month, None),
-        trend: Trend::new(&outcomes, span, &zone),
+        spans: period.spans(),
+        streams: period.streams(),
+        shown: period.words(),
+        widest: Period { span: Span::Month, stream: None }.address(),
+        trend: Trend::new(&outcomes, period.span, &zone, Links::Messages(period.stream)),
         live: "/events/stream",
     };
     html::page(StatusCode::OK, &page)
 }
 
-/// Counts the outcomes of the messages that were accepted since `midnight`, in the order of a message's life, and the
-/// same for the same part of the day a week ago. Only messages are counted: a message may have many attempts.
-fn counts(visit: &Visit<'_>, midnight: Timestamp) -> Result<Vec<Count>, Fault> {
-    let between = |from, to| {
-        let question = OutcomesQuestion { from, to, step: Step::Day, stream: None, domain: None };
-        visit.api.engine.outcomes(visit.account_id(), &question).map(|outcomes| outcomes.total)
+/// The page with the form of the test message as it was typed and refused.
+pub(super) async fn refused(
+    visit: &Visit<'_>,
+    status: StatusCode,
+    to: &str,
+    faults: FormFaults,
+) -> Result<Answer, Fault> {
+    first_steps(visit, status, Some(to), faults)
+}
+
+fn first_steps(visit: &Visit<'_>, status: StatusCode, to: Option<&str>, faults: FormFaults) -> Result<Answer, Fault> {
+    let frame = Frame::new(visit, "Overview", "/")?;
+    let first = FirstSteps::of(visit, to, faults)?;
+    html::page(status, &FirstStepsPage { frame, first, live: "/events/stream" })
+}
+
+async fn newest(visit: &Visit<'_>) -> Result<Vec<MessageRecord>, Fault> {
+    let page = PageRequest { before: None, limit: NEWEST };
+    Ok(visit.api.engine.messages(visit.account_id(), MessageFilter::default(), page).await?.rows)
+}
+
+/// The figures of the period. Only messages are counted: a message may have many attempts.
+fn figures(visit: &Visit<'_>, period: Period, total: &OutcomeCounts) -> Result<Vec<Figure>, Fault> {
+    let zone = visit.account.time_zone.zone();
+    let search = period.span.search(visit.now, &zone);
+    let stream = period.stream.map_or("", Stream::as_str);
+    let to =
+        |status: &str| Some(paging::address("/messages", &[("q", &search), ("status", status), ("stream", stream)]));
+    let answered = total.answered();
+    let delivered = Rate { count: answered.saturating_sub(total.bounced()), of: answered };
+    let bounced = Rate { count: total.bounced(), of: answered };
+    let complained = Rate { count: total.complained, of: total.delivered };
+    let (all, _) = patience(visit)?;
+    Ok(vec![
+        Figure { name: "Accepted", figure: grouped(total.accepted), hint: before(visit, period)?, path: to("") },
+        share("Delivered", delivered, to("delivered")),
+        share("Bounced", bounced, to("bounced")),
+        share("Complaints", complained, to("complained")),
+        median(&all),
+    ])
+}
+
+/// A share of messages; the count alone where there are too few for a percentage.
+fn share(name: &'static str, rate: Rate, path: Option<String>) -> Figure {
+    let counts = format!("{} of {}", grouped(rate.count), grouped(rate.of));
+    match rate.millionths() {
+        Some(share) => Figure { name, figure: percent(share), hint: counts, path },
+        None => Figure { name, figure: grouped(rate.count), hint: format!("of {}", grouped(rate.of)), path },
+    }
+}
+
+fn median(all: &Patience) -> Figure {
+    let (figure, hint) = match all.count {
+        0 => ("–".to_owned(), "no deliveries in 24 hours".to_owned()),
+        _ => (all.median.clone(), format!("95% within {}, last 24 hours", all.most)),
     };
-    let today = between(midnight, visit.now + HOUR)?;
-    let then = between(midnight - WEEK, visit.now + HOUR - WEEK)?;
-    let counted = [
-        (Badge::new("accepted", "calm", "mail"), "/messages", today.accepted, then.accepted),
-        (Badge::of_event(EventType::Delivered), "/messages?status=delivered", today.delivered, then.delivered),
-        (Badge::of_event(EventType::Bounced), "/messages?status=bounced", today.bounced(), then.bounced()),
-        (Badge::of_event(EventType::Failed), "/messages?status=failed", today.failed, then.failed),
-        (Badge::of_event(EventType::Complained), "/messages?status=complained", today.complained, then.complained),
-    ];
-    let count = |(badge, path, count, before): (Badge, &str, u64, u64)| Count {
-        badge,
-        figure: grouped(count),
-        before: (then.accepted > 0).then(|| grouped(before)),
-        path: path.to_owned(),
-    };
-    Ok(counted.map(count).into())
+    Figure { name: "Median time", figure, hint, path: None }
+}
+
+/// Number of messages accepted in the same hours a week before, for the shortest period.
+fn before(visit: &Visit<'_>, period: Period) -> Result<String, Fault> {
+    if period.span != Span::Day {
+        return Ok(String::new());
+    }
+    let (from, to): (Timestamp, Timestamp) = (visit.now - HOUR * 23 - WEEK, visit.now + HOUR - WEEK);
+    let question = OutcomesQuestion { from, to, step: Step::Day, stream: period.stream, domain: None };
+    let then = visit.api.engine.outcomes(visit.account_id(), &question)?.total.accepted;
+    Ok(format!("{} same time last week", grouped(then)))
 }
 
 fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> QuotaBar {
@@ -165,21 +234,8 @@ fn bar(name: &'static str, window: WindowView, visit: &Visit<'_>) -> QuotaBar {
         limit: grouped(window.limit),
         raw_used: window.used.min(window.limit),
         raw_limit: window.limit.max(1),
-        anew_in: in_words(window.reset.saturating_sub(visit.now.as_secs()).div_ceil(60)),
+        resets_in: in_words(window.reset.saturating_sub(visit.now.as_secs()).div_ceil(60)),
     }
-}
-
-fn first_steps(visit: &Visit<'_>) -> Result<FirstSteps, Fault> {
-    let (engine, account) = (&visit.api.engine, visit.account_id());
-    let some = PageRequest { before: None, limit: 100 };
-    let domains = engine.domains(account, some)?.rows;
-    let verified = domains.into_iter().rev().find(|(_, row)| row.status == DomainStatus::Verified);
-    let has_key = engine.keys(account, some)?.rows.iter().any(|key| key.revoked_at.is_none());
-    let has_webhook = !engine.endpoints(account, some)?.rows.is_empty();
-    let has_domain = verified.is_some();
-    let domain = verified.map_or_else(|| "your-domain.example".to_owned(), |(_, row)| row.name.to_string());
-    let url = engine.settings.public_url.get().map_or("", |url| url.trim_end_matches('/')).to_owned();
-    Ok(FirstSteps { url, from: format!("hello@{domain}"), has_domain, has_key, has_webhook })
 }
 
 fn in_words(minutes: u64) -> String {

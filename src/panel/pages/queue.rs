@@ -54,7 +54,8 @@ struct SiteLine {
 
 /// `GET /queue`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
+    let mut queue = visit.api.engine.queue_of(visit.account_id(), LOOKED_AT).await?;
+    queue.sites.sort_by_key(|site| std::cmp::Reverse(site.waiting));
     let is_cut = queue.is_cut || queue.sites.len() > SITES;
     let done = queue_changes::done(Form::of_query(&visit.call).text("done"));
     let pauses = queue.pauses.into_iter().map(|(name, since)| (name, visit.moment(since)));
@@ -93,7 +94,7 @@ fn line(visit: &Visit<'_>, site: AccountSite) -> Result<SiteLine, Fault> {
 const fn badge(site: &AccountSite) -> Badge {
     match (site.held_until.is_some(), site.in_flight > 0) {
         _ if site.paused_since.is_some() => Badge::new("paused", "wait", "lock"),
-        (true, _) => Badge::new("held back", "wait", "clock"),
+        (true, _) => Badge::new("throttled", "wait", "clock"),
         (false, true) => Badge::new("sending", "good", "check"),
         (false, false) => Badge::new("waiting", "calm", "clock"),
     }
@@ -102,12 +103,12 @@ const fn badge(site: &AccountSite) -> Badge {
 /// What a person can do about it; where nothing, that.
 fn what_to_do(site: &AccountSite, last: Option<&Event>) -> String {
     if site.paused_since.is_some() {
-        return "Resume it when it may go on. What waits too long ends failed, as ever.".to_owned();
+        return "Resume when ready; messages still expire.".to_owned();
     }
     let advice = last.and_then(|event| event.bounce.as_ref()).map(|bounce| bounce.advice.as_str());
     match (advice.filter(|advice| !advice.is_empty()), site.held_until.is_some()) {
         (Some(advice), _) => advice.to_owned(),
-        (None, true) => "The site asked for patience, or could not be reached. It is tried again by itself.".to_owned(),
-        (None, false) => "Nothing: it goes out as soon as it is due.".to_owned(),
+        (None, true) => "Throttled or unreachable; retries are automatic.".to_owned(),
+        (None, false) => "Nothing to do.".to_owned(),
     }
 }

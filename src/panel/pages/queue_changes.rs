@@ -24,11 +24,11 @@ fn back(done: &str) -> Answer {
 /// What the queue's page says of what was done.
 pub(super) fn done(what: &str) -> Option<&'static str> {
     match what {
-        "paused" => Some("Mail for the site is paused. What is on the wire at this moment still goes."),
-        "resumed" => Some("Mail for the site goes on."),
-        "tried" => Some("What waits for the site is tried now."),
-        "tried-part" => Some("The first of what waits for the site is tried now; ask again for more."),
-        "probed" => Some("Nothing waits for a later moment; where the site was held back it is asked again now."),
+        "paused" => Some("Paused; mail in transit will finish."),
+        "resumed" => Some("Resumed."),
+        "tried" => Some("Retrying."),
+        "tried-part" => Some("Retrying the first of them; retry again for more."),
+        "probed" => Some("Nothing to retry; probing again."),
         _ => None,
     }
 }

@@ -132,11 +132,11 @@ impl Values {
 /// `GET /settings`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let done = match Form::of_query(&visit.call).text("done") {
-        "saved" => Some("The settings are saved."),
+        "saved" => Some("Settings saved."),
         "password" => Some("Your password is changed, and every other session is signed out."),
         "sessions" => Some("Signed out."),
-        "totp" => Some("The second factor is set up. It is asked for from the next sign-in on."),
-        "totp-removed" => Some("The second factor is removed."),
+        "totp" => Some("Two-factor authentication is on."),
+        "totp-removed" => Some("Two-factor authentication is off."),
         _ => None,
     };
     written(&visit, StatusCode::OK, Values::of(&visit.account), FormFaults::none(), None, done)

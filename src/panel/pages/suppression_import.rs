@@ -116,6 +116,6 @@ fn form_of(list: &[u8]) -> Written {
 
 /// `GET /suppressions/export`: the list as a file, in the form that the import takes.
 pub(in crate::panel) async fn export(visit: Visit<'_>) -> Result<Answer, Fault> {
-    let (engine, session) = (Arc::clone(&visit.api.engine), visit.visitor.key);
-    Ok(exported(visit.api, visit.account_id(), move || engine.is_signed_in(&session).unwrap_or(false)).await?)
+    let (engine, session, account) = (Arc::clone(&visit.api.engine), visit.visitor.key, visit.account_id());
+    Ok(exported(visit.api, account, move || engine.still_sees(session, account).unwrap_or(false)).await?)
 }

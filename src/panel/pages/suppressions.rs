@@ -84,10 +84,10 @@ async fn written(visit: &Visit<'_>, status: StatusCode, form: &Form, faults: For
         false => Page { rows: Vec::new(), next: None },
     };
     let done = match query.text("done") {
-        "added" => Some("The address is suppressed. What waited for it is withdrawn."),
+        "added" => Some("Address suppressed. Queued messages are canceled."),
         "already" => Some("The address was suppressed already, and stays so for its first reason."),
-        "lifted" => Some("The suppression is lifted: messages to the address are sent again."),
-        "imported" => Some("The list is imported."),
+        "lifted" => Some("Suppression removed."),
+        "imported" => Some("List imported."),
         _ => None,
     };
     let (email, reason) = (query.text("email"), query.text("reason"));

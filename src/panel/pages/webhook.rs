@@ -5,6 +5,7 @@ use std::time::Duration;
 use askama::Template;
 use hyper::StatusCode;
 
+use super::delete::{self, Deletion};
 use super::webhooks::events_in_words;
 use crate::base::id::{DeliveryId, EndpointId};
 use crate::engine::deliveries::DeliveryRecord;
@@ -23,6 +24,7 @@ use crate::panel::moment::Moment;
 use crate::panel::paging::{self, Paging};
 use crate::panel::parts::{Badge, Choice};
 use crate::panel::record::Record;
+use crate::store::op::audit::host;
 use crate::store::row::endpoint::EndpointRow;
 
 /// Deliveries of a page.
@@ -35,7 +37,9 @@ const REPLAYS: [(u64, &str); 4] = [(1, "hour"), (24, "day"), (7 * 24, "week"), (
 struct WebhookPage {
     frame: Frame,
     id: EndpointId,
-    url: String,
+    title: String,
+    /// The address; none in an operator's view, since it may hold a secret of the receiver.
+    url: Option<String>,
     badge: Badge,
     is_enabled: bool,
     failures: u8,
@@ -102,6 +106,29 @@ pub(super) fn find(visit: &Visit<'_>) -> Result<(EndpointId, EndpointRow), Fault
     Ok((id, row))
 }
 
+/// The name of an endpoint: its description, or the host that it is at.
+pub(super) fn title(row: &EndpointRow) -> String {
+    row.description.clone().filter(|words| !words.is_empty()).unwrap_or_else(|| host(row).to_owned())
+}
+
+/// The page before it is deleted.
+pub(super) fn deletion(id: EndpointId, row: &EndpointRow) -> Deletion {
+    Deletion {
+        title: format!("Delete webhook {}", title(row)),
+        consequences: "Pending events and the attempt log are lost. Pausing keeps both.",
+        name: host(row).to_owned(),
+        action: format!("/webhooks/{id}/delete"),
+        button: "Delete webhook",
+        back: format!("/webhooks/{id}"),
+    }
+}
+
+/// `GET /webhooks/{id}/delete`.
+pub(in crate::panel) async fn ask_to_delete(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (id, row) = find(&visit)?;
+    delete::show(&visit, "/webhooks", deletion(id, &row))
+}
+
 /// `GET /webhooks/{id}`.
 pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
     let (id, row) = find(&visit)?;
@@ -111,13 +138,13 @@ pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
 /// What the last form did, as the address tells it.
 fn done(visit: &Visit<'_>) -> Option<&'static str> {
     match Form::of_query(&visit.call).text("done") {
-        "saved" => Some("The webhook is changed."),
-        "reactivated" => Some("Reactivated. What was held for it is on its way, oldest first."),
-        "paused" => Some("Paused. What it is owed from now on is held until you reactivate it."),
-        "test" => Some("A test is on its way. Load this page again to see what became of it."),
-        "again" => Some("Sent again, as a delivery of its own."),
-        "replayed" => Some("The events are on their way once more."),
-        "replayed-none" => Some("Nothing to replay: there are no such events."),
+        "saved" => Some("Webhook saved."),
+        "reactivated" => Some("Enabled."),
+        "paused" => Some("Paused; events are held."),
+        "test" => Some("Test event sent."),
+        "again" => Some("Queued again."),
+        "replayed" => Some("Replaying."),
+        "replayed-none" => Some("No matching events."),
         _ => None,
     }
 }
@@ -147,9 +174,10 @@ pub(super) fn written(
     let mut facts = vec![("Events", events_in_words(row.events.as_deref()))];
     facts.extend(row.description.clone().map(|words| ("Description", words)));
     let page = WebhookPage {
-        frame: Frame::new(visit, row.url.as_str(), "/webhooks")?.with_done(done(visit)),
+        frame: Frame::new(visit, title(row), "/webhooks")?.with_done(done(visit)),
         id,
-        url: row.url.clone(),
+        title: title(row),
+        url: visit.view().is_none().then(|| row.url.clone()),
         badge: of_endpoint(&row.state),
         is_enabled: row.state.is_enabled(),
         failures: row.state.consecutive_failures(),

@@ -4,7 +4,8 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 
-use super::webhook::{Told, find, written};
+use super::delete;
+use super::webhook::{Told, deletion, find, written};
 use crate::base::id::EndpointId;
 use crate::engine::endpoints::EndpointChange;
 use crate::http::answer::Answer;
@@ -84,6 +85,10 @@ pub(in crate::panel) async fn replay(visit: Visit<'_>) -> Result<Answer, Fault> 
 
 /// `POST /webhooks/{id}/delete`.
 pub(in crate::panel) async fn delete(visit: Visit<'_>) -> Result<Answer, Fault> {
-    visit.api.engine.delete_endpoint(visit.on(), visit.id()?).await.map_err(refused)?;
+    let (id, row) = find(&visit)?;
+    if let Some(refused) = delete::refused(&visit, "/webhooks", deletion(id, &row))? {
+        return Ok(refused);
+    }
+    visit.api.engine.delete_endpoint(visit.on(), id).await.map_err(refused)?;
     Ok(html::redirect("/webhooks?done=deleted"))
 }

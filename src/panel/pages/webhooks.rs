@@ -3,7 +3,7 @@
 use askama::Template;
 use hyper::StatusCode;
 
-use super::webhook::{Told, written as write_endpoint};
+use super::webhook::{Told, title, written as write_endpoint};
 use crate::engine::listing::PageRequest;
 use crate::http::answer::Answer;
 use crate::http::error::ApiError;
@@ -18,6 +18,7 @@ use crate::panel::html;
 use crate::panel::moment::Moment;
 use crate::panel::parts::Badge;
 use crate::panel::record::curl;
+use crate::store::op::audit::host;
 use crate::store::op::event::ENDPOINTS_MAX;
 
 #[derive(Template)]
@@ -35,8 +36,9 @@ struct WebhooksPage {
 /// An endpoint in the list.
 struct EndpointLine {
     path: String,
-    url: String,
-    description: Option<String>,
+    title: String,
+    /// The host, where the title is the description.
+    host: Option<String>,
     badge: Badge,
     failures: u8,
     events: String,
@@ -68,8 +70,8 @@ fn written(
         events: events_in_words(row.events.as_deref()),
         last_success_at: row.last_success_at.map(|at| visit.moment(at)),
         last_failure_at: row.last_failure_at.map(|at| visit.moment(at)),
-        url: row.url,
-        description: row.description,
+        title: title(&row),
+        host: row.description.as_ref().map(|_| host(&row).to_owned()),
     });
     let page = WebhooksPage {
         frame: Frame::new(visit, "Webhooks", "/webhooks")?.with_done(done),

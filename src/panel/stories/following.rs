@@ -23,7 +23,7 @@ fn links(page: &Reply, message: MessageId) -> usize {
 async fn events_are_filtered_as_the_api_filters_them_and_lead_to_their_messages() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    assert!(browser.get("/events").await.shows("Nothing has happened yet."));
+    assert!(browser.get("/events").await.shows("No events yet"));
     let ids = events_of_three(&world).await;
     for (query, counts) in [
         ("".to_owned(), [2, 1, 1]),
@@ -36,13 +36,12 @@ async fn events_are_filtered_as_the_api_filters_them_and_lead_to_their_messages(
     ] {
         let page = browser.get(&format!("/events{query}")).await;
         assert_eq!((page.status, [0, 1, 2].map(|n| links(&page, ids[n]))), (200, counts), "{query}");
-        assert_eq!(page.shows("No event matches."), counts == [0, 0, 0], "{query}");
+        assert_eq!(page.shows("No events match"), counts == [0, 0, 0], "{query}");
     }
     let page = browser.get("/events?type=opened").await;
     assert!(page.shows("must be one of queued, deferred") && !page.shows("data-live"));
-    assert!(browser.get("/events").await.shows("250 2.0.0 Ok"));
     world.advance(31 * DAY);
-    assert!(world.owner().await.get("/events").await.shows("Nothing has happened yet."), "the log keeps 30 days");
+    assert!(world.owner().await.get("/events").await.shows("No events yet"), "the log keeps 30 days");
 }
 
 #[tokio::test]
@@ -72,10 +71,10 @@ async fn pages_of_events_lead_back_and_forth_without_a_gap() {
 }
 
 /// A connection on which a stream is read.
-struct Following(TcpStream, String);
+pub(super) struct Following(TcpStream, String);
 
 impl Following {
-    async fn open(world: &World, browser: &Browser, path: &str) -> Self {
+    pub(super) async fn open(world: &World, browser: &Browser, path: &str) -> Self {
         let (name, value) = browser.cookies.first_key_value().unwrap();
         let mut stream = TcpStream::connect(world.address).await.unwrap();
         let head = format!("GET {path} HTTP/1.1\r\nHost: panel.test\r\nConnection: close");
@@ -85,7 +84,7 @@ impl Following {
     }
 
     /// Reads until the text is there; false where the stream ends before.
-    async fn has(&mut self, text: &str) -> bool {
+    pub(super) async fn has(&mut self, text: &str) -> bool {
         let mut buffer = [0; 4096];
         while !self.1.contains(text) {
             match self.0.read(&mut buffer).await.unwrap() {
@@ -126,7 +125,7 @@ async fn a_page_follows_the_log_for_as_long_as_the_session_lasts() {
 async fn an_empty_queue_says_that_nothing_waits() {
     let world = World::new().await;
     let page = world.viewer().await.get("/queue").await;
-    assert!(page.shows("Nothing waits.") && page.shows("href=\"/messages\""));
+    assert!(page.shows("Queue is empty") && page.shows("href=\"/messages\""));
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn secret_of(page: &Reply) -> String {
 async fn a_key_is_made_told_once_and_does_what_it_may() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    assert!(browser.get("/keys").await.shows("No key yet."));
+    assert!(browser.get("/keys").await.shows("No keys yet"));
     browser.post("/settings", &[("time_zone", "Europe/Vienna")]).await;
     let form = [("name", "web shop"), ("scopes", "send"), ("stream", "transactional"), ("expires_on", "2023-12-01")];
     let made = browser.post("/keys", &form).await;
@@ -64,10 +64,13 @@ async fn a_key_is_renamed_and_revoked_for_good() {
     assert!(browser.get("/keys").await.shows(">new</a>"));
     let refused = browser.post(&path, &[("name", "")]).await;
     assert!(refused.status == 422 && refused.shows("name-fault"));
-    assert_eq!(browser.post(&format!("{path}/revoke"), &[]).await.location(), format!("{path}?done=revoked"));
+    assert_eq!(
+        browser.post(&format!("{path}/revoke"), &[("name", "new")]).await.location(),
+        format!("{path}?done=revoked")
+    );
     assert!(world.engine.authenticate(&secret).unwrap().is_none());
     let page = browser.get(&path).await;
-    assert!(page.shows("revoked") && !page.shows("Revoke this key"));
+    assert!(page.shows("Revoked</span>") && !page.shows("Revoke key"));
     assert!(browser.get("/keys").await.shows(">new</a>"), "it stays listed");
 }
 

@@ -11,6 +11,8 @@ mod following;
 mod keys;
 mod looking;
 mod oidc;
+mod opening;
+mod operators;
 mod providers;
 mod queue;
 mod records;

@@ -147,7 +147,7 @@ async fn a_viewer_looks_at_every_record_and_changes_none() {
             "/suppressions/import" => browser.upload(&path, &[("list", "email\nx@example.com\n")]).await,
             _ => browser.post(&path, &FORM).await,
         };
-        assert!(reply.status == 403 && reply.shows("Only for owners"), "{path}");
+        assert!(reply.status == 403 && reply.shows("Owners only"), "{path}");
     }
     assert_eq!(records.state(&world.engine), before);
 }
@@ -162,7 +162,7 @@ async fn a_form_from_elsewhere_changes_no_record() {
     for path in FORMS.iter().chain(&LISTS).filter(|path| **path != "/suppressions/import") {
         let path = records.path(path);
         let reply = browser.post(&path, &FORM).await;
-        assert!(reply.status == 403 && reply.shows("Not from here"), "{path}");
+        assert!(reply.status == 403 && reply.shows("Form blocked"), "{path}");
     }
     let headers = "Content-Type: multipart/form-data; boundary=b0\r\nSec-Fetch-Site: cross-site\r\n";
     let reply = browser.ask("POST", "/suppressions/import", headers, "--b0--").await;

@@ -49,7 +49,7 @@ async fn every_failure_has_the_same_answer() {
     }
     bodies.dedup();
     assert_eq!(bodies.len(), 1);
-    assert!(bodies[0].contains("Address or password is wrong.") && browser.cookies.is_empty());
+    assert!(bodies[0].contains("Wrong email or password.") && browser.cookies.is_empty());
     let not_an_address = browser.sign_in("no address", "wrong").await;
     assert_eq!(not_an_address.status, 401);
 }
@@ -162,7 +162,7 @@ async fn a_form_from_elsewhere_changes_nothing() {
         browser.origin = Origin::Lines(lines);
         let reply = browser.post("/settings", &[("content_retention_days", "7")]).await;
         assert_eq!(reply.status, 403, "{lines}");
-        assert!(reply.shows("Not from here"));
+        assert!(reply.shows("Form blocked"));
         assert_eq!(browser.post("/login", &[]).await.status, 403, "{lines}");
     }
     assert_eq!(world.engine.account(world.account).unwrap().unwrap().content_retention_days.get(), 30);

@@ -28,7 +28,7 @@ impl Op for Restore {
 async fn every_page_says_so_while_a_restored_queue_stands_still() {
     let world = World::new().await;
     let mut browser = world.owner().await;
-    assert!(!browser.get("/").await.shows("stands still"));
+    assert!(!browser.get("/").await.shows("on hold"));
     let (last_message, last_id) = (Ulid::default(), Ulid::default());
     let backup_at = world.clock.now();
     let cause = HoldCause::Restored;
@@ -36,9 +36,9 @@ async fn every_page_says_so_while_a_restored_queue_stands_still() {
     world.engine.store.commit(Restore(restored)).await.unwrap();
     for path in ["/", "/queue", "/messages"] {
         let page = browser.get(path).await;
-        assert!(page.shows("restored from its backup of 2023-11-14 22:13:20 UTC"), "{path}");
+        assert!(page.shows("Restored from the backup of 2023-11-14 22:13:20 UTC"), "{path}");
         assert!(page.shows("postrider queue release"), "{path}");
     }
     world.engine.store.release_queue().await.unwrap();
-    assert!(!browser.get("/").await.shows("stands still"));
+    assert!(!browser.get("/").await.shows("on hold"));
 }

@@ -30,12 +30,12 @@ async fn a_failed_attempt_opens_to_what_was_said_and_one_that_went_well_does_not
     world.settle(taken, TransferEnd::Delivered, AttemptFacts::default()).await;
     let page = browser.get(&format!("/messages/{failed}")).await;
     assert!(page.shows("&#62; RCPT TO:&#60;bob@example.com&#62;\n&#60; 550 &#60;script&#62;no"), "{}", page.body);
-    assert!(!browser.get(&format!("/messages/{taken}")).await.shows("What was said"));
+    assert!(!browser.get(&format!("/messages/{taken}")).await.shows("SMTP conversation"));
     world.advance(31 * DAY);
     world.engine.store.commit(SweepEvents { due: Timestamp::ZERO }).await.unwrap();
     let page = world.owner().await.get(&format!("/messages/{failed}")).await;
-    assert!(page.shows("can&#39;t be delivered"), "the timeline stays");
-    assert!(!page.shows("What was said"), "what was said goes with the event log");
+    assert!(page.shows("Undeliverable."), "the timeline stays");
+    assert!(!page.shows("SMTP conversation"), "what was said goes with the event log");
 }
 
 #[tokio::test]
@@ -51,19 +51,19 @@ async fn a_message_s_page_tells_at_the_side_whom_webhooks_told() {
     let before = world.send(serde_json::json!({})).await;
     let message = world.send(serde_json::json!({})).await;
     let page = browser.get(&format!("/messages/{message}")).await;
-    for (endpoint, url) in endpoints.iter().zip(["https://a.example/hook", "https://b.example/&#60;hook&#62;"]) {
+    for (endpoint, url) in endpoints.iter().zip(["a.example", "b.example"]) {
         let link = format!("<a href=\"/webhooks/{endpoint}/deliveries/dlv_");
         assert_eq!(page.body.matches(&link).count(), 1, "its own delivery, and no other message's");
         assert!(page.shows(&format!("\">{url}</a>")));
     }
-    assert!(page.shows("not yet tried") && page.shows("pending"));
+    assert!(page.shows("not yet tried") && page.shows("Pending"));
     let again = page.body.split("/deliveries/").nth(1).unwrap().split('"').next().unwrap().parse().unwrap();
     let again = world.engine.redeliver(world.account, again).await.unwrap().id;
     let page = browser.get(&format!("/messages/{message}")).await;
     assert!(page.shows(&format!("/deliveries/{again}\"")), "the latest of them");
     world.engine.delete_endpoint(world.account, endpoints[0]).await.unwrap();
     let page = browser.get(&format!("/messages/{before}")).await;
-    assert!(page.shows("a webhook that was deleted") && page.shows("https://b.example/"));
+    assert!(page.shows("a deleted webhook") && page.shows(">b.example</a>"));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_message_is_seen_wide_and_narrow_and_kept_as_a_file() {
     let message = world.send(serde_json::json!({ "html": "<p>Hi</p><img src=\"https://x.test/p\">" })).await;
     let own = format!("/messages/{message}");
     let page = browser.get(&own).await;
-    assert!(page.shows("class=\"preview\"") && page.shows("width=narrow#content") && page.shows("Copy id"));
+    assert!(page.shows("class=\"preview\"") && page.shows("width=narrow#content") && page.shows("copy-id"));
     assert!(page.shows(&format!("curl http://panel.test/v1{own} ")));
     let page = browser.get(&format!("{own}?width=narrow&images=remote")).await;
     assert!(
@@ -98,23 +98,23 @@ async fn the_overview_draws_what_was_counted_and_says_how_the_account_stands() {
     }
     let page = browser.get("/").await;
     for told in [
-        "120 messages accepted in the last 24 hours. Some of it needs you:",
-        "Bounces on the transactional stream: 6.67\u{a0}% (8 of 120). Receivers refuse senders from 5 % on.",
-        "<title>14 Nov: 112 delivered, 8 bounced, 0 given up</title>",
+        "120 messages accepted in the last 24 hours. Needs attention:",
+        "Bounces on the transactional stream: 6.67% (8 of 120). Providers may block above 5%.",
+        "14 Nov: 112 delivered, 8 bounced, 0 failed</span>",
         "class=\"rate\"",
-        "<th scope=\"row\">14 Nov</th><td>120</td><td>112</td><td>0</td><td>8</td><td>0</td><td>6.67\u{a0}%</td>",
-        "<strong>112</strong>",
-        "0\u{a0}% (0 of 112)",
+        "<th scope=\"row\">14 Nov</th><td>120</td><td>112</td><td>0</td><td>8</td><td>0</td><td>6.67%</td>",
+        "<strong>93.33%</strong>",
+        "0% (0 of 112)",
     ] {
         assert!(page.shows(told), "{told} in {}", page.body);
     }
-    assert!(browser.get("/?range=24h").await.shows("<title>22:00: 112 delivered"), "the hour in the account's zone");
+    assert!(browser.get("/?range=24h").await.shows(">22:00: 112 delivered"), "the hour in the account's zone");
     let page = browser.get("/?range=30d&stream=marketing").await;
-    assert!(page.shows("Nothing was sent in the last 30 days, on the marketing stream."));
-    assert!(page.shows("href=\"/?range=7d&#38;stream=marketing#trend\""), "a choice keeps the other");
+    assert!(page.shows("No messages in the last 30 days, marketing stream"));
+    assert!(page.shows("href=\"/?range=7d&#38;stream=marketing\""), "a choice keeps the other");
     world.advance(2 * HOUR);
     browser.post("/settings", &[("time_zone", "Asia/Tokyo")]).await;
-    assert!(browser.get("/?range=7d").await.shows("<title>15 Nov: 112 delivered"), "a day is the zone's");
+    assert!(browser.get("/?range=7d").await.shows(">15 Nov: 112 delivered"), "a day is the zone's");
 }
 
 #[tokio::test]
@@ -144,9 +144,10 @@ async fn the_overview_tells_what_receivers_objected_to_and_how_last_week_was() {
     let deferred = TransferEnd::Deferred { bounce: None, not_before: None };
     world.settle(put_off, deferred, facts(451, "451 4.7.1 Later")).await;
     let page = browser.get("/").await;
-    let listed = page.between("What receivers objected to", "</table>");
+    let listed = page.between("Delivery problems", "</table>");
     assert!(listed.contains(">example.com</a>") && listed.contains("550 5.1.1 No &#60;b&#62;2"), "{listed}");
-    assert!(listed.contains("data-label=\"Times\">3</td>") && listed.contains("451 4.7.1 Later"), "{listed}");
+    assert!(listed.contains("data-label=\"Count\">3</td>") && listed.contains("451 4.7.1 Later"), "{listed}");
     assert!(!listed.contains("long-ago"), "that was last week");
-    assert!(page.shows("<strong>4</strong>") && page.shows("<span class=\"before\">1 a week ago</span>"));
+    assert!(page.shows("<strong>4</strong>"));
+    assert!(browser.get("/?range=24h").await.shows("<span class=\"before\">1 same time last week</span>"));
 }

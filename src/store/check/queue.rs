@@ -153,6 +153,7 @@ fn timer(sight: &Sight<'_>, key: &[u8], report: &mut Report) -> Result<(), Store
         | TimerKind::TlsReports
         | TimerKind::MessageIndex
         | TimerKind::SuppressionImport
+        | TimerKind::ViewEnd
         | TimerKind::Reputation => true,
     };
     if !serves {

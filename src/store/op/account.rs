@@ -4,11 +4,12 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, NotThere, Op};
+use super::{Never, NotThere, Op, audit};
 use crate::base::id::{AccountId, KeyId, Ulid};
 use crate::base::time::Timestamp;
 use crate::domain::account::{Account, AccountName, QuotaLimits, RetentionDays, TimeZoneName};
 use crate::domain::api_key::ApiKey;
+use crate::domain::audit::{Action, Actor, Change};
 use crate::domain::limits::{ACTIVE_KEYS_COUNT, INACTIVE_KEYS_COUNT};
 use crate::domain::return_path::AccountHint;
 use crate::store::error::{Stop, StoreError};
@@ -24,6 +25,8 @@ use crate::store::timer::{Timer, TimerKind};
 pub struct CreateAccount {
     /// Its settings; the identifier is given by the store.
     pub account: Account,
+    /// The creator, if the audit log is to begin with a line of it.
+    pub by: Option<Actor>,
 }
 
 impl Op for CreateAccount {
@@ -40,6 +43,9 @@ impl Op for CreateAccount {
         }
         tables.put(id.as_bytes(), &account);
         tables.put_bytes(Table::AccountsByHint, &schema::account_of_hint(AccountHint::of(id), id), Vec::new());
+        if let Some(actor) = &self.by {
+            audit::write(tables, id, actor, Change::new(Action::AccountCreated, id, account.name.as_str()))?;
+        }
         Ok(account)
     }
 }

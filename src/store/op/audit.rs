@@ -20,7 +20,7 @@ use crate::store::tables::Tables;
 
 mod told;
 
-pub(super) use told::host;
+pub use told::host;
 
 /// Time for which a line is kept.
 pub const KEPT: Duration = Duration::from_secs(400 * 24 * 3600);

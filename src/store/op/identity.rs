@@ -142,6 +142,7 @@ mod tests {
             last_sign_in_at: None,
             disabled: false,
             devices: Devices::default(),
+            is_operator: false,
         }
     }
 

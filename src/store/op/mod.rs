@@ -49,6 +49,7 @@ pub mod tls_policy;
 pub mod tls_report;
 pub mod unsubscribe;
 pub mod user;
+pub mod view;
 pub mod waiting;
 pub mod warm_up;
 

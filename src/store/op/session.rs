@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Never, Op};
+use super::{Never, Op, view};
 use crate::base::id::{AccountId, UserId};
 use crate::base::time::Timestamp;
 use crate::domain::device::{DeviceKey, Devices};
@@ -255,6 +255,7 @@ pub(super) fn end_sessions(
 
 fn end(tables: &mut Tables<'_>, key: &SessionKey) -> Result<(), StoreError> {
     if let Some(session) = tables.row::<Session>(key)? {
+        let session = view::without_view(tables, key, session)?;
         tables.remove(Table::SessionsByUser, &schema::session_of_user(session.account, session.user, key));
         tables.remove(Table::Sessions, key);
     }

@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Op;
 use super::identity::unbind;
 use super::session::end_sessions;
+use super::{Op, view};
 use crate::base::id::{AccountId, Ulid, UserId};
 use crate::domain::account::Account;
 use crate::domain::device::Devices;
@@ -72,6 +72,8 @@ pub struct UpdateUser {
     pub role: Option<Role>,
     /// Whether they are kept from signing in.
     pub disabled: Option<bool>,
+    /// Whether they run the service.
+    pub operator: Option<bool>,
     /// The hash of a new password.
     pub password_hash: Option<String>,
     /// The hash that the user must still have; with any other they are as good as not there.
@@ -92,6 +94,7 @@ impl UpdateUser {
             user,
             role: None,
             disabled: None,
+            operator: None,
             password_hash: None,
             instead_of: None,
             totp: None,
@@ -141,6 +144,7 @@ impl Op for UpdateUser {
         let user = User {
             role: self.role.unwrap_or(old.role),
             disabled: self.disabled.unwrap_or(old.disabled),
+            is_operator: self.operator.unwrap_or(old.is_operator),
             password_hash: self.password_hash.clone().unwrap_or(old.password_hash),
             totp: self.totp.clone().unwrap_or(old.totp),
             // A browser that knew the old password gets no attempts of its own at the new one.
@@ -152,6 +156,9 @@ impl Op for UpdateUser {
         }
         if user.disabled || self.password_hash.is_some() {
             end_sessions(tables, self.account, self.user, self.keep.as_ref())?;
+        }
+        if !user.is_operator {
+            view::end_views(tables, self.account, self.user)?;
         }
         tables.put(&key, &user);
         Ok(user)
@@ -217,6 +224,7 @@ mod tests {
             last_sign_in_at: None,
             disabled: false,
             devices: Devices::default(),
+            is_operator: false,
         }
     }
 

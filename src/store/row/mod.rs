@@ -80,6 +80,12 @@ impl Row for crate::domain::api_key::ApiKey {
 
 impl Row for crate::domain::session::Session {
     const TABLE: Table = Table::Sessions;
+    const VERSION: u8 = 2;
+
+    /// Version 1 lacks the last field, which is none: a zero byte.
+    fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
+        (version == 1).then(|| postcard::from_bytes(&[bytes, &[0]].concat()))
+    }
 }
 
 impl Row for crate::machine::reputation::Reputation {

@@ -87,6 +87,7 @@ impl Restored {
                 | TimerKind::TlsReports
                 | TimerKind::MessageIndex
                 | TimerKind::SuppressionImport
+                | TimerKind::ViewEnd
                 | TimerKind::Reputation => false,
             }
     }

@@ -12,10 +12,15 @@ use crate::store::schema::Table;
 
 impl Row for User {
     const TABLE: Table = Table::Users;
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
 
     fn decode_earlier(version: u8, bytes: &[u8]) -> Option<postcard::Result<Self>> {
-        (version == 1).then(|| postcard::from_bytes::<UserV1>(bytes).map(Self::from))
+        match version {
+            1 => Some(postcard::from_bytes::<UserV1>(bytes).map(Self::from)),
+            // Version 2 lacks the last field, which is false: a zero byte.
+            2 => Some(postcard::from_bytes(&[bytes, &[0]].concat())),
+            _ => None,
+        }
     }
 }
 
@@ -37,7 +42,18 @@ impl From<UserV1> for User {
     fn from(row: UserV1) -> Self {
         let UserV1 { id, email, role, password_hash, totp, created_at, last_sign_in_at, disabled } = row;
         let devices = Devices::default();
-        Self { id, email, role, password_hash, totp, created_at, last_sign_in_at, disabled, devices }
+        Self {
+            id,
+            email,
+            role,
+            password_hash,
+            totp,
+            created_at,
+            last_sign_in_at,
+            disabled,
+            devices,
+            is_operator: false,
+        }
     }
 }
 
@@ -46,9 +62,8 @@ mod tests {
     use super::*;
     use crate::base::id::Ulid;
 
-    #[test]
-    fn a_user_of_version_1_reads_as_one_without_browsers() {
-        let row = UserV1 {
+    fn user() -> UserV1 {
+        UserV1 {
             id: UserId(Ulid([7; 16])),
             email: "ann@example.com".parse().unwrap(),
             role: Role::Viewer,
@@ -57,11 +72,28 @@ mod tests {
             created_at: Timestamp::from_millis(5),
             last_sign_in_at: Some(Timestamp::from_millis(6)),
             disabled: true,
-        };
+        }
+    }
+
+    #[test]
+    fn a_user_of_version_1_reads_as_one_without_browsers() {
+        let row = user();
         let bytes = postcard::to_extend(&row, vec![1]).unwrap();
         let user = User::decode(&bytes).unwrap();
         assert_eq!(user, User::from(row));
         assert_eq!(User::decode(&user.encode()).unwrap(), user);
-        assert!(User::decode(&[3]).is_err());
+        assert!(User::decode(&[4]).is_err());
+    }
+
+    #[test]
+    fn a_user_of_version_2_reads_as_no_operator() {
+        let bytes = postcard::to_extend(&user(), vec![1]).unwrap();
+        let user = User::decode(&bytes).unwrap();
+        let mut earlier = user.encode();
+        earlier[0] = 2;
+        earlier.pop();
+        assert_eq!(User::decode(&earlier).unwrap(), user);
+        let operator = User { is_operator: true, ..user };
+        assert_eq!(User::decode(&operator.encode()).unwrap(), operator);
     }
 }

@@ -46,7 +46,7 @@ pub(super) fn make(disk: &SimulatedDisk, hourly: usize) -> Setup {
     let mut process = Process::start(disk, &clock, 1).unwrap();
     let quota = QuotaLimits { per_hour: hourly as u64, per_day: 1000 };
     let account = Account::new(AccountId::default(), "Example".parse().unwrap(), quota, START);
-    let account = done(&mut process, CreateAccount { account }).id;
+    let account = done(&mut process, CreateAccount { account, by: None }).id;
     let domain = DomainId(Ulid::new(START, [7; 10]));
     let row = domain_row("example.com", Stream::Transactional, DomainStatus::Verified);
     done(&mut process, CreateDomain { account, id: domain, row });

@@ -1,7 +1,9 @@
 //! Lines of the audit log for each operation.
 
+use std::fmt::Write as _;
+
 use super::Told;
-use crate::domain::account::Account;
+use crate::domain::account::{Account, QuotaLimits};
 use crate::domain::api_key::ApiKey;
 use crate::domain::audit::{Action, Change};
 use crate::domain::user::User;
@@ -30,7 +32,11 @@ impl Told for UpdateAccount {
         let days = account.content_retention_days.get();
         let (name, zone, hosted) = (account.name.as_str(), account.time_zone.as_str(), account.hosted_unsubscribe);
         let values = format!("{name}, time_zone {zone}, content_retention_days {days}, hosted_unsubscribe {hosted}");
-        let values = format!("{values}, keep_message_id {}", account.keep_message_id);
+        let mut values = format!("{values}, keep_message_id {}", account.keep_message_id);
+        if self.change.quota_per_hour.is_some() || self.change.quota_per_day.is_some() {
+            let QuotaLimits { per_hour, per_day } = account.quota;
+            let _ = write!(values, ", quota_per_hour {per_hour}, quota_per_day {per_day}");
+        }
         Change::new(Action::SettingsChanged, account.id, values)
     }
 }
@@ -56,20 +62,22 @@ impl Told for BindIdentity {
 
 impl Told for UpdateUser {
     fn told(&self, user: &User) -> Change {
-        let action = match (&self.password_hash, self.disabled, &self.totp) {
-            (Some(_), _, _) => Action::PasswordChanged,
-            (None, Some(true), _) => Action::UserDisabled,
-            (None, Some(false), _) => Action::UserEnabled,
-            (None, None, Some(Some(_))) => Action::SecondFactorSet,
-            (None, None, Some(None)) => Action::SecondFactorRemoved,
-            (None, None, None) => Action::RoleChanged,
+        let action = match (&self.password_hash, self.disabled, &self.totp, self.operator) {
+            (_, _, _, Some(true)) => Action::OperatorNamed,
+            (_, _, _, Some(false)) => Action::OperatorDismissed,
+            (Some(_), _, _, None) => Action::PasswordChanged,
+            (None, Some(true), _, None) => Action::UserDisabled,
+            (None, Some(false), _, None) => Action::UserEnabled,
+            (None, None, Some(Some(_)), None) => Action::SecondFactorSet,
+            (None, None, Some(None), None) => Action::SecondFactorRemoved,
+            (None, None, None, None) => Action::RoleChanged,
         };
         let to = self.role.map(|role| format!(" to {role}")).unwrap_or_default();
         Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
     }
 
     fn takes_room(&self) -> bool {
-        self.disabled != Some(true)
+        self.disabled != Some(true) && self.operator != Some(false)
     }
 }
 
@@ -173,7 +181,7 @@ impl Told for IgnoreDmarcReporter {
 }
 
 /// An endpoint as people know it: where it is. What may follow in its URL is the receiver's own business.
-pub(in crate::store::op) fn host(row: &EndpointRow) -> &str {
+pub fn host(row: &EndpointRow) -> &str {
     let rest = row.url.split_once("://").map_or(row.url.as_str(), |(_, rest)| rest);
     rest.split(['/', '?', '#']).next().unwrap_or_default()
 }

@@ -1,0 +1,115 @@
+//! The checks from within the service, for the operator's page: one run at a time. The last result stands in a file of
+//! the data directory, so that a restart keeps it.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::Check;
+use crate::app::config::Config;
+use crate::engine::ports::{BoxFuture, Clock};
+use crate::http::status::{Doctor, Examination, Finding};
+
+/// The file with the last result.
+const FILE: &str = "doctor.json";
+
+/// The checks of one service.
+pub struct InService {
+    config: Config,
+    clock: Arc<dyn Clock>,
+    last: Mutex<Option<Arc<Examination>>>,
+    is_running: AtomicBool,
+}
+
+impl InService {
+    /// The checks of `config`, with the result that an earlier process left.
+    pub fn new(config: &Config, clock: Arc<dyn Clock>) -> Self {
+        let last = Mutex::new(read(&path_in(&config.data_dir)).map(Arc::new));
+        Self { config: config.clone(), clock, last, is_running: AtomicBool::new(false) }
+    }
+
+    async fn run(&self) -> Option<Arc<Examination>> {
+        if self.is_running.swap(true, AcqRel) {
+            return None;
+        }
+        let _running = Running(&self.is_running);
+        let config = self.config.clone();
+        let checks = tokio::task::spawn_blocking(move || super::run(&config).map_err(|trouble| trouble.to_string()));
+        let checks = match checks.await {
+            Ok(Ok(checks)) => checks.into_iter().map(Finding::from).collect(),
+            Ok(Err(trouble)) => vec![failed(trouble)],
+            Err(crashed) => vec![failed(crashed.to_string())],
+        };
+        let examination = Arc::new(Examination { at: self.clock.now(), checks });
+        if let Err(error) = write(&path_in(&self.config.data_dir), &examination) {
+            tracing::warn!(%error, "could not keep the result of the checks; a restart forgets it");
+        }
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&examination));
+        Some(examination)
+    }
+}
+
+impl Doctor for InService {
+    fn last(&self) -> Option<Arc<Examination>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn examine(&self) -> BoxFuture<'_, Option<Arc<Examination>>> {
+        Box::pin(self.run())
+    }
+}
+
+impl From<Check> for Finding {
+    fn from(check: Check) -> Self {
+        let Check { name, verdict, seen, remedy } = check;
+        Self { name, verdict: verdict.as_str().to_owned(), seen, remedy }
+    }
+}
+
+/// Lets the next run begin when it is dropped.
+struct Running<'r>(&'r AtomicBool);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Release);
+    }
+}
+
+fn failed(why: String) -> Finding {
+    let remedy = "Run `postrider doctor` on the server.".to_owned();
+    Finding { name: "doctor".to_owned(), verdict: "FAIL".to_owned(), seen: why, remedy }
+}
+
+fn path_in(directory: &Path) -> PathBuf {
+    directory.join(FILE)
+}
+
+fn read(path: &Path) -> Option<Examination> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+/// Writes the file beside its place first, so that it is never half there.
+fn write(path: &Path, examination: &Examination) -> std::io::Result<()> {
+    let beside = path.with_extension("json.new");
+    std::fs::write(&beside, serde_json::to_vec(examination)?)?;
+    std::fs::rename(&beside, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Timestamp;
+
+    #[test]
+    fn the_last_result_outlives_the_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = path_in(directory.path());
+        assert_eq!(read(&path), None);
+        let checks = vec![failed("no network".to_owned())];
+        let examination = Examination { at: Timestamp::from_millis(7), checks };
+        write(&path, &examination).unwrap();
+        assert_eq!(read(&path), Some(examination));
+        std::fs::write(&path, "{").unwrap();
+        assert_eq!(read(&path), None, "a damaged file is no result");
+    }
+}

@@ -1,0 +1,20 @@
+//! Samples of the store's size, taken for as long as the service lives.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use crate::engine::Engine;
+
+/// Time between two looks at the store's size.
+const BETWEEN: Duration = Duration::from_secs(600);
+
+/// Takes a sample now and then, until the engine is gone.
+pub(super) async fn note(engine: Weak<Engine>) {
+    while let Some(engine) = engine.upgrade() {
+        let noted = tokio::task::spawn_blocking(move || engine.note_store_size());
+        if noted.await.is_err() {
+            tracing::error!("could not note the size of the store");
+        }
+        tokio::time::sleep(BETWEEN).await;
+    }
+}

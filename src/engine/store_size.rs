@@ -1,0 +1,110 @@
+//! The size of the store over the last days, in a file of the data directory: what the operator's page shows as growth.
+//! A sample is taken by the hour at most.
+
+use std::time::Duration;
+
+use super::Engine;
+use crate::base::time::Timestamp;
+
+/// The file.
+const FILE: &str = "store-sizes";
+/// The least time between two samples.
+const EVERY: Duration = Duration::from_secs(3600);
+/// Period over which growth is measured.
+const SPAN: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// The growth of the store since a sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Growth {
+    /// The time of the sample: seven days ago, or later if there is none so old.
+    pub since: Timestamp,
+    /// Bytes that the store has gained; negative where it has shrunk.
+    pub bytes: i64,
+}
+
+/// Samples, the oldest first.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Samples(Vec<(Timestamp, u64)>);
+
+impl Samples {
+    /// A line each: milliseconds and bytes. Anything else in the file is passed over.
+    fn read(text: &str) -> Self {
+        let sample = |line: &str| {
+            let (at, bytes) = line.split_once(' ')?;
+            Some((Timestamp::from_millis(at.parse().ok()?), bytes.parse().ok()?))
+        };
+        Self(text.lines().filter_map(sample).collect())
+    }
+
+    fn text(&self) -> String {
+        self.0.iter().map(|(at, bytes)| format!("{} {bytes}\n", at.as_millis())).collect()
+    }
+
+    /// Takes a sample, unless the last one is younger than [`EVERY`]. One that is older than [`SPAN`] is kept.
+    fn note(&mut self, now: Timestamp, bytes: u64) -> bool {
+        // Of a clock that went back, later samples say nothing.
+        self.0.retain(|(at, _)| *at <= now);
+        if self.0.last().is_some_and(|(at, _)| *at + EVERY > now) {
+            return false;
+        }
+        self.0.push((now, bytes));
+        let old = self.0.iter().take_while(|(at, _)| *at + SPAN <= now).count();
+        self.0.drain(..old.saturating_sub(1));
+        true
+    }
+
+    fn growth(&self, now: Timestamp, bytes: u64) -> Option<Growth> {
+        let (since, then) = self.0.iter().rev().find(|(at, _)| *at + SPAN <= now).or_else(|| self.0.first())?;
+        let bytes = i64::try_from(bytes).ok()?.checked_sub(i64::try_from(*then).ok()?)?;
+        Some(Growth { since: *since, bytes })
+    }
+}
+
+impl Engine {
+    /// Takes a sample of the store's size, unless there is a young one. Blocks on the file system.
+    pub fn note_store_size(&self) {
+        let (path, now) = (self.store.directory().join(FILE), self.clock.now());
+        let mut samples = Samples::read(&std::fs::read_to_string(&path).unwrap_or_default());
+        if !samples.note(now, self.store.size_octets().total()) {
+            return;
+        }
+        let beside = path.with_extension("new");
+        let written = std::fs::write(&beside, samples.text()).and_then(|()| std::fs::rename(&beside, &path));
+        if let Err(error) = written {
+            tracing::warn!(%error, "could not note the size of the store; its growth is measured without this hour");
+        }
+    }
+
+    /// The growth of the store in seven days, or since the first sample. Blocks on the file system.
+    pub fn store_growth(&self) -> Option<Growth> {
+        let text = std::fs::read_to_string(self.store.directory().join(FILE)).ok()?;
+        Samples::read(&text).growth(self.clock.now(), self.store.size_octets().total())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_measured_over_seven_days_or_since_the_first_sample() {
+        let hour = |hours: u64| Timestamp::ZERO + Duration::from_secs(hours * 3600);
+        let mut samples = Samples::default();
+        assert_eq!(samples.growth(hour(0), 5), None);
+        for hours in 0..400 {
+            assert!(samples.note(hour(hours), 1_000 + hours));
+            assert!(!samples.note(hour(hours) + EVERY / 2, 0), "one an hour");
+        }
+        assert_eq!(samples.0.len(), 7 * 24 + 1);
+        assert_eq!(samples.growth(hour(399), 900), Some(Growth { since: hour(231), bytes: 900 - 1_231 }));
+        assert_eq!(Samples::read(&samples.text()), samples);
+        let young = Samples(vec![(hour(398), 10)]);
+        assert_eq!(young.growth(hour(399), 30), Some(Growth { since: hour(398), bytes: 20 }));
+        assert!(samples.note(hour(3), 7) && samples.0.len() == 1, "a clock that went back");
+    }
+
+    #[test]
+    fn a_damaged_file_is_read_as_far_as_it_goes() {
+        assert_eq!(Samples::read("5 6\nx\n7\n8 -1\n9 10\n").0.len(), 2);
+    }
+}

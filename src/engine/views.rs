@@ -1,0 +1,48 @@
+//! An operator's look at another account: read-only, for half an hour, after giving a reason.
+
+use super::Engine;
+use super::sign_in::Visitor;
+use crate::base::id::AccountId;
+use crate::base::time::Timestamp;
+use crate::domain::account::ViewReason;
+use crate::domain::session::{SessionKey, View};
+use crate::store::error::{Stop, StoreError};
+use crate::store::op::view::{BeginView, BeginViewRefusal, EndView};
+
+impl Visitor {
+    /// The view of another account, while it lasts.
+    pub fn view(&self, now: Timestamp) -> Option<&View> {
+        self.session.view.as_ref().filter(|view| self.user.is_operator && now < view.until)
+    }
+
+    /// The account that is looked at: the visitor's own, unless a view lasts.
+    pub fn sees(&self, now: Timestamp) -> AccountId {
+        self.view(now).map_or(self.session.account, |view| view.account)
+    }
+}
+
+impl Engine {
+    /// Begins a view of an account for an operator who is signed in.
+    ///
+    /// # Errors
+    /// The refusal, or the store's failure.
+    pub async fn begin_view(
+        &self,
+        session: SessionKey,
+        account: AccountId,
+        reason: ViewReason,
+    ) -> Result<Timestamp, Stop<BeginViewRefusal>> {
+        self.store.commit(BeginView { session, account, reason }).await
+    }
+
+    /// Ends the view of a session, if it has one.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn end_view(&self, session: SessionKey) -> Result<(), StoreError> {
+        self.store.commit(EndView { session }).await.map_err(|stop| match stop {
+            Stop::Failed(error) => error,
+            Stop::Refused(never) => match never {},
+        })
+    }
+}

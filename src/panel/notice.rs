@@ -1,0 +1,161 @@
+//! The strip of notices: what needs attention, one line each, in the order of its weight. A notice is absent from the
+//! page that it leads to.
+
+use super::door::Visit;
+use super::frame::link_to;
+use super::moment::Moment;
+use super::parts::grouped;
+use crate::base::time::Timestamp;
+use crate::domain::sending_domain::DomainStatus;
+use crate::engine::Engine;
+use crate::engine::listing::PageRequest;
+use crate::machine::quota::WindowView;
+use crate::machine::verification::GRACE;
+use crate::store::error::StoreError;
+use crate::store::op::event::ENDPOINTS_MAX;
+use crate::store::row::domain::DomainRow;
+use crate::store::row::restored::HoldCause;
+
+/// Sending domains that the strip looks at.
+const DOMAINS_LOOKED_AT: usize = 100;
+
+/// Something that needs attention.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    /// The problem, in a sentence.
+    pub(super) sentence: String,
+    /// The remedy.
+    pub(super) action: &'static str,
+    /// The page of the remedy, if there is one.
+    pub(super) path: Option<String>,
+}
+
+impl Notice {
+    fn new(sentence: impl Into<String>, action: &'static str, path: Option<&str>) -> Self {
+        Self { sentence: sentence.into(), action, path: path.and_then(link_to) }
+    }
+
+    /// Whether it leads to a page that belongs to the rail's line `place`.
+    fn leads_to(&self, place: &str) -> bool {
+        let section = |path: &str| path.trim_start_matches('/').split(['/', '?']).next().unwrap_or_default().to_owned();
+        self.path.as_deref().is_some_and(|path| section(path) == section(place))
+    }
+}
+
+/// The notices of a page that belongs to the rail's line `place`.
+///
+/// # Errors
+/// Those of the store.
+pub(super) fn notices(visit: &Visit<'_>, place: &str) -> Result<Vec<Notice>, StoreError> {
+    let mut notices = of_service(visit)?;
+    notices.extend(of_account(visit)?);
+    notices.retain(|notice| !notice.leads_to(place));
+    Ok(notices)
+}
+
+fn of_service(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
+    let engine = &visit.api.engine;
+    let mut notices = Vec::new();
+    if let Some(restored) = engine.store.standstill()? {
+        let at = visit.moment(restored.backup_at).text();
+        let sentence = match restored.cause {
+            HoldCause::Restored => format!("Restored from the backup of {at}."),
+            HoldCause::JournalDamaged { .. } => format!("Started on a damaged journal at {at}."),
+        };
+        let sentence = format!("{sentence} Queued mail is on hold: some may have been sent already.");
+        notices.push(Notice::new(sentence, "Run `postrider queue release` on the server to send it", None));
+    }
+    if engine.store.free_octets()? < engine.settings.min_free_octets.saturating_mul(4) {
+        notices.push(Notice::new("Disk almost full: new mail will be rejected.", "Free up space", None));
+    }
+    Ok(notices)
+}
+
+fn of_account(visit: &Visit<'_>) -> Result<Vec<Notice>, StoreError> {
+    let (engine, account) = (&visit.api.engine, &visit.account);
+    let mut notices = Vec::new();
+    if let Some(suspension) = engine.suspension(account.id)? {
+        let since = visit.moment(suspension.since).text();
+        let reason = suspension.reason.as_str();
+        let sentence = format!("Suspended since {since} ({reason}). The account sends and changes nothing.");
+        notices.push(Notice::new(sentence, "Ask the operator of this service", None));
+    }
+    notices.extend(webhooks(visit)?);
+    notices.extend(domains(visit)?);
+    notices.extend(pauses(engine.paused_sites(account.id)?));
+    let quota = engine.quota(account)?;
+    let windows = [("hour", quota.hour), ("day", quota.day)];
+    notices.extend(windows.into_iter().filter_map(|(name, window)| of_quota(name, window, visit.now)));
+    Ok(notices)
+}
+
+fn webhooks(visit: &Visit<'_>) -> Result<Option<Notice>, StoreError> {
+    let engine: &Engine = &visit.api.engine;
+    let page = PageRequest { before: None, limit: ENDPOINTS_MAX };
+    let endpoints = engine.endpoints(visit.account_id(), page)?.rows;
+    let disabled: Vec<_> = endpoints.into_iter().filter(|(_, row)| row.state.disabled_at().is_some()).collect();
+    Ok(match disabled.as_slice() {
+        [] => None,
+        [(id, _)] => {
+            let sentence = "A webhook is disabled after repeated failures.";
+            Some(Notice::new(sentence, "Review", Some(&format!("/webhooks/{id}"))))
+        }
+        many => Some(Notice::new(format!("{} webhooks are disabled.", many.len()), "Review", Some("/webhooks"))),
+    })
+}
+
+fn domains(visit: &Visit<'_>) -> Result<Option<Notice>, StoreError> {
+    let page = PageRequest { before: None, limit: DOMAINS_LOOKED_AT };
+    let domains = visit.api.engine.domains(visit.account_id(), page)?.rows;
+    let failing: Vec<_> = domains.into_iter().filter(|(_, row)| row.status == DomainStatus::Failing).collect();
+    let ends = |row: &DomainRow| row.last_seen_at.unwrap_or(row.created_at) + GRACE;
+    Ok(match failing.as_slice() {
+        [] => None,
+        [(id, row)] => {
+            let at = Moment::new(ends(row), visit.account.time_zone.zone()).text();
+            let sentence = format!("The DKIM record of {} is missing; sending stops {at}.", row.name);
+            Some(Notice::new(sentence, "Fix DNS", Some(&format!("/domains/{id}"))))
+        }
+        many => {
+            let sentence = format!("The DKIM records of {} domains are missing; sending will stop.", many.len());
+            Some(Notice::new(sentence, "Fix DNS", Some("/domains")))
+        }
+    })
+}
+
+fn pauses(sites: usize) -> Option<Notice> {
+    let sentence = match sites {
+        0 => return None,
+        1 => "Sending to one destination is paused.".to_owned(),
+        many => format!("Sending to {many} destinations is paused."),
+    };
+    Some(Notice::new(sentence, "Open queue", Some("/queue")))
+}
+
+fn of_quota(name: &str, window: WindowView, now: Timestamp) -> Option<Notice> {
+    let is_tight = window.limit > 0 && window.used.saturating_mul(5) >= window.limit.saturating_mul(4);
+    let minutes = window.reset.saturating_sub(now.as_secs()).div_ceil(60);
+    let (used, limit) = (grouped(window.used), grouped(window.limit));
+    let sentence = format!("{used} of {limit} messages of this {name} used; resets in {minutes} min.");
+    is_tight.then(|| Notice::new(sentence, "See quota", Some("/")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_needs_attention_from_four_fifths_on() {
+        let window = |used| WindowView { limit: 10, used, remaining: 10 - used, reset: 120 };
+        assert_eq!(of_quota("hour", window(7), Timestamp::ZERO), None);
+        let notice = of_quota("hour", window(8), Timestamp::ZERO).unwrap();
+        assert_eq!(notice.sentence, "8 of 10 messages of this hour used; resets in 2 min.");
+    }
+
+    #[test]
+    fn a_notice_is_absent_from_the_page_it_leads_to() {
+        let notice = Notice::new("", "", Some("/webhooks/whk_x"));
+        assert!(notice.leads_to("/webhooks") && !notice.leads_to("/") && !notice.leads_to("/domains"));
+        assert!(Notice::new("", "", Some("/")).leads_to("/"));
+    }
+}

@@ -1,0 +1,215 @@
+//! One account, for operators of the service: what it sends and keeps, its rates and users, its quota, suspending and
+//! resuming it, and looking at it.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::accounts::{AccountForm, as_body, badge_of};
+use crate::base::id::AccountId;
+use crate::domain::account::Account;
+use crate::domain::limits::USERS_COUNT;
+use crate::domain::user::Role;
+use crate::engine::listing::PageRequest;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::accounts::{change_of, reason_of};
+use crate::http::handlers::not_there;
+use crate::machine::quota::WindowView;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::{Badge, FormFaults, grouped, octets};
+use crate::panel::standing::{Standing, StandingLine};
+use crate::panel::trend::{Links, Span, Trend};
+use crate::store::error::Stop;
+use crate::store::op::view::BeginViewRefusal;
+
+#[derive(Template)]
+#[template(path = "account.html")]
+struct AccountPage {
+    frame: Frame,
+    id: AccountId,
+    name: String,
+    badge: Badge,
+    suspension: Option<Suspension>,
+    facts: Vec<(&'static str, String)>,
+    created_at: Moment,
+    usage: Trend,
+    rates: Vec<StandingLine>,
+    users: Vec<(Role, usize)>,
+    form: AccountForm,
+    reason: String,
+    reason_faults: FormFaults,
+    view_reason: String,
+    view_faults: FormFaults,
+    may_send: bool,
+    is_own: bool,
+}
+
+/// The suspension that lasts.
+struct Suspension {
+    since: Moment,
+    reason: String,
+}
+
+/// The fields of the forms as they were typed and refused.
+struct Typed {
+    form: AccountForm,
+    reason: (String, FormFaults),
+    view: (String, FormFaults),
+}
+
+impl Typed {
+    fn nothing(account: &Account) -> Self {
+        let none = || (String::new(), FormFaults::none());
+        Self { form: AccountForm::of(account), reason: none(), view: none() }
+    }
+}
+
+fn find(visit: &Visit<'_>) -> Result<Account, Fault> {
+    visit.api.engine.account(visit.id()?)?.ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /accounts/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let account = find(&visit)?;
+    let typed = Typed::nothing(&account);
+    written(&visit, StatusCode::OK, &account, typed)
+}
+
+fn written(visit: &Visit<'_>, status: StatusCode, account: &Account, typed: Typed) -> Result<Answer, Fault> {
+    let engine = &visit.api.engine;
+    let done = match Form::of_query(&visit.call).text("done") {
+        "created" => Some("Account created. Add its first owner on the server: `postrider user add`."),
+        "saved" => Some("Account saved."),
+        "suspended" => Some("Account suspended: it sends and changes nothing."),
+        "resumed" => Some("Account resumed: its queue and webhooks continue."),
+        "view-ended" => Some("The view is ended."),
+        _ => None,
+    };
+    let zone = visit.account.time_zone.zone();
+    let outcomes = engine.outcomes(account.id, &Span::Month.question(visit.now, &zone, None))?;
+    let suspension = engine.suspension(account.id)?;
+    let page = AccountPage {
+        frame: Frame::new(visit, account.name.as_str(), "/accounts")?.with_done(done),
+        id: account.id,
+        name: account.name.as_str().to_owned(),
+        badge: badge_of(suspension.is_some()),
+        suspension: suspension
+            .map(|row| Suspension { since: visit.moment(row.since), reason: row.reason.as_str().to_owned() }),
+        facts: facts(visit, account)?,
+        created_at: visit.moment(account.created_at),
+        usage: Trend::new(&outcomes, Span::Month, &zone, Links::None),
+        rates: Standing::new(&engine.reputation(account.id)?).lines,
+        users: users(visit, account.id)?,
+        form: typed.form,
+        reason: typed.reason.0,
+        reason_faults: typed.reason.1,
+        view_reason: typed.view.0,
+        view_faults: typed.view.1,
+        may_send: visit.may_operate(),
+        is_own: account.id == visit.own_account_id(),
+    };
+    html::page(status, &page)
+}
+
+fn facts(visit: &Visit<'_>, account: &Account) -> Result<Vec<(&'static str, String)>, Fault> {
+    let engine = &visit.api.engine;
+    let quota = engine.quota(account)?;
+    let window = |view: WindowView| format!("{} of {}", grouped(view.used), grouped(view.limit));
+    let stored = octets(engine.stored_bytes(account.id)?);
+    let storage = match engine.settings.stored_bytes_per_account {
+        0 => format!("{stored}, no limit"),
+        limit => format!("{stored} of {}", octets(limit)),
+    };
+    Ok(vec![
+        ("Messages this hour", window(quota.hour)),
+        ("Messages today (UTC)", window(quota.day)),
+        ("Storage", storage),
+        ("Content retention", format!("{} days", account.content_retention_days)),
+        ("Time zone", account.time_zone.as_str().to_owned()),
+    ])
+}
+
+/// Number of users of each role.
+fn users(visit: &Visit<'_>, account: AccountId) -> Result<Vec<(Role, usize)>, Fault> {
+    let page = PageRequest { before: None, limit: USERS_COUNT };
+    let users = visit.api.engine.users(account, page)?.rows;
+    let count = |role: Role| users.iter().filter(|user| user.role == role).count();
+    Ok(Role::ALL.into_iter().rev().map(|role| (role, count(role))).collect())
+}
+
+fn back(id: AccountId, done: &str) -> Answer {
+    html::redirect(&format!("/accounts/{id}?done={done}"))
+}
+
+/// `POST /accounts/{id}`: name and quota.
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
+    let change = match change_of(as_body(&form)) {
+        Ok(change) => change,
+        Err(ApiError::Invalid(faults)) => {
+            let typed = Typed { form: AccountForm::typed(&form, faults.into()), ..Typed::nothing(&account) };
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &account, typed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    visit.api.engine.change_account(visit.on_account(account.id), change).await.map_err(not_there)?;
+    Ok(back(account.id, "saved"))
+}
+
+/// `POST /accounts/{id}/suspend`.
+pub(in crate::panel) async fn suspend(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
+    let reason = match reason_of(form.as_body(&["reason"])) {
+        Ok(reason) => reason,
+        Err(ApiError::Invalid(faults)) => {
+            let reason = (form.text("reason").to_owned(), faults.into());
+            let typed = Typed { reason, ..Typed::nothing(&account) };
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &account, typed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    visit.api.engine.suspend_account(visit.on_account(account.id), reason).await.map_err(not_there)?;
+    Ok(back(account.id, "suspended"))
+}
+
+/// `POST /accounts/{id}/resume`.
+pub(in crate::panel) async fn resume(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let account = find(&visit)?;
+    visit.api.engine.resume_account(visit.on_account(account.id)).await.map_err(not_there)?;
+    Ok(back(account.id, "resumed"))
+}
+
+/// `POST /accounts/{id}/view`: the operator looks at the account from then on.
+pub(in crate::panel) async fn begin_view(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (account, form) = (find(&visit)?, Form::of(&visit.call)?);
+    let reason = match reason_of(form.as_body(&["reason"])) {
+        Ok(reason) => reason,
+        Err(ApiError::Invalid(faults)) => {
+            let view = (form.text("reason").to_owned(), faults.into());
+            let typed = Typed { view, ..Typed::nothing(&account) };
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, &account, typed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match visit.api.engine.begin_view(visit.visitor.key, account.id, reason).await {
+        Ok(_) => Ok(html::redirect("/")),
+        Err(Stop::Refused(BeginViewRefusal::NoSuchAccount)) => Err(ApiError::NotFound.into()),
+        Err(Stop::Refused(BeginViewRefusal::NotOperator)) => Err(Fault::OperatorsOnly),
+        Err(Stop::Failed(error)) => Err(error.into()),
+    }
+}
+
+/// `POST /view/end`: back to the operator's own account. What is over already stays so.
+pub(in crate::panel) async fn end_view(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let viewed = visit.view().map(|view| view.account);
+    visit.api.engine.end_view(visit.visitor.key).await?;
+    Ok(match viewed {
+        Some(id) => back(id, "view-ended"),
+        None => html::redirect("/"),
+    })
+}

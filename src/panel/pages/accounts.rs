@@ -1,0 +1,157 @@
+//! All accounts, for operators of the service: how much each sends and keeps, and creating another.
+
+use askama::Template;
+use hyper::StatusCode;
+use serde_json::{Map, Value};
+
+use crate::base::id::AccountId;
+use crate::domain::account::Account;
+use crate::engine::listing::Page;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::accounts::{NewAccount, new_of};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::paging::{self, Paging};
+use crate::panel::parts::{Badge, FormFaults, grouped, octets};
+
+/// Accounts of a page.
+const ROWS: usize = 50;
+
+#[derive(Template)]
+#[template(path = "accounts.html")]
+struct AccountsPage {
+    frame: Frame,
+    lines: Vec<AccountLine>,
+    paging: Paging,
+    form: AccountForm,
+    may_send: bool,
+}
+
+/// An account in the list.
+struct AccountLine {
+    path: String,
+    name: String,
+    badge: Badge,
+    today: String,
+    quota: String,
+    storage: String,
+    created_at: Moment,
+    is_own: bool,
+}
+
+/// The form of an account: a new one, or one that is changed.
+pub(super) struct AccountForm {
+    /// Its name.
+    pub(super) name: String,
+    /// Messages in an hour.
+    pub(super) per_hour: String,
+    /// Messages in a day.
+    pub(super) per_day: String,
+    /// The errors of the fields.
+    pub(super) faults: FormFaults,
+}
+
+impl AccountForm {
+    /// The fields as they were typed.
+    pub(super) fn typed(form: &Form, faults: FormFaults) -> Self {
+        Self {
+            name: form.text("name").to_owned(),
+            per_hour: form.text("quota_per_hour").to_owned(),
+            per_day: form.text("quota_per_day").to_owned(),
+            faults,
+        }
+    }
+
+    /// The fields of an account as it is.
+    pub(super) fn of(account: &Account) -> Self {
+        Self {
+            name: account.name.as_str().to_owned(),
+            per_hour: account.quota.per_hour.to_string(),
+            per_day: account.quota.per_day.to_string(),
+            faults: FormFaults::none(),
+        }
+    }
+}
+
+/// The body that would ask the API for the same. Numbers that are none are left to the API's own check.
+pub(super) fn as_body(form: &Form) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.extend(form.field("name").map(|name| ("name".to_owned(), Value::from(name))));
+    for name in ["quota_per_hour", "quota_per_day"] {
+        if let Some(text) = form.given(name) {
+            body.insert(name.to_owned(), text.parse::<u64>().map_or_else(|_| Value::from(text), Value::from));
+        }
+    }
+    body
+}
+
+/// Whether an account may send, in a badge.
+pub(super) const fn badge_of(is_suspended: bool) -> Badge {
+    if is_suspended { Badge::new("Suspended", "bad", "stop") } else { Badge::new("Active", "good", "check") }
+}
+
+/// `GET /accounts`.
+pub(in crate::panel) async fn list(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let quota = visit.api.engine.settings.quota;
+    let form = AccountForm {
+        name: String::new(),
+        per_hour: quota.per_hour.to_string(),
+        per_day: quota.per_day.to_string(),
+        faults: FormFaults::none(),
+    };
+    written(&visit, StatusCode::OK, form)
+}
+
+fn written(visit: &Visit<'_>, status: StatusCode, form: AccountForm) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let done = match query.text("done") {
+        "view-ended" => Some("The view is ended."),
+        _ => None,
+    };
+    let Page { rows, next } = visit.api.engine.accounts(paging::request::<AccountId>(&query, ROWS))?;
+    let page = AccountsPage {
+        frame: Frame::new(visit, "Accounts", "/accounts")?.with_done(done),
+        lines: rows.iter().map(|account| line(visit, account)).collect::<Result<_, Fault>>()?,
+        paging: Paging::new::<AccountId>("/accounts", &[], &query, next),
+        form,
+        may_send: visit.may_operate(),
+    };
+    html::page(status, &page)
+}
+
+fn line(visit: &Visit<'_>, account: &Account) -> Result<AccountLine, Fault> {
+    let engine = &visit.api.engine;
+    let quota = engine.quota(account)?;
+    Ok(AccountLine {
+        path: format!("/accounts/{}", account.id),
+        name: account.name.as_str().to_owned(),
+        badge: badge_of(engine.suspension(account.id)?.is_some()),
+        today: grouped(quota.day.used),
+        quota: grouped(quota.day.limit),
+        storage: octets(engine.stored_bytes(account.id)?),
+        created_at: visit.moment(account.created_at),
+        is_own: account.id == visit.own_account_id(),
+    })
+}
+
+/// `POST /accounts`.
+pub(in crate::panel) async fn create(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let engine = &visit.api.engine;
+    let NewAccount { name, time_zone, quota } = match new_of(as_body(&form), engine.settings.quota) {
+        Ok(new) => new,
+        Err(ApiError::Invalid(faults)) => {
+            let form = AccountForm::typed(&form, faults.into());
+            return written(&visit, StatusCode::UNPROCESSABLE_ENTITY, form);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let by = Some(visit.on().actor);
+    let account = engine.create_account_by(by, name, time_zone, quota).await?;
+    Ok(html::redirect(&format!("/accounts/{}?done=created", account.id)))
+}

@@ -1,0 +1,123 @@
+//! Quick open: one field that takes an identifier, an address, a domain or the name of a page, and leads there.
+//! Anything else is searched for among the messages. It is a form like any other, so it works without scripts.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::{AccountId, DeliveryId, DomainId, EndpointId, EventId, KeyId, MessageId, SuppressionId, UserId};
+use crate::domain::hostname::DomainName;
+use crate::http::answer::Answer;
+use crate::panel::door::{Need, Visit};
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::{Frame, places};
+use crate::panel::html;
+use crate::panel::paging;
+use crate::store::op::suppression::Name;
+
+#[derive(Template)]
+#[template(path = "open.html")]
+struct OpenPage {
+    frame: Frame,
+    /// An identifier of nothing that the visitor may see.
+    missing: Option<String>,
+    /// The pages that can be named.
+    places: Vec<(&'static str, &'static str)>,
+}
+
+/// The target of a text.
+enum Target {
+    /// An address of ours.
+    Page(String),
+    /// An identifier of nothing that the visitor may see.
+    Missing,
+}
+
+/// `GET /open?q=`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let query = Form::of_query(&visit.call);
+    let text = query.text("q");
+    if text.is_empty() {
+        return written(&visit, StatusCode::OK, None);
+    }
+    match target(&visit, text)? {
+        Target::Page(path) => Ok(html::redirect(&path)),
+        Target::Missing => written(&visit, StatusCode::NOT_FOUND, Some(text.to_owned())),
+    }
+}
+
+fn written(visit: &Visit<'_>, status: StatusCode, missing: Option<String>) -> Result<Answer, Fault> {
+    let frame = Frame::new(visit, "Open", "/open")?.with_search(missing.as_deref().unwrap_or_default());
+    let places = places(visit).map(|place| (place.name, place.path)).collect();
+    html::page(status, &OpenPage { frame, missing, places })
+}
+
+fn target(visit: &Visit<'_>, text: &str) -> Result<Target, Fault> {
+    if let Some(target) = by_id(visit, text)? {
+        return Ok(target);
+    }
+    let name = text.trim_start_matches('/').to_lowercase();
+    let is_named = |path: &str, known: &str| known.to_lowercase() == name || path.trim_start_matches('/') == name;
+    if let Some(place) = places(visit).find(|place| is_named(place.path, place.name)) {
+        return Ok(Target::Page(place.path.to_owned()));
+    }
+    if let Ok(domain) = text.parse::<DomainName>() {
+        let own = visit.api.engine.domain_named(visit.account_id(), domain.as_str())?;
+        return Ok(Target::Page(match own {
+            Some(id) => format!("/domains/{id}"),
+            None => paging::address("/messages", &[("q", &format!("domain:{domain}"))]),
+        }));
+    }
+    Ok(Target::Page(paging::address("/messages", &[("q", text)])))
+}
+
+/// The page of the object with this identifier; none where the text is no identifier.
+fn by_id(visit: &Visit<'_>, text: &str) -> Result<Option<Target>, Fault> {
+    let (engine, account) = (&visit.api.engine, visit.account_id());
+    let path = match text.split_once('_').map(|(prefix, _)| prefix) {
+        Some(MessageId::PREFIX) => match text.parse() {
+            Ok(id) => engine.message(account, id)?.map(|_| format!("/messages/{id}")),
+            Err(_) => None,
+        },
+        Some(EventId::PREFIX) => match text.parse() {
+            Ok(id) => engine.message_of_event(account, id)?.map(|message| format!("/messages/{message}")),
+            Err(_) => None,
+        },
+        Some(DomainId::PREFIX) => match text.parse() {
+            Ok(id) => engine.domain(account, id)?.map(|_| format!("/domains/{id}")),
+            Err(_) => None,
+        },
+        Some(EndpointId::PREFIX) => match text.parse() {
+            Ok(id) => engine.endpoint(account, id)?.map(|_| format!("/webhooks/{id}")),
+            Err(_) => None,
+        },
+        Some(DeliveryId::PREFIX) => match text.parse() {
+            Ok(id) => {
+                let found = engine.delivery(account, id)?;
+                found.map(|(record, _)| format!("/webhooks/{}/deliveries/{id}", record.row.endpoint))
+            }
+            Err(_) => None,
+        },
+        Some(KeyId::PREFIX) => match text.parse() {
+            Ok(id) => engine.key(account, id)?.map(|_| format!("/keys/{id}")),
+            Err(_) => None,
+        },
+        Some(SuppressionId::PREFIX) => match text.parse() {
+            Ok(id) => engine.suppression(account, &Name::Id(id))?.map(|_| format!("/suppressions/{id}")),
+            Err(_) => None,
+        },
+        Some(UserId::PREFIX) => match text.parse() {
+            Ok(id) => engine.user(account, id)?.map(|_| format!("/users/{id}")),
+            Err(_) => None,
+        },
+        Some(AccountId::PREFIX) => match text.parse::<AccountId>() {
+            Ok(id) if visit.may(Need::Operate, &hyper::Method::GET) => {
+                engine.account(id)?.map(|_| format!("/accounts/{id}"))
+            }
+            Ok(id) if id == account => Some("/settings".to_owned()),
+            Ok(_) | Err(_) => None,
+        },
+        Some(_) | None => return Ok(None),
+    };
+    Ok(Some(path.map_or(Target::Missing, Target::Page)))
+}

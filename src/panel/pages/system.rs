@@ -1,0 +1,315 @@
+//! The service as a whole, for its operators: how it is, what it keeps, what stands in the way of mail, and what waits
+//! in the queue. No address and no text of an answer is shown: those belong to the accounts.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::time::Timestamp;
+use crate::engine::Engine;
+use crate::engine::blocking::OPERATOR;
+use crate::engine::queue::SiteQueue;
+use crate::engine::store_size::Growth;
+use crate::http::answer::Answer;
+use crate::http::status::{Examination, LogLine, StatusSources};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::{Moment, lasted};
+use crate::panel::parts::{Badge, grouped, octets};
+use crate::store::SizeOctets;
+use crate::store::error::StoreError;
+
+/// Destinations that are shown.
+const SITES: usize = 100;
+/// Lines of the log that are shown.
+const LOG_LINES: usize = 10;
+/// Less free space than so many times the configured least is worth a look.
+const ROOMY: u64 = 16;
+
+#[derive(Template)]
+#[template(path = "system.html")]
+struct SystemPage {
+    frame: Frame,
+    state: Badge,
+    service: Vec<(&'static str, String)>,
+    started_at: Moment,
+    storage: Vec<(&'static str, String)>,
+    last_checkpoint: Option<Moment>,
+    last_backup: Option<Moment>,
+    certificate: Option<CertificateLine>,
+    clock: ClockLine,
+    doctor: Option<DoctorLines>,
+    may_send: bool,
+    limits: Vec<(&'static str, String)>,
+    sites: Vec<SiteLine>,
+    is_cut: bool,
+    log: Vec<LogEntry>,
+}
+
+/// The certificate of HTTP.
+struct CertificateLine {
+    badge: Badge,
+    until: Option<Moment>,
+}
+
+/// The service's clock.
+struct ClockLine {
+    badge: Badge,
+    now: Moment,
+    /// The cause of the doubt.
+    cause: Option<&'static str>,
+}
+
+/// The last results of the checks, the worst first.
+struct DoctorLines {
+    at: Moment,
+    failures: usize,
+    warnings: usize,
+    checks: Vec<DoctorLine>,
+}
+
+/// One check.
+struct DoctorLine {
+    badge: Badge,
+    name: String,
+    seen: String,
+    remedy: String,
+}
+
+/// The queue of one destination, of all accounts.
+struct SiteLine {
+    site: String,
+    relay: String,
+    waiting: String,
+    in_flight: String,
+    code: String,
+    next_at: Option<Moment>,
+    held_until: Option<Moment>,
+}
+
+/// A line of the log.
+struct LogEntry {
+    at: Moment,
+    badge: Badge,
+    message: String,
+}
+
+/// Measurements of the disk.
+struct Measured {
+    sizes: SizeOctets,
+    growth: Option<Growth>,
+    free: u64,
+    last_backup: Option<Timestamp>,
+}
+
+fn measure(engine: &Engine) -> Result<Measured, StoreError> {
+    Ok(Measured {
+        sizes: engine.store.size_octets(),
+        growth: engine.store_growth(),
+        free: engine.store.free_octets()?,
+        last_backup: engine.last_backup().and_then(|text| text.parse().ok()),
+    })
+}
+
+/// `GET /system`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let engine = &visit.api.engine;
+    let own = std::sync::Arc::clone(engine);
+    let measured = engine.blocking(OPERATOR, move || measure(&own)).await??;
+    let sources = visit.api.status.get();
+    let mut sites = engine.queue().await?;
+    sites.sort_by_key(|site| std::cmp::Reverse((site.waiting, site.in_flight)));
+    let done = match Form::of_query(&visit.call).text("done") {
+        "checked" => Some("The checks have run."),
+        "running" => Some("The checks are running already. Load this page again in some seconds."),
+        _ => None,
+    };
+    let started_at = sources.map_or(visit.now, |sources| sources.started_at);
+    let least = engine.settings.min_free_octets;
+    let page = SystemPage {
+        frame: Frame::new(&visit, "System", "/system")?.with_done(done),
+        state: state(&visit),
+        service: service(&visit, started_at),
+        started_at: visit.moment(started_at),
+        storage: storage(&visit, &measured, least),
+        last_checkpoint: engine.store.meters().last_checkpoint().map(|at| visit.moment(at)),
+        last_backup: measured.last_backup.map(|at| visit.moment(at)),
+        certificate: sources.and_then(|sources| certificate(&visit, sources)),
+        clock: clock(&visit),
+        doctor: sources.and_then(|sources| sources.doctor.last()).map(|last| doctor(&visit, &last)),
+        may_send: visit.may_operate(),
+        limits: sources.map(|sources| limits(&visit, sources)).unwrap_or_default(),
+        is_cut: sites.len() > SITES,
+        sites: sites.into_iter().take(SITES).map(|site| site_line(&visit, site)).collect(),
+        log: sources.map(|sources| log(&visit, (sources.last_errors)())).unwrap_or_default(),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// `POST /system/doctor`: runs every check, which takes some seconds.
+pub(in crate::panel) async fn examine(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let examined = match visit.api.status.get() {
+        Some(sources) => sources.doctor.examine().await,
+        None => None,
+    };
+    let done = if examined.is_some() { "checked" } else { "running" };
+    Ok(html::redirect(&format!("/system?done={done}#doctor")))
+}
+
+fn state(visit: &Visit<'_>) -> Badge {
+    match visit.api.check_ready() {
+        Ok(()) => Badge::new("Ready", "good", "check"),
+        Err(_) => Badge::new("Not ready", "bad", "warn"),
+    }
+}
+
+fn service(visit: &Visit<'_>, started_at: Timestamp) -> Vec<(&'static str, String)> {
+    let url = visit.api.engine.settings.public_url.get().cloned().unwrap_or_default();
+    vec![
+        ("Version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("Uptime", lasted(visit.now.since(started_at))),
+        ("Public URL", url),
+    ]
+}
+
+fn storage(visit: &Visit<'_>, measured: &Measured, least: u64) -> Vec<(&'static str, String)> {
+    let Measured { sizes, growth, free, .. } = measured;
+    let growth = growth.map_or_else(
+        || "not measured yet".to_owned(),
+        |Growth { since, bytes }| {
+            let sign = if bytes < 0 { "−" } else { "+" };
+            let size = octets(bytes.unsigned_abs());
+            format!("{sign}{size} in {}", lasted(visit.now.since(since)))
+        },
+    );
+    let disk = match *free {
+        free if free < least => format!("{} free: mail is rejected below {}", octets(free), octets(least)),
+        free if free < least.saturating_mul(ROOMY) => {
+            format!("{} free; mail is rejected below {}", octets(free), octets(least))
+        }
+        free => format!("{} free", octets(free)),
+    };
+    vec![
+        ("Store", octets(sizes.total())),
+        ("Growth in 7 days", growth),
+        ("Database", octets(sizes.database)),
+        ("Message content", octets(sizes.content)),
+        ("Journal", octets(sizes.journal)),
+        ("Disk", disk),
+    ]
+}
+
+fn certificate(visit: &Visit<'_>, sources: &StatusSources) -> Option<CertificateLine> {
+    let until = sources.certificate.as_ref()?.meters.until();
+    let badge = match until {
+        None => Badge::new("Self-signed", "bad", "warn"),
+        Some(until) if until <= visit.now => Badge::new("Expired", "bad", "cross"),
+        Some(_) => Badge::new("Valid", "good", "check"),
+    };
+    Some(CertificateLine { badge, until: until.map(|at| visit.moment(at)) })
+}
+
+fn clock(visit: &Visit<'_>) -> ClockLine {
+    let clock = &visit.api.engine.clock;
+    let badge = match clock.time().is_doubtful() {
+        true => Badge::new("In doubt", "bad", "warn"),
+        false => Badge::new("Trusted", "good", "check"),
+    };
+    ClockLine { badge, now: visit.moment(visit.now), cause: clock.doubt().map(|doubt| doubt.cause.as_str()) }
+}
+
+fn doctor(visit: &Visit<'_>, last: &Examination) -> DoctorLines {
+    let weight = |verdict: &str| match verdict {
+        "FAIL" => 0,
+        "WARN" => 1,
+        _ => 2,
+    };
+    let mut checks: Vec<_> = last.checks.iter().collect();
+    checks.sort_by_key(|check| weight(&check.verdict));
+    let count = |verdict: &str| last.checks.iter().filter(|check| check.verdict == verdict).count();
+    let lines = checks.into_iter().map(|check| DoctorLine {
+        badge: match check.verdict.as_str() {
+            "FAIL" => Badge::new("Fail", "bad", "cross"),
+            "WARN" => Badge::new("Warning", "wait", "warn"),
+            _ => Badge::new("OK", "good", "check"),
+        },
+        name: check.name.clone(),
+        seen: check.seen.clone(),
+        remedy: check.remedy.clone(),
+    });
+    DoctorLines { at: visit.moment(last.at), failures: count("FAIL"), warnings: count("WARN"), checks: lines.collect() }
+}
+
+fn limits(visit: &Visit<'_>, sources: &StatusSources) -> Vec<(&'static str, String)> {
+    let words = |code: &'static str| match code {
+        "rate_limited" => "Request rate of a key or user",
+        "quota_exceeded" => "Message quota of an account",
+        "storage_quota_exceeded" => "Storage of an account",
+        "payload_too_large" => "Size of a request",
+        "overloaded" => "Memory or connections for requests",
+        "storage_full" => "Free space on the disk",
+        "request_timeout" => "Time for a request",
+        other => other,
+    };
+    let reached = sources.requests.limits_reached(visit.now);
+    reached.into_iter().map(|(code, count)| (words(code), grouped(count))).collect()
+}
+
+fn site_line(visit: &Visit<'_>, site: SiteQueue) -> SiteLine {
+    SiteLine {
+        waiting: grouped(site.waiting),
+        in_flight: grouped(site.in_flight),
+        code: site.last_answer.as_deref().map(reply_code).unwrap_or_default(),
+        next_at: site.next_at.map(|at| visit.moment(at)),
+        held_until: site.held_until.map(|at| visit.moment(at)),
+        site: site.site,
+        relay: site.relay,
+    }
+}
+
+/// The reply code of an answer and its enhanced code, without its text. Words of our own stand for no answer.
+fn reply_code(answer: &str) -> String {
+    let (code, rest) = answer.split_at_checked(3).unwrap_or(("", ""));
+    if code.len() != 3 || !code.bytes().all(|byte| byte.is_ascii_digit()) {
+        return "No answer".to_owned();
+    }
+    let word = rest.trim_start_matches([' ', '-']).split_whitespace().next().unwrap_or_default();
+    let parts: Vec<_> = word.split('.').collect();
+    let is_enhanced = parts.len() == 3
+        && parts.iter().all(|part| (1..=3).contains(&part.len()) && part.bytes().all(|byte| byte.is_ascii_digit()));
+    if is_enhanced { format!("{code} {word}") } else { code.to_owned() }
+}
+
+fn log(visit: &Visit<'_>, lines: Vec<LogLine>) -> Vec<LogEntry> {
+    let entry = |line: LogLine| LogEntry {
+        at: visit.moment(line.at),
+        badge: match line.level {
+            "error" => Badge::new("Error", "bad", "cross"),
+            _ => Badge::new("Warning", "wait", "warn"),
+        },
+        message: line.message,
+    };
+    lines.into_iter().take(LOG_LINES).map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_answer_its_codes_alone_are_shown() {
+        for (answer, code) in [
+            ("421 4.7.0 ann@example.com: try later", "421 4.7.0"),
+            ("450-4.2.1 <ann@example.com>\r\n450 busy", "450 4.2.1"),
+            ("421 ann@example.com", "421"),
+            ("550 192.0.2.1 is listed", "550"),
+            ("connection refused by ann", "No answer"),
+            ("", "No answer"),
+            ("4é1", "No answer"),
+        ] {
+            assert_eq!(reply_code(answer), code, "{answer}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The test message of the first steps: one message to an address that the user types, under every rule and quota.
+
+use hyper::StatusCode;
+use serde_json::{Map, Value, json};
+
+use super::overview;
+use crate::domain::stream::Stream;
+use crate::domain::submission::{Submission, SubmissionLimits};
+use crate::domain::violation::Violations;
+use crate::engine::Caller;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::http::handlers::messages::not_accepted;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::first_steps::{Sender, sender};
+use crate::panel::form::Form;
+use crate::panel::html;
+
+/// The text of the message.
+const TEXT: &str = "This message was sent from the Postrider panel to test that mail goes out.";
+
+/// `POST /test-message`.
+pub(in crate::panel) async fn send(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let form = Form::of(&visit.call)?;
+    let to = form.text("to");
+    let Some(sender) = sender(&visit)? else {
+        return Err(ApiError::Conflict("Verify a domain first: mail is sent from it.".to_owned()).into());
+    };
+    match accepted(&visit, &sender, to).await {
+        Ok(id) => Ok(html::redirect(&format!("/messages/{id}"))),
+        Err(error @ (ApiError::Invalid(_) | ApiError::RecipientSuppressed(_))) => {
+            let faults = match error {
+                ApiError::Invalid(faults) => faults,
+                other => Violations::of("to", other.message().into_owned()),
+            };
+            overview::refused(&visit, StatusCode::UNPROCESSABLE_ENTITY, to, faults.into()).await
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Submits the message as the API would. Returns its identifier.
+async fn accepted(visit: &Visit<'_>, sender: &Sender, to: &str) -> Result<String, ApiError> {
+    let engine = &visit.api.engine;
+    let mut body = Map::new();
+    for (name, value) in [("from", sender.address.as_str()), ("to", to), ("subject", "Test message"), ("text", TEXT)] {
+        body.insert(name.to_owned(), Value::from(value));
+    }
+    if sender.stream == Stream::Marketing {
+        let url = engine.settings.public_url.get().map_or("", String::as_str);
+        body.insert("unsubscribe_url".to_owned(), json!(url));
+    }
+    let limits = SubmissionLimits { queue_lifetime: engine.settings.queue_lifetime };
+    let submission = Submission::lift(body, engine.clock.now(), limits)?;
+    let (from, recipient) = (submission.from.clone(), submission.to.clone());
+    let caller = Caller { account: visit.account_id(), key: None };
+    let accepted = engine.submit(&caller, submission, None).await;
+    let accepted = accepted.map_err(|error| not_accepted(visit.api, &caller, error, &from, &recipient))?;
+    let answer: Value = serde_json::from_slice(&accepted.answer).unwrap_or_default();
+    answer["id"].as_str().map(str::to_owned).ok_or(ApiError::Internal)
+}

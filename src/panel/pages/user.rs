@@ -1,0 +1,156 @@
+//! One user: their role and how they sign in, and what owners change of it. Nobody changes their own user here, so that
+//! nobody locks themselves out.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use super::delete::{self, Deletion};
+use super::users::{Told, ToldSecret, refused};
+use crate::base::id::UserId;
+use crate::domain::user::{NewPassword, Role, User};
+use crate::engine::users::UserChange;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::form::Form;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+
+#[derive(Template)]
+#[template(path = "user.html")]
+struct UserPage {
+    frame: Frame,
+    id: UserId,
+    email: String,
+    role: Role,
+    roles: [Role; 3],
+    is_operator: bool,
+    disabled: bool,
+    has_totp: bool,
+    created_at: Moment,
+    last_sign_in_at: Option<Moment>,
+    is_self: bool,
+    /// Whether the visitor may renew how they sign in.
+    may_renew: bool,
+    is_proved: bool,
+    prove_next: String,
+    told: Option<Told>,
+}
+
+fn find(visit: &Visit<'_>) -> Result<User, Fault> {
+    visit.api.engine.user(visit.account_id(), visit.id()?)?.ok_or_else(|| ApiError::NotFound.into())
+}
+
+/// `GET /users/{id}`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let user = find(&visit)?;
+    written(&visit, &user, None)
+}
+
+fn written(visit: &Visit<'_>, user: &User, told: Option<Told>) -> Result<Answer, Fault> {
+    let done = match Form::of_query(&visit.call).text("done") {
+        "changed" => Some(format!("{} is changed.", user.email.as_given())),
+        _ => None,
+    };
+    let page = UserPage {
+        frame: Frame::new(visit, user.email.as_given(), "/users")?.with_done(done),
+        id: user.id,
+        email: user.email.as_given().to_owned(),
+        role: user.role,
+        roles: Role::ALL,
+        is_operator: user.is_operator,
+        disabled: user.disabled,
+        has_totp: user.totp.is_some(),
+        created_at: visit.moment(user.created_at),
+        last_sign_in_at: user.last_sign_in_at.map(|at| visit.moment(at)),
+        is_self: user.id == visit.user().id,
+        may_renew: may_renew(visit, user),
+        is_proved: visit.is_proved(),
+        prove_next: format!("/users/{}", user.id),
+        told,
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+/// Whether the visitor may renew how a user signs in: only operators do that for an operator.
+fn may_renew(visit: &Visit<'_>, user: &User) -> bool {
+    !user.is_operator || visit.user().is_operator
+}
+
+/// The user in the path, who is another than the visitor.
+fn other(visit: &Visit<'_>) -> Result<User, Fault> {
+    let user = find(visit)?;
+    if user.id == visit.user().id {
+        let sentence = "Ask another owner to change your own user, so that nobody locks themselves out.";
+        return Err(ApiError::Conflict(sentence.to_owned()).into());
+    }
+    Ok(user)
+}
+
+/// `POST /users/{id}`: `action` says what: `role`, `disable`, `enable`, `password`, `link`, `totp`.
+pub(in crate::panel) async fn change(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let (user, form) = (other(&visit)?, Form::of(&visit.call)?);
+    let action = form.text("action");
+    if matches!(action, "password" | "link" | "totp") && !may_renew(&visit, &user) {
+        let sentence = "This user is an operator of the service. Only operators renew how they sign in.";
+        return Err(ApiError::Conflict(sentence.to_owned()).into());
+    }
+    if action == "link" {
+        return tell_link(&visit, &user).await;
+    }
+    let none = UserChange::default();
+    let change = match action {
+        "role" => UserChange { role: form.text("role").parse().ok(), ..none },
+        "disable" => UserChange { disabled: Some(true), ..none },
+        "enable" => UserChange { disabled: Some(false), ..none },
+        "totp" => UserChange { totp: Some(None), ..none },
+        "password" => UserChange { password: Some(NewPassword::generate(&*visit.api.engine.entropy)), ..none },
+        _ => return Err(ApiError::Conflict("This form does not say what to do.".to_owned()).into()),
+    };
+    let password = change.password.clone();
+    let user = visit.api.engine.change_user(visit.on(), user.id, change).await.map_err(refused)?;
+    match password {
+        Some(password) => {
+            let what = ToldSecret::Password(password.expose().to_owned());
+            written(&visit, &user, Some(Told { email: user.email.as_given().to_owned(), what }))
+        }
+        None => Ok(html::redirect(&format!("/users/{}?done=changed", user.id))),
+    }
+}
+
+/// Makes the link by which another user chooses a password.
+async fn tell_link(visit: &Visit<'_>, user: &User) -> Result<Answer, Fault> {
+    let disabled = || ApiError::Conflict("Sign-in of this user is disabled. Enable it first.".to_owned());
+    let link = visit.api.engine.setup_link(visit.on(), user.id).await?.ok_or_else(disabled)?;
+    let told = Told { email: user.email.as_given().to_owned(), what: ToldSecret::Link(link.url) };
+    written(visit, user, Some(told))
+}
+
+fn deletion(user: &User) -> Deletion {
+    Deletion {
+        title: format!("Delete user {}", user.email.as_given()),
+        consequences: "They are signed out everywhere and can't sign in any more. The audit log keeps their changes.",
+        name: user.email.as_given().to_owned(),
+        action: format!("/users/{}/remove", user.id),
+        button: "Delete user",
+        back: format!("/users/{}", user.id),
+    }
+}
+
+/// `GET /users/{id}/delete`.
+pub(in crate::panel) async fn ask_to_remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let user = other(&visit)?;
+    delete::show(&visit, "/users", deletion(&user))
+}
+
+/// `POST /users/{id}/remove`.
+pub(in crate::panel) async fn remove(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let user = other(&visit)?;
+    if let Some(refused) = delete::refused(&visit, "/users", deletion(&user))? {
+        return Ok(refused);
+    }
+    visit.api.engine.delete_user(visit.on(), user.id).await.map_err(refused)?;
+    Ok(html::redirect("/users?done=removed"))
+}

@@ -1,0 +1,66 @@
+//! Quick open, and the first steps with their test message.
+
+use super::*;
+
+#[tokio::test]
+async fn the_field_opens_ids_addresses_domains_and_pages() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let message = world.send(serde_json::json!({})).await;
+    let page = crate::engine::listing::PageRequest { before: None, limit: 9 };
+    let domain = world.engine.domains(world.account, page).unwrap().rows[0].0;
+    let user = world.engine.users(world.account, page).unwrap().rows[0].id;
+    let filter = crate::engine::events::EventFilter::default();
+    let event = world.engine.events(world.account, filter, page).unwrap().rows.remove(0);
+    let event: serde_json::Value = serde_json::from_slice(&event).unwrap();
+    for (text, path) in [
+        (message.to_string(), format!("/messages/{message}")),
+        (event["id"].as_str().unwrap().to_owned(), format!("/messages/{message}")),
+        (domain.to_string(), format!("/domains/{domain}")),
+        ("EXAMPLE.test".to_owned(), format!("/domains/{domain}")),
+        (user.to_string(), format!("/users/{user}")),
+        (world.account.to_string(), "/settings".to_owned()),
+        ("api keys".to_owned(), "/keys".to_owned()),
+        ("/queue".to_owned(), "/queue".to_owned()),
+        ("gmail.com".to_owned(), "/messages?q=domain%3Agmail.com".to_owned()),
+        ("ann@example.com".to_owned(), "/messages?q=ann%40example.com".to_owned()),
+        ("your order".to_owned(), "/messages?q=your+order".to_owned()),
+        // Pages of operators are none of an owner's.
+        ("system".to_owned(), "/messages?q=system".to_owned()),
+    ] {
+        let query: String = form_urlencoded::byte_serialize(text.as_bytes()).collect();
+        let reply = browser.get(&format!("/open?q={query}")).await;
+        assert_eq!((reply.status, reply.location()), (303, path.as_str()), "{text}");
+    }
+    for unknown in [MessageId::default().to_string(), "dom_x".to_owned(), AccountId::default().to_string()] {
+        let reply = browser.get(&format!("/open?q={unknown}")).await;
+        assert!(reply.status == 404 && reply.shows("Nothing has the ID"), "{unknown}");
+    }
+    let form = browser.get("/open").await;
+    assert!(form.status == 200 && form.shows("id=\"open-q\"") && form.shows(">Queue</a>"));
+}
+
+#[tokio::test]
+async fn first_steps_tick_themselves_and_send_a_test_message_under_every_rule() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let page = browser.get("/").await;
+    assert!(page.shows("Send your first message") && page.shows("hello@example.test"));
+    assert_eq!(page.body.matches("done-step").count(), 1, "the domain is verified");
+    assert!(page.shows(&format!("value=\"{EMAIL}\"")), "the visitor's own address is offered");
+    browser.post("/keys", &[("name", "shop"), ("scopes", "send")]).await;
+    assert_eq!(browser.get("/").await.body.matches("done-step").count(), 2);
+    for language in ["node", "python", "php"] {
+        assert!(browser.get(&format!("/?code={language}")).await.shows("POSTRIDER_API_KEY"), "{language}");
+    }
+    let refused = browser.post("/test-message", &[("to", "nobody")]).await;
+    assert!(refused.status == 422 && refused.shows("test-fault") && refused.shows("value=\"nobody\""));
+    browser.post("/suppressions", &[("email", "gone@example.com")]).await;
+    let refused = browser.post("/test-message", &[("to", "gone@example.com")]).await;
+    assert!(refused.status == 422 && refused.shows("test-fault"));
+    assert_eq!(world.viewer().await.post("/test-message", &[("to", "a@example.com")]).await.status, 403);
+    let sent = browser.post("/test-message", &[("to", "ann@example.com")]).await;
+    assert!(sent.status == 303 && sent.location().starts_with("/messages/msg_"));
+    assert!(browser.get(sent.location()).await.shows("Test message"));
+    assert!(!browser.get("/").await.shows("Send your first message"));
+}

@@ -13,17 +13,19 @@ use std::io::{self, Write};
 
 use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata, TableDefinition, TableHandle};
 
+use super::Store;
 use super::archive::{Head, Totals, Writer};
 use super::checksum;
 use super::content::{Content, Unreadable};
 use super::damage::row_name;
 use super::error::StoreError;
+use super::master_key::{self, Raw};
 use super::open::OpenError;
 use super::read::Read;
 use super::row::Row;
 use super::row::message::MessageRow;
 use super::schema::{FORMAT, Table, meta};
-use super::{Store, master_key};
+use super::snapshot::Snapshot;
 use crate::base::time::Timestamp;
 
 /// Octets of content that are read and passed on at once.
@@ -55,7 +57,7 @@ pub enum BackupError {
 }
 
 /// The segments that rows name, and how far.
-type Named = BTreeMap<(Timestamp, u32), u64>;
+pub type Named = BTreeMap<(Timestamp, u32), u64>;
 
 impl Store {
     /// Writes a backup of everything that is committed now, at `now`, to `out`. `beside` are names of files in the data
@@ -103,12 +105,28 @@ impl Store {
         out: W,
     ) -> Result<(Writer<W>, Named), BackupError> {
         let snapshot = self.snapshot()?;
+        let key = match extent.master_key {
+            true => {
+                let proof = snapshot.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
+                let key = master_key::raw_of_store(&*self.disk, self.directory(), &proof);
+                Some(key.map_err(|error| BackupError::MasterKey(Box::new(error)))?)
+            }
+            false => None,
+        };
+        Self::write_rows(&snapshot, now, (extent, key), out)
+    }
+
+    /// Writes the rows of `snapshot`, after the master key where it is given.
+    pub(super) fn write_rows<W: Write>(
+        snapshot: &Snapshot,
+        now: Timestamp,
+        (extent, key): (Extent, Option<Raw>),
+        out: W,
+    ) -> Result<(Writer<W>, Named), BackupError> {
         let transaction = snapshot.transaction();
         let mut writer = begin(transaction, now, extent, FORMAT, out)?;
-        if extent.master_key {
-            let proof = snapshot.get(Table::Meta, meta::MASTER_KEY_PROOF)?.unwrap_or_default();
-            let key = master_key::raw_of_store(&*self.disk, self.directory(), &proof);
-            writer.master_key(&*key.map_err(|error| BackupError::MasterKey(Box::new(error)))?)?;
+        if let Some(key) = key {
+            writer.master_key(&key)?;
         }
         let mut named = Named::new();
         copy_rows(transaction, &mut writer, &mut |table, key, stored| {

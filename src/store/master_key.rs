@@ -59,8 +59,8 @@ pub fn proof(key: &MasterKey, entropy: &dyn Entropy) -> Vec<u8> {
     key.seal(PROOF_CONTEXT, b"", entropy).0
 }
 
-/// Where the key stands: with systemd's credentials, else in the data directory.
-fn place(directory: &Path) -> PathBuf {
+/// The path of the key: among systemd's credentials, else in the data directory.
+pub fn place(directory: &Path) -> PathBuf {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(|credentials| Path::new(&credentials).join(FILE));
     credentials.filter(|credential| credential.exists()).unwrap_or_else(|| directory.join(FILE))
 }

@@ -70,6 +70,7 @@ use key_changes::KeyChanges;
 use meters::StoreMeters;
 use near::NearTimers;
 use op::Op;
+use replica::Outbox;
 use showing::Showing;
 use snapshot::Snapshot;
 pub use standstill::Standing;
@@ -93,6 +94,8 @@ pub struct Store {
     key_changes: Arc<KeyChanges>,
     master: Arc<MasterKey>,
     entropy: Arc<dyn Entropy>,
+    /// None without replication.
+    outbox: Option<Arc<Outbox>>,
     announced: Announced,
     appender: Arc<Appender>,
     last_message: Mutex<Ulid>,
@@ -209,6 +212,11 @@ impl Store {
     /// Where chance comes from.
     pub const fn entropy(&self) -> &Arc<dyn Entropy> {
         &self.entropy
+    }
+
+    /// Records on their way to the bucket; none without replication.
+    pub const fn outbox(&self) -> Option<&Arc<Outbox>> {
+        self.outbox.as_ref()
     }
 
     /// Reserves the identifier of a message about to be composed, greater than every one before it: its Message-ID and

@@ -2,7 +2,8 @@
 
 pub(super) mod database;
 mod options;
-mod replaying;
+mod preparing;
+pub(super) mod replaying;
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -10,10 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use redb::{Database, ReadableDatabase as _};
-
 use super::bells::Bells;
-use super::changes::Changes;
 use super::clock_doubts;
 use super::content::{self, Append, Appender, Content};
 use super::damage::guarded;
@@ -22,31 +20,28 @@ use super::error::StoreError;
 use super::gather::Announced;
 use super::health::Health;
 use super::job::Job;
-use super::journal::{self, Damage, Epoch, Journal};
+use super::journal::{self, Damage, Journal};
 use super::key_changes::KeyChanges;
 use super::meters::StoreMeters;
 use super::near::NearTimers;
-use super::read::{Read as _, sound};
+use super::replica;
 use super::reserve::Reserve;
-use super::row::restored::Restored;
-use super::schema::{self, FORMAT, Table, meta};
-use super::snapshot::Snapshot;
-use super::waiting::Waiting;
+use super::schema::{self, FORMAT};
 use super::writer::Writer;
-use super::{Doors, Store, master_key, migrate, reserve, restore, totals};
+use super::{Doors, Store, master_key, migrate, reserve, restore};
 use crate::base::entropy::Entropy;
-use crate::base::id::Ulid;
-use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
 use crate::machine::service_clock::ServiceTime;
 
-pub use options::{StartOptions, StartWork};
+pub use options::{ReplicaStart, StartOptions, StartWork};
+use preparing::{Prepared, prepare};
+pub(super) use preparing::{last_id, sequence};
 pub use replaying::OnJournalDamage;
 
 /// The database's file in the data directory.
 pub(super) const FILE: &str = "postrider.redb";
 /// Time to wait for another process's lock: a killed one may hold it for a moment.
-const LOCK_PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// Maximum number of operations that wait at each thread; beyond it, callers wait.
 const QUEUE: usize = 4096;
 
@@ -195,7 +190,7 @@ impl Store {
         options: StartOptions,
     ) -> Result<(Self, Workers), OpenError> {
         let Surroundings { now, entropy } = surroundings;
-        let StartOptions { on_journal_damage, monotonic, progress, limits } = options;
+        let StartOptions { on_journal_damage, monotonic, progress, limits, replica } = options;
         database::make_directory(&*disk, directory)?;
         if restore::is_under_way(&*disk, directory) {
             return Err(OpenError::HalfRestored);
@@ -211,7 +206,7 @@ impl Store {
         // What a crash left to do may need room that others have taken since.
         reserve.before_commit();
         let replayed_at = clock_doubts::time_of_start(&database, now().now);
-        replaying::replay(&database, &*disk, directory, on_journal_damage, replayed_at, &*entropy)?;
+        replaying::replay(&database, &disk, directory, on_journal_damage, replayed_at, &*entropy)?;
         journal::name_epoch_of_format_1(&database, &*disk, directory)?;
         let migrating = |migration| progress(StartWork::Migrating(migration));
         let environment = migrate::Environment { disk: &*disk, directory, now: now().now, progress: &migrating };
@@ -220,7 +215,7 @@ impl Store {
             database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, patience, &progress)?;
         }
         let database = Arc::new(database);
-        let Prepared { last, last_message, master, restored, waiting, epoch } =
+        let Prepared { last, last_message, sequence, master, restored, waiting, epoch } =
             prepare(&database, &*disk, directory, &*entropy, &*progress)?;
         let master = Arc::new(master);
         let health = Arc::new(Health::default());
@@ -233,6 +228,8 @@ impl Store {
             &limits,
         )?;
         report_missing_keys(&content, replayed_at)?;
+        let outbox =
+            replica.map(|start| replica::open_outbox(&disk, directory, sequence, &content, &start)).transpose()?;
         let content = Arc::new(content);
         let journal = Journal::open(&*disk, directory, epoch, limits.clone())?;
         // The names of the database, the journal, the key and the content are as durable as what is promised on them.
@@ -263,6 +260,8 @@ impl Store {
             journal,
             reserve,
             lone_rows_max: limits.lone_rows_max,
+            sequence,
+            outbox: outbox.clone(),
         };
         let appender = Appender::new(
             Arc::clone(&content),
@@ -286,6 +285,7 @@ impl Store {
             key_changes,
             master,
             entropy,
+            outbox,
             announced,
             appender: Arc::clone(&appender),
             last_message: Mutex::new(last_message),
@@ -334,58 +334,6 @@ fn report_missing_keys(content: &Content, now: Timestamp) -> Result<(), StoreErr
         );
     }
     Ok(())
-}
-
-/// Facts that opening reads from the tables.
-struct Prepared {
-    last: Ulid,
-    last_message: Ulid,
-    master: MasterKey,
-    restored: Option<Restored>,
-    waiting: Waiting,
-    epoch: Epoch,
-}
-
-/// Makes every table, checks the master key, and reads what the store goes on from.
-fn prepare(
-    database: &Database,
-    disk: &dyn Disk,
-    directory: &Path,
-    entropy: &dyn Entropy,
-    progress: &dyn Fn(StartWork),
-) -> Result<Prepared, OpenError> {
-    let counting = |rows| progress(StartWork::Counting(rows));
-    let transaction = database.begin_write().map_err(StoreError::from)?;
-    schema::make_tables(&transaction)?;
-    journal::publish(transaction)?;
-    let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default());
-    let mut changes = Changes::default();
-    let mut put = |key: &[u8], value: &[u8]| changes.put(Table::Meta, key.to_vec(), Some(value.to_vec()));
-    put(meta::FORMAT, &FORMAT.to_be_bytes());
-    let proof = found.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
-    let master = master_key::of_store(disk, directory, proof.as_deref(), entropy)?;
-    if proof.is_none() {
-        put(meta::MASTER_KEY_PROOF, &master_key::proof(&master, entropy));
-    }
-    let restored = found.row(meta::RESTORED)?;
-    let waiting =
-        match sound(found.get(Table::Meta, meta::WAITING))?.flatten().and_then(|bytes| Waiting::decode(&bytes)) {
-            Some(waiting) => waiting,
-            None => Waiting::count(&found, &counting)?,
-        };
-    put(meta::WAITING, &waiting.encode());
-    totals::count_missing(&found, &mut changes, &counting)?;
-    let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
-    drop(found);
-    let transaction = database.begin_write().map_err(StoreError::from)?;
-    changes.write_to(&transaction)?;
-    let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
-    Ok(Prepared { last, last_message, master, restored, waiting, epoch })
-}
-
-/// The last identifier given out, so that the next is greater.
-pub(super) fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> {
-    Ok(found.get(Table::Meta, key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -5,9 +5,9 @@
 //! directory aside stands there, and [`super::Store::open`] refuses what stands around it.
 
 use std::collections::BTreeMap;
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use redb::{Database, Durability, TableDefinition, WriteTransaction};
@@ -15,20 +15,24 @@ use redb::{Database, Durability, TableDefinition, WriteTransaction};
 use super::archive::{Fault, Head, Part, Reader, Totals};
 use super::checksum;
 use super::content::{DIRECTORY as CONTENT, segment};
-use super::disk::{Disk, FileSystem};
+use super::disk::Disk;
 use super::error::StoreError;
 use super::limits::CACHE_BYTES;
 use super::master_key::{self, Raw};
 use super::migrate;
 use super::open::FILE;
-use super::row::Row;
-use super::row::restored::{HoldCause, Restored};
 use super::schema::{FORMAT, Table, meta};
 use super::standstill::Standing;
 use super::timer::{Timer, TimerKind};
-use crate::base::id::Ulid;
 use crate::base::secret::MasterKey;
 use crate::base::time::Timestamp;
+
+mod base;
+mod files;
+mod finishing;
+
+pub use base::{BaseContent, restore_base};
+use files::{close, create_new, make_directory, unwritten, write_new};
 
 /// The directory aside.
 const ASIDE: &str = "restoring";
@@ -38,6 +42,18 @@ const KEYS: &str = "keys";
 const NOTHING: [&str; 2] = ["postrider.pid", "lost+found"];
 /// Parts of rows that share a transaction.
 const PARTS: usize = 64;
+
+/// Whether a directory is a copy beside the original, or takes its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lineage {
+    /// A copy, which must not go on with the original's log.
+    Fork {
+        /// Whether its queue is on hold until the operator releases it.
+        holds_queue: bool,
+    },
+    /// A standby, which follows the original's log.
+    Standby,
+}
 
 /// Result of a restore.
 #[derive(Debug, Clone)]
@@ -150,7 +166,7 @@ fn build(
         building.take(part, beside)?;
         progress(&head, reader.totals());
     }
-    let standing = building.finish(&head)?;
+    let standing = building.finish(&head, Lineage::Fork { holds_queue: true })?;
     Ok(Restoration { head, totals: reader.totals(), standing })
 }
 
@@ -218,10 +234,19 @@ impl Building {
             }
             Part::Segment { bucket, number, offset, bytes } => self.append((bucket, number), offset, &bytes),
             Part::Keys(slots) => write_new(&self.aside.join(CONTENT).join(KEYS), &slots),
-            Part::File { name, bytes } if beside.contains(&name.as_str()) => write_new(&self.aside.join(name), &bytes),
+            Part::File { name, bytes } if beside.contains(&name.as_str()) => self.write_beside(&name, &bytes),
             // What another version put beside its store means nothing to this one.
             Part::File { .. } | Part::ContentAhead { .. } | Part::Head(_) | Part::End(_) => Ok(()),
         }
+    }
+
+    /// Writes a file that stands beside the store, in its folder.
+    fn write_beside(&self, name: &str, bytes: &[u8]) -> Result<(), RestoreError> {
+        let path = self.aside.join(name);
+        if let Some(folder) = path.parent().filter(|folder| !folder.exists()) {
+            make_directory(folder)?;
+        }
+        write_new(&path, bytes)
     }
 
     /// The rows in the present format.
@@ -299,7 +324,7 @@ impl Building {
         let (mut file, end) = match self.segment.take() {
             Some((open, file, end)) if open == id => (file, end),
             before => {
-                close(before)?;
+                close(before.as_ref().map(|(_, file, _)| file))?;
                 if let Some(bucket) = path.parent().filter(|bucket| !bucket.exists()) {
                     make_directory(bucket)?;
                 }
@@ -314,86 +339,6 @@ impl Building {
         self.segment = Some((id, file, end + bytes.len() as u64));
         Ok(())
     }
-
-    /// Marks the store as restored, makes everything durable, and moves it to its place.
-    fn finish(mut self, head: &Head) -> Result<Standing, RestoreError> {
-        close(self.segment.take())?;
-        let last = |key| self.facts.get(key).and_then(|bytes| bytes.as_slice().try_into().ok()).map(Ulid);
-        let restored = Restored {
-            backup_at: head.taken_at,
-            has_content: head.has_content,
-            last_message: last(meta::LAST_MESSAGE_ID).unwrap_or_default(),
-            last_id: last(meta::LAST_ID).unwrap_or_default(),
-            stands_still: true,
-            cause: HoldCause::Restored,
-        };
-        let stored = checksum::stored(Table::Meta.name(), meta::RESTORED, &restored.encode());
-        self.insert(Table::Meta.name(), &[(meta::RESTORED.to_vec(), stored)])?;
-        if let Some((transaction, _)) = self.inserting.take() {
-            transaction.commit().map_err(StoreError::from)?;
-        }
-        self.database = None;
-        if let Some(key) = &self.given {
-            // Once more: the facts that it was held against may have been none.
-            self.prove(key)?;
-            master_key::write(&FileSystem, &self.aside.join(master_key::FILE), &self.aside, key)
-                .map_err(|error| unwritten(&self.aside, io::Error::other(error)))?;
-        }
-        self.move_up()?;
-        self.is_finished = true;
-        Ok(self.standing)
-    }
-
-    /// The database last: without it nothing looks like a store.
-    fn move_up(&self) -> Result<(), RestoreError> {
-        let io = |error| unwritten(&self.aside, error);
-        sync_below(&self.aside.join(CONTENT))?;
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.aside).map_err(io)? {
-            names.push(entry.map_err(io)?.file_name());
-        }
-        names.sort_by_key(|name| name == FILE);
-        for name in names {
-            fs::rename(self.aside.join(&name), self.directory.join(&name)).map_err(io)?;
-        }
-        segment::sync_directory(&FileSystem, &self.directory)?;
-        fs::remove_dir(&self.aside).map_err(io)?;
-        Ok(segment::sync_directory(&FileSystem, &self.directory)?)
-    }
-}
-
-fn sync_below(directory: &Path) -> Result<(), RestoreError> {
-    for entry in fs::read_dir(directory).map_err(|error| unwritten(directory, error))? {
-        let path = entry.map_err(|error| unwritten(directory, error))?.path();
-        if path.is_dir() {
-            segment::sync_directory(&FileSystem, &path)?;
-        }
-    }
-    Ok(segment::sync_directory(&FileSystem, directory)?)
-}
-
-fn close(segment: Option<((Timestamp, u32), File, u64)>) -> Result<(), RestoreError> {
-    let Some((_, file, _)) = segment else { return Ok(()) };
-    file.sync_all().map_err(|error| unwritten(Path::new(CONTENT), error))
-}
-
-fn make_directory(path: &Path) -> Result<(), RestoreError> {
-    DirBuilder::new().mode(0o700).create(path).map_err(|error| unwritten(path, error))
-}
-
-fn create_new(path: &Path) -> Result<File, RestoreError> {
-    let mut options = OpenOptions::new();
-    options.create_new(true).write(true).mode(0o600);
-    options.open(path).map_err(|error| unwritten(path, error))
-}
-
-fn write_new(path: &Path, bytes: &[u8]) -> Result<(), RestoreError> {
-    let mut file = create_new(path)?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(|error| unwritten(path, error))
-}
-
-fn unwritten(path: &Path, error: io::Error) -> RestoreError {
-    RestoreError::Io { path: path.to_owned(), error }
 }
 
 #[cfg(test)]

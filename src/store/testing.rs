@@ -18,7 +18,7 @@ use super::op::admission::{IdempotencyClaim, Refusal};
 use super::op::domain::CreateDomain;
 use super::op::endpoint::CreateEndpoint;
 use super::op::settle_transfer::{SettleTransfer, TransferEnd};
-use super::open::{OnJournalDamage, OpenError, StartOptions, Surroundings};
+use super::open::{OnJournalDamage, OpenError, ReplicaStart, StartOptions, Surroundings};
 use super::read::Read;
 use super::row::Row;
 use super::row::domain::DomainRow;
@@ -47,6 +47,7 @@ pub(crate) struct TestStore {
     /// Milliseconds of monotonic time.
     passed: Arc<AtomicU64>,
     seed: u64,
+    pub(super) replica: Option<ReplicaStart>,
     directory: tempfile::TempDir,
 }
 
@@ -67,7 +68,6 @@ impl TestStore {
         directory: tempfile::TempDir,
         on_damage: OnJournalDamage,
     ) -> Result<Self, OpenError> {
-        // Another chance than that of the store that it came from.
         let mut made = Self::closed_in(directory, 1000);
         made.open_with(on_damage)?;
         Ok(made)
@@ -85,7 +85,7 @@ impl TestStore {
 
     fn closed_in(directory: tempfile::TempDir, seed: u64) -> Self {
         let now = Arc::new(AtomicU64::new(START.as_millis()));
-        Self { store: None, now, passed: Arc::default(), seed, directory }
+        Self { store: None, now, passed: Arc::default(), seed, replica: None, directory }
     }
 
     /// Returns the inputs of the store; its randomness never repeats that of an earlier opening.
@@ -105,7 +105,7 @@ impl TestStore {
     fn open_with(&mut self, on_journal_damage: OnJournalDamage) -> Result<(), OpenError> {
         let (surroundings, passed) = (self.surroundings(), Arc::clone(&self.passed));
         let monotonic = Arc::new(move || Duration::from_millis(passed.load(Ordering::SeqCst)));
-        let options = StartOptions { on_journal_damage, monotonic, ..StartOptions::default() };
+        let options = StartOptions { on_journal_damage, monotonic, replica: self.replica, ..StartOptions::default() };
         self.store = Some(Store::open_within(self.directory.path(), surroundings, Duration::ZERO, options)?);
         Ok(())
     }

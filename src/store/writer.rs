@@ -18,10 +18,11 @@ use super::error::StoreError;
 use super::gather::Gathering;
 use super::health::Health;
 use super::job::{Job, Urgency};
-use super::journal::{self, Journal, Kept};
+use super::journal::{self, Journal, Kept, Record};
 use super::key_changes::KeyChanges;
 use super::meters::{Noted, StoreMeters};
 use super::near::{NearTimers, News};
+use super::replica::{Outbox, Sequence};
 use super::reserve::Reserve;
 use super::schema::{Table, meta};
 use super::showing::Showing;
@@ -65,6 +66,10 @@ pub(super) struct Writer {
     pub(super) reserve: Reserve,
     pub(super) journal: Journal,
     pub(super) lone_rows_max: usize,
+    /// The sequence of the last batch.
+    pub(super) sequence: Sequence,
+    /// Where records go on to the bucket; none without replication.
+    pub(super) outbox: Option<Arc<Outbox>>,
 }
 
 /// Way in which a batch was made durable.
@@ -170,12 +175,14 @@ impl Writer {
         }
         effects.changed_keys = changed_keys;
         changes.put(Table::Meta, meta::LAST_ID.to_vec(), Some(self.last_id.0.to_vec()));
+        let sequence = self.number(&mut changes);
         let waiting = self.waiting.changed(waiting);
         if waiting != self.waiting {
             changes.put(Table::Meta, meta::WAITING.to_vec(), Some(waiting.encode().to_vec()));
         }
         let began = Instant::now();
-        let durable = self.keep(&changes, &bodies, &effects)?;
+        let durable = self.keep(sequence, &changes, &bodies, &effects)?;
+        self.sequence = sequence;
         self.waiting = waiting;
         self.meters.committed(jobs.len(), began.elapsed(), &effects.noted, waiting);
         self.health.pass(Point::Recorded);
@@ -206,17 +213,43 @@ impl Writer {
         }
     }
 
-    /// Makes a batch durable.
-    fn keep(&mut self, changes: &Changes, bodies: &[Carried], effects: &Effects) -> Result<Durable, StoreError> {
+    /// Gives a batch its sequence, and records what the bucket has confirmed since the batch before.
+    fn number(&self, changes: &mut Changes) -> Sequence {
+        let sequence = self.sequence.next((self.time)().now);
+        changes.put(Table::Meta, meta::SEQUENCE.to_vec(), Some(sequence.encode()));
+        if let Some(position) = self.outbox.as_ref().and_then(|outbox| outbox.take_unrecorded()) {
+            changes.put(Table::Meta, meta::REPLICA.to_vec(), Some(position.encode()));
+        }
+        sequence
+    }
+
+    /// Makes a batch durable, and passes its record on.
+    fn keep(
+        &mut self,
+        sequence: Sequence,
+        changes: &Changes,
+        bodies: &[Carried],
+        effects: &Effects,
+    ) -> Result<Durable, StoreError> {
         let free = self.reserve.before_commit();
         self.journal.owe(bodies);
-        if !effects.clears_journal && self.journal.append(changes, bodies, free, (self.monotonic)())? == Kept::Record {
+        let mut record = Record::of(changes, bodies);
+        if !effects.clears_journal && self.journal.append(&mut record, free, (self.monotonic)())? == Kept::Record {
             self.meters.syncs.count();
+            if let Some(outbox) = &self.outbox {
+                outbox.add(sequence, record.payload());
+            }
             return Ok(Durable::Recorded);
+        }
+        if let Some(outbox) = &self.outbox {
+            outbox.stage(sequence, record.payload());
         }
         let transaction = self.database.begin_write()?;
         changes.write_to(&transaction)?;
         self.check_in(transaction)?;
+        if let Some(outbox) = &self.outbox {
+            outbox.release_staged();
+        }
         if effects.clears_journal {
             self.journal.clear()?;
         }
@@ -254,6 +287,10 @@ impl Writer {
     fn check_in(&mut self, transaction: WriteTransaction) -> Result<(), StoreError> {
         self.health.pass(Point::Checkpoint);
         let began = Instant::now();
+        // A record that is neither in the journal nor in the backlog could never reach the bucket.
+        if let Some(outbox) = &self.outbox {
+            outbox.store();
+        }
         self.meters.syncs.add(self.journal.syncs_of_checkpoint());
         self.journal.check_in(transaction, &*self.entropy)?;
         self.meters.checked_in(began.elapsed(), (self.time)().now);

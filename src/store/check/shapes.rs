@@ -7,6 +7,7 @@ use crate::domain::user::User;
 use crate::machine::quota::Quota;
 use crate::machine::reputation::Reputation;
 use crate::store::op::outstanding;
+use crate::store::replica::Position;
 use crate::store::row::Row;
 use crate::store::row::audit::{AuditLinesRow, AuditRow};
 use crate::store::row::clock_doubt::ClockDoubtRow;
@@ -103,7 +104,8 @@ fn event(value: &[u8]) -> Result<bool, String> {
 fn fact(key: &[u8], value: &[u8]) -> Result<(), String> {
     let fits = match key {
         meta::FORMAT => value.len() == 4,
-        meta::LAST_ID | meta::LAST_MESSAGE_ID => value.len() == 16,
+        meta::LAST_ID | meta::LAST_MESSAGE_ID | meta::SEQUENCE => value.len() == 16,
+        meta::REPLICA => Position::decode(value).is_some(),
         meta::RESTORED => reads::<Restored>(value)?,
         _ => !value.is_empty(),
     };

@@ -31,7 +31,8 @@ impl Carried {
     }
 }
 
-fn key_of(place: &Place) -> PlaceKey {
+/// The key under which the body at `place` is carried.
+pub(in crate::store) fn key_of(place: &Place) -> PlaceKey {
     let mut key = [0; 20];
     key[..8].copy_from_slice(&place.bucket.as_millis().to_be_bytes());
     key[8..12].copy_from_slice(&place.segment.to_be_bytes());
@@ -48,16 +49,16 @@ fn parts_of(key: &[u8]) -> Option<(Timestamp, u32, u64)> {
 }
 
 /// Writes the bodies that a journal carries to their segments.
-pub(in crate::store) struct Returning<'a> {
-    disk: &'a dyn Disk,
+pub(in crate::store) struct Returning {
+    disk: Arc<dyn Disk>,
     directory: PathBuf,
     now: Timestamp,
     files: BTreeMap<(Timestamp, u32), Arc<dyn DiskFile>>,
 }
 
-impl<'a> Returning<'a> {
+impl Returning {
     /// Those of the data directory `directory`.
-    pub(in crate::store) fn new(disk: &'a dyn Disk, directory: &Path, now: Timestamp) -> Self {
+    pub(in crate::store) fn new(disk: Arc<dyn Disk>, directory: &Path, now: Timestamp) -> Self {
         Self { disk, directory: directory.join("content"), now, files: BTreeMap::new() }
     }
 
@@ -82,7 +83,7 @@ impl<'a> Returning<'a> {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound && bucket <= self.now => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                segment::make(self.disk, &self.directory, bucket, number)?
+                segment::make(&*self.disk, &self.directory, bucket, number)?
             }
             Err(error) => return Err(failed("open", &path, &error)),
         };

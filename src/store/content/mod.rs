@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub(super) const DIRECTORY: &str = "content";
 
 pub(super) use appender::{Append, Appender, Placed, PlacedJob};
-pub(super) use carried::{Carried, InJournal, Returning};
+pub(super) use carried::{Carried, InJournal, PlaceKey, Returning, key_of as place_key};
 use fresh::Fresh;
 pub(super) use inspect::SealedContent;
 use keys::KeySlots;
@@ -135,6 +135,11 @@ impl Content {
         let (writing, reading) = (Mutex::default(), Mutex::default());
         let (fresh, open_files_max) = (Fresh::new(limits.body_cache_bytes_max), limits.open_files_max);
         Ok(Self { disk, directory: inner, keys, writing, reading, fresh, health, entropy, open_files_max })
+    }
+
+    /// Gives new segments numbers from `first` on.
+    pub(super) fn begin_segments_at(&self, first: u32) {
+        self.keys.begin_numbers_at(first);
     }
 
     /// Compresses and seals `body`, to stand in `bucket`. Nothing is written yet.
@@ -246,6 +251,11 @@ impl Content {
         });
         // The bucket may have ended in between: its keys go before its files.
         read.map_err(|error| if gone() { Unreadable::Gone } else { error.into() })
+    }
+
+    /// Takes over the key slot of another machine's segment, as its key file holds it.
+    pub(in crate::store) fn adopt_key(&self, segment: (Timestamp, u32), slot: &[u8]) -> Result<(), StoreError> {
+        self.keys.adopt(segment, slot)
     }
 
     /// Whether a segment still has its key.

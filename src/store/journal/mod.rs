@@ -28,6 +28,7 @@ use std::time::Duration;
 use redb::{Database, Durability, WriteTransaction};
 
 pub(super) use epoch::Epoch;
+pub(super) use redo::{BODIES, Change, encode_body};
 pub(super) use replay::Replay;
 pub use scan::Damage;
 
@@ -82,6 +83,31 @@ pub(super) fn name_epoch_of_format_1(database: &Database, disk: &dyn Disk, direc
     named.map_err(|error| failed("name the epoch in", &error))
 }
 
+/// The record of a batch: room for its header, and its payload.
+pub(super) struct Record(Vec<u8>);
+
+impl Record {
+    /// The record of `changes`, which carries `bodies`.
+    pub(super) fn of(changes: &Changes, bodies: &[Carried]) -> Self {
+        let mut record = vec![0; record::HEAD];
+        redo::encode(changes, bodies, &mut record);
+        Self(record)
+    }
+
+    /// The payload.
+    pub(super) fn payload(&self) -> &[u8] {
+        &self.0[record::HEAD..]
+    }
+}
+
+/// The changes in the payload of a record.
+///
+/// # Errors
+/// A malformed payload; one of a later version.
+pub(super) fn decode_record(payload: &[u8]) -> Result<Vec<Change<'_>>, StoreError> {
+    redo::decode(record::Layout::Second, payload)
+}
+
 /// Whether a batch is durable by its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
@@ -122,29 +148,25 @@ impl Journal {
         self.file.write_all_at(&vec![0; usize::try_from(kept).unwrap_or_default()], epoch::RECORDS)
     }
 
-    /// Writes and syncs a record of `changes`, which carries `bodies`, at monotonic time `now`, where `free` octets are
-    /// left on the device.
+    /// Writes and syncs `record` at monotonic time `now`, where `free` octets are left on the device.
     ///
     /// # Errors
     /// Those of the file system. Nobody knows then what is on the disk: the end of this process.
     pub(super) fn append(
         &mut self,
-        changes: &Changes,
-        bodies: &[Carried],
+        Record(record): &mut Record,
         free: Option<u64>,
         now: Duration,
     ) -> Result<Kept, StoreError> {
-        let mut record = vec![0; record::HEAD];
-        redo::encode(changes, bodies, &mut record);
         let Limits { short_bytes, journal_bytes_max, journal_bytes_max_short, .. } = self.limits;
         let most =
             if free.is_some_and(|free| free < short_bytes) { journal_bytes_max_short } else { journal_bytes_max };
         let end = self.end + record.len() as u64;
         let has_room = end <= epoch::RECORDS + most && self.owed.len() <= self.limits.owed_segments_max;
-        if !has_room || !record::seal(&self.epoch, self.end, self.number, &mut record) {
+        if !has_room || !record::seal(&self.epoch, self.end, self.number, record) {
             return Ok(Kept::NoRoom);
         }
-        match self.file.write_all_at(&record, self.end) {
+        match self.file.write_all_at(record, self.end) {
             Ok(()) => {}
             Err(error) if is_full(&error) => return Ok(Kept::NoRoom),
             Err(error) => return Err(failed("write", &error)),

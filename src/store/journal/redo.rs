@@ -17,15 +17,15 @@ const VERSION: u8 = 2;
 /// The length of a value that is not there any more. No value is that long: the database takes 3 GiB.
 const REMOVED: u32 = u32::MAX;
 /// Where bodies stand.
-pub(super) const BODIES: &str = "content";
+pub(in crate::store) const BODIES: &str = "content";
 
 /// One row, as it is to be.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change<'a> {
-    pub(super) table: &'a str,
-    pub(super) key: &'a [u8],
+pub(in crate::store) struct Change<'a> {
+    pub(in crate::store) table: &'a str,
+    pub(in crate::store) key: &'a [u8],
     /// None where the row is to be removed.
-    pub(super) value: Option<&'a [u8]>,
+    pub(in crate::store) value: Option<&'a [u8]>,
 }
 
 /// Writes `changes`, and `bodies` that are to be carried, behind what is in `bytes`.
@@ -42,6 +42,14 @@ pub(super) fn encode(changes: &Changes, bodies: &[Carried], bytes: &mut Vec<u8>)
         rows.iter().for_each(|(key, value)| put(bytes, index, key, value.as_deref()));
     }
     bodies.iter().for_each(|body| put(bytes, tables.len(), &body.key(), Some(&body.sealed)));
+}
+
+/// A payload with one body alone.
+pub(in crate::store) fn encode_body(key: &[u8], sealed: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![VERSION, 1, byte(BODIES.len())];
+    bytes.extend(BODIES.as_bytes());
+    put(&mut bytes, 0, key, Some(sealed));
+    bytes
 }
 
 fn put(bytes: &mut Vec<u8>, table: usize, key: &[u8], value: Option<&[u8]>) {

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableError, WriteTransaction};
 
+use super::record::Layout;
 use super::redo::{self, BODIES};
 use super::scan::{Damage, Scan, scan, scan_named};
 use super::{Epoch, FILE, failed};
@@ -95,6 +96,11 @@ impl Replay {
             }
         }
         Ok(Some(transaction))
+    }
+
+    /// The payloads of the records to replay, as a backlog takes them: format 1 is upgraded, and has none.
+    pub(in crate::store) fn payloads(&self) -> impl Iterator<Item = &[u8]> {
+        self.found.payloads(&self.bytes).filter(|(layout, _)| *layout == Layout::Second).map(|(_, payload)| payload)
     }
 
     /// Keeps a damaged file as it is under another name, durably, and returns that name. The journal itself stays until

@@ -354,11 +354,11 @@ fn a_journal_without_room_leaves_the_batch_to_a_checkpoint() {
     let mut journal = Journal::open(&FileSystem, directory.path(), [7; 16], Limits::default()).unwrap();
     let large = one_row(b"key", vec![0; 600 << 10]);
     let Limits { short_bytes: short, journal_bytes_max, .. } = Limits::default();
-    assert_eq!(journal.append(&large, &[], Some(short), NOW).unwrap(), Kept::Record);
-    assert_eq!(journal.append(&large, &[], Some(short - 1), NOW).unwrap(), Kept::NoRoom);
-    assert_eq!(journal.append(&large, &[], Some(short), NOW).unwrap(), Kept::Record);
+    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short), NOW).unwrap(), Kept::Record);
+    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short - 1), NOW).unwrap(), Kept::NoRoom);
+    assert_eq!(journal.append(&mut Record::of(&large, &[]), Some(short), NOW).unwrap(), Kept::Record);
     let huge = one_row(b"key", vec![0; journal_bytes_max as usize]);
-    assert_eq!(journal.append(&huge, &[], None, NOW).unwrap(), Kept::NoRoom);
+    assert_eq!(journal.append(&mut Record::of(&huge, &[]), None, NOW).unwrap(), Kept::NoRoom);
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn a_checkpoint_begins_the_file_again_under_another_epoch() {
     let epoch = checkpoint_at_start(&FileSystem, directory.path(), transaction, &entropy).unwrap();
     let mut journal = Journal::open(&FileSystem, directory.path(), epoch, Limits::default()).unwrap();
     let append = |journal: &mut Journal, key: &[u8]| {
-        journal.append(&one_row(key, b"value".to_vec()), &[], None, NOW).unwrap();
+        journal.append(&mut Record::of(&one_row(key, b"value".to_vec()), &[]), None, NOW).unwrap();
     };
     let found = || {
         let replay = Replay::read(&database, &FileSystem, directory.path()).unwrap();

@@ -49,7 +49,7 @@ pub(in crate::store) fn loss(disk: &dyn Disk, path: &Path) -> io::Result<Option<
 
 /// Opens the database at `path`, and makes it where it is missing. Waits for another process's lock for `patience`.
 /// Reports a repair to `progress`.
-pub(super) fn open(
+pub(in crate::store) fn open(
     disk: &dyn Disk,
     path: &Path,
     cache_bytes: usize,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::OnJournalDamage;
 use crate::store::limits::Limits;
 use crate::store::migrate::Migration;
+use crate::store::replica::Position;
 
 /// Work of a start that may take long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,15 @@ pub enum StartWork {
     Counting(u64),
 }
 
+/// The start of a store that is replicated: where its log stands after the claim.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplicaStart {
+    /// The position of the log: its last slot is this process's claim.
+    pub confirmed: Position,
+    /// Bytes of unconfirmed records that are kept on disk.
+    pub backlog_bytes_max: u64,
+}
+
 /// The choices of a start.
 pub struct StartOptions {
     /// Policy for a damaged journal.
@@ -29,6 +39,8 @@ pub struct StartOptions {
     pub progress: Rc<dyn Fn(StartWork)>,
     /// The bounds that the store keeps.
     pub limits: Limits,
+    /// None without replication.
+    pub replica: Option<ReplicaStart>,
 }
 
 impl Default for StartOptions {
@@ -40,6 +52,7 @@ impl Default for StartOptions {
             monotonic: Arc::new(move || began.elapsed()),
             progress: Rc::new(|_| {}),
             limits: Limits::default(),
+            replica: None,
         }
     }
 }

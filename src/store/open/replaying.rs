@@ -3,6 +3,7 @@
 //! queued goes on hold, because its outcome may be among the lost records.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use redb::{Database, ReadableTable as _, WriteTransaction};
 
@@ -17,6 +18,7 @@ use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::journal::{self, Replay};
 use crate::store::migrate;
+use crate::store::replica;
 use crate::store::row::Row;
 use crate::store::row::restored::Restored;
 use crate::store::schema::{Table, meta};
@@ -31,24 +33,25 @@ pub enum OnJournalDamage {
 }
 
 /// Replays the journal of `directory` into `database`, durably.
-pub(super) fn replay(
+pub(in crate::store) fn replay(
     database: &Database,
-    disk: &dyn Disk,
+    disk: &Arc<dyn Disk>,
     directory: &Path,
     on_damage: OnJournalDamage,
     now: Timestamp,
     entropy: &dyn Entropy,
 ) -> Result<(), OpenError> {
-    let replay = Replay::read(database, disk, directory)?;
+    let replay = Replay::read(database, &**disk, directory)?;
     let damage = match (replay.damage(), on_damage) {
         (Some(damage), OnJournalDamage::Refuse) => return Err(OpenError::JournalDamaged(*damage)),
         (None, OnJournalDamage::Accept) => return Err(OpenError::JournalWhole),
         (damage, OnJournalDamage::Refuse | OnJournalDamage::Accept) => damage,
     };
-    let mut bodies = Returning::new(disk, directory, now);
+    let mut bodies = Returning::new(Arc::clone(disk), directory, now);
+    replica::collect(disk, directory, database, &replay);
     let mut replayed = replay.apply(database, |key, sealed| bodies.write(key, sealed))?;
     if let Some(damage) = damage {
-        let name = replay.keep_damaged(disk, directory, now)?;
+        let name = replay.keep_damaged(&**disk, directory, now)?;
         report(damage, name.as_deref());
         // Seen now, and durable with the hold.
         replayed.map(journal::publish).transpose()?;
@@ -56,7 +59,7 @@ pub(super) fn replay(
     }
     if let Some(transaction) = replayed {
         bodies.sync()?;
-        journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
+        journal::checkpoint_at_start(&**disk, directory, transaction, entropy)?;
     }
     Ok(())
 }

@@ -5,9 +5,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::rc::Rc;
 
+use redb::Database;
+
 use super::*;
+use crate::base::secret::MasterKey;
+use crate::store::changes::Changes;
 use crate::store::limits::Limits;
-use crate::store::schema::meta;
+use crate::store::schema::{Table, meta};
 use crate::store::testing::TestStore;
 
 fn mode(path: &Path) -> u32 {

@@ -10,19 +10,42 @@
 //! checked without the master key. In mode 1 the body is sealed with AES-256-GCM and everything before it is its
 //! associated data; in mode 2 the body is in clear and ends with an HMAC over all that precedes. Both keys are derived
 //! from the master key for the store and the object's name, so no object can take the place of another.
+//!
+//! The other half is what the store itself does for replication: it numbers its batches ([`Sequence`]), keeps their
+//! records until the bucket has them ([`Outbox`]), and follows the log of another machine ([`Follower`]).
 
+mod backlog;
+mod base;
 pub mod claim;
+mod collect;
 pub mod content;
+mod directory;
+mod follower;
 pub mod head;
 pub mod identity;
 pub mod manifest;
 pub mod name;
 pub mod object;
+mod outbox;
 pub mod payload;
+mod position;
+pub mod record;
 pub mod slot;
+mod source;
+mod start;
+#[cfg(test)]
+mod stream_tests;
 #[cfg(test)]
 mod tests;
 
+pub use base::BaseSnapshot;
+pub(in crate::store) use collect::collect;
+pub(in crate::store) use directory::FORK;
+pub use directory::{clear_fork, holder, is_fork};
+pub use follower::{FollowError, Follower};
 pub use head::{Head, Holder, Kind};
 pub use name::ObjectName;
 pub use object::{ObjectFault, Sealer};
+pub use outbox::{BatchRecord, Outbox, Unconfirmed};
+pub use position::{Position, Sequence};
+pub(in crate::store) use start::open_outbox;

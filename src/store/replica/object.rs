@@ -52,6 +52,11 @@ impl Sealer {
         Self { master, store, encrypts }
     }
 
+    /// The store's master key.
+    pub fn master_key(&self) -> &MasterKey {
+        &self.master
+    }
+
     /// The store whose objects it opens.
     pub const fn store(&self) -> Ulid {
         self.store

@@ -16,5 +16,9 @@ pub const WAITING: &[u8] = b"waiting";
 pub const TOTALS: &[u8] = b"totals";
 /// Progress of a migration; only in the copy that it makes.
 pub const MIGRATION: &[u8] = b"migration";
+/// The number of the last batch and the time of its commit, sixteen bytes: [`crate::store::replica::Sequence`].
+pub const SEQUENCE: &[u8] = b"sequence";
+/// The part of the bucket's log that the store has: [`crate::store::replica::Position`].
+pub const REPLICA: &[u8] = b"replica";
 /// The backup that the store was restored from.
 pub const RESTORED: &[u8] = b"restored";

@@ -57,6 +57,8 @@ struct State {
     unfinished: BTreeMap<SegmentId, u64>,
     /// Numbers given out for segments whose slot is not written yet.
     reserved: BTreeMap<Timestamp, u32>,
+    /// The lowest number that is given out.
+    first_number: u32,
 }
 
 impl State {
@@ -159,13 +161,18 @@ impl KeySlots {
         places.iter().try_for_each(|place| self.write(*place, &slot::retired()))
     }
 
+    /// Gives out no number below `first`.
+    pub(super) fn begin_numbers_at(&self, first: u32) {
+        self.state().first_number = first;
+    }
+
     /// A number for a new segment of `bucket`, greater than every one before it.
     pub(super) fn reserve_number(&self, bucket: Timestamp) -> u32 {
         let mut state = self.state();
         let with_key = state.keys.range((bucket, 0)..=(bucket, u32::MAX)).next_back().map(|((_, number), _)| *number);
         let with_file = segment::greatest_number(&*self.disk, &self.directory, bucket);
         let reserved = state.reserved.get(&bucket).copied();
-        let number = with_key.max(with_file).max(reserved).map_or(0, |number| number + 1);
+        let number = with_key.max(with_file).max(reserved).map_or(0, |number| number + 1).max(state.first_number);
         state.reserved.insert(bucket, number);
         number
     }
@@ -183,6 +190,29 @@ impl KeySlots {
             return Err(error);
         }
         state.keys.insert(id, (place, Arc::new(MasterKey::new(&segment.key_bytes))));
+        Ok(())
+    }
+
+    /// Writes the slot of another machine's segment, durably. One that is there already stays.
+    pub(super) fn adopt(&self, id: SegmentId, bytes: &[u8]) -> Result<(), StoreError> {
+        let foreign = || StoreError::Content("a segment's key is malformed, or of another segment".to_owned());
+        let slot::Slot::Key { segment, key, is_first: false } = slot::read(bytes, &self.master) else {
+            return Err(foreign());
+        };
+        let bytes = bytes.try_into().map_err(|_| foreign())?;
+        if segment != id {
+            return Err(foreign());
+        }
+        let mut state = self.state();
+        if state.keys.contains_key(&id) {
+            return Ok(());
+        }
+        let place = state.unfinished.remove(&id).unwrap_or_else(|| state.place());
+        if let Err(error) = self.write(place, bytes).and_then(|()| self.sync()) {
+            state.unfinished.insert(id, place);
+            return Err(error);
+        }
+        state.keys.insert(id, (place, Arc::new(MasterKey::new(&key))));
         Ok(())
     }
 

@@ -1,0 +1,83 @@
+//! The end of opening a store: every table is made, the master key checked, and the state read that the writer goes on
+//! from.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{Database, ReadableDatabase as _};
+
+use super::{OpenError, StartWork};
+use crate::base::entropy::Entropy;
+use crate::base::id::Ulid;
+use crate::base::secret::MasterKey;
+use crate::store::changes::Changes;
+use crate::store::disk::Disk;
+use crate::store::error::StoreError;
+use crate::store::journal::{self, Epoch};
+use crate::store::read::{Read, sound};
+use crate::store::replica::Sequence;
+use crate::store::row::restored::Restored;
+use crate::store::schema::{self, FORMAT, Table, meta};
+use crate::store::snapshot::Snapshot;
+use crate::store::waiting::Waiting;
+use crate::store::{master_key, totals};
+
+/// Facts that opening reads from the tables.
+pub(super) struct Prepared {
+    pub(super) last: Ulid,
+    pub(super) last_message: Ulid,
+    pub(super) sequence: Sequence,
+    pub(super) master: MasterKey,
+    pub(super) restored: Option<Restored>,
+    pub(super) waiting: Waiting,
+    pub(super) epoch: Epoch,
+}
+
+/// Makes every table, checks the master key, and reads what the store goes on from.
+pub(super) fn prepare(
+    database: &Database,
+    disk: &dyn Disk,
+    directory: &Path,
+    entropy: &dyn Entropy,
+    progress: &dyn Fn(StartWork),
+) -> Result<Prepared, OpenError> {
+    let counting = |rows| progress(StartWork::Counting(rows));
+    let transaction = database.begin_write().map_err(StoreError::from)?;
+    schema::make_tables(&transaction)?;
+    journal::publish(transaction)?;
+    let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default());
+    let mut changes = Changes::default();
+    let mut put = |key: &[u8], value: &[u8]| changes.put(Table::Meta, key.to_vec(), Some(value.to_vec()));
+    put(meta::FORMAT, &FORMAT.to_be_bytes());
+    let proof = found.get(Table::Meta, meta::MASTER_KEY_PROOF)?;
+    let master = master_key::of_store(disk, directory, proof.as_deref(), entropy)?;
+    if proof.is_none() {
+        put(meta::MASTER_KEY_PROOF, &master_key::proof(&master, entropy));
+    }
+    let restored = found.row(meta::RESTORED)?;
+    let waiting =
+        match sound(found.get(Table::Meta, meta::WAITING))?.flatten().and_then(|bytes| Waiting::decode(&bytes)) {
+            Some(waiting) => waiting,
+            None => Waiting::count(&found, &counting)?,
+        };
+    put(meta::WAITING, &waiting.encode());
+    totals::count_missing(&found, &mut changes, &counting)?;
+    let (last, last_message) = (last_id(&found, meta::LAST_ID)?, last_id(&found, meta::LAST_MESSAGE_ID)?);
+    let sequence = sequence(&found)?;
+    drop(found);
+    let transaction = database.begin_write().map_err(StoreError::from)?;
+    changes.write_to(&transaction)?;
+    let epoch = journal::checkpoint_at_start(disk, directory, transaction, entropy)?;
+    Ok(Prepared { last, last_message, sequence, master, restored, waiting, epoch })
+}
+
+/// The last identifier given out, so that the next is greater.
+pub(in crate::store) fn last_id(found: &Snapshot, key: &[u8]) -> Result<Ulid, StoreError> {
+    Ok(found.get(Table::Meta, key)?.and_then(|bytes| bytes.try_into().ok()).map(Ulid).unwrap_or_default())
+}
+
+/// The sequence of the last batch; that before the first in a store of an earlier version.
+pub(in crate::store) fn sequence(found: &Snapshot) -> Result<Sequence, StoreError> {
+    let bytes = found.get(Table::Meta, meta::SEQUENCE)?;
+    Ok(bytes.and_then(|bytes| Sequence::decode(&bytes)).unwrap_or_default())
+}

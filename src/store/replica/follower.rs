@@ -1,0 +1,313 @@
+//! A store that follows another one's log: no operation runs in it, rows and bodies arrive as the active wrote them.
+//!
+//! Each slot is one transaction that the database keeps in memory; a checkpoint makes the slots before it durable. After
+//! a crash the store is at its last checkpoint, and its position says which slot is next.
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use redb::{ReadableDatabase as _, TableDefinition, WriteTransaction};
+
+use super::position::{Position, Sequence};
+use crate::base::entropy::Entropy;
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+use crate::store::checksum;
+use crate::store::content::{Content, Returning};
+use crate::store::damage::OpenDatabase;
+use crate::store::disk::{Disk, FileSystem};
+use crate::store::error::StoreError;
+use crate::store::health::Health;
+use crate::store::journal;
+use crate::store::limits::Limits;
+use crate::store::open::{
+    FILE, LOCK_PATIENCE, OnJournalDamage, OpenError, StartOptions, database, last_id, replaying, sequence,
+};
+use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::row::Row as _;
+use crate::store::row::restored::{HoldCause, Restored};
+use crate::store::schema::{self, FORMAT, Table, meta};
+use crate::store::snapshot::Snapshot;
+use crate::store::standstill::Standing;
+use crate::store::timer::{Timer, TimerKind};
+use crate::store::waiting::Waiting;
+use crate::store::{master_key, migrate, restore};
+
+/// Why a batch can't be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// A batch before it is missing.
+    #[error("the log lacks the batches after {have} up to {next}")]
+    Gap {
+        /// The sequence of this store.
+        have: u64,
+        /// The sequence of the batch.
+        next: u64,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A closed store that follows a log.
+pub struct Follower {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    entropy: Arc<dyn Entropy>,
+    database: OpenDatabase,
+    content: Content,
+    master: Arc<MasterKey>,
+    bodies: Option<Returning>,
+    sequence: Sequence,
+    position: Option<Position>,
+    /// The slot that is being applied.
+    slot: Option<WriteTransaction>,
+    /// Whether slots were applied since the last checkpoint.
+    is_ahead: bool,
+}
+
+impl Follower {
+    /// Opens the store in `directory`, which no other process has open. Records that its journal holds are replayed.
+    ///
+    /// # Errors
+    /// [`OpenError`] says what is in the way.
+    pub fn open(directory: &Path, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self, OpenError> {
+        let disk: Arc<dyn Disk> = Arc::new(FileSystem);
+        let StartOptions { limits, progress, .. } = StartOptions::default();
+        if restore::is_under_way(&*disk, directory) {
+            return Err(OpenError::HalfRestored);
+        }
+        let database = database::open(&*disk, &directory.join(FILE), limits.cache_bytes, LOCK_PATIENCE, &progress)?;
+        migrate::refuse_newer(&database, FORMAT)?;
+        schema::refuse_renamed(&database)?;
+        replaying::replay(&database, &disk, directory, OnJournalDamage::Refuse, now, &*entropy)?;
+        Self::begin(disk, directory, entropy, database, &limits)
+    }
+
+    fn begin(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        entropy: Arc<dyn Entropy>,
+        database: OpenDatabase,
+        limits: &Limits,
+    ) -> Result<Self, OpenError> {
+        if migrate::format_of(&database)?.is_none_or(|format| format == FORMAT) {
+            // A restored store has the tables that had rows.
+            let transaction = database.begin_write().map_err(StoreError::from)?;
+            schema::make_tables(&transaction)?;
+            journal::publish(transaction)?;
+        }
+        let found = Snapshot::new(database.begin_read().map_err(StoreError::from)?, Arc::default());
+        let proof = found.get(Table::Meta, meta::MASTER_KEY_PROOF)?.ok_or(OpenError::WrongMasterKey)?;
+        let master = Arc::new(master_key::of_store(&*disk, directory, Some(&proof), &*entropy)?);
+        let position = found.get(Table::Meta, meta::REPLICA)?.and_then(|bytes| Position::decode(&bytes));
+        let sequence = sequence(&found)?;
+        drop(found);
+        let health = Arc::new(Health::default());
+        let content =
+            Content::open(Arc::clone(&disk), directory, Arc::clone(&master), health, Arc::clone(&entropy), limits)?;
+        let directory = directory.to_owned();
+        let (bodies, slot) = (None, None);
+        Ok(Self {
+            disk,
+            directory,
+            entropy,
+            database,
+            content,
+            master,
+            bodies,
+            sequence,
+            position,
+            slot,
+            is_ahead: false,
+        })
+    }
+
+    /// The sequence of the last batch.
+    pub const fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// The position in the log; none where the store was never replicated.
+    pub const fn position(&self) -> Option<Position> {
+        self.position
+    }
+
+    /// The master key of the store.
+    pub const fn master_key(&self) -> &Arc<MasterKey> {
+        &self.master
+    }
+
+    /// The store's format.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn format(&self) -> Result<u32, StoreError> {
+        let facts = self.database.begin_read()?.open_table(Table::Meta.definition())?;
+        Ok(migrate::format_in(&facts)?.unwrap_or(FORMAT))
+    }
+
+    /// Whether the key of a content segment is unknown here.
+    pub fn lacks_key(&self, bucket: Timestamp, segment: u32) -> bool {
+        !self.content.has((bucket, segment))
+    }
+
+    /// Takes over the key of a content segment as it stands in the key file of the active.
+    ///
+    /// # Errors
+    /// A key that is malformed or of another segment; the file system.
+    pub fn adopt_key(&self, bucket: Timestamp, segment: u32, slot: &[u8]) -> Result<(), StoreError> {
+        self.content.adopt_key((bucket, segment), slot)
+    }
+
+    /// Writes a sealed body to its place.
+    ///
+    /// # Errors
+    /// The file system.
+    pub fn body(&mut self, key: &[u8], sealed: &[u8], now: Timestamp) -> Result<(), StoreError> {
+        let (disk, directory) = (&self.disk, &self.directory);
+        let bodies = self.bodies.get_or_insert_with(|| Returning::new(Arc::clone(disk), directory, now));
+        bodies.write(key, sealed)
+    }
+
+    /// Applies a batch. One that the store has already is skipped.
+    ///
+    /// # Errors
+    /// [`FollowError::Gap`] where a batch before it is missing; otherwise the store's.
+    pub fn batch(&mut self, payload: &[u8], next: Sequence, now: Timestamp) -> Result<(), FollowError> {
+        if next.number <= self.sequence.number {
+            return Ok(());
+        }
+        if next.number != self.sequence.number + 1 {
+            return Err(FollowError::Gap { have: self.sequence.number, next: next.number });
+        }
+        let transaction = match self.slot.take() {
+            Some(transaction) => transaction,
+            None => self.database.begin_write().map_err(StoreError::from)?,
+        };
+        for journal::Change { table, key, value } in journal::decode_record(payload)? {
+            if table == journal::BODIES {
+                self.body(key, value.unwrap_or_default(), now)?;
+                continue;
+            }
+            // The position of the active when it wrote the batch.
+            if table == Table::Meta.name() && key == meta::REPLICA {
+                continue;
+            }
+            put(&transaction, table, key, value)?;
+        }
+        self.slot = Some(transaction);
+        self.sequence = next;
+        Ok(())
+    }
+
+    /// Ends a slot: the store is at `position`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn end_slot(&mut self, position: Position) -> Result<(), StoreError> {
+        let transaction = match self.slot.take() {
+            Some(transaction) => transaction,
+            None => self.database.begin_write()?,
+        };
+        put(&transaction, Table::Meta.name(), meta::REPLICA, Some(&position.encode()))?;
+        journal::publish(transaction)?;
+        self.position = Some(position);
+        self.is_ahead = true;
+        Ok(())
+    }
+
+    /// Makes everything applied durable.
+    ///
+    /// # Errors
+    /// The database or the file system: the store must be opened again.
+    pub fn checkpoint(&mut self) -> Result<(), StoreError> {
+        if !self.is_ahead {
+            return Ok(());
+        }
+        if let Some(bodies) = self.bodies.take() {
+            bodies.sync()?;
+        }
+        let transaction = self.database.begin_write()?;
+        journal::checkpoint_at_start(&*self.disk, &self.directory, transaction, &*self.entropy)?;
+        self.is_ahead = false;
+        Ok(())
+    }
+
+    /// Destroys the content whose time is over by `now`.
+    ///
+    /// # Errors
+    /// The file system.
+    pub fn destroy_until(&mut self, now: Timestamp) -> Result<(), StoreError> {
+        for bucket in self.content.buckets_until(now)? {
+            self.content.destroy(bucket)?;
+        }
+        Ok(())
+    }
+
+    /// Puts everything on hold that is queued at `now`, until the operator releases it.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn hold_queue(&mut self, now: Timestamp) -> Result<Standing, StoreError> {
+        let found = self.snapshot()?;
+        let earlier: Option<Restored> = found.row(meta::RESTORED)?;
+        let hold = Restored {
+            backup_at: self.sequence.committed_at.max(Timestamp::from_millis(1)).min(now),
+            has_content: earlier.is_none_or(|earlier| earlier.has_content),
+            last_message: last_id(&found, meta::LAST_MESSAGE_ID)?,
+            last_id: last_id(&found, meta::LAST_ID)?,
+            stands_still: true,
+            cause: HoldCause::Restored,
+        };
+        let mut standing = Standing::default();
+        found.scan_sound(Table::Timers, &[], &after_prefix(&[]), Order::Ascending, &mut |key, _| {
+            if let Some(timer) = Timer::decode(key).filter(|timer| hold.holds(timer)) {
+                standing.messages += u64::from(timer.kind == TimerKind::Transfer);
+                standing.deliveries += u64::from(timer.kind == TimerKind::Delivery);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        drop(found);
+        let transaction = self.database.begin_write()?;
+        put(&transaction, Table::Meta.name(), meta::RESTORED, Some(&hold.encode()))?;
+        journal::publish(transaction)?;
+        self.is_ahead = true;
+        Ok(standing)
+    }
+
+    /// Numbers of queued messages, and of those that are due at `now`.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn queued(&self, now: Timestamp) -> Result<(u64, u64), StoreError> {
+        let found = self.snapshot()?;
+        let waiting = found.get(Table::Meta, meta::WAITING)?.and_then(|bytes| Waiting::decode(&bytes));
+        let mut due = 0;
+        let end = now.moved_by(1).as_millis().to_be_bytes();
+        found.scan(Table::Timers, &[], &end, Order::Ascending, &mut |key, _| {
+            due += u64::from(Timer::decode(key).is_some_and(|timer| timer.kind == TimerKind::Transfer));
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((waiting.unwrap_or_default().transfers, due))
+    }
+
+    /// What the store shows now.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        Ok(Snapshot::new(self.database.begin_read()?, Arc::default()))
+    }
+}
+
+/// Puts or removes a row, with its checksum.
+fn put(transaction: &WriteTransaction, table: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), StoreError> {
+    let mut opened = transaction.open_table(TableDefinition::<&[u8], &[u8]>::new(table))?;
+    match value {
+        Some(value) => drop(opened.insert(key, checksum::stored(table, key, value).as_slice())?),
+        None => drop(opened.remove(key)?),
+    }
+    Ok(())
+}

@@ -1,0 +1,332 @@
+//! The outbox: records of committed batches on their way from the writer to the bucket, in order.
+//!
+//! The writer adds a record after the batch is durable. Before a checkpoint makes the journal's records void, it stores
+//! all that the bucket has not confirmed in the backlog. Records that are stored can leave the memory again.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::backlog::{Backlog, Stored};
+use super::position::{Position, Sequence};
+use super::record;
+use crate::base::time::Timestamp;
+use crate::store::disk::Disk;
+
+/// Bytes of records in memory, above which stored records are dropped from it.
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// The record of one committed batch.
+#[derive(Clone, Debug)]
+pub struct BatchRecord {
+    /// Its sequence.
+    pub sequence: Sequence,
+    /// The payload of its journal record.
+    pub payload: Arc<[u8]>,
+}
+
+/// Counts of the records that the bucket has not confirmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unconfirmed {
+    /// Records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Time of the oldest one's commit.
+    pub oldest: Option<Timestamp>,
+    /// Bytes of the backlog's files.
+    pub backlog_bytes: u64,
+}
+
+struct Waiting {
+    sequence: Sequence,
+    bytes: usize,
+    payload: Option<Arc<[u8]>>,
+    stored: Option<Stored>,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Waiting>,
+    /// The batch that goes straight into a checkpoint: it is stored, and not to be sent before it is durable.
+    staged: Option<Waiting>,
+    memory_bytes: usize,
+    bytes: u64,
+    confirmed: Option<Position>,
+    /// Whether [`Self::confirmed`] is in no row yet.
+    is_unrecorded: bool,
+    /// Set while records are dropped: the log has a gap, which only a new base bridges.
+    has_gap: bool,
+    /// The sequence after which the log goes on behind a gap, until the bucket has that.
+    resumed: Option<u64>,
+    last: u64,
+}
+
+/// The outbox of one open store.
+pub struct Outbox {
+    state: Mutex<State>,
+    backlog: Mutex<Backlog>,
+    backlog_bytes_max: u64,
+    /// Notified when a record is added.
+    added: Notify,
+}
+
+impl Outbox {
+    /// Opens the outbox of a store at the sequence `last`, whose log is confirmed up to `confirmed`. Unconfirmed records
+    /// come from the backlog.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(in crate::store) fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        last: Sequence,
+        confirmed: Option<Position>,
+        backlog_bytes_max: u64,
+    ) -> io::Result<Self> {
+        let (backlog, found) = Backlog::open(disk, directory, last.number)?;
+        let from = confirmed.map_or(0, |position| position.sequence);
+        let is_unrecorded = confirmed.is_some();
+        let mut state = State { confirmed, is_unrecorded, last: last.number, ..State::default() };
+        let mut next = from + 1;
+        for found in found.iter().filter(|found| found.sequence > from) {
+            let payload = backlog.read(found.stored)?;
+            let Some(sequence) = record::sequence_of(&payload) else { break };
+            state.has_gap |= sequence.number != next;
+            next = sequence.number + 1;
+            let bytes = payload.len();
+            state.bytes += bytes as u64;
+            state.waiting.push_back(Waiting { sequence, bytes, payload: None, stored: Some(found.stored) });
+        }
+        state.has_gap |= next != last.number + 1;
+        let outbox =
+            Self { state: Mutex::new(state), backlog: Mutex::new(backlog), backlog_bytes_max, added: Notify::new() };
+        if outbox.has_gap() {
+            outbox.drop_all();
+        }
+        Ok(outbox)
+    }
+
+    /// Adds the record of a batch that is durable.
+    pub(in crate::store) fn add(&self, sequence: Sequence, payload: &[u8]) {
+        let mut state = self.state();
+        state.last = sequence.number;
+        if state.has_gap {
+            return;
+        }
+        let waiting = Waiting::new(sequence, payload);
+        state.push(waiting);
+        drop(state);
+        self.added.notify_one();
+    }
+
+    /// Keeps the record of a batch that a checkpoint is to make durable, for [`Self::store`].
+    pub(in crate::store) fn stage(&self, sequence: Sequence, payload: &[u8]) {
+        let mut state = self.state();
+        if !state.has_gap {
+            state.staged = Some(Waiting::new(sequence, payload));
+        }
+        state.last = sequence.number;
+    }
+
+    /// Adds the staged record, whose batch is durable now.
+    pub(in crate::store) fn release_staged(&self) {
+        let mut state = self.state();
+        if let Some(staged) = state.staged.take() {
+            state.push(staged);
+            drop(state);
+            self.added.notify_one();
+        }
+    }
+
+    /// Stores all unconfirmed records durably. Where that fails, or the backlog is longer than it may be, all of them
+    /// are dropped: a new base replaces them.
+    pub(in crate::store) fn store(&self) {
+        let pending: Vec<(u64, Arc<[u8]>)> = {
+            let state = self.state();
+            let unstored = state.waiting.iter().chain(&state.staged).filter(|waiting| waiting.stored.is_none());
+            unstored.filter_map(|waiting| Some((waiting.sequence.number, waiting.payload.clone()?))).collect()
+        };
+        if pending.is_empty() {
+            return;
+        }
+        let mut backlog = self.backlog();
+        let appended = backlog.append(pending.iter().map(|(sequence, payload)| (*sequence, &**payload)));
+        let length = backlog.length();
+        drop(backlog);
+        match appended {
+            Ok(_) if length > self.backlog_bytes_max => {
+                tracing::error!(
+                    bytes = length,
+                    "the replication backlog exceeded replica.backlog_bytes and was dropped; a new base replaces it"
+                );
+                self.drop_all();
+            }
+            Ok(stored) => self.mark_stored(&pending, &stored),
+            Err(error) => {
+                tracing::error!(%error, "could not write the replication backlog; a new base replaces it");
+                self.drop_all();
+            }
+        }
+    }
+
+    fn mark_stored(&self, pending: &[(u64, Arc<[u8]>)], stored: &[Stored]) {
+        let mut state = self.state();
+        let State { waiting, staged, memory_bytes, .. } = &mut *state;
+        for ((sequence, _), stored) in pending.iter().zip(stored) {
+            let found = waiting.binary_search_by_key(sequence, |waiting| waiting.sequence.number);
+            let waiting = match found {
+                Ok(index) => waiting.get_mut(index),
+                Err(_) => staged.as_mut().filter(|staged| staged.sequence.number == *sequence),
+            };
+            if let Some(waiting) = waiting {
+                waiting.stored = Some(*stored);
+                if *memory_bytes > MEMORY_BYTES {
+                    *memory_bytes -= waiting.payload.take().map_or(0, |payload| payload.len());
+                }
+            }
+        }
+    }
+
+    /// Drops every record, and those that follow, until [`Self::resume`].
+    fn drop_all(&self) {
+        let mut state = self.state();
+        (state.has_gap, state.resumed) = (true, None);
+        state.waiting.clear();
+        state.staged = None;
+        (state.memory_bytes, state.bytes) = (0, 0);
+        drop(state);
+        self.backlog().clear();
+        self.added.notify_one();
+    }
+
+    /// Whether records are dropped because the log has a gap.
+    pub fn has_gap(&self) -> bool {
+        self.state().has_gap
+    }
+
+    /// Drops all records and the confirmed position: the log begins again with a new base.
+    pub fn begin_gap(&self) {
+        self.drop_all();
+    }
+
+    /// Collects records again after a gap, and returns the sequence of the last record that was dropped. A base that is
+    /// taken afterwards must have it.
+    pub fn resume(&self) -> u64 {
+        let mut state = self.state();
+        state.has_gap = false;
+        state.resumed = Some(state.last);
+        let last = state.last;
+        drop(state);
+        self.added.notify_one();
+        last
+    }
+
+    /// The sequence after which the log goes on behind a gap; none once the bucket has that, or where there was none.
+    pub fn resumed(&self) -> Option<u64> {
+        self.state().resumed
+    }
+
+    /// Records from the front of the outbox with at most `bytes` bytes together; the first one always.
+    ///
+    /// # Errors
+    /// A record of the backlog can't be read.
+    pub fn front(&self, bytes: usize) -> io::Result<Vec<BatchRecord>> {
+        let chosen: Vec<(Sequence, Option<Arc<[u8]>>, Option<Stored>)> = {
+            let state = self.state();
+            let mut left = bytes;
+            let fits = |waiting: &&Waiting| {
+                let fits = left == bytes || waiting.bytes <= left;
+                left = left.saturating_sub(waiting.bytes);
+                fits
+            };
+            let chosen = state.waiting.iter().take_while(fits);
+            chosen.map(|waiting| (waiting.sequence, waiting.payload.clone(), waiting.stored)).collect()
+        };
+        let mut records = Vec::with_capacity(chosen.len());
+        for (sequence, payload, stored) in chosen {
+            let payload = match (payload, stored) {
+                (Some(payload), _) => payload,
+                (None, Some(stored)) => self.backlog().read(stored)?.into(),
+                (None, None) => return Err(io::Error::other("a record is in neither memory nor backlog")),
+            };
+            records.push(BatchRecord { sequence, payload });
+        }
+        Ok(records)
+    }
+
+    /// The bucket has everything up to `position`.
+    pub fn confirm(&self, position: Position) {
+        let mut state = self.state();
+        while state.waiting.front().is_some_and(|waiting| waiting.sequence.number <= position.sequence) {
+            let Some(waiting) = state.waiting.pop_front() else { break };
+            state.bytes -= waiting.bytes as u64;
+            state.memory_bytes -= waiting.payload.map_or(0, |payload| payload.len());
+        }
+        state.confirmed = Some(position);
+        state.is_unrecorded = true;
+        state.resumed = state.resumed.filter(|resumed| *resumed > position.sequence);
+        drop(state);
+        self.backlog().confirmed(position.sequence);
+    }
+
+    /// The position that the bucket has confirmed.
+    pub fn confirmed(&self) -> Option<Position> {
+        self.state().confirmed
+    }
+
+    /// The confirmed position, for the row of the batch that follows; none where the row has it.
+    pub(in crate::store) fn take_unrecorded(&self) -> Option<Position> {
+        let mut state = self.state();
+        let unrecorded = state.confirmed.filter(|_| state.is_unrecorded);
+        state.is_unrecorded = false;
+        unrecorded
+    }
+
+    /// The sequence of the last committed batch.
+    pub fn last(&self) -> u64 {
+        self.state().last
+    }
+
+    /// Counts what is not confirmed.
+    pub fn unconfirmed(&self) -> Unconfirmed {
+        let backlog_bytes = self.backlog().length();
+        let state = self.state();
+        Unconfirmed {
+            records: state.waiting.len() as u64,
+            bytes: state.bytes,
+            oldest: state.waiting.front().map(|waiting| waiting.sequence.committed_at),
+            backlog_bytes: backlog_bytes.max(state.bytes),
+        }
+    }
+
+    /// Resolves after a record was added since the last call.
+    pub async fn added(&self) {
+        self.added.notified().await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn backlog(&self) -> MutexGuard<'_, Backlog> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn push(&mut self, waiting: Waiting) {
+        self.memory_bytes += waiting.payload.as_ref().map_or(0, |payload| payload.len());
+        self.bytes += waiting.bytes as u64;
+        self.waiting.push_back(waiting);
+    }
+}
+
+impl Waiting {
+    fn new(sequence: Sequence, payload: &[u8]) -> Self {
+        Self { sequence, bytes: payload.len(), payload: Some(payload.into()), stored: None }
+    }
+}

@@ -1,0 +1,221 @@
+//! Tests of records on their way to the bucket, and of a store that follows them.
+
+use std::fs;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::base::entropy::SeededEntropy;
+use crate::base::id::Ulid;
+use crate::domain::account::QuotaLimits;
+use crate::store::open::ReplicaStart;
+use crate::store::read::{Order, Read as _, after_prefix};
+use crate::store::schema::{Table, meta};
+use crate::store::snapshot::Snapshot;
+use crate::store::testing::TestStore;
+
+const BACKLOG_BYTES: u64 = 1 << 30;
+
+fn at(slot: u64, sequence: u64) -> Position {
+    Position { store: Ulid([7; 16]), epoch: 1, slot, hash: [0; 32], sequence }
+}
+
+/// A replicated store with some messages, whose base has everything up to its confirmed sequence.
+fn replicated(backlog_bytes_max: u64) -> TestStore {
+    let mut test = TestStore::new();
+    accept(&test);
+    test.close();
+    test.replica = Some(ReplicaStart { confirmed: at(1, 0), backlog_bytes_max });
+    test.open().unwrap();
+    let last = outbox(&test).resume();
+    outbox(&test).confirm(at(1, last));
+    test
+}
+
+fn outbox(test: &TestStore) -> Arc<Outbox> {
+    Arc::clone(test.store().outbox().unwrap())
+}
+
+fn waiting(test: &TestStore) -> Vec<u64> {
+    outbox(test).front(usize::MAX).unwrap().iter().map(|record| record.sequence.number).collect()
+}
+
+fn accept(test: &TestStore) {
+    test.account(QuotaLimits::default());
+}
+
+/// Every row but those that describe the copy itself.
+fn rows(snapshot: &Snapshot) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    for table in Table::ALL.iter().copied() {
+        snapshot
+            .scan(table, &[], &after_prefix(&[]), Order::Ascending, &mut |key, value| {
+                if table != Table::Meta || ![meta::REPLICA, meta::JOURNAL, meta::FORMAT].contains(&key) {
+                    rows.push((table, key.to_vec(), value.to_vec()));
+                }
+                Ok(std::ops::ControlFlow::Continue(()))
+            })
+            .unwrap();
+    }
+    rows
+}
+
+#[test]
+fn unconfirmed_records_survive_checkpoints_and_restarts_in_order() {
+    let mut test = replicated(BACKLOG_BYTES);
+    let first = outbox(&test).last() + 1;
+    for _ in 0..4 {
+        accept(&test);
+        test.pass(Duration::from_secs(6));
+    }
+    let last = outbox(&test).last();
+    let expected: Vec<u64> = (first..=last).collect();
+    assert_eq!(waiting(&test), expected);
+    test.replica = Some(ReplicaStart { confirmed: at(1, first - 1), backlog_bytes_max: BACKLOG_BYTES });
+    test.reopen();
+    assert!(!outbox(&test).has_gap());
+    assert_eq!(waiting(&test), expected);
+    outbox(&test).confirm(at(2, first));
+    assert_eq!(waiting(&test), expected[1..]);
+}
+
+#[test]
+fn confirmed_records_leave_the_backlog_and_the_next_batch_records_the_position() {
+    let mut test = replicated(BACKLOG_BYTES);
+    accept(&test);
+    test.pass(Duration::from_secs(6));
+    accept(&test);
+    let last = outbox(&test).last();
+    outbox(&test).confirm(at(5, last));
+    assert_eq!(outbox(&test).unconfirmed(), Unconfirmed::default());
+    assert!(fs::read_dir(test.directory().join("replica")).unwrap().next().is_none(), "no backlog file is left");
+    let position = |test: &TestStore| {
+        Position::decode(&test.snapshot().get(Table::Meta, meta::REPLICA).unwrap().unwrap()).unwrap()
+    };
+    assert_ne!(position(&test).slot, 5, "an idle store writes nothing");
+    accept(&test);
+    assert_eq!(position(&test), at(5, last));
+    test.close();
+}
+
+#[test]
+fn a_store_that_ran_without_replication_has_a_gap() {
+    let mut test = replicated(BACKLOG_BYTES);
+    accept(&test);
+    let last = outbox(&test).last();
+    let replica = ReplicaStart { confirmed: at(2, last), backlog_bytes_max: BACKLOG_BYTES };
+    test.replica = None;
+    test.reopen();
+    accept(&test);
+    test.replica = Some(replica);
+    test.reopen();
+    assert!(outbox(&test).has_gap());
+    accept(&test);
+    assert_eq!(waiting(&test), [0; 0], "records after a gap are of no use before a base");
+    let dropped = outbox(&test).resume();
+    accept(&test);
+    assert_eq!(waiting(&test)[0], dropped + 1);
+    assert_eq!(outbox(&test).resumed(), Some(dropped));
+    outbox(&test).confirm(at(3, dropped));
+    assert_eq!(outbox(&test).resumed(), None);
+}
+
+#[test]
+fn a_backlog_that_exceeds_its_limit_is_dropped() {
+    let test = replicated(300);
+    for _ in 0..4 {
+        accept(&test);
+        test.pass(Duration::from_secs(6));
+    }
+    assert!(outbox(&test).has_gap());
+    assert_eq!(outbox(&test).unconfirmed(), Unconfirmed::default());
+    assert!(fs::read_dir(test.directory().join("replica")).unwrap().next().is_none());
+}
+
+#[test]
+fn a_follower_of_the_records_has_every_row_and_body() {
+    let mut test = replicated(BACKLOG_BYTES);
+    let sender = test.sender();
+    let account = sender.account;
+    let copy = tempfile::tempdir().unwrap();
+    let mut base = Vec::new();
+    let extent = crate::store::backup::Extent { content: true, master_key: true };
+    test.store().back_up(test.now(), extent, &[], &mut base).unwrap();
+    crate::store::restore::restore(&base[..], copy.path(), None, &[], &mut |_, _| {}).unwrap();
+    let from = outbox(&test).last();
+    outbox(&test).confirm(at(2, from));
+    // The last body is too large for a record.
+    let bodies = [b"one".to_vec(), b"two".to_vec(), random(64 << 10)];
+    let accepted = |(n, body): (usize, &Vec<u8>)| sender.accept_with_body(&format!("n{n}@example.net"), 48, body);
+    let messages: Vec<_> = bodies.iter().enumerate().map(accepted).collect();
+    test.pass(Duration::from_secs(6));
+    accept(&test);
+    let mut follower = Follower::open(copy.path(), test.now(), Arc::new(SeededEntropy::new(5))).unwrap();
+    follow(&test, &mut follower, 3);
+    let expected = rows(&test.snapshot());
+    let mut found = rows(&follower.snapshot().unwrap());
+    // Every restore holds the queue.
+    found.retain(|(_, key, _)| key != meta::RESTORED);
+    assert_eq!(found, expected);
+    follower.checkpoint().unwrap();
+    assert_eq!(follower.position(), Some(at(3, outbox(&test).last())));
+    drop(follower);
+    let last = outbox(&test).last();
+    test.close();
+    let mut copy = TestStore::in_directory(copy);
+    for (message, body) in messages.iter().zip(&bodies) {
+        let key = crate::store::schema::message(account, *message);
+        let row: crate::store::row::message::MessageRow = copy.row(&key);
+        assert_eq!(&copy.store().body(row.place, *message, copy.now()).unwrap(), body);
+    }
+    copy.close();
+    copy.replica = Some(ReplicaStart { confirmed: at(4, last), backlog_bytes_max: BACKLOG_BYTES });
+    copy.open().unwrap();
+    assert!(!outbox(&copy).has_gap());
+}
+
+fn random(length: usize) -> Vec<u8> {
+    let entropy = SeededEntropy::new(11);
+    std::iter::repeat_with(|| crate::base::entropy::bytes::<64>(&entropy)).flatten().take(length).collect()
+}
+
+/// Applies all records of `test` to `follower` as one slot.
+fn follow(test: &TestStore, follower: &mut Follower, slot: u64) {
+    let records = outbox(test).front(usize::MAX).unwrap();
+    let store = test.store();
+    for BatchRecord { sequence, payload } in &records {
+        let payload: &[u8] = payload;
+        for place in record::missing_bodies(payload).unwrap() {
+            let sealed = store.sealed_body(&place).unwrap().unwrap();
+            follower.body(&crate::store::content::place_key(&place), &sealed, test.now()).unwrap();
+        }
+        for (bucket, segment) in record::segments(payload).unwrap() {
+            if follower.lacks_key(bucket, segment) {
+                let key = store.sealed_key(bucket, segment).unwrap();
+                follower.adopt_key(bucket, segment, &key).unwrap();
+            }
+        }
+        follower.batch(payload, *sequence, test.now()).unwrap();
+    }
+    let last = records.last().unwrap().sequence;
+    follower.end_slot(at(slot, last.number)).unwrap();
+}
+
+#[test]
+fn a_follower_refuses_a_batch_after_a_missing_one() {
+    let test = replicated(BACKLOG_BYTES);
+    let copy = tempfile::tempdir().unwrap();
+    let mut base = Vec::new();
+    let extent = crate::store::backup::Extent { content: true, master_key: true };
+    test.store().back_up(test.now(), extent, &[], &mut base).unwrap();
+    crate::store::restore::restore(&base[..], copy.path(), None, &[], &mut |_, _| {}).unwrap();
+    accept(&test);
+    accept(&test);
+    let records = outbox(&test).front(usize::MAX).unwrap();
+    let mut follower = Follower::open(copy.path(), test.now(), Arc::new(SeededEntropy::new(5))).unwrap();
+    let (skipped, taken) = (&records[0], records.last().unwrap());
+    assert!(records.len() > 1);
+    assert!(matches!(follower.batch(&taken.payload, taken.sequence, test.now()), Err(FollowError::Gap { .. })));
+    follower.batch(&skipped.payload, skipped.sequence, test.now()).unwrap();
+    follower.batch(&skipped.payload, skipped.sequence, test.now()).unwrap();
+}

@@ -1,0 +1,59 @@
+//! Building a data directory from a base of a replica: its rows come as a backup without content, its content as pieces
+//! of segments.
+
+use std::io::Read;
+use std::path::Path;
+
+use super::{Building, Lineage, Restoration, RestoreError};
+use crate::base::time::Timestamp;
+use crate::store::archive::{Head, Part, Reader, Totals};
+use crate::store::master_key::Raw;
+use crate::store::schema::FORMAT;
+
+/// Content of a base.
+pub struct BaseContent<I> {
+    /// Pieces of segments: bucket, number, offset and bytes, ascending, without gaps in a segment.
+    pub pieces: I,
+    /// The key slots of the segments.
+    pub keys: Vec<u8>,
+}
+
+/// A piece of a segment, or why it can't be read.
+type Piece = Result<((Timestamp, u32), u64, Vec<u8>), RestoreError>;
+
+/// Builds a data directory from the `rows` of a base and its `content`, which is asked for after the rows. `key` is the
+/// store's master key.
+///
+/// # Errors
+/// Why not; then nothing is left of it.
+pub fn restore_base<I: Iterator<Item = Piece>>(
+    rows: impl Read,
+    directory: &Path,
+    key: &Raw,
+    (beside, lineage): (&[&str], Lineage),
+    content: impl FnOnce() -> Result<BaseContent<I>, RestoreError>,
+    progress: &mut dyn FnMut(&Head, Totals),
+) -> Result<Restoration, RestoreError> {
+    let (mut reader, head) = Reader::open(rows)?;
+    if head.store_format > FORMAT {
+        return Err(RestoreError::NewerStore { found: head.store_format });
+    }
+    let mut building = Building::begin(directory, Some(key.clone()), head.store_format)?;
+    while let Some(part) = reader.next_part()? {
+        building.take(part, beside)?;
+        progress(&head, reader.totals());
+    }
+    let BaseContent { pieces, keys } = content()?;
+    let mut totals = reader.totals();
+    for piece in pieces {
+        let (segment, offset, bytes) = piece?;
+        building.append(segment, offset, &bytes)?;
+        totals.content_octets += bytes.len() as u64;
+        progress(&head, totals);
+    }
+    building.take(Part::Keys(keys), beside)?;
+    // The content came beside the rows.
+    let head = Head { has_content: true, ..head };
+    let standing = building.finish(&head, lineage)?;
+    Ok(Restoration { head, totals, standing })
+}

@@ -48,6 +48,7 @@ pub mod rates;
 pub mod receive;
 pub mod redeliver;
 pub mod relay;
+pub mod replica;
 pub mod reputation;
 mod room;
 mod seats;
@@ -144,6 +145,8 @@ pub struct Engine {
     pub development: Development,
     /// Hook that deletes further content past its deadline: the captured mail of `dev`. May block.
     pub on_content_destroyed: OnceLock<Box<dyn Fn() -> std::io::Result<()> + Send + Sync>>,
+    /// The replication of the store; empty without one.
+    pub replication: OnceLock<Arc<replica::Replication>>,
     /// Followers of the event logs.
     pub streams: Streams,
     /// Sign-in by OpenID Connect, where it is configured.
@@ -207,6 +210,7 @@ impl Engine {
             quiet: QuietAccounts::default(),
             development: Development::default(),
             on_content_destroyed: OnceLock::new(),
+            replication: OnceLock::new(),
             streams: Streams::default(),
             oidc: OnceLock::new(),
             backups: Arc::new(Semaphore::new(1)),

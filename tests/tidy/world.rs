@@ -45,6 +45,21 @@ const EXCEPTIONS: &[(&str, Touch, &str)] = &[
     ),
     ("src/store/open/options.rs", Touch::Clock, "the default monotonic clock: a virtual one takes its place in tests"),
     ("src/engine/imports.rs", Touch::Clock, "pauses an import for as long as its batch took, in the machine's time"),
+    (
+        "src/engine/replica/shipper.rs",
+        Touch::Clock,
+        "paces slots, in the machine's time: the interval stays in real time",
+    ),
+    (
+        "src/engine/replica/join.rs",
+        Touch::Clock,
+        "measures how long the bucket has not answered, in the machine's time",
+    ),
+    (
+        "src/engine/replica/standby.rs",
+        Touch::Clock,
+        "spaces checkpoints and sweeps of a standby, in the machine's time",
+    ),
     ("src/store/writer.rs", Touch::Clock, "times a commit for monitoring, in the machine's time: no row depends on it"),
     ("src/store/content/appender.rs", Touch::Clock, "times a sync for monitoring, in the machine's time"),
     ("src/engine/signing.rs", Touch::Clock, "times a signature for monitoring, in the machine's time"),

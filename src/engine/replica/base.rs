@@ -1,0 +1,376 @@
+//! Bases: all rows at one slot, with the content that they name, so that a standby or a restore needs only the log that
+//! follows. The manifest comes last, and only once the log has everything that the base has.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+
+use super::backoff::Backoff;
+use super::chunks::Chunks;
+use super::collection::Collector;
+use super::error::ReplicaError;
+use super::keys;
+use super::objects::{ReplicaObjects, Written};
+use super::shared::{ConfirmedSlot, Shared};
+use super::status::BaseStatus;
+use crate::base::digest::sha256;
+use crate::base::time::Timestamp;
+use crate::store::Store;
+use crate::store::backup::Named;
+use crate::store::replica::content::{self, PIECE_BYTES_MAX};
+use crate::store::replica::manifest::{ContentRange, Manifest, PartInfo};
+use crate::store::replica::name::ObjectName;
+use crate::store::replica::{BaseSnapshot, Kind};
+use crate::store::schema::FORMAT;
+
+/// How often the maker looks whether a base is due.
+const TICK: Duration = Duration::from_secs(60);
+/// Slots before a new base.
+const SLOTS_MAX: u64 = 20_000;
+/// The wait for the log to have what a snapshot has. Longer would keep the database from reusing pages.
+const SNAPSHOT_WAIT: Duration = Duration::from_secs(60);
+/// Tries of one object before the base is given up.
+const TRIES: u32 = 12;
+
+/// When bases are made, and how long they are kept.
+#[derive(Debug, Clone, Copy)]
+pub struct BasePolicy {
+    /// Age of a base before the next.
+    pub age: Duration,
+    /// Bytes of log before the next.
+    pub log_bytes: u64,
+    /// How far back a restore reaches.
+    pub retention: Duration,
+    /// Files of the data directory that come along.
+    pub beside: &'static [&'static str],
+}
+
+/// The maker of bases of one active.
+pub(super) struct BaseMaker {
+    objects: ReplicaObjects,
+    store: Arc<Store>,
+    shared: Arc<Shared>,
+    policy: BasePolicy,
+    collector: Collector,
+    /// The newest manifest.
+    newest: Option<Manifest>,
+    /// The last slot when the bucket was looked at for lost objects.
+    looked_at: u64,
+}
+
+impl BaseMaker {
+    /// A maker that follows `policy`.
+    pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, policy: BasePolicy) -> Self {
+        let collector = Collector::new(objects.clone(), shared.claim.slot, policy.retention);
+        let looked_at = shared.claim.slot;
+        Self { objects, store, shared, policy, collector, newest: None, looked_at }
+    }
+
+    /// Makes bases for as long as it is polled.
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        while let Err(error) = self.learn().await {
+            self.report(&error);
+            sleep(backoff.next(&*self.objects.entropy)).await;
+        }
+        let (mut backoff, mut is_asked) = (Backoff::default(), false);
+        loop {
+            if is_asked || self.is_due() {
+                if let Err(error) = self.make().await {
+                    self.report(&error);
+                    is_asked = true;
+                    sleep(backoff.next(&*self.objects.entropy)).await;
+                    continue;
+                }
+                backoff = Backoff::default();
+            }
+            is_asked = timeout(TICK, self.shared.base_wanted.notified()).await.is_ok();
+            if !is_asked && let Err(error) = self.look_for_loss().await {
+                self.report(&error);
+            }
+        }
+    }
+
+    fn report(&self, error: &ReplicaError) {
+        match error {
+            ReplicaError::Bucket(error) => self.shared.failed(error),
+            error => tracing::warn!(%error, "could not finish a base; trying again"),
+        }
+    }
+
+    /// Learns of the bases that are there.
+    async fn learn(&mut self) -> Result<(), ReplicaError> {
+        let bases = self.objects.bases().await?;
+        if let Some(slot) = bases.last() {
+            self.newest = self.objects.manifest(*slot).await?;
+        }
+        if let Some(manifest) = &self.newest {
+            let first = self.collector.oldest(&bases).await?;
+            self.shared.set_base(status_of(manifest), first);
+        }
+        Ok(())
+    }
+
+    fn is_due(&self) -> bool {
+        let Some(newest) = self.newest.as_ref().filter(|_| !self.shared.outbox.has_gap()) else { return true };
+        let (_, bytes, slots) = self.shared.log_since_base();
+        let is_old = self.objects.clock.now().since(newest.taken_at) >= self.policy.age;
+        self.shared.position().sequence > newest.sequence
+            && (is_old || bytes >= self.policy.log_bytes || slots >= SLOTS_MAX)
+    }
+
+    /// Makes a base now, and collects what it replaces.
+    ///
+    /// # Errors
+    /// The bucket; the store. The base is then not there.
+    pub(super) async fn make(&mut self) -> Result<(), ReplicaError> {
+        let dropped = self.shared.outbox.has_gap().then(|| self.shared.outbox.resume());
+        if dropped.is_some() {
+            self.shared.count_resync();
+        }
+        self.shared.watch_slots();
+        let made = self.make_watched(dropped.unwrap_or(0)).await;
+        self.shared.stop_watching();
+        let manifest = made?;
+        let status = status_of(&manifest);
+        tracing::info!(slot = manifest.slot, rows = manifest.rows, bytes = status.bytes, "base finished");
+        self.newest = Some(manifest);
+        self.shared.restart_log_count();
+        let restorable_from = self.collector.collect().await?;
+        self.shared.set_base(status, restorable_from);
+        self.shared.base_finished();
+        Ok(())
+    }
+
+    async fn make_watched(&self, at_least: u64) -> Result<Manifest, ReplicaError> {
+        let snapshot = self.snapshot(at_least).await?;
+        let sequence = snapshot.sequence();
+        let slot = self.slot_with(sequence.number).await?;
+        if let Some(made) = self.base_at(slot.slot).await? {
+            return Ok(made);
+        }
+        let (parts, rows, named) = self.send_rows(snapshot, slot.slot).await?;
+        keys::send(&self.objects, &self.store, &self.shared, &named.keys().copied().collect()).await?;
+        let content = self.send_content(&named).await?;
+        let manifest = Manifest {
+            slot: slot.slot,
+            slot_sha256: slot.digest,
+            sequence: sequence.number,
+            taken_at: sequence.committed_at,
+            row_format: FORMAT,
+            rows,
+            parts,
+            content,
+        };
+        let head = self.objects.head(Kind::Manifest, slot.slot, self.shared.claim.epoch);
+        let bytes = Bytes::from(manifest.seal(head, &self.objects.sealer, &*self.objects.entropy));
+        let name = ObjectName::Manifest(slot.slot);
+        self.create(&name, &bytes).await?;
+        let read = self.objects.read_existing(&name).await?;
+        if read != bytes {
+            return Err(ReplicaError::Missing { name: name.to_string() });
+        }
+        Ok(manifest)
+    }
+
+    /// The base at a slot, where it is whole. Parts without a manifest are left from a base that was interrupted: their
+    /// names can't be used again, so the next slot gets the base.
+    async fn base_at(&self, slot: u64) -> Result<Option<Manifest>, ReplicaError> {
+        let prefix = ObjectName::base_prefix(slot);
+        if self.objects.list(&prefix, &prefix).await?.is_empty() {
+            return Ok(None);
+        }
+        if let Some(manifest) = self.objects.manifest(slot).await? {
+            return Ok(Some(manifest));
+        }
+        let mut slots = self.shared.slots();
+        slots.mark_unchanged();
+        self.shared.ask_for_beat();
+        drop(timeout(SNAPSHOT_WAIT, slots.changed()).await);
+        Err(ReplicaError::Missing { name: ObjectName::Manifest(slot).to_string() })
+    }
+
+    /// A snapshot that has the batch `at_least`.
+    async fn snapshot(&self, at_least: u64) -> Result<BaseSnapshot, ReplicaError> {
+        loop {
+            let store = Arc::clone(&self.store);
+            let taken = tokio::task::spawn_blocking(move || store.base_snapshot()).await.map_err(panicked)??;
+            if taken.sequence().number >= at_least {
+                return Ok(taken);
+            }
+            drop(taken);
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The first slot that confirms `sequence`.
+    async fn slot_with(&self, sequence: u64) -> Result<ConfirmedSlot, ReplicaError> {
+        let mut slots = self.shared.slots();
+        let found = async {
+            loop {
+                slots.mark_unchanged();
+                if let Some(slot) = self.shared.slot_of(sequence) {
+                    return slot;
+                }
+                drop(slots.changed().await);
+            }
+        };
+        let late = || ReplicaError::Broken { slot: 0, why: "the log did not come to the base in time".to_owned() };
+        timeout(SNAPSHOT_WAIT, found).await.map_err(|_| late())
+    }
+
+    async fn send_rows(&self, snapshot: BaseSnapshot, slot: u64) -> Result<(Vec<PartInfo>, u64, Named), ReplicaError> {
+        let (sender, mut chunks) = mpsc::channel(1);
+        let (store, beside) = (Arc::clone(&self.store), self.policy.beside);
+        let writing = tokio::task::spawn_blocking(move || {
+            let mut out = Chunks::new(sender);
+            let written = store.write_base(snapshot, beside, &mut out)?;
+            out.send()?;
+            Ok::<_, crate::store::backup::BackupError>(written)
+        });
+        let mut parts = Vec::new();
+        while let Some(chunk) = chunks.recv().await {
+            let name = ObjectName::Part { slot, part: u32::try_from(parts.len() + 1).unwrap_or(u32::MAX) };
+            let head = self.objects.head(Kind::Part, slot, self.shared.claim.epoch);
+            let bytes = self.sealed(name.clone(), head, chunk, content::seal_part).await?;
+            self.create(&name, &bytes).await?;
+            parts.push(PartInfo { bytes: bytes.len() as u64, sha256: sha256(&bytes) });
+        }
+        let (totals, named) = writing.await.map_err(panicked)?.map_err(|error| ReplicaError::Io {
+            what: "reading the rows of a base".to_owned(),
+            error: io::Error::other(error),
+        })?;
+        Ok((parts, totals.rows, named))
+    }
+
+    /// Uploads what the bucket lacks of the segments that the rows name.
+    async fn send_content(&self, named: &Named) -> Result<Vec<ContentRange>, ReplicaError> {
+        let mut content = Vec::new();
+        for (&(bucket, segment), &end) in named {
+            let mut ranges = self.known(bucket, segment).await?;
+            let mut offset = ranges.last().map_or(0, |last| last.offset + last.length);
+            let mut is_gone = false;
+            while offset < end && !is_gone {
+                let length = u32::try_from((end - offset).min(PIECE_BYTES_MAX as u64)).unwrap_or(u32::MAX);
+                match self.store.sealed_bytes((bucket, segment), offset, length)? {
+                    Some(piece) => {
+                        let name = ObjectName::Content { bucket, segment, offset };
+                        let head = self.objects.head(Kind::Content, segment.into(), self.shared.claim.epoch);
+                        let bytes = self.sealed(name.clone(), head, piece, content::seal_piece).await?;
+                        self.create(&name, &bytes).await?;
+                        ranges.push(ContentRange { bucket, segment, offset, length: length.into() });
+                        offset += u64::from(length);
+                    }
+                    // Its time is over: no object needs to hold it.
+                    None => is_gone = true,
+                }
+            }
+            if !is_gone {
+                content.append(&mut ranges);
+            }
+        }
+        Ok(content)
+    }
+
+    /// The pieces of a segment that the bucket has, without a gap.
+    async fn known(&self, bucket: Timestamp, segment: u32) -> Result<Vec<ContentRange>, ReplicaError> {
+        let of_newest = self.newest.iter().flat_map(|newest| &newest.content);
+        let listed: Vec<_> =
+            of_newest.filter(|range| (range.bucket, range.segment) == (bucket, segment)).copied().collect();
+        let prefix = ObjectName::content_prefix(bucket, segment);
+        let mut known: Vec<ContentRange> = Vec::new();
+        for object in self.objects.list(&prefix, &prefix).await? {
+            let Ok(found @ ObjectName::Content { offset, .. }) = object.name.parse() else { continue };
+            let end = known.last().map_or(0, |last| last.offset + last.length);
+            if offset != end {
+                break;
+            }
+            let length = match listed.iter().find(|range| range.offset == offset) {
+                Some(range) => range.length,
+                // A base that was interrupted left it.
+                None => {
+                    let bytes = self.objects.read_existing(&found).await?;
+                    let piece = content::open_piece(&found, &bytes, &self.objects.sealer);
+                    piece.map_err(|fault| super::objects::unreadable(&found, fault))?.expose().len() as u64
+                }
+            };
+            known.push(ContentRange { bucket, segment, offset, length });
+        }
+        Ok(known)
+    }
+
+    async fn sealed(
+        &self,
+        name: ObjectName,
+        head: crate::store::replica::Head,
+        clear: Vec<u8>,
+        seal: fn(
+            &ObjectName,
+            crate::store::replica::Head,
+            &[u8],
+            &crate::store::replica::Sealer,
+            &dyn crate::base::entropy::Entropy,
+        ) -> Vec<u8>,
+    ) -> Result<Bytes, ReplicaError> {
+        let (sealer, entropy) = (self.objects.sealer.clone(), Arc::clone(&self.objects.entropy));
+        let sealed = tokio::task::spawn_blocking(move || seal(&name, head, &clear, &sealer, &*entropy));
+        sealed.await.map(Bytes::from).map_err(panicked)
+    }
+
+    /// Creates an object with fixed bytes, with some retries.
+    async fn create(&self, name: &ObjectName, bytes: &Bytes) -> Result<(), ReplicaError> {
+        let mut backoff = Backoff::default();
+        for _ in 0..TRIES {
+            match self.objects.create_fixed(name, bytes).await {
+                Ok(Written::Own) => return Ok(()),
+                Ok(Written::Other) => {
+                    let fault = crate::store::replica::ObjectFault::Misplaced;
+                    return Err(super::objects::unreadable(name, fault));
+                }
+                Err(error) => self.shared.failed(&error),
+            }
+            sleep(backoff.next(&*self.objects.entropy)).await;
+        }
+        Err(ReplicaError::Missing { name: name.to_string() })
+    }
+
+    /// Notices a bucket that lost what replication relies on, once a minute while the log grows.
+    async fn look_for_loss(&mut self) -> Result<(), ReplicaError> {
+        let position = self.shared.position();
+        if std::mem::replace(&mut self.looked_at, position.slot) == position.slot {
+            return Ok(());
+        }
+        let newest = self.newest.as_ref().map(|newest| ObjectName::Manifest(newest.slot));
+        let needed = [Some(ObjectName::Store), Some(ObjectName::Slot(position.slot)), newest];
+        let mut lost = Vec::new();
+        for name in needed.into_iter().flatten() {
+            let name = name.to_string();
+            if self.objects.bucket.read_range(&name, 0, 1).await?.is_none() {
+                lost.push(name);
+            }
+        }
+        if lost.is_empty() {
+            return Ok(());
+        }
+        tracing::error!(?lost, "objects of the replica are missing from the bucket; making a new base");
+        self.shared.count_resync();
+        self.shared.keys().clear();
+        self.objects.write_identity(&self.shared.claim).await?;
+        self.newest = None;
+        self.shared.base_wanted.notify_one();
+        Ok(())
+    }
+}
+
+fn status_of(manifest: &Manifest) -> BaseStatus {
+    let bytes = manifest.parts.iter().map(|part| part.bytes).sum();
+    BaseStatus { slot: manifest.slot, taken_at: manifest.taken_at, bytes }
+}
+
+fn panicked(error: tokio::task::JoinError) -> ReplicaError {
+    ReplicaError::Io { what: "working for replication".to_owned(), error: io::Error::other(error) }
+}

@@ -1,0 +1,57 @@
+//! Claiming the log: whoever creates the next slot owns what follows.
+
+use bytes::Bytes;
+
+use super::error::ReplicaError;
+use super::follow::Cursor;
+use super::objects::{ReplicaObjects, Written};
+use crate::store::replica::claim::{Claim, ClaimCause};
+use crate::store::replica::name::ObjectName;
+use crate::store::replica::slot::{self, Link, SlotBody};
+use crate::store::replica::{Kind, Position};
+use crate::store::schema::FORMAT;
+
+/// A claim on its way. Its bytes are fixed, so that it can be tried again.
+pub struct PendingClaim {
+    bytes: Bytes,
+    position: Position,
+}
+
+/// Result of a try to claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Claimed {
+    /// The log is this process's, whose claim is at this position.
+    Yes(Position),
+    /// The slot was taken: the log goes on, and is to be followed.
+    Moved,
+    /// The slot was history already: the log begins again with a base above it.
+    History,
+}
+
+impl PendingClaim {
+    /// The claim of the slot after `cursor`, of a store whose log has everything up to `sequence`.
+    pub fn new(objects: &ReplicaObjects, cursor: &Cursor, sequence: u64, cause: ClaimCause) -> Self {
+        let (slot, epoch) = (cursor.slot + 1, cursor.epoch + 1);
+        let head = objects.head(Kind::Claim, slot, epoch);
+        let link = Link { head, row_format: FORMAT, previous: cursor.digest };
+        let claim = Claim { program: env!("CARGO_PKG_VERSION").to_owned(), cause, lease_millis: 0, sequence };
+        let bytes: Bytes = link.seal(&SlotBody::Claim(claim), &objects.sealer, &*objects.entropy).into();
+        let position = Position { store: objects.sealer.store(), epoch, slot, hash: slot::digest(&bytes), sequence };
+        Self { bytes, position }
+    }
+
+    /// Tries once to create the slot.
+    ///
+    /// # Errors
+    /// The bucket; the same claim may be tried again.
+    pub async fn attempt(&self, objects: &ReplicaObjects) -> Result<Claimed, ReplicaError> {
+        let slot = self.position.slot;
+        if objects.create_fixed(&ObjectName::Slot(slot), &self.bytes).await? == Written::Other {
+            return Ok(Claimed::Moved);
+        }
+        match objects.has_base_from(slot).await? {
+            true => Ok(Claimed::History),
+            false => Ok(Claimed::Yes(self.position)),
+        }
+    }
+}

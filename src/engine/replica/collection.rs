@@ -1,0 +1,115 @@
+//! Collection: objects that no restore within the retention needs are removed, from the lowest on. Claims stay for
+//! ever: a writer that was stalled must still find the claim that deposed it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::error::ReplicaError;
+use super::objects::ReplicaObjects;
+use crate::base::time::Timestamp;
+use crate::engine::ports::ObjectInfo;
+use crate::store::replica::name::{self, ObjectName};
+use crate::store::replica::{Head, Kind};
+
+/// Bytes from which an object is no claim.
+const CLAIM_BYTES_MAX: u64 = 4096;
+/// Bytes of the first line.
+const LINE_BYTES: u64 = 256;
+
+/// The collector of one active.
+pub(super) struct Collector {
+    objects: ReplicaObjects,
+    /// The slot of this process's claim: the slots after it are no claims.
+    claim: u64,
+    /// Claims of earlier epochs.
+    claims: BTreeSet<u64>,
+    retention: Duration,
+}
+
+impl Collector {
+    pub(super) fn new(objects: ReplicaObjects, claim: u64, retention: Duration) -> Self {
+        Self { objects, claim, claims: BTreeSet::new(), retention }
+    }
+
+    /// The time of the oldest of `bases`.
+    pub(super) async fn oldest(&self, bases: &[u64]) -> Result<Option<Timestamp>, ReplicaError> {
+        let Some(slot) = bases.first() else { return Ok(None) };
+        Ok(self.objects.manifest(*slot).await?.map(|manifest| manifest.taken_at))
+    }
+
+    /// Removes what is not needed any more, and returns the earliest time that can be restored.
+    pub(super) async fn collect(&mut self) -> Result<Option<Timestamp>, ReplicaError> {
+        let now = self.objects.clock.now();
+        let mut kept = None;
+        // The newest base that is old enough for every time within the retention, or the oldest there is.
+        for slot in self.objects.bases().await?.into_iter().rev() {
+            let Some(manifest) = self.objects.manifest(slot).await? else { continue };
+            kept = Some((slot, manifest.taken_at));
+            if now.since(manifest.taken_at) >= self.retention {
+                break;
+            }
+        }
+        let Some((slot, taken_at)) = kept else { return Ok(None) };
+        self.remove_slots(slot).await?;
+        self.remove_bases(slot).await?;
+        self.remove_content(now).await?;
+        Ok(Some(taken_at))
+    }
+
+    /// Removes the slots below `end` but the claims.
+    async fn remove_slots(&mut self, end: u64) -> Result<(), ReplicaError> {
+        for object in self.objects.list(name::LOG, "").await? {
+            let Ok(ObjectName::Slot(slot)) = object.name.parse() else { continue };
+            if slot >= end {
+                break;
+            }
+            if !self.is_claim(slot, &object).await? {
+                self.objects.bucket.remove(&object.name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn is_claim(&mut self, slot: u64, object: &ObjectInfo) -> Result<bool, ReplicaError> {
+        if slot == self.claim || self.claims.contains(&slot) {
+            return Ok(true);
+        }
+        if slot > self.claim || object.size > CLAIM_BYTES_MAX {
+            return Ok(false);
+        }
+        let Some(line) = self.objects.bucket.read_range(&object.name, 0, LINE_BYTES).await? else { return Ok(false) };
+        // One that can't be read is kept.
+        let is_claim = Head::decode(&line).map_or(true, |(head, _)| head.kind == Kind::Claim);
+        if is_claim {
+            self.claims.insert(slot);
+        }
+        Ok(is_claim)
+    }
+
+    /// Removes the bases below `end`, each one's manifest first, so that what is left of it never looks whole.
+    async fn remove_bases(&self, end: u64) -> Result<(), ReplicaError> {
+        let objects = self.objects.list(name::BASE, "").await?;
+        let below = |object: &&ObjectInfo| match object.name.parse() {
+            Ok(ObjectName::Manifest(slot) | ObjectName::Part { slot, .. }) => slot < end,
+            Ok(_) | Err(_) => false,
+        };
+        let mut over: Vec<_> = objects.iter().filter(below).collect();
+        over.sort_by_key(|object| !matches!(object.name.parse(), Ok(ObjectName::Manifest(_))));
+        for object in over {
+            self.objects.bucket.remove(&object.name).await?;
+        }
+        Ok(())
+    }
+
+    /// Removes content whose time is over: its key is gone, and nothing opens it.
+    async fn remove_content(&self, now: Timestamp) -> Result<(), ReplicaError> {
+        for object in self.objects.list(name::CONTENT, "").await? {
+            let Ok(ObjectName::Content { bucket, .. }) = object.name.parse() else { continue };
+            if bucket > now {
+                break;
+            }
+            self.objects.bucket.remove(&object.name).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,279 @@
+//! The start of an active: its store catches up with the log, and claims it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::backoff::Backoff;
+use super::claim::{Claimed, PendingClaim};
+use super::error::ReplicaError;
+use super::follow::{Cursor, FollowStep, LogFollower};
+use super::objects::ReplicaObjects;
+use crate::base::entropy::{self, Entropy};
+use crate::base::id::Ulid;
+use crate::base::secret::MasterKey;
+use crate::engine::ports::{Bucket, BucketError, BucketErrorKind, Clock};
+use crate::store::replica::claim::ClaimCause;
+use crate::store::replica::identity::Identity;
+use crate::store::replica::name::ObjectName;
+use crate::store::replica::{Follower, Head, Holder, Kind, ObjectFault, Position, Sealer, clear_fork, is_fork};
+use crate::store::schema::FORMAT;
+
+/// What a process needs to work on a replica.
+#[derive(Clone)]
+pub struct ReplicaWorld {
+    /// The bucket.
+    pub bucket: Arc<dyn Bucket>,
+    /// The name of the data directory in the log.
+    pub holder: Holder,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+    /// Whether objects are sealed.
+    pub encrypts: bool,
+}
+
+/// A log that was claimed.
+pub struct Joined {
+    /// The objects of the store.
+    pub objects: ReplicaObjects,
+    /// The position of the claim.
+    pub claim: Position,
+    /// The first line of the slot before the claim.
+    pub previous: Option<Head>,
+    /// Whether the log before the claim has rows of an earlier format.
+    pub was_migrated: bool,
+}
+
+impl Joined {
+    /// Whether the holder before may still mail: it was another directory, and did not release the log.
+    pub fn must_wait(&self) -> bool {
+        let is_other = |head: &Head| head.kind != Kind::Release && head.holder != self.objects.holder;
+        self.previous.as_ref().is_some_and(is_other)
+    }
+}
+
+/// Called when the bucket did not answer, with the time since the first failure.
+pub type OnWait<'a> = dyn FnMut(&BucketError, Duration) + Send + 'a;
+
+impl ReplicaWorld {
+    /// The objects of the store `store`, sealed under `master`.
+    pub fn objects(&self, master: Arc<MasterKey>, store: Ulid) -> ReplicaObjects {
+        ReplicaObjects {
+            bucket: Arc::clone(&self.bucket),
+            sealer: Sealer::new(master, store, self.encrypts),
+            holder: self.holder.clone(),
+            clock: Arc::clone(&self.clock),
+            entropy: Arc::clone(&self.entropy),
+        }
+    }
+
+    /// The identity of the store in the bucket, where there is one.
+    ///
+    /// # Errors
+    /// The bucket; [`ReplicaError::OtherStore`] where another master key wrote it.
+    pub async fn identity(&self, master: &MasterKey) -> Result<Option<Identity>, ReplicaError> {
+        let name = ObjectName::Store;
+        let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
+        match Identity::decode(&bytes, master) {
+            Ok(identity) => Ok(Some(identity)),
+            Err(ObjectFault::Unsealable) => Err(ReplicaError::OtherStore),
+            Err(fault) => Err(super::objects::unreadable(&name, fault)),
+        }
+    }
+}
+
+impl ReplicaObjects {
+    /// Writes the object `store`, unless it is there.
+    ///
+    /// # Errors
+    /// The bucket.
+    pub(super) async fn write_identity(&self, claim: &Position) -> Result<(), ReplicaError> {
+        let head = self.head(Kind::Store, 0, claim.epoch);
+        let identity = Identity { store: claim.store, row_format: FORMAT, head };
+        let bytes = identity.encode(self.sealer.master_key());
+        self.bucket.create(&ObjectName::Store.to_string(), bytes.into()).await?;
+        Ok(())
+    }
+}
+
+/// Waits while the bucket does not answer; credentials that it refuses end the wait.
+pub struct Patience<'a> {
+    on_wait: &'a mut OnWait<'a>,
+    since: Option<Instant>,
+    backoff: Backoff,
+}
+
+impl<'a> Patience<'a> {
+    /// Reports each failure to `on_wait`.
+    pub fn new(on_wait: &'a mut OnWait<'a>) -> Self {
+        Self { on_wait, since: None, backoff: Backoff::default() }
+    }
+
+    /// Returns what was asked for, or waits after a failure that another try may not have.
+    ///
+    /// # Errors
+    /// Any other failure.
+    pub async fn take<T>(
+        &mut self,
+        asked: Result<T, ReplicaError>,
+        entropy: &dyn Entropy,
+    ) -> Result<Option<T>, ReplicaError> {
+        match asked {
+            Ok(answer) => {
+                (self.since, self.backoff) = (None, Backoff::default());
+                Ok(Some(answer))
+            }
+            Err(ReplicaError::Bucket(error))
+                if !matches!(error.kind, BucketErrorKind::Forbidden | BucketErrorKind::Refused) =>
+            {
+                let since = *self.since.get_or_insert_with(Instant::now);
+                (self.on_wait)(&error, since.elapsed());
+                sleep(self.backoff.next(entropy)).await;
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Has the store in `directory`, which no process has open, catch up with the log in the bucket, and claims the log.
+/// Waits for a bucket that does not answer.
+///
+/// # Errors
+/// Why the log is not to be claimed by this directory.
+pub async fn join<'a>(
+    world: &ReplicaWorld,
+    directory: &Path,
+    cause: ClaimCause,
+    on_wait: &'a mut OnWait<'a>,
+) -> Result<Joined, ReplicaError> {
+    let mut patience = Patience::new(on_wait);
+    let entropy = Arc::clone(&world.entropy);
+    let follower = Follower::open(directory, world.clock.now(), Arc::clone(&entropy))?;
+    let mut joining = loop {
+        let begun = Joining::identify(world, directory, &follower).await;
+        if let Some((objects, cursor)) = patience.take(begun, &*entropy).await? {
+            break Joining { objects, log: LogFollower::at(follower, cursor), is_fork: is_fork(directory), cause };
+        }
+    };
+    let joined = loop {
+        let turn = joining.turn().await;
+        if let Some(Some(joined)) = patience.take(turn, &*entropy).await? {
+            break joined;
+        }
+    };
+    joining.log.follower.checkpoint()?;
+    clear_fork(directory)
+        .map_err(|error| ReplicaError::Io { what: "removing the mark of a restore".to_owned(), error })?;
+    Ok(joined)
+}
+
+/// A store on its way to a claim.
+struct Joining {
+    objects: ReplicaObjects,
+    log: LogFollower,
+    is_fork: bool,
+    cause: ClaimCause,
+}
+
+impl Joining {
+    /// Finds out which store the bucket holds, and where this directory stands in its log.
+    async fn identify(
+        world: &ReplicaWorld,
+        directory: &Path,
+        follower: &Follower,
+    ) -> Result<(ReplicaObjects, Cursor), ReplicaError> {
+        let master = follower.master_key();
+        let position = follower.position();
+        let fork = is_fork(directory);
+        let Some(identity) = world.identity(master).await.map_err(|error| of_fork(error, fork))? else {
+            let known = position.filter(|_| !fork);
+            if let Some(position) = known {
+                tracing::error!(
+                    slot = position.slot,
+                    "the bucket is empty, and held a replica before; making a new one"
+                );
+            }
+            let drawn = || Ulid::new(world.clock.now(), entropy::bytes(&*world.entropy));
+            let store = known.map_or_else(drawn, |position| position.store);
+            let objects = world.objects(Arc::clone(master), store);
+            let begin = Position { store, ..Position::default() };
+            objects.write_identity(&begin).await?;
+            // Another process may have been first.
+            let found = world.identity(master).await?;
+            return match found.filter(|identity| identity.store == store) {
+                Some(_) => Ok((objects, known.map_or_else(Cursor::default, Cursor::of))),
+                None => Err(ReplicaError::OtherStore),
+            };
+        };
+        let objects = world.objects(Arc::clone(master), identity.store);
+        match position {
+            Some(position) if position.store == identity.store => Ok((objects, Cursor::of(position))),
+            Some(_) => Err(of_fork(ReplicaError::OtherStore, fork)),
+            None => {
+                let first = objects.slot(1).await?.map_or(identity.head, |slot| slot.link.head);
+                let is_own = first.holder == world.holder;
+                if is_own { Ok((objects, Cursor::default())) } else { Err(of_fork(ReplicaError::OtherStore, fork)) }
+            }
+        }
+    }
+
+    /// The first line of the slot at the cursor.
+    async fn previous(&self) -> Result<Option<Head>, ReplicaError> {
+        let Cursor { slot, head, .. } = &self.log.cursor;
+        match head {
+            None if *slot > 0 => Ok(self.objects.slot(*slot).await?.map(|slot| slot.link.head)),
+            head => Ok(head.clone()),
+        }
+    }
+
+    /// Applies the next slot, or claims the one after the last. None while there is more to do.
+    async fn turn(&mut self) -> Result<Option<Joined>, ReplicaError> {
+        let (own, is_fork) = (self.objects.holder.clone(), self.is_fork);
+        let accepts = |head: &Head| match () {
+            () if is_fork => Err(ReplicaError::Fork),
+            () if head.kind == Kind::Claim && head.holder != own => {
+                Err(ReplicaError::Claimed { slot: head.number, holder: head.holder.to_string() })
+            }
+            () => Ok(()),
+        };
+        if self.log.step(&self.objects, accepts).await? != FollowStep::End {
+            return Ok(None);
+        }
+        if self.log.lacks_slot(&self.objects).await? {
+            let why = "slots that this directory lacks were collected".to_owned();
+            return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
+        }
+        let claim = PendingClaim::new(&self.objects, &self.log.cursor, self.log.logged(), self.cause);
+        let mut backoff = Backoff::default();
+        let claimed = loop {
+            match claim.attempt(&self.objects).await {
+                Err(ReplicaError::Bucket(error)) if error.kind.is_in_doubt() => {
+                    // The same bytes again: a claim that was made without an answer is this one.
+                    sleep(backoff.next(&*self.objects.entropy)).await;
+                }
+                claimed => break claimed?,
+            }
+        };
+        match claimed {
+            Claimed::Moved => Ok(None),
+            Claimed::History => {
+                let why = "the log begins again after the slot that was free".to_owned();
+                Err(ReplicaError::Broken { slot: self.log.cursor.slot, why })
+            }
+            Claimed::Yes(claim) => {
+                let previous = self.previous().await?;
+                let was_migrated = self.log.follower.format()? != FORMAT;
+                Ok(Some(Joined { objects: self.objects.clone(), claim, previous, was_migrated }))
+            }
+        }
+    }
+}
+
+fn of_fork(error: ReplicaError, is_fork: bool) -> ReplicaError {
+    if is_fork && matches!(error, ReplicaError::OtherStore) { ReplicaError::Fork } else { error }
+}

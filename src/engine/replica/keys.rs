@@ -1,0 +1,84 @@
+//! The keys of content segments in the bucket: there before the first slot with a body of the segment, and gone when
+//! the content's time is over. Without its key no object opens a body.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::objects::ReplicaObjects;
+use super::shared::Shared;
+use crate::base::time::Timestamp;
+use crate::engine::ports::BucketResult;
+use crate::store::Store;
+use crate::store::replica::name::{self, ObjectName};
+use crate::store::replica::{Kind, content};
+
+/// How often the sweeper looks at the deadlines that it knows.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// A segment: its bucket, and its number there.
+type Segment = (Timestamp, u32);
+
+/// Has the keys of `segments` in the bucket. Those of segments whose time is over are left out.
+pub(super) async fn send(
+    objects: &ReplicaObjects,
+    store: &Store,
+    shared: &Shared,
+    segments: &BTreeSet<Segment>,
+) -> BucketResult<()> {
+    let missing: Vec<Segment> = segments.difference(&*shared.keys()).copied().collect();
+    for (bucket, segment) in missing {
+        let Some(slot) = store.sealed_key(bucket, segment) else { continue };
+        let name = ObjectName::Key { bucket, segment };
+        let head = objects.head(Kind::Key, segment.into(), shared.claim.epoch);
+        let bytes = content::seal_key(&name, head, &slot, &objects.sealer, &*objects.entropy);
+        objects.bucket.overwrite(&name.to_string(), bytes.into()).await?;
+        shared.keys().insert((bucket, segment));
+    }
+    Ok(())
+}
+
+/// Removes the keys in the bucket whose content is over, for as long as it is polled.
+pub(super) async fn sweep(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>) {
+    let mut is_listed = false;
+    loop {
+        if !is_listed {
+            is_listed = list(&objects, &shared).await.is_ok();
+        }
+        if let Err(error) = remove_over(&objects, &store, &shared).await {
+            tracing::warn!(%error, "could not remove content keys from the bucket; trying again");
+        }
+        sleep(SWEEP).await;
+    }
+}
+
+/// Learns which keys earlier epochs left in the bucket.
+async fn list(objects: &ReplicaObjects, shared: &Shared) -> BucketResult<()> {
+    let found = objects.list(name::KEYS, "").await?;
+    let keys = found.iter().filter_map(|object| match object.name.parse() {
+        Ok(ObjectName::Key { bucket, segment }) => Some((bucket, segment)),
+        Ok(_) | Err(_) => None,
+    });
+    shared.keys().extend(keys);
+    Ok(())
+}
+
+/// Overwrites and removes the keys whose content was destroyed here.
+pub(super) async fn remove_over(objects: &ReplicaObjects, store: &Store, shared: &Shared) -> BucketResult<()> {
+    let now = objects.clock.now();
+    let over: Vec<Segment> = shared.keys().iter().take_while(|(bucket, _)| *bucket <= now).copied().collect();
+    for (bucket, segment) in over {
+        if store.has_content(bucket, segment) {
+            // The service's clock is doubtful, and destroys nothing yet.
+            continue;
+        }
+        let name = ObjectName::Key { bucket, segment }.to_string();
+        objects.bucket.overwrite(&name, Bytes::new()).await?;
+        objects.bucket.remove(&name).await?;
+        shared.keys().remove(&(bucket, segment));
+    }
+    Ok(())
+}

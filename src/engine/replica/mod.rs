@@ -1,0 +1,39 @@
+//! Replication: the active ships its batches to a bucket, a standby follows them, and whoever creates the next slot of
+//! the log owns it.
+//!
+//! The log is the fence. An object is created only where none has its name, so two machines can't both write a slot,
+//! and each slot names the hash of the one before.
+
+mod active;
+mod backoff;
+mod base;
+mod chunks;
+mod claim;
+mod collection;
+mod error;
+mod follow;
+mod join;
+mod keys;
+mod objects;
+mod rebuild;
+mod replication;
+mod shared;
+mod shipper;
+mod standby;
+mod status;
+mod swap;
+#[cfg(test)]
+mod tests;
+
+pub use active::Active;
+pub use base::BasePolicy;
+pub use claim::{Claimed, PendingClaim};
+pub use error::ReplicaError;
+pub use follow::{Cursor, FollowStep, LogFollower};
+pub use join::{Joined, OnWait, Patience, ReplicaWorld, join};
+pub use objects::{ReplicaObjects, Slot};
+pub use rebuild::{Rebuild, base_before, build};
+pub use replication::Replication;
+pub use shared::Shared;
+pub use standby::Standby;
+pub use status::{BaseStatus, ReplicaStatus, Role, State};

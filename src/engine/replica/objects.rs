@@ -1,0 +1,157 @@
+//! The objects of one replica as a process reads and writes them: sealed, named, and created at most once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::error::ReplicaError;
+use crate::base::digest::{Digest, sha256};
+use crate::base::entropy::Entropy;
+use crate::engine::ports::{Bucket, BucketResult, Clock, Creation, ObjectInfo};
+use crate::store::replica::manifest::Manifest;
+use crate::store::replica::name::{self, ObjectName};
+use crate::store::replica::slot::{self, Link, SlotBody};
+use crate::store::replica::{Head, Holder, Kind, ObjectFault, Sealer};
+
+/// Result of creating an object whose bytes are fixed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Written {
+    /// The object has these bytes, now or since an earlier try.
+    Own,
+    /// Another object has the name.
+    Other,
+}
+
+/// A slot that was read.
+#[derive(Debug, Clone)]
+pub struct Slot {
+    /// Its place in the chain.
+    pub link: Link,
+    /// Its body.
+    pub body: SlotBody,
+    /// SHA-256 of its bytes, which the next slot names.
+    pub digest: Digest,
+    /// Its size in bytes.
+    pub size: u64,
+}
+
+/// The objects of one replica.
+#[derive(Clone)]
+pub struct ReplicaObjects {
+    /// The bucket.
+    pub bucket: Arc<dyn Bucket>,
+    /// The seal of the store's objects.
+    pub sealer: Sealer,
+    /// This data directory.
+    pub holder: Holder,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub entropy: Arc<dyn Entropy>,
+}
+
+impl ReplicaObjects {
+    /// The first line of an object of this process.
+    pub(super) fn head(&self, kind: Kind, number: u64, epoch: u64) -> Head {
+        Head { kind, number, epoch, holder: self.holder.clone(), time: self.clock.now() }
+    }
+
+    /// Tries once to create an object. Its bytes must be the same at every try.
+    pub(super) async fn create_fixed(&self, name: &ObjectName, bytes: &Bytes) -> BucketResult<Written> {
+        let name = name.to_string();
+        match self.bucket.create(&name, bytes.clone()).await? {
+            Creation::Created => Ok(Written::Own),
+            Creation::Exists => {
+                let found = self.bucket.read(&name).await?;
+                Ok(if found.as_ref() == Some(bytes) { Written::Own } else { Written::Other })
+            }
+        }
+    }
+
+    /// Reads a slot; none where the log ends before it.
+    ///
+    /// # Errors
+    /// The bucket; an object that does not open.
+    pub async fn slot(&self, number: u64) -> Result<Option<Slot>, ReplicaError> {
+        let name = ObjectName::Slot(number);
+        let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
+        let (link, body) = Link::open(number, &bytes, &self.sealer).map_err(|fault| unreadable(&name, fault))?;
+        Ok(Some(Slot { link, body, digest: slot::digest(&bytes), size: bytes.len() as u64 }))
+    }
+
+    /// All objects below `prefix` whose names follow `after`, ascending.
+    pub(super) async fn list(&self, prefix: &str, after: &str) -> BucketResult<Vec<ObjectInfo>> {
+        let mut found: Vec<ObjectInfo> = Vec::new();
+        loop {
+            let after = found.last().map_or(after, |last| &last.name).to_owned();
+            let page = self.bucket.list(prefix, &after).await?;
+            let is_over = page.is_last || page.objects.is_empty();
+            found.extend(page.objects);
+            if is_over {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Whether the log has a slot after `number`.
+    pub(super) async fn has_slot_after(&self, number: u64) -> BucketResult<bool> {
+        let after = ObjectName::Slot(number).to_string();
+        Ok(!self.bucket.list(name::LOG, &after).await?.objects.is_empty())
+    }
+
+    /// Whether the bucket has an object of a base at slot `number` or above.
+    pub(super) async fn has_base_from(&self, number: u64) -> BucketResult<bool> {
+        // `~` follows every name of the base before.
+        let after = format!("{}~", ObjectName::base_prefix(number.saturating_sub(1)));
+        Ok(!self.bucket.list(name::BASE, &after).await?.objects.is_empty())
+    }
+
+    /// The slots that have a base with a manifest, ascending.
+    ///
+    /// # Errors
+    /// The bucket.
+    pub async fn bases(&self) -> BucketResult<Vec<u64>> {
+        let objects = self.list(name::BASE, "").await?;
+        let manifests = objects.iter().filter_map(|object| match object.name.parse() {
+            Ok(ObjectName::Manifest(slot)) => Some(slot),
+            Ok(_) | Err(_) => None,
+        });
+        Ok(manifests.collect())
+    }
+
+    /// The manifest of the base at `slot`, where it is there.
+    ///
+    /// # Errors
+    /// The bucket; an object that does not open.
+    pub async fn manifest(&self, slot: u64) -> Result<Option<Manifest>, ReplicaError> {
+        let name = ObjectName::Manifest(slot);
+        let Some(bytes) = self.bucket.read(&name.to_string()).await? else { return Ok(None) };
+        Ok(Some(Manifest::open(slot, &bytes, &self.sealer).map_err(|fault| unreadable(&name, fault))?))
+    }
+
+    /// Reads an object and checks its digest.
+    ///
+    /// # Errors
+    /// The bucket; an object that is missing or has other bytes.
+    pub(super) async fn read_exact(&self, name: &ObjectName, digest: &Digest) -> Result<Bytes, ReplicaError> {
+        let bytes = self.read_existing(name).await?;
+        match sha256(&bytes) == *digest {
+            true => Ok(bytes),
+            false => Err(unreadable(name, ObjectFault::Damaged("its SHA-256 is not the manifest's"))),
+        }
+    }
+
+    /// Reads an object that must be there.
+    ///
+    /// # Errors
+    /// The bucket; an object that is missing.
+    pub(super) async fn read_existing(&self, name: &ObjectName) -> Result<Bytes, ReplicaError> {
+        let found = self.bucket.read(&name.to_string()).await?;
+        found.ok_or_else(|| ReplicaError::Missing { name: name.to_string() })
+    }
+}
+
+/// The error of an object that can't be read.
+pub(super) fn unreadable(name: &ObjectName, fault: ObjectFault) -> ReplicaError {
+    ReplicaError::Object { name: name.to_string(), fault }
+}

@@ -1,0 +1,232 @@
+//! Building a data directory from a base, for a standby and for a restore.
+
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use super::error::ReplicaError;
+use super::follow::{Cursor, LogFollower};
+use super::objects::{ReplicaObjects, unreadable};
+use crate::base::time::Timestamp;
+use crate::store::archive::{Head as ArchiveHead, Totals};
+use crate::store::master_key::Raw;
+use crate::store::replica::manifest::Manifest;
+use crate::store::replica::name::ObjectName;
+use crate::store::replica::{Follower, Position, content};
+use crate::store::restore::{BaseContent, Lineage, Restoration, RestoreError, restore_base};
+
+/// Objects that are fetched at once: four parts are 64 MiB.
+const AHEAD: usize = 4;
+
+/// What is built from a base.
+pub struct Rebuild<'a> {
+    /// The directory, which exists and is empty.
+    pub directory: &'a Path,
+    /// The master key of the store.
+    pub key: Raw,
+    /// Whether it is a copy or a standby.
+    pub lineage: Lineage,
+    /// Names of files beside the store.
+    pub beside: &'static [&'static str],
+}
+
+/// The newest manifest whose rows are not later than `until`.
+///
+/// # Errors
+/// The bucket; [`ReplicaError::NoBase`] where there is none.
+pub async fn base_before(objects: &ReplicaObjects, until: Option<Timestamp>) -> Result<Manifest, ReplicaError> {
+    for slot in objects.bases().await?.into_iter().rev() {
+        let found = objects.manifest(slot).await?;
+        if let Some(manifest) = found.filter(|manifest| until.is_none_or(|until| manifest.taken_at <= until)) {
+            return Ok(manifest);
+        }
+    }
+    Err(ReplicaError::NoBase)
+}
+
+/// Builds a data directory from the base of `manifest`.
+///
+/// # Errors
+/// The bucket, the objects, the directory; then nothing is left of it.
+pub(super) async fn rebuild(
+    objects: &ReplicaObjects,
+    manifest: &Manifest,
+    rebuild: Rebuild<'_>,
+    mut progress: impl FnMut(&ArchiveHead, Totals) + Send + 'static,
+) -> Result<Restoration, ReplicaError> {
+    let keys = keys_of(objects, manifest).await?;
+    let (parts, pieces) = (fetch_parts(objects, manifest), fetch_pieces(objects, manifest));
+    let Rebuild { directory, key, lineage, beside } = rebuild;
+    let directory = directory.to_owned();
+    let built = tokio::task::spawn_blocking(move || {
+        let rows = Parts { parts, current: io::Cursor::new(Vec::new()) };
+        let content = move || Ok(BaseContent { pieces: Pieces(pieces), keys });
+        restore_base(rows, &directory, &key, (beside, lineage), content, &mut progress)
+    });
+    let built = built.await.map_err(|error| ReplicaError::Io {
+        what: "building the data directory".to_owned(),
+        error: io::Error::other(error),
+    })?;
+    Ok(built?)
+}
+
+/// Builds a data directory from the base of `manifest`, and opens it at its place in the log.
+///
+/// # Errors
+/// Those of [`rebuild`] and of [`follow_from`].
+pub async fn build(
+    objects: &ReplicaObjects,
+    manifest: &Manifest,
+    plan: Rebuild<'_>,
+    progress: impl FnMut(&ArchiveHead, Totals) + Send + 'static,
+) -> Result<LogFollower, ReplicaError> {
+    let directory = plan.directory;
+    rebuild(objects, manifest, plan, progress).await?;
+    follow_from(objects, manifest, directory).await
+}
+
+/// Opens the store that was built from the base of `manifest`, at its place in the log.
+///
+/// # Errors
+/// The bucket; a log that lacks the base's slot; the store.
+pub(super) async fn follow_from(
+    objects: &ReplicaObjects,
+    manifest: &Manifest,
+    directory: &Path,
+) -> Result<LogFollower, ReplicaError> {
+    let broken = |why: &str| ReplicaError::Broken { slot: manifest.slot, why: why.to_owned() };
+    let slot = objects.slot(manifest.slot).await?.ok_or_else(|| broken("the slot of the base is missing"))?;
+    if slot.digest != manifest.slot_sha256 {
+        return Err(broken("the slot of the base is not the one that the base names"));
+    }
+    let mut follower = Follower::open(directory, objects.clock.now(), Arc::clone(&objects.entropy))?;
+    // The base may be within its own slot, which is read again.
+    let position = Position {
+        store: objects.sealer.store(),
+        epoch: slot.link.head.epoch,
+        slot: manifest.slot - 1,
+        hash: slot.link.previous,
+        sequence: manifest.sequence,
+    };
+    follower.end_slot(position)?;
+    follower.checkpoint()?;
+    Ok(LogFollower::at(follower, Cursor::of(position)))
+}
+
+/// The keys of the content that a base names. Those that are gone are of content that is over.
+async fn keys_of(objects: &ReplicaObjects, manifest: &Manifest) -> Result<Vec<u8>, ReplicaError> {
+    let mut segments: Vec<_> = manifest.content.iter().map(|range| (range.bucket, range.segment)).collect();
+    segments.dedup();
+    let mut keys = Vec::new();
+    for (bucket, segment) in segments {
+        let name = ObjectName::Key { bucket, segment };
+        let found = objects.bucket.read(&name.to_string()).await?;
+        if let Some(bytes) = found.filter(|bytes| !bytes.is_empty()) {
+            let slot = content::open_key(&name, &bytes, &objects.sealer).map_err(|fault| unreadable(&name, fault))?;
+            keys.extend_from_slice(slot.expose());
+        }
+    }
+    Ok(keys)
+}
+
+type Fetched<T> = mpsc::Receiver<JoinHandle<Result<T, ReplicaError>>>;
+
+fn fetch_parts(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let (objects, slot, parts) = (objects.clone(), manifest.slot, manifest.parts.clone());
+    tokio::spawn(async move {
+        for (part, info) in (1..).zip(parts) {
+            let objects = objects.clone();
+            let fetching = tokio::spawn(async move {
+                let name = ObjectName::Part { slot, part };
+                let bytes = objects.read_exact(&name, &info.sha256).await?;
+                let part = content::open_part(&name, &bytes, &objects.sealer);
+                Ok(part.map_err(|fault| unreadable(&name, fault))?.expose().to_vec())
+            });
+            if sender.send(fetching).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// A piece of a segment, or none where it is gone.
+type Piece = Option<((Timestamp, u32), u64, Vec<u8>)>;
+
+fn fetch_pieces(objects: &ReplicaObjects, manifest: &Manifest) -> Fetched<Piece> {
+    let (sender, receiver) = mpsc::channel(AHEAD);
+    let (objects, mut content) = (objects.clone(), manifest.content.clone());
+    content.sort();
+    tokio::spawn(async move {
+        for range in content {
+            let objects = objects.clone();
+            let fetching = tokio::spawn(async move {
+                let (bucket, segment, offset) = (range.bucket, range.segment, range.offset);
+                let name = ObjectName::Content { bucket, segment, offset };
+                let found = objects.bucket.read(&name.to_string()).await?;
+                let Some(bytes) = found else {
+                    // Content whose time is over is collected while the base still names it.
+                    let is_over = bucket <= objects.clock.now();
+                    let missing = || ReplicaError::Missing { name: name.to_string() };
+                    return if is_over { Ok(None) } else { Err(missing()) };
+                };
+                let piece = content::open_piece(&name, &bytes, &objects.sealer);
+                let piece = piece.map_err(|fault| unreadable(&name, fault))?;
+                Ok(Some(((bucket, segment), offset, piece.expose().to_vec())))
+            });
+            if sender.send(fetching).await.is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The parts as one stream.
+struct Parts {
+    parts: Fetched<Vec<u8>>,
+    current: io::Cursor<Vec<u8>>,
+}
+
+impl Read for Parts {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = self.current.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            match next(&mut self.parts)? {
+                Some(part) => self.current = io::Cursor::new(part),
+                None => return Ok(0),
+            }
+        }
+    }
+}
+
+struct Pieces(Fetched<Piece>);
+
+impl Iterator for Pieces {
+    type Item = Result<((Timestamp, u32), u64, Vec<u8>), RestoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            match next(&mut self.0) {
+                Ok(Some(Some(piece))) => return Some(Ok(piece)),
+                Ok(Some(None)) => {}
+                Ok(None) => return None,
+                Err(error) => return Some(Err(RestoreError::Backup(error.into()))),
+            }
+        }
+    }
+}
+
+/// The next object, waited for on a thread that may block.
+fn next<T>(fetched: &mut Fetched<T>) -> io::Result<Option<T>> {
+    let Some(fetching) = fetched.blocking_recv() else { return Ok(None) };
+    let fetched = tokio::runtime::Handle::current().block_on(fetching).map_err(io::Error::other)?;
+    fetched.map(Some).map_err(io::Error::other)
+}

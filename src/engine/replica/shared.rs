@@ -1,0 +1,238 @@
+//! What the tasks of replication share: the position of the log, its newest base, and how the last requests went.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, watch};
+
+use super::status::{BaseStatus, ReplicaStatus, Role, State};
+use crate::base::digest::Digest;
+use crate::base::time::Timestamp;
+use crate::engine::ports::{BucketError, BucketErrorKind};
+use crate::store::replica::{Outbox, Position};
+
+/// Age of an unconfirmed batch from which replication lags.
+const LAG: Duration = Duration::from_secs(5);
+
+/// A slot of this process's epoch that the bucket has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ConfirmedSlot {
+    pub(super) slot: u64,
+    pub(super) sequence: u64,
+    pub(super) digest: Digest,
+}
+
+#[derive(Default)]
+struct Inner {
+    failure: Option<(BucketErrorKind, String)>,
+    deposed_by: Option<String>,
+    last_confirmed_at: Option<Timestamp>,
+    base: Option<BaseStatus>,
+    restorable_from: Option<Timestamp>,
+    /// Slots that were confirmed since a base maker began to watch.
+    history: Option<Vec<ConfirmedSlot>>,
+    /// Bytes and slots of the log since the newest base.
+    log_bytes: u64,
+    log_slots: u64,
+    wants_beat: bool,
+    resyncs: u64,
+}
+
+/// The shared state of an active's replication.
+pub struct Shared {
+    /// Records on their way.
+    pub outbox: Arc<Outbox>,
+    /// The slot that this process claimed.
+    pub claim: Position,
+    holder: String,
+    inner: Mutex<Inner>,
+    /// Segments whose key objects this process knows to be in the bucket.
+    pub(super) keys: Mutex<BTreeSet<(Timestamp, u32)>>,
+    confirmed: watch::Sender<u64>,
+    deposed: watch::Sender<bool>,
+    pub(super) beat: Notify,
+    /// Notified when a base is wanted at once.
+    pub(super) base_wanted: Notify,
+    /// Number of bases that were finished.
+    bases: watch::Sender<u64>,
+}
+
+impl Shared {
+    pub(super) fn new(outbox: Arc<Outbox>, claim: Position, holder: String) -> Self {
+        let (confirmed, deposed, bases) =
+            (watch::Sender::new(claim.slot), watch::Sender::new(false), watch::Sender::new(0));
+        let (beat, base_wanted) = (Notify::new(), Notify::new());
+        Self {
+            outbox,
+            claim,
+            holder,
+            inner: Mutex::default(),
+            keys: Mutex::default(),
+            confirmed,
+            deposed,
+            beat,
+            base_wanted,
+            bases,
+        }
+    }
+
+    /// The last slot, with all that it confirms.
+    pub(super) fn position(&self) -> Position {
+        self.outbox.confirmed().unwrap_or(self.claim)
+    }
+
+    /// A slot of this process is in the bucket.
+    pub(super) fn confirm(&self, position: Position, bytes: u64, now: Timestamp) {
+        self.outbox.confirm(position);
+        let mut inner = self.inner();
+        inner.failure = None;
+        inner.last_confirmed_at = Some(now);
+        inner.log_bytes += bytes;
+        inner.log_slots += 1;
+        let slot = ConfirmedSlot { slot: position.slot, sequence: position.sequence, digest: position.hash };
+        inner.history.iter_mut().for_each(|history| history.push(slot));
+        drop(inner);
+        self.confirmed.send_replace(position.slot);
+    }
+
+    /// A request failed. It is tried again.
+    pub(super) fn failed(&self, error: &BucketError) {
+        let mut inner = self.inner();
+        if inner.failure.is_none() {
+            tracing::warn!(%error, "could not write to the bucket; trying again");
+        }
+        inner.failure = Some((error.kind, error.to_string()));
+    }
+
+    /// Another machine claimed the log.
+    pub(super) fn depose(&self, holder: String) {
+        self.inner().deposed_by = Some(holder);
+        self.deposed.send_replace(true);
+    }
+
+    /// The machine that claimed the log from this one.
+    pub fn deposed_by(&self) -> Option<String> {
+        self.inner().deposed_by.clone()
+    }
+
+    /// Resolves once another machine has claimed the log.
+    pub async fn deposed(&self) {
+        let mut deposed = self.deposed.subscribe();
+        // The sender is this value's own.
+        drop(deposed.wait_for(|deposed| *deposed).await);
+    }
+
+    /// Watches confirmations for a base, from the last slot on.
+    pub(super) fn watch_slots(&self) {
+        let Position { slot, sequence, hash: digest, .. } = self.position();
+        self.inner().history = Some(vec![ConfirmedSlot { slot, sequence, digest }]);
+    }
+
+    /// The first watched slot that confirms `sequence`.
+    pub(super) fn slot_of(&self, sequence: u64) -> Option<ConfirmedSlot> {
+        self.inner().history.as_ref()?.iter().find(|slot| slot.sequence >= sequence).copied()
+    }
+
+    pub(super) fn stop_watching(&self) {
+        self.inner().history = None;
+    }
+
+    /// Hears of each confirmed slot.
+    pub(super) fn slots(&self) -> watch::Receiver<u64> {
+        self.confirmed.subscribe()
+    }
+
+    /// Asks for a slot without batches.
+    pub(super) fn ask_for_beat(&self) {
+        self.inner().wants_beat = true;
+        self.beat.notify_one();
+    }
+
+    pub(super) fn take_beat(&self) -> bool {
+        std::mem::take(&mut self.inner().wants_beat)
+    }
+
+    /// Asks for a base now; the receiver hears of each one that is finished.
+    pub fn ask_for_base(&self) -> watch::Receiver<u64> {
+        let bases = self.bases.subscribe();
+        self.base_wanted.notify_one();
+        bases
+    }
+
+    /// The newest base in the bucket, and the earliest time that can be restored.
+    pub(super) fn set_base(&self, base: BaseStatus, restorable_from: Option<Timestamp>) {
+        let mut inner = self.inner();
+        inner.base = Some(base);
+        inner.restorable_from = restorable_from;
+    }
+
+    /// A base was finished, and what it replaces collected.
+    pub(super) fn base_finished(&self) {
+        self.bases.send_modify(|bases| *bases += 1);
+    }
+
+    /// Counts the log from a new base on.
+    pub(super) fn restart_log_count(&self) {
+        let mut inner = self.inner();
+        (inner.log_bytes, inner.log_slots) = (0, 0);
+    }
+
+    /// The newest base, and bytes and slots of the log since.
+    pub(super) fn log_since_base(&self) -> (Option<BaseStatus>, u64, u64) {
+        let inner = self.inner();
+        (inner.base, inner.log_bytes, inner.log_slots)
+    }
+
+    /// The bucket lost objects, or the log has a gap: a new base is made.
+    pub(super) fn count_resync(&self) {
+        self.inner().resyncs += 1;
+    }
+
+    /// Number of gaps that only a new base bridged.
+    pub fn resyncs(&self) -> u64 {
+        self.inner().resyncs
+    }
+
+    /// The status at `now`.
+    pub fn status(&self, now: Timestamp) -> ReplicaStatus {
+        let position = self.position();
+        let unconfirmed = self.outbox.unconfirmed();
+        let lag = unconfirmed.oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
+        let has_gap = self.outbox.has_gap();
+        let inner = self.inner();
+        let state = match &inner.failure {
+            _ if has_gap => State::Resync,
+            Some((BucketErrorKind::Forbidden, _)) => State::Forbidden,
+            Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None if lag < LAG => State::Ok,
+            Some((BucketErrorKind::Throttled | BucketErrorKind::Conflict, _)) | None => State::Lagging,
+            Some(_) => State::Unreachable,
+        };
+        let role = if inner.deposed_by.is_some() { Role::Deposed } else { Role::Active };
+        ReplicaStatus {
+            role,
+            state,
+            store: Some(position.store.to_string()),
+            epoch: position.epoch,
+            holder: Some(inner.deposed_by.clone().unwrap_or_else(|| self.holder.clone())),
+            slot: position.slot,
+            sequence: self.outbox.last(),
+            confirmed_sequence: position.sequence,
+            lag_seconds: lag.as_secs_f64(),
+            backlog_bytes: unconfirmed.bytes,
+            last_confirmed_at: inner.last_confirmed_at,
+            base: inner.base,
+            restorable_from: inner.restorable_from,
+            error: inner.failure.as_ref().map(|(_, error)| error.clone()),
+            ..ReplicaStatus::off()
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn keys(&self) -> MutexGuard<'_, BTreeSet<(Timestamp, u32)>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

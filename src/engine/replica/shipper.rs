@@ -1,0 +1,234 @@
+//! The shipper: sends committed batches to the bucket, slot after slot.
+//!
+//! One slot is on its way at a time, and its bytes are fixed at the first try, so a retry can only repeat what the try
+//! before did. Another machine's object in the next slot deposes this one.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::backoff::Backoff;
+use super::error::ReplicaError;
+use super::keys;
+use super::objects::{ReplicaObjects, Written};
+use super::shared::Shared;
+use crate::base::time::Timestamp;
+use crate::store::Store;
+use crate::store::replica::name::ObjectName;
+use crate::store::replica::payload::{PAYLOAD_BYTES_MAX, Packer};
+use crate::store::replica::record;
+use crate::store::replica::slot::{self, Link, SlotBody};
+use crate::store::replica::{BatchRecord, Position};
+use crate::store::schema::FORMAT;
+
+/// Why the shipper ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum ShipperEnd {
+    /// It was asked to, and has released the log.
+    Released,
+    /// Another machine claimed the log.
+    Deposed,
+    /// A record can't be read.
+    Failed,
+}
+
+/// How much of the first waiting batch is in earlier slots.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Progress {
+    sequence: u64,
+    bodies: usize,
+    bytes: usize,
+}
+
+/// A slot to send.
+struct NextSlot {
+    body: SlotBody,
+    /// The segments that it has bodies of.
+    segments: BTreeSet<(Timestamp, u32)>,
+    /// The last sequence that the log has with it.
+    sequence: u64,
+    progress: Progress,
+}
+
+/// The shipper of one active.
+pub(super) struct Shipper {
+    objects: ReplicaObjects,
+    store: Arc<Store>,
+    shared: Arc<Shared>,
+    interval: Duration,
+    progress: Progress,
+}
+
+impl Shipper {
+    /// A shipper that creates a slot at most each `interval`.
+    pub(super) fn new(objects: ReplicaObjects, store: Arc<Store>, shared: Arc<Shared>, interval: Duration) -> Self {
+        Self { objects, store, shared, interval, progress: Progress::default() }
+    }
+
+    /// Sends what is committed until `drain` says to end: then what is left, and a release.
+    pub(super) async fn run(mut self, mut drain: watch::Receiver<bool>) -> ShipperEnd {
+        let mut earliest = Instant::now();
+        loop {
+            let is_draining = *drain.borrow_and_update();
+            if !is_draining {
+                tokio::select! {
+                    () = sleep_until(earliest) => {}
+                    changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed } else { continue },
+                }
+            }
+            let next = match self.next_slot(is_draining).await {
+                Ok(next) => next,
+                Err(error) => {
+                    tracing::error!(%error, "could not read the records for the bucket; a new base replaces them");
+                    self.shared.outbox.begin_gap();
+                    self.shared.base_wanted.notify_one();
+                    continue;
+                }
+            };
+            let Some(next) = next else {
+                tokio::select! {
+                    () = self.shared.outbox.added() => {}
+                    () = self.shared.beat.notified() => {}
+                    changed = drain.changed() => if changed.is_err() { return ShipperEnd::Failed },
+                }
+                continue;
+            };
+            earliest = Instant::now() + self.interval;
+            let is_release = matches!(next.body, SlotBody::Release);
+            if self.send(next).await == Written::Other {
+                return self.deposed().await;
+            }
+            if is_release {
+                return ShipperEnd::Released;
+            }
+        }
+    }
+
+    /// The next slot, where there is something to send.
+    async fn next_slot(&self, is_draining: bool) -> Result<Option<NextSlot>, ReplicaError> {
+        let sequence = self.shared.position().sequence;
+        let (store, shared, progress) = (Arc::clone(&self.store), Arc::clone(&self.shared), self.progress);
+        let built = tokio::task::spawn_blocking(move || build(&store, &shared, progress, sequence)).await;
+        let built = built.map_err(|error| ReplicaError::Io {
+            what: "building a slot".to_owned(),
+            error: std::io::Error::other(error),
+        })??;
+        if built.is_some() {
+            return Ok(built);
+        }
+        let empty = |body| Some(NextSlot { body, segments: BTreeSet::new(), sequence, progress: self.progress });
+        Ok(match self.shared.take_beat() {
+            true => empty(SlotBody::Beat),
+            false if is_draining && !self.shared.outbox.has_gap() => empty(SlotBody::Release),
+            false => None,
+        })
+    }
+
+    /// Creates a slot, however often that takes, and confirms it.
+    async fn send(&mut self, next: NextSlot) -> Written {
+        let before = self.shared.position();
+        let number = before.slot + 1;
+        self.send_keys(&next).await;
+        let NextSlot { body, sequence, progress, .. } = next;
+        let head = self.objects.head(body.kind(), number, before.epoch);
+        let link = Link { head, row_format: FORMAT, previous: before.hash };
+        let (sealer, entropy) = (self.objects.sealer.clone(), Arc::clone(&self.objects.entropy));
+        let sealed = tokio::task::spawn_blocking(move || {
+            let bytes = Bytes::from(link.seal(&body, &sealer, &*entropy));
+            let hash = slot::digest(&bytes);
+            (bytes, hash)
+        });
+        // Sealing can't fail; a runtime that ends takes the process with it.
+        let Ok((bytes, hash)) = sealed.await else { return std::future::pending().await };
+        let mut backoff = Backoff::default();
+        loop {
+            match self.objects.create_fixed(&ObjectName::Slot(number), &bytes).await {
+                Ok(Written::Own) => break,
+                Ok(Written::Other) => return Written::Other,
+                Err(error) => self.shared.failed(&error),
+            }
+            sleep(backoff.next(&*self.objects.entropy)).await;
+        }
+        self.progress = progress;
+        let position = Position { slot: number, hash, sequence, ..before };
+        self.shared.confirm(position, bytes.len() as u64, self.objects.clock.now());
+        Written::Own
+    }
+
+    /// Has the key of every segment in the bucket before a slot with a body of it.
+    async fn send_keys(&self, next: &NextSlot) {
+        let mut backoff = Backoff::default();
+        while let Err(error) = keys::send(&self.objects, &self.store, &self.shared, &next.segments).await {
+            self.shared.failed(&error);
+            sleep(backoff.next(&*self.objects.entropy)).await;
+        }
+    }
+
+    /// Learns who claimed the log.
+    async fn deposed(&self) -> ShipperEnd {
+        let number = self.shared.position().slot + 1;
+        let holder = match self.objects.slot(number).await {
+            Ok(Some(slot)) => slot.link.head.holder.to_string(),
+            Ok(None) | Err(_) => "another machine".to_owned(),
+        };
+        tracing::error!(slot = number, holder, "another machine claimed the log; this one stops");
+        self.shared.depose(holder);
+        ShipperEnd::Deposed
+    }
+}
+
+/// Builds the next slot of batches.
+fn build(store: &Store, shared: &Shared, progress: Progress, confirmed: u64) -> Result<Option<NextSlot>, ReplicaError> {
+    let outbox = &shared.outbox;
+    let mut packer = Packer::default();
+    if let Some(after) = outbox.resumed() {
+        packer.batch(0, Timestamp::ZERO, &record::resumed(after), 0);
+        let body = SlotBody::Batches(packer.finish());
+        return Ok(Some(NextSlot { body, segments: BTreeSet::new(), sequence: after, progress: Progress::default() }));
+    }
+    let records = outbox
+        .front(PAYLOAD_BYTES_MAX)
+        .map_err(|error| ReplicaError::Io { what: "reading the replication backlog".to_owned(), error })?;
+    let (mut sequence, mut next) = (confirmed, Progress::default());
+    let mut segments = BTreeSet::new();
+    for record in &records {
+        let number = record.sequence.number;
+        let from = if progress.sequence == number { progress } else { Progress::default() };
+        segments.append(&mut record::segments(&record.payload)?);
+        next = pack(store, &mut packer, record, from)?;
+        if next != Progress::default() {
+            break;
+        }
+        sequence = number;
+    }
+    if packer.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(NextSlot { body: SlotBody::Batches(packer.finish()), segments, sequence, progress: next }))
+}
+
+/// Packs as much of a batch as fits, with the bodies that it names in front. Returns where it stopped, or the default
+/// where all of it is packed.
+fn pack(store: &Store, packer: &mut Packer, batch: &BatchRecord, from: Progress) -> Result<Progress, ReplicaError> {
+    let BatchRecord { sequence, payload } = batch;
+    let bodies = record::missing_bodies(payload)?;
+    for (index, place) in bodies.iter().enumerate().skip(from.bodies) {
+        // A body whose time is over is not sent any more.
+        let Some(sealed) = store.sealed_body(place)? else { continue };
+        let ahead = record::body_ahead(place, &sealed);
+        if !packer.fits(ahead.len()) && !packer.is_empty() {
+            return Ok(Progress { sequence: sequence.number, bodies: index, bytes: 0 });
+        }
+        packer.batch(0, sequence.committed_at, &ahead, 0);
+    }
+    let taken = packer.batch(sequence.number, sequence.committed_at, payload, from.bytes);
+    let bytes = from.bytes + taken;
+    match bytes == payload.len() {
+        true => Ok(Progress::default()),
+        false => Ok(Progress { sequence: sequence.number, bodies: bodies.len(), bytes }),
+    }
+}

@@ -1,0 +1,161 @@
+//! A standby: a data directory that follows the log, and claims it when it is promoted.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::ReplicaError;
+use super::follow::{FollowStep, LogFollower};
+use super::join::ReplicaWorld;
+use super::objects::ReplicaObjects;
+use super::rebuild::{self, Rebuild};
+use super::swap;
+use crate::base::secret::MasterKey;
+use crate::store::Store;
+use crate::store::master_key::Raw;
+use crate::store::replica::manifest::Manifest;
+use crate::store::replica::{Follower, Head, Position};
+use crate::store::restore::Lineage;
+
+/// How often a standby makes durable what it has applied.
+const CHECKPOINT: Duration = Duration::from_secs(5);
+/// How often it destroys content whose time is over, and looks whether a slot is missing.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// A standby's store on its way along the log.
+pub struct Standby {
+    objects: ReplicaObjects,
+    log: LogFollower,
+    directory: PathBuf,
+    key: Raw,
+    beside: &'static [&'static str],
+    checkpoint_at: Instant,
+    sweep_at: Instant,
+}
+
+impl Standby {
+    /// Opens the standby in `directory`, which is built from the newest base where it is empty.
+    ///
+    /// # Errors
+    /// The bucket; a directory of another store; a bucket without a base.
+    pub async fn open(
+        world: &ReplicaWorld,
+        directory: &Path,
+        key: Raw,
+        beside: &'static [&'static str],
+    ) -> Result<Self, ReplicaError> {
+        swap::finish(directory)?;
+        let master = Arc::new(MasterKey::new(&key));
+        let identity = world.identity(&master).await?.ok_or(ReplicaError::NoBase)?;
+        let objects = world.objects(master, identity.store);
+        let log = if Store::exists(directory) {
+            let follower = Follower::open(directory, world.clock.now(), Arc::clone(&world.entropy))?;
+            match follower.position() {
+                Some(position) if position.store == identity.store => LogFollower::new(follower),
+                Some(_) | None => return Err(ReplicaError::OtherStore),
+            }
+        } else {
+            let manifest = rebuild::base_before(&objects, None).await?;
+            let rebuild = Rebuild { directory, key: key.clone(), lineage: Lineage::Standby, beside };
+            rebuild::build(&objects, &manifest, rebuild, |_, _| {}).await?
+        };
+        let now = Instant::now();
+        let directory = directory.to_owned();
+        Ok(Self { objects, log, directory, key, beside, checkpoint_at: now, sweep_at: now })
+    }
+
+    /// Applies the next slot. Returns whether there was one.
+    ///
+    /// # Errors
+    /// The bucket; the store. [`ReplicaError::needs_base`] says whether [`Self::resync`] helps.
+    pub async fn follow(&mut self) -> Result<bool, ReplicaError> {
+        let step = self.log.step(&self.objects, |_| Ok(())).await.map_err(|error| self.stranded(error))?;
+        let now = Instant::now();
+        if now >= self.checkpoint_at {
+            self.log.follower.checkpoint()?;
+            self.checkpoint_at = now + CHECKPOINT;
+        }
+        if now >= self.sweep_at {
+            self.sweep_at = now + SWEEP;
+            self.log.follower.destroy_until(self.objects.clock.now())?;
+            if step == FollowStep::End && self.log.lacks_slot(&self.objects).await? {
+                let why = "a slot is missing, and later ones are there".to_owned();
+                return Err(ReplicaError::Broken { slot: self.log.cursor.slot, why });
+            }
+        }
+        Ok(step != FollowStep::End)
+    }
+
+    /// Names the batches that only this directory has, where the log does not lead on from it.
+    fn stranded(&self, error: ReplicaError) -> ReplicaError {
+        let (logged, have) = (self.log.logged(), self.log.follower.sequence().number);
+        match error.needs_base() && have > logged {
+            true => ReplicaError::Stranded { from: logged + 1, to: have },
+            false => error,
+        }
+    }
+
+    /// Builds a store from the newest base beside the one that is there, which stays until [`Standby::open`] puts the
+    /// new one in its place.
+    ///
+    /// # Errors
+    /// The bucket; the file system.
+    pub async fn prepare_resync(&self) -> Result<(), ReplicaError> {
+        let aside = swap::prepare(&self.directory)?;
+        let manifest = rebuild::base_before(&self.objects, None).await?;
+        drop(self.build(&manifest, &aside).await?);
+        swap::seal(&self.directory)
+    }
+
+    async fn build(&self, manifest: &Manifest, directory: &Path) -> Result<LogFollower, ReplicaError> {
+        let (key, lineage, beside) = (self.key.clone(), Lineage::Standby, self.beside);
+        rebuild::build(&self.objects, manifest, Rebuild { directory, key, lineage, beside }, |_, _| {}).await
+    }
+
+    /// Sets a store aside that has batches which the log lacks, in a directory named for its last epoch.
+    ///
+    /// # Errors
+    /// The file system.
+    pub fn discard(self) -> Result<PathBuf, ReplicaError> {
+        let (directory, epoch) = (self.directory.clone(), self.log.cursor.epoch);
+        drop(self);
+        swap::set_aside(&directory, epoch)
+    }
+
+    /// Makes everything that was applied durable.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn checkpoint(&mut self) -> Result<(), ReplicaError> {
+        Ok(self.log.follower.checkpoint()?)
+    }
+
+    /// The last slot that this standby has.
+    pub fn position(&self) -> Position {
+        self.log.position(&self.objects)
+    }
+
+    /// The first line of that slot, where this process read it.
+    pub const fn head(&self) -> Option<&Head> {
+        self.log.cursor.head.as_ref()
+    }
+
+    /// Puts the queue on hold until the operator releases it.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn hold_queue(&mut self) -> Result<(), ReplicaError> {
+        self.log.follower.hold_queue(self.objects.clock.now())?;
+        Ok(())
+    }
+
+    /// The numbers of queued messages, and of those that are due.
+    ///
+    /// # Errors
+    /// The store.
+    pub fn queued(&self) -> Result<(u64, u64), ReplicaError> {
+        Ok(self.log.follower.queued(self.objects.clock.now())?)
+    }
+}

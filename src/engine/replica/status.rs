@@ -1,0 +1,142 @@
+//! The state of replication as operators see it: `replica status`, the system page and the metrics read it.
+
+use serde::Serialize;
+
+use crate::base::time::{Timestamp, iso};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $word:ident = $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$of])* $word,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$word),*];
+
+            /// The word in JSON and in metrics.
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$word => $text,)*
+                }
+            }
+        }
+    };
+}
+
+words! {
+    /// The part that a process plays.
+    Role {
+        /// No replication is configured.
+        Off = "off",
+        /// It owns the log.
+        Active = "active",
+        /// It follows the log.
+        Standby = "standby",
+        /// Another machine claimed the log.
+        Deposed = "deposed",
+    }
+}
+
+words! {
+    /// How replication goes.
+    State {
+        /// The bucket has everything, or will within seconds.
+        Ok = "ok",
+        /// The process has not reached the bucket yet.
+        Waiting = "waiting",
+        /// The bucket lacks batches that are 5 seconds old.
+        Lagging = "lagging",
+        /// The bucket does not answer.
+        Unreachable = "unreachable",
+        /// The bucket refuses the credentials.
+        Forbidden = "forbidden",
+        /// Synchronous answers no longer wait for the bucket.
+        Degraded = "degraded",
+        /// The log has a gap until a new base is whole.
+        Resync = "resync",
+        /// A standby's disk is full.
+        DiskFull = "disk_full",
+    }
+}
+
+/// The newest base.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct BaseStatus {
+    /// Its slot.
+    pub slot: u64,
+    /// Time of the last batch in it.
+    #[serde(serialize_with = "iso::serialize")]
+    pub taken_at: Timestamp,
+    /// Bytes of its parts.
+    pub bytes: u64,
+}
+
+/// The status.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ReplicaStatus {
+    /// The part of this process.
+    pub role: Role,
+    /// How replication goes.
+    pub state: State,
+    /// `async` or `sync`.
+    pub mode: &'static str,
+    /// `manual` or `automatic`.
+    pub failover: &'static str,
+    /// Identifier of the replicated store.
+    pub store: Option<String>,
+    /// The epoch of the last slot.
+    pub epoch: u64,
+    /// The holder of the log.
+    pub holder: Option<String>,
+    /// The last slot that this process knows.
+    pub slot: u64,
+    /// Sequence of the last batch that is committed here.
+    pub sequence: u64,
+    /// Sequence of the last batch that the bucket has.
+    pub confirmed_sequence: u64,
+    /// Age of the oldest batch that the bucket lacks; for a standby, of the newest that it has not looked past.
+    pub lag_seconds: f64,
+    /// Bytes of records that the bucket lacks.
+    pub backlog_bytes: u64,
+    /// Time of the last confirmation.
+    #[serde(serialize_with = "iso::option::serialize")]
+    pub last_confirmed_at: Option<Timestamp>,
+    /// Milliseconds until the lease ends; none where it has no end.
+    pub lease_left_ms: Option<u64>,
+    /// The newest base.
+    pub base: Option<BaseStatus>,
+    /// The earliest time that `restore --at` reaches.
+    #[serde(serialize_with = "iso::option::serialize")]
+    pub restorable_from: Option<Timestamp>,
+    /// The last error, while it lasts.
+    pub error: Option<String>,
+}
+
+impl ReplicaStatus {
+    /// The status where no replication is configured.
+    pub const fn off() -> Self {
+        Self {
+            role: Role::Off,
+            state: State::Ok,
+            mode: "async",
+            failover: "manual",
+            store: None,
+            epoch: 0,
+            holder: None,
+            slot: 0,
+            sequence: 0,
+            confirmed_sequence: 0,
+            lag_seconds: 0.0,
+            backlog_bytes: 0,
+            last_confirmed_at: None,
+            lease_left_ms: None,
+            base: None,
+            restorable_from: None,
+            error: None,
+        }
+    }
+}

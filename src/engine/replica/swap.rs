@@ -1,0 +1,82 @@
+//! Putting a store that was built beside another one in its place. The old store stays until the new one is whole; a
+//! crash at any moment leaves the one or the other.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::error::ReplicaError;
+
+/// The directory in which the new store is built.
+const BUILDING: &str = "resync";
+/// The same once it is whole.
+const WHOLE: &str = "resync.whole";
+/// Parts of a store that no store of another time may have.
+const PARTS: [&str; 3] = ["journal", "content", "postrider.redb"];
+
+/// Makes the empty directory for the new store of `data`, and returns it.
+pub(super) fn prepare(data: &Path) -> Result<PathBuf, ReplicaError> {
+    let building = data.join(BUILDING);
+    remove(&building)?;
+    fs::create_dir(&building).map_err(failed)?;
+    Ok(building)
+}
+
+/// Marks the new store of `data` as whole.
+pub(super) fn seal(data: &Path) -> Result<(), ReplicaError> {
+    fs::rename(data.join(BUILDING), data.join(WHOLE)).map_err(failed)?;
+    sync(data)
+}
+
+/// Puts a whole store in the place of the one that is there, where there is one. Goes on where an earlier call ended.
+pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
+    let whole = data.join(WHOLE);
+    if !whole.exists() {
+        return Ok(());
+    }
+    for name in PARTS {
+        // A part that was moved already is missing there.
+        if whole.join(name).exists() {
+            remove(&data.join(name))?;
+            fs::rename(whole.join(name), data.join(name)).map_err(failed)?;
+        } else if name == "journal" && !whole.join("postrider.redb").exists() {
+            continue;
+        } else if name == "journal" {
+            remove(&data.join(name))?;
+        }
+    }
+    sync(data)?;
+    remove(&whole)?;
+    sync(data)
+}
+
+/// Moves the store of `data` into a directory of its own below it.
+pub(super) fn set_aside(data: &Path, epoch: u64) -> Result<PathBuf, ReplicaError> {
+    let aside = data.join(format!("deposed-{epoch}"));
+    fs::create_dir_all(&aside).map_err(failed)?;
+    // The database last: without it nothing looks like a store.
+    for name in ["replica", "journal", "content", "postrider.redb"] {
+        if data.join(name).exists() {
+            fs::rename(data.join(name), aside.join(name)).map_err(failed)?;
+        }
+    }
+    sync(&aside)?;
+    sync(data)?;
+    Ok(aside)
+}
+
+fn remove(path: &Path) -> Result<(), ReplicaError> {
+    let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed(error)),
+        _ => Ok(()),
+    }
+}
+
+fn sync(directory: &Path) -> Result<(), ReplicaError> {
+    fs::File::open(directory).and_then(|directory| directory.sync_all()).map_err(failed)
+}
+
+fn failed(error: io::Error) -> ReplicaError {
+    ReplicaError::Io { what: "replacing the store by a newer base".to_owned(), error }
+}

@@ -7,8 +7,9 @@ use postrider::app::cli::{self, Console, DevOptions, Services};
 use postrider::app::config::Config;
 use postrider::app::environment::Environment;
 use postrider::app::exit::Exit;
+use postrider::app::standby::StandbyOptions;
 use postrider::app::trouble::Trouble;
-use postrider::app::{dev, serve};
+use postrider::app::{dev, serve, standby};
 use postrider::store::open::OnJournalDamage;
 
 /// Messages are made and freed by many threads at once, which libc's allocators are slow at: musl's most of all.
@@ -19,7 +20,7 @@ fn main() -> ExitCode {
     let (mut input, mut out, mut err) = (stdin(), stdout(), stderr());
     let environment = Environment::of_process();
     let mut console = Console { environment, input: &mut input, out: &mut out, err: &mut err };
-    let services = Services { serve: &serve, dev: &dev };
+    let services = Services { serve: &serve, dev: &dev, standby: &standby };
     cli::run(std::env::args_os(), &mut console, &services).into()
 }
 
@@ -29,6 +30,10 @@ fn serve(config: Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -> E
 
 fn dev(options: DevOptions) -> Exit {
     told(dev::run(&options))
+}
+
+fn standby(config: Config, options: StandbyOptions) -> Exit {
+    told(standby::run(&config, &options))
 }
 
 fn told(ended: Result<Exit, Trouble>) -> Exit {

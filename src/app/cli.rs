@@ -19,6 +19,7 @@ mod session;
 mod setup;
 mod setup_args;
 mod show;
+mod standby;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use self::dev::DevOptions;
 use super::config::{Config, EXAMPLE};
 use super::environment::Environment;
 use super::exit::Exit;
+use super::standby::StandbyOptions;
 use super::trouble::Trouble;
 use crate::store::open::OnJournalDamage;
 
@@ -52,6 +54,8 @@ pub struct Services<'s> {
     pub serve: &'s dyn Fn(Config, Option<i32>, OnJournalDamage) -> Exit,
     /// `dev`.
     pub dev: &'s dyn Fn(DevOptions) -> Exit,
+    /// `standby`.
+    pub standby: &'s dyn Fn(Config, StandbyOptions) -> Exit,
 }
 
 /// What a command reads and writes.
@@ -121,6 +125,8 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
     let json = line.json;
     match line.command {
         Command::Serve(args) => serve(&args, console, services),
+        Command::Standby(args) => standby::standby(args, console, services),
+        Command::Promote(args) => standby::promote(args, json, console),
         Command::Dev(args) => dev::dev(*args, json, console, services),
         Command::Account(args) => admin::account(args, json, console),
         Command::Key(args) => admin::key(args, json, console),
@@ -163,7 +169,10 @@ fn dispatch(line: CommandLine, console: &mut Console<'_>, services: &Services<'_
 fn serve(args: &ServeArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
     let read = found::to_serve(args.config.clone(), &console.environment, Path::new(found::PACKAGED));
     let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
-    let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
+    let mut config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
+    if args.without_replica {
+        config.replica.url = None;
+    }
     let on_damage = match args.accept_journal_damage {
         true => OnJournalDamage::Accept,
         false => OnJournalDamage::Refuse,

@@ -5,7 +5,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,12 +17,14 @@ use super::bounces::Bounces;
 use super::certificate::{Certificate, Kept};
 use super::config::Config;
 use super::exit::Exit;
+use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::metrics::Metrics;
 use super::oidc;
-use super::opening::{self, Start};
+use super::opening;
 use super::recent;
 use super::reload;
+use super::replication::Claim;
 use super::settings;
 use super::signals::{Asked, Signals};
 use super::submission::Submission;
@@ -35,6 +36,7 @@ use crate::base::entropy::Entropy;
 use crate::engine::ports::{Clock, Resolve};
 use crate::engine::pump::Pump;
 use crate::engine::receive::Receiver;
+use crate::engine::replica::{Active, Replication};
 use crate::engine::{Engine, InHouse, Tables};
 use crate::http::dev::{self, Dev};
 use crate::http::metrics::Process;
@@ -46,7 +48,6 @@ use crate::http::status::StatusSources;
 use crate::http::{api, compat};
 use crate::net::dev::reporter::Reporter;
 use crate::net::dns::{Anchors, DnsSettings, HostAddresses, OwnHosts, Resolver};
-use crate::net::entropy::OsEntropy;
 use crate::net::guard::Guard;
 use crate::net::handed_over::HandedOver;
 use crate::net::http_listener::{HttpServer, TlsDoor};
@@ -55,9 +56,7 @@ use crate::net::post::{self, HttpPost};
 use crate::net::tls;
 use crate::net::transmit::Transmitter;
 use crate::panel;
-use crate::store::Store;
 use crate::store::error::StoreError;
-use crate::store::open::{StartOptions, Surroundings};
 
 /// How long what is on the wire may take to end (contract 8 "Running").
 const GRACE: Duration = Duration::from_secs(30);
@@ -89,52 +88,10 @@ pub struct Daemon {
     pump: JoinHandle<Result<(), StoreError>>,
     stop: watch::Sender<bool>,
     certificate: Option<Kept>,
+    replica: Option<Active>,
     config: Config,
     signals: Signals,
     _lock: DirectoryLock,
-}
-
-/// An open store on a locked directory: the first step of starting.
-pub struct Ground {
-    /// The store.
-    pub store: Arc<Store>,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
-    lock: DirectoryLock,
-}
-
-impl Ground {
-    /// Opens the store of `directory`, on `clock`'s time.
-    ///
-    /// # Errors
-    /// What is in the way, for the operator.
-    pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>, start: Start) -> Result<Self, Trouble> {
-        // Beside the store's opening, which waits for the disk.
-        tls::gather_entropy();
-        let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
-        let time = Arc::clone(&clock);
-        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
-        let time = Arc::clone(&clock);
-        let monotonic = Arc::new(move || time.monotonic());
-        let (on_journal_damage, progress) = (start.on_journal_damage(), Rc::new(supervisor::starting()));
-        let options = StartOptions { on_journal_damage, monotonic, progress, ..StartOptions::default() };
-        let store = Store::open_with(directory, surroundings, options)
-            .map_err(|error| opening::cannot_open(directory, &error, start))?;
-        clock.start(store.clock_past().map_err(|error| broken("the clock", &error))?);
-        Ok(Self { store: Arc::new(store), clock, entropy, lock })
-    }
-
-    /// The engine alone, for a command that works on the store while no daemon runs.
-    ///
-    /// # Errors
-    /// What is in the way, for the operator.
-    pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
-        let guard = Arc::new(Guard::new(config.network.allow.clone()));
-        let resolver = resolver(config, &guard, &self.clock, &self.entropy, false)?;
-        let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
-        let settings = settings::engine(config, &self.store);
-        Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
-    }
 }
 
 impl Daemon {
@@ -147,8 +104,15 @@ impl Daemon {
         ground: Ground,
         sockets: HandedOver,
         dev: Option<DevParts>,
+        claim: Option<Claim>,
     ) -> Result<Self, Trouble> {
         let Ground { store, clock, entropy, lock } = ground;
+        let mail_wait = claim.as_ref().map_or(Duration::ZERO, |claim| claim.mail_wait);
+        let meters = claim.as_ref().map(Claim::meters);
+        let replica = match claim {
+            Some(claim) => Some(claim.ship(&store).await?),
+            None => None,
+        };
         let signals = Signals::listen().map_err(|error| broken("signals", &error))?;
         let guard = Arc::new(Guard::new(config.network.allow.clone()));
         let resolver = resolver(config, &guard, &clock, &entropy, dev.is_some())?;
@@ -159,6 +123,10 @@ impl Daemon {
             Arc::clone(&resolver) as Arc<dyn Resolve>,
             settings::engine(config, &store),
         ));
+        if let Some(replica) = &replica {
+            let replication = Replication::new(Arc::clone(replica.shared()), meters);
+            engine.replication.get_or_init(|| Arc::new(replication));
+        }
         let (in_house, dev) = dev.map(|parts| (parts.in_house, (parts.routes, parts.reporter))).unzip();
         let (dev_routes, reporter) = dev.unzip();
         let (stop, stopped) = watch::channel(false);
@@ -218,7 +186,7 @@ impl Daemon {
         opening::tell_of_standstill(&store)?;
         // Last, so that nothing is on the wire when something above is in the way.
         let certificate = certificate.map(Certificate::keep);
-        let pump = tokio::spawn(pump.run(stopped));
+        let pump = tokio::spawn(mail_after(mail_wait, pump, stopped));
         tokio::spawn(super::store_size::note(Arc::downgrade(&engine)));
         let config = config.clone();
         Ok(Self {
@@ -232,6 +200,7 @@ impl Daemon {
             pump,
             stop,
             certificate,
+            replica,
             config,
             signals,
             _lock: lock,
@@ -256,11 +225,20 @@ impl Daemon {
         match reason {
             // The last commits of an orderly stop may fail too.
             Reason::Signal if store.health().failure().is_none() => Exit::Done,
+            Reason::Deposed => Exit::Conflict,
             Reason::Signal | Reason::PumpEnded | Reason::StoreFailed => Exit::Failed,
         }
     }
 
     async fn reason_to_stop(&mut self) -> Reason {
+        let shared = self.replica.as_ref().map(|replica| Arc::clone(replica.shared()));
+        let deposed = async {
+            match &shared {
+                Some(shared) => shared.deposed().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(deposed);
         loop {
             tokio::select! {
                 asked = self.signals.next() => match asked {
@@ -268,6 +246,7 @@ impl Daemon {
                     Asked::Reload => self.reload(),
                 },
                 _ = self.engine.store.health().failed() => return Reason::StoreFailed,
+                () = &mut deposed => return Reason::Deposed,
                 ended = &mut self.pump => {
                     tracing::error!(?ended, "the pump ended: nothing would be sent any more");
                     return Reason::PumpEnded;
@@ -288,7 +267,8 @@ impl Daemon {
 
     /// Ends what is running: no new request, no new attempt, then the last commit.
     pub async fn stop(self) {
-        let Self { engine, api, http, metrics, bounces, submission, pump, stop, certificate, .. } = self;
+        let Self { engine, api, http, metrics, bounces, submission, pump, stop, certificate, replica, .. } = self;
+        let began = tokio::time::Instant::now();
         // What a failed store could not record is cut off: the less of it comes to its end, the less is sent twice.
         let grace = if engine.store.health().failure().is_some() { LAST_WORDS } else { GRACE };
         if let Some(certificate) = certificate {
@@ -321,10 +301,30 @@ impl Daemon {
         if tokio::task::spawn_blocking(move || store.close()).await.is_err() {
             tracing::error!("the store could not be closed");
         }
+        if let Some(replica) = replica {
+            // Within the same grace: a supervisor would kill a process that takes longer.
+            replica.stop(grace.saturating_sub(began.elapsed()).max(LAST_WORDS)).await;
+        }
     }
 }
 
+/// Runs the pump, once the machine that held the log before can't mail any more.
+async fn mail_after(wait: Duration, pump: Pump, mut stopped: watch::Receiver<bool>) -> Result<(), StoreError> {
+    if !wait.is_zero() {
+        tracing::info!(
+            seconds = wait.as_secs_f64(),
+            "accepting mail; sending begins once the machine before is surely still"
+        );
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            _ = stopped.wait_for(|stopped| *stopped) => {}
+        }
+    }
+    pump.run(stopped).await
+}
+
 enum Reason {
+    Deposed,
     Signal,
     StoreFailed,
     PumpEnded,
@@ -355,7 +355,7 @@ pub(super) fn broken(what: &str, why: &dyn std::fmt::Display) -> Trouble {
     Trouble::new(Exit::Failed, format!("cannot set up {what}"), why.to_string(), "")
 }
 
-fn resolver(
+pub(super) fn resolver(
     config: &Config,
     guard: &Arc<Guard>,
     clock: &Arc<dyn Clock>,

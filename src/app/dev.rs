@@ -13,8 +13,9 @@ use self::announce::announce;
 pub(super) use self::furnish::FILE;
 use self::furnish::{Furnished, furnish};
 use super::cli::DevOptions;
-use super::daemon::{Daemon, DevParts, Ground};
+use super::daemon::{Daemon, DevParts};
 use super::exit::Exit;
+use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::trouble::Trouble;
@@ -41,6 +42,11 @@ pub fn run(options: &DevOptions) -> Result<Exit, Trouble> {
     logging::start(&options.config.log);
     for warning in options.config.warnings() {
         tracing::warn!("{warning}");
+    }
+    if options.config.replica.url.is_some() {
+        let (what, why) =
+            ("cannot run `postrider dev` with this configuration", "it does not replicate in this version");
+        return Err(Trouble::new(Exit::Usage, what, why, "Leave replica.url out of its configuration."));
     }
     let (directory, temporary) = match &options.data_dir {
         Some(directory) => (directory.clone(), false),
@@ -86,7 +92,7 @@ async fn serve(options: &DevOptions, directory: &Path, lock: DirectoryLock) -> R
         reporter,
     };
     let dev = Arc::clone(&parts.routes);
-    let mut daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts)).await?;
+    let mut daemon = Daemon::start(&options.config, ground, HandedOver::default(), Some(parts), None).await?;
     forget_with_content(&daemon.engine, Arc::clone(&dev.capture));
     if options.any_domain {
         daemon.engine.development.take_any_domain();

@@ -15,9 +15,9 @@ use serde::Serialize;
 
 pub use self::records::Record;
 use super::config::{Config, EXAMPLE};
-use super::daemon::Ground;
 use super::environment::Environment;
 use super::exit::Exit;
+use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::runtime;

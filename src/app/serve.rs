@@ -6,15 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::config::Config;
-use super::daemon::{Daemon, Ground};
+use super::daemon::Daemon;
 use super::exit::Exit;
+use super::ground::Ground;
 use super::lock::DirectoryLock;
 use super::opening::Start;
 use super::trouble::Trouble;
-use super::{dev, logging, runtime, supervisor};
+use super::{dev, logging, replication, runtime, supervisor};
+use crate::engine::ports::Clock;
 use crate::net::clock::service_clock;
 use crate::net::handed_over::HandedOver;
+use crate::store::Store;
 use crate::store::open::OnJournalDamage;
+use crate::store::replica::claim::ClaimCause;
 
 /// Runs the service of `config` until it is told to stop. Once it accepts connections, a newline is written to the
 /// descriptor `ready_fd`, and systemd is told. `on_damage` says what to do where the journal is damaged.
@@ -33,19 +37,42 @@ pub fn run(config: &Config, ready_fd: Option<i32>, on_damage: OnJournalDamage) -
     let sockets = sockets(config)?;
     // The lock first: it may be waited for, and nothing else may be touched before.
     let lock = DirectoryLock::take(&config.data_dir)?;
-    runtime::build()?.block_on(async {
-        let ground = Ground::open(&config.data_dir, lock, Arc::new(service_clock()), Start::Service(on_damage))?;
-        let daemon = Daemon::start(config, ground, sockets, None).await?;
-        let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
-        tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
-        tell_ready(ready_fd)?;
-        let keeping_alive = supervisor::keep_alive(&daemon.engine.store);
-        let exit = daemon.run().await;
-        if let Some(task) = keeping_alive {
-            task.abort();
-        }
-        Ok(exit)
-    })
+    runtime::build()?.block_on(serve(config, lock, sockets, ready_fd, on_damage, ClaimCause::Start))
+}
+
+/// Serves on a directory that is locked, after its log was claimed for `cause`.
+///
+/// # Errors
+/// What is in the way, for the operator.
+pub(super) async fn serve(
+    config: &Config,
+    lock: DirectoryLock,
+    sockets: HandedOver,
+    ready_fd: Option<i32>,
+    on_damage: OnJournalDamage,
+    cause: ClaimCause,
+) -> Result<Exit, Trouble> {
+    let (directory, start) = (&config.data_dir, Start::Service(on_damage));
+    let clock: Arc<dyn Clock> = Arc::new(service_clock());
+    let mut lock = lock;
+    if config.replica.url.is_some() && (!Store::exists(directory) || on_damage == OnJournalDamage::Accept) {
+        // The log is followed by a store that is there, and whose journal is whole.
+        let ground = Ground::open(directory, lock, Arc::clone(&clock), start)?;
+        lock = ground.close();
+    }
+    let on_damage = if config.replica.url.is_some() { OnJournalDamage::Refuse } else { on_damage };
+    let claim = replication::claim(config, directory, Arc::clone(&clock), cause).await?;
+    let ground = Ground::open_claimed(directory, lock, clock, Start::Service(on_damage), claim.as_ref())?;
+    let daemon = Daemon::start(config, ground, sockets, None, claim).await?;
+    let public_url = daemon.engine.settings.public_url.get().map_or("", String::as_str);
+    tracing::info!(listen = ?daemon.http_addresses, public_url, "serving");
+    tell_ready(ready_fd)?;
+    let keeping_alive = supervisor::keep_alive(&daemon.engine.store);
+    let exit = daemon.run().await;
+    if let Some(task) = keeping_alive {
+        task.abort();
+    }
+    Ok(exit)
 }
 
 /// A directory of `dev` has keys and a password that were printed, and domains that nobody verified.
@@ -73,7 +100,7 @@ fn sockets(config: &Config) -> Result<HandedOver, Trouble> {
     Ok(sockets)
 }
 
-fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {
+pub(super) fn tell_ready(ready_fd: Option<i32>) -> Result<(), Trouble> {
     supervisor::ready();
     let Some(descriptor) = ready_fd else { return Ok(()) };
     write_newline(descriptor).map_err(|error| {

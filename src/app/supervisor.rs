@@ -62,6 +62,13 @@ pub(super) fn starting() -> impl Fn(StartWork) {
     }
 }
 
+/// Asks for more time, while the bucket of the replica does not answer.
+pub(super) fn waiting_for_bucket() {
+    let wait = u32::try_from(WORK_WAIT.as_micros()).unwrap_or(u32::MAX);
+    let status = "waiting for the bucket of the replica; --without-replica starts without it";
+    tell(&[NotifyState::ExtendTimeoutUsec(wait), NotifyState::Status(status)]);
+}
+
 /// Pings the supervisor's watchdog every half period, where the supervisor asked for that: as long as this runtime
 /// gives turns, and the store can be read and could be written to. Ends with the handle's abort.
 pub(super) fn keep_alive(store: &Arc<Store>) -> Option<JoinHandle<()>> {

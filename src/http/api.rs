@@ -4,7 +4,7 @@ use hyper::Method;
 
 use super::handlers::{
     accounts, backup, clock, dmarc, domains, endpoints, events, explain, exports, health, keys, me, messages,
-    providers, queue, settings, status, submission_refusals, suppressions, users,
+    providers, queue, replica, settings, status, submission_refusals, suppressions, users,
 };
 use super::openapi;
 use super::route::BodyRule::Nothing;
@@ -101,6 +101,8 @@ pub fn routes() -> Vec<Route<Api>> {
         operator(&get, "/v1/clock", "clock.show", run!(clock::show)),
         operator(&post, "/v1/clock/accept", "clock.accept", run!(clock::accept)).with_body(Nothing),
         operator(&get, "/v1/backup", "backup.take", run!(backup::take)),
+        operator(&get, "/v1/replica", "replica.show", run!(replica::show)),
+        operator(&post, "/v1/replica/base", "replica.base", run!(replica::base)).with_body(Nothing),
         operator(&get, "/v1/status", "status.show", run!(status::show)),
         operator(&get, "/v1/accounts/{id}", "accounts.show", run!(accounts::show)),
         operator(&patch, "/v1/accounts/{id}", "accounts.update", run!(accounts::update)),

@@ -30,6 +30,7 @@ pub mod route;
 pub mod router;
 pub(crate) mod row_export;
 pub mod service;
+pub mod standby;
 pub mod state;
 pub mod status;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::mail_args::{EventCommand, MessageCommand, SuppressionCommand, WebhookCommand};
 use super::replica::ReplicaArgs;
 use super::setup_args::{CompletionsArgs, DoctorArgs, InitArgs, ManArgs};
+use super::standby::{PromoteArgs, StandbyArgs};
 use super::users::UserCommand;
 use crate::domain::stream::Stream;
 
@@ -28,6 +29,10 @@ pub(super) struct CommandLine {
 pub(super) enum Command {
     /// Run the service.
     Serve(ServeArgs),
+    /// Follow the log of the active machine, and serve in its place once promoted.
+    Standby(StandbyArgs),
+    /// Have the running standby claim the log and serve.
+    Promote(PromoteArgs),
     /// Run everything in one process with no set-up, capturing all mail.
     Dev(Box<DevArgs>),
     /// Accounts, the owners of everything else.
@@ -99,6 +104,9 @@ pub(super) struct ServeArgs {
     /// Start on a damaged journal, as of before the damage. Queued mail stays on hold until `postrider queue release`.
     #[arg(long)]
     pub(super) accept_journal_damage: bool,
+    /// Start without the replica: only if its bucket is lost and no standby was promoted.
+    #[arg(long)]
+    pub(super) without_replica: bool,
 }
 
 /// Which daemon a command talks to.

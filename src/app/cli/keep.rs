@@ -1,16 +1,21 @@
 //! The commands that keep the store: `backup`, `restore` and `check`.
 
+use std::path::PathBuf;
+
 use serde::Serialize;
 
+use super::args::DaemonArgs;
 use super::keep_args::{BackupArgs, CheckArgs, RestoreArgs};
 use super::session::{client, data_dir};
-use super::{Console, Stop};
+use super::{Console, Stop, found};
 use crate::app::config::Config;
+use crate::app::environment::Environment;
 use crate::app::exit::Exit;
 use crate::app::keeping::Progress;
 use crate::app::keeping::backup::{self, Taken};
 use crate::app::keeping::check;
 use crate::app::keeping::restore::{self, Restored};
+use crate::app::keeping::restore_replica::{self, ReplicaRestore};
 use crate::app::trouble::Trouble;
 use crate::store::backup::Extent;
 use crate::store::check::Report;
@@ -44,7 +49,9 @@ fn told_of_backup(taken: &Taken) -> String {
 
 /// `postrider restore FILE`.
 pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
-    let directory = data_dir(args.daemon, &console.environment)?;
+    let config_file = args.config.clone();
+    let daemon = DaemonArgs { data_dir: args.data_dir, config: args.config };
+    let directory = data_dir(daemon, &console.environment)?;
     let Some(directory) = directory else {
         return Err(Trouble::new(
             Exit::Usage,
@@ -54,6 +61,17 @@ pub(super) fn restore(args: RestoreArgs, json: bool, console: &mut Console<'_>) 
         )
         .into());
     };
+    if let Some(url) = args.file.to_str().filter(|file| file.starts_with("s3://")) {
+        let config = replica_config(config_file, &console.environment)?;
+        let options =
+            ReplicaRestore { url, at: args.at.as_deref(), key: args.master_key.as_deref(), release: args.release };
+        let restored = restore_replica::run(&config, &options, &directory, Progress::new("restore", console.err))?;
+        return print(&restored, told_of_restore, json, console);
+    }
+    if args.at.is_some() || args.release {
+        let (why, remedy) = ("--at and --release are for a replica", "Name it as s3://bucket/prefix.");
+        return Err(Trouble::new(Exit::Usage, "cannot restore the backup", why, remedy).into());
+    }
     let progress = Progress::new("restore", console.err);
     let restored = restore::run(&args.file, &directory, args.master_key.as_deref(), progress)?;
     print(&restored, told_of_restore, json, console)
@@ -70,6 +88,11 @@ fn told_of_restore(restored: &Restored) -> String {
          \x20 postrider queue release     has what stands still go on\n",
         data_dir.display(),
     )
+}
+
+/// The configuration that says how to reach the bucket; the defaults without a file.
+fn replica_config(file: Option<PathBuf>, environment: &Environment) -> Result<Config, Stop> {
+    found::configuration(file, environment)
 }
 
 /// `postrider check`.

@@ -22,10 +22,20 @@ pub(in crate::app::cli) struct BackupArgs {
 
 #[derive(Debug, Args)]
 pub(in crate::app::cli) struct RestoreArgs {
-    #[command(flatten)]
-    pub(in crate::app::cli) daemon: DaemonArgs,
-    /// The backup.
+    /// The directory to restore into (or POSTRIDER_DATA_DIR).
+    #[arg(long, value_name = "DIR")]
+    pub(in crate::app::cli) data_dir: Option<PathBuf>,
+    /// The configuration file of the service (or POSTRIDER_CONFIG), which says how to reach the bucket of a replica.
+    #[arg(long, value_name = "FILE")]
+    pub(in crate::app::cli) config: Option<PathBuf>,
+    /// The backup, or the replica as s3://bucket/prefix.
     pub(in crate::app::cli) file: PathBuf,
+    /// The time to restore a replica to: all batches committed until then. The newest state unless given.
+    #[arg(long, value_name = "TIME")]
+    pub(in crate::app::cli) at: Option<String>,
+    /// Do not hold the queue of a restored replica: only if the machine before is surely still.
+    #[arg(long)]
+    pub(in crate::app::cli) release: bool,
     /// The master key of the service that the backup is of, where the backup was taken without.
     #[arg(long, value_name = "FILE")]
     pub(in crate::app::cli) master_key: Option<PathBuf>,

@@ -4,10 +4,15 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use serde_json::Value;
+
 use super::args::DaemonArgs;
+use super::session::client;
 use super::{Console, DATA_DIR_VARIABLE, Stop, found};
+use crate::app::admin_client::{Ask, Reply};
 use crate::app::exit::Exit;
 use crate::app::replica_verify;
+use crate::app::trouble::Trouble;
 use crate::engine::bucket::verify::Report;
 
 #[derive(Debug, Args)]
@@ -20,6 +25,10 @@ pub(super) struct ReplicaArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ReplicaCommand {
+    /// Show the state of replication; exits with 0 (ok), 7 (not ok) or 4 (not reachable).
+    Status,
+    /// Make a base now, and remove what it replaces.
+    Base,
     /// Check names, order, sizes and hashes of the objects in the bucket; exits with 7 where something is wrong.
     Verify {
         /// Open every object with the master key, too.
@@ -35,8 +44,49 @@ pub(super) enum ReplicaCommand {
 pub(super) fn replica(args: ReplicaArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
     let ReplicaArgs { daemon, command } = args;
     match command {
+        ReplicaCommand::Status => status(daemon, json, console),
+        ReplicaCommand::Base => base(daemon, json, console),
         ReplicaCommand::Verify { deep, master_key } => verify(daemon, deep, master_key, json, console),
     }
+}
+
+fn status(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let reply = client(daemon, &console.environment)?.ask(Ask::get("show the replica", "/v1/replica", None))?;
+    show_status(&reply, json, console)?;
+    // Both words are the contract's.
+    Ok(if reply.value["state"] == "ok" { Exit::Done } else { Exit::ChecksFailed })
+}
+
+fn base(daemon: DaemonArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let purpose = "make a base";
+    let client = client(daemon, &console.environment)?;
+    let reply = client.ask(Ask::post(purpose, "/v1/replica/base", None, None))?;
+    if reply.value["role"] != "active" {
+        let remedy = "Set replica.url, or run the command on the active machine.";
+        let why = "no replica is written from here";
+        return Err(Trouble::new(Exit::Unreachable, format!("cannot {purpose}"), why, remedy).into());
+    }
+    show_status(&reply, json, console)?;
+    Ok(Exit::Done)
+}
+
+fn show_status(reply: &Reply, json: bool, console: &mut Console<'_>) -> Result<(), Stop> {
+    if json {
+        writeln!(console.out, "{}", reply.text)?;
+        return Ok(());
+    }
+    for (name, value) in reply.value.as_object().into_iter().flatten() {
+        match value {
+            Value::Null => {}
+            Value::String(text) => writeln!(console.out, "{name}: {text}")?,
+            Value::Object(members) => {
+                let words: Vec<_> = members.iter().map(|(name, value)| format!("{name} {value}")).collect();
+                writeln!(console.out, "{name}: {}", words.join(", "))?;
+            }
+            value => writeln!(console.out, "{name}: {value}")?,
+        }
+    }
+    Ok(())
 }
 
 fn verify(

@@ -173,7 +173,11 @@ mod tests {
         let environment = Environment::of([("POSTRIDER_DNS__SERVERS".to_owned(), "127.0.0.1:1".to_owned())]);
         let mut input = io::empty();
         let mut console = Console { environment, input: &mut input, out: &mut out, err: &mut err };
-        let services = Services { serve: &|_, _, _| panic!("serves"), dev: &|_| panic!("runs dev") };
+        let services = Services {
+            serve: &|_, _, _| panic!("serves"),
+            dev: &|_| panic!("runs dev"),
+            standby: &|_, _| panic!("stands by"),
+        };
         let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
         let exit = run(words, &mut console, &services);
         (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())

@@ -32,7 +32,7 @@ fn typed(line: &str, environment: &[(&str, &str)], services: &Services<'_>) -> R
 }
 
 fn alone(line: &str, environment: &[(&str, &str)]) -> Ran {
-    typed(line, environment, &Services { serve: &|_, _, _| panic!("serves"), dev: &|_| panic!("runs dev") })
+    typed(line, environment, &Services { serve: &|_, _, _| panic!(), dev: &|_| panic!(), standby: &|_, _| panic!() })
 }
 
 /// Runs a command against a daemon of these answers; also gives what it was asked.
@@ -110,7 +110,7 @@ fn serve_gets_the_configuration_and_the_descriptor_or_says_why_not() {
         *seen.borrow_mut() = Some((config.http.tls, fd, on_damage));
         Exit::Conflict
     };
-    let services = Services { serve: &serve, dev: &|_| Exit::Done };
+    let services = Services { serve: &serve, dev: &|_| Exit::Done, standby: &|_, _| panic!("stands by") };
     fs::write(&file, "hostname = \"mail.example.com\"\n[http.tls]\nmode = \"off\"\n").unwrap();
     assert_eq!(typed(&line, &[], &services).exit, Exit::Conflict);
     assert_eq!(seen.take(), Some((Tls::Off, Some(3), OnJournalDamage::Refuse)));
@@ -140,7 +140,7 @@ fn dev_lays_its_options_over_the_file_and_the_file_over_its_own_defaults() {
         *seen.borrow_mut() = Some(options);
         Exit::Done
     };
-    let services = Services { serve: &|_, _, _| Exit::Failed, dev: &dev };
+    let services = Services { serve: &|_, _, _| Exit::Failed, dev: &dev, standby: &|_, _| panic!("stands by") };
     let run = |line: &str| {
         let ran = typed(line, &[], &services);
         assert_eq!(ran.exit, Exit::Done, "{ran:?}");

@@ -5,6 +5,7 @@ pub mod backup;
 pub mod check;
 mod progress;
 pub mod restore;
+pub mod restore_replica;
 
 pub use progress::Progress;
 

@@ -48,15 +48,7 @@ pub struct Restored {
 pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Progress<'_>) -> Result<Restored, Trouble> {
     let backup = super::open(file, PURPOSE)?;
     let given = key.map(master_key).transpose()?;
-    match restore::is_empty(directory) {
-        Ok(true) => {}
-        Ok(false) => {
-            let why = format!("{} is not empty, and it is left as it is", directory.display());
-            let remedy = "Name a directory that is empty, or is not there yet.";
-            return Err(Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy));
-        }
-        Err(error) => return Err(unwritable(directory, &error)),
-    }
+    require_empty(directory)?;
     let is_made = !directory.exists();
     let lock = DirectoryLock::take(directory)?;
     let mut hear = |head: &Head, totals| progress.read(head, totals);
@@ -84,7 +76,20 @@ pub fn run(file: &Path, directory: &Path, key: Option<&Path>, mut progress: Prog
     })
 }
 
-fn master_key(file: &Path) -> Result<Raw, Trouble> {
+/// Refuses a directory that holds anything.
+pub(super) fn require_empty(directory: &Path) -> Result<(), Trouble> {
+    match restore::is_empty(directory) {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            let why = format!("{} is not empty, and it is left as it is", directory.display());
+            let remedy = "Name a directory that is empty, or is not there yet.";
+            Err(Trouble::new(Exit::Conflict, format!("cannot {PURPOSE}"), why, remedy))
+        }
+        Err(error) => Err(unwritable(directory, &error)),
+    }
+}
+
+pub(super) fn master_key(file: &Path) -> Result<Raw, Trouble> {
     if fs::metadata(file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let why = format!("there is no file {}", file.display());
         let remedy = "Name the master.key of the service that the backup is of.";
@@ -96,7 +101,7 @@ fn master_key(file: &Path) -> Result<Raw, Trouble> {
     })
 }
 
-fn unwritable(directory: &Path, error: &io::Error) -> Trouble {
+pub(super) fn unwritable(directory: &Path, error: &io::Error) -> Trouble {
     let exit = if error.kind() == io::ErrorKind::PermissionDenied { Exit::NotPermitted } else { Exit::Failed };
     let why = format!("{}: {error}", directory.display());
     Trouble::new(exit, format!("cannot {PURPOSE}"), why, "Name a directory that this user may write to.")

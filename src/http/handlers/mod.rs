@@ -17,6 +17,7 @@ pub(super) mod me;
 pub(crate) mod messages;
 pub(crate) mod providers;
 pub(crate) mod queue;
+pub(crate) mod replica;
 pub(crate) mod settings;
 pub(super) mod status;
 pub(super) mod submission_refusals;

@@ -19,7 +19,11 @@ fn typed(line: &str, data_dir: &Path) -> (Exit, String, String) {
         out: &mut out,
         err: &mut err,
     };
-    let services = Services { serve: &|_, _, _| panic!("serves"), dev: &|_| panic!("runs dev") };
+    let services = Services {
+        serve: &|_, _, _| panic!("serves"),
+        dev: &|_| panic!("runs dev"),
+        standby: &|_, _| panic!("stands by"),
+    };
     let words = std::iter::once("postrider").chain(line.split_whitespace()).map(OsString::from);
     let exit = run(words, &mut console, &services);
     (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())

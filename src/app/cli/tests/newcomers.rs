@@ -15,7 +15,11 @@ fn a_bare_port_is_one_of_loopback_and_port_is_an_alias_of_listen() {
             *seen.borrow_mut() = Some(options.config.http.listen);
             Exit::Done
         };
-        let ran = typed(line, &[], &Services { serve: &|_, _, _| Exit::Failed, dev: &dev });
+        let ran = typed(
+            line,
+            &[],
+            &Services { serve: &|_, _, _| Exit::Failed, dev: &dev, standby: &|_, _| panic!("stands by") },
+        );
         assert_eq!((ran.exit, seen.take()), (Exit::Done, Some(vec![listen.parse().unwrap()])), "{line}: {ran:?}");
     }
 }

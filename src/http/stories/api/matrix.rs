@@ -60,9 +60,10 @@ fn every_route_has_a_fixture_that_fits_its_path_and_only_the_probes_are_open() {
             }
             Access::Key(_) => assert_eq!(route.path, "/v1/me"),
             Access::Operator(_) => {
-                let is_operators = ["/v1/accounts", "/v1/backup", "/v1/clock", "/v1/queue", "/v1/status", "/v1/users"]
-                    .iter()
-                    .any(|path| route.path.starts_with(path));
+                let is_operators =
+                    ["/v1/accounts", "/v1/backup", "/v1/clock", "/v1/queue", "/v1/replica", "/v1/status", "/v1/users"]
+                        .iter()
+                        .any(|path| route.path.starts_with(path));
                 assert!(is_operators, "{}", route.path);
             }
             Access::Open(_) | Access::Page(..) | Access::Loopback(_) => panic!("{} asks for no key", route.name),

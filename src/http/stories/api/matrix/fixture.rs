@@ -101,7 +101,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
         | "submission_refusals.show" => plain(200),
         "messages.export" | "events.export" => plain(200),
         "suppressions.export" | "accounts.list" | "queue.list" | "queue.release" | "backup.take" => plain(200),
-        "clock.show" | "status.show" | "clock.accept" => plain(200),
+        "clock.show" | "status.show" | "clock.accept" | "replica.show" | "replica.base" => plain(200),
         "queue.pause" | "queue.resume" | "queue.try" => plain(200).with(json!({ "site": "google" })),
         "settings.update" => plain(200).with(json!({ "content_retention_days": 30 })),
         "explain" => plain(200).with(json!({ "headers": "From: a@example.test" })),

@@ -1,0 +1,132 @@
+//! `postrider standby` and `postrider promote`.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::args::DaemonArgs;
+use super::session::client;
+use super::{Console, Services, Stop, found};
+use crate::app::admin_client::{AdminClient, Ask};
+use crate::app::exit::Exit;
+use crate::app::standby::StandbyOptions;
+use crate::app::trouble::Trouble;
+
+const PROMOTE: &str = "promote the standby";
+/// How long a promoted standby may take until it accepts.
+const TRIES: u32 = 300;
+const BETWEEN: Duration = Duration::from_millis(200);
+
+#[derive(Debug, Args)]
+pub(super) struct StandbyArgs {
+    /// The configuration file (or POSTRIDER_CONFIG; /etc/postrider/postrider.toml unless given).
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    /// The master key of the active machine; master.key of the data directory unless given.
+    #[arg(long, value_name = "FILE")]
+    pub(super) master_key: Option<PathBuf>,
+    /// Write a newline to this descriptor once everything in the log was applied.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    pub(super) ready_fd: Option<i32>,
+    /// Set a directory aside that has records which the log lacks, and begin again.
+    #[arg(long)]
+    pub(super) discard: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct PromoteArgs {
+    #[command(flatten)]
+    pub(super) daemon: DaemonArgs,
+    /// Promote although the active machine may still run: it is deposed.
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Keep what was queued on hold until `queue release`.
+    #[arg(long)]
+    pub(super) hold: bool,
+    /// Serve without the bucket, which is lost.
+    #[arg(long)]
+    pub(super) without_bucket: bool,
+}
+
+/// `postrider standby`.
+pub(super) fn standby(args: StandbyArgs, console: &Console<'_>, services: &Services<'_>) -> Result<Exit, Stop> {
+    let read = found::to_serve(args.config, &console.environment, Path::new(found::PACKAGED));
+    let config = read.and_then(|config| config.fit_to_mail().map(|()| config));
+    let config = config.map_err(|trouble| trouble.ending(Exit::Usage))?;
+    let StandbyArgs { master_key, ready_fd, discard, .. } = args;
+    Ok((services.standby)(config, StandbyOptions { master_key, ready_fd, discard }))
+}
+
+/// `postrider promote`.
+pub(super) fn promote(args: PromoteArgs, json: bool, console: &mut Console<'_>) -> Result<Exit, Stop> {
+    let client = client(args.daemon, &console.environment)?;
+    let role = client.ask(Ask::get(PROMOTE, "/v1/replica", None))?.value["role"].clone();
+    match role.as_str() {
+        Some("standby") => {}
+        Some("active" | "deposed") => {
+            let remedy = "Run `postrider promote` on the standby.";
+            return Err(Trouble::new(Exit::Conflict, WHAT, "this is the active machine", remedy).into());
+        }
+        _ => {
+            let remedy = "Start `postrider standby` on this machine first.";
+            return Err(Trouble::new(Exit::Unreachable, WHAT, "no standby runs here", remedy).into());
+        }
+    }
+    let body = |force: bool| json!({ "force": force, "hold": args.hold, "without_bucket": args.without_bucket });
+    let asked = client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(args.force))));
+    let promoted = match asked {
+        Err(trouble) if trouble.to_string().contains("idle can't be seen") && confirmed(console)? => {
+            client.ask(Ask::post(PROMOTE, "/v1/replica/promote", None, Some(body(true))))?
+        }
+        asked => asked?,
+    };
+    accepting(&client)?;
+    let value = &promoted.value;
+    match json {
+        true => writeln!(console.out, "{}", promoted.text)?,
+        false => write!(console.out, "{}", words(value))?,
+    }
+    Ok(Exit::Done)
+}
+
+const WHAT: &str = "cannot promote the standby";
+
+/// Asks whether the active machine was stopped. No answer means no.
+fn confirmed(console: &mut Console<'_>) -> Result<bool, Stop> {
+    write!(console.err, "An active machine that is idle can't be seen from here. Is it stopped? [y/N] ")?;
+    console.err.flush()?;
+    let mut answer = String::new();
+    let input: &mut dyn Read = console.input;
+    BufReader::new(input.take(64)).read_line(&mut answer)?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+/// Waits until the promoted machine accepts mail.
+fn accepting(client: &AdminClient) -> Result<(), Stop> {
+    for _ in 0..TRIES {
+        let shown = client.ask(Ask::get(PROMOTE, "/v1/replica", None));
+        // Between the standby and the service nobody listens.
+        if shown.is_ok_and(|reply| matches!(reply.value["role"].as_str(), Some("active" | "off"))) {
+            return Ok(());
+        }
+        std::thread::sleep(BETWEEN);
+    }
+    let why = "the promoted machine does not accept mail yet";
+    Err(Trouble::new(Exit::Conflict, WHAT, why, "See its log: another machine may have claimed the log first.").into())
+}
+
+fn words(value: &Value) -> String {
+    let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+    format!(
+        "This machine is the active one, in epoch {}.\nIt accepts since {} and mails from {} on.\n{} messages are queued, \
+         {} of them due.\n",
+        value["epoch"],
+        text("accepting_at"),
+        text("mailing_from"),
+        value["queued"],
+        value["due"],
+    )
+}

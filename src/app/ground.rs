@@ -1,0 +1,86 @@
+//! The first step of starting: a locked data directory, and its store.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::config::Config;
+use super::daemon::{broken, resolver};
+use super::lock::DirectoryLock;
+use super::opening::{self, Start};
+use super::replication::Claim;
+use super::settings;
+use super::supervisor;
+use super::trouble::Trouble;
+use crate::base::entropy::Entropy;
+use crate::engine::Engine;
+use crate::engine::ports::Clock;
+use crate::net::entropy::OsEntropy;
+use crate::net::guard::Guard;
+use crate::net::tls;
+use crate::store::Store;
+use crate::store::open::{StartOptions, Surroundings};
+
+/// An open store on a locked directory: the first step of starting.
+pub struct Ground {
+    /// The store.
+    pub store: Arc<Store>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) entropy: Arc<dyn Entropy>,
+    pub(super) lock: DirectoryLock,
+}
+
+impl Ground {
+    /// Opens the store of `directory`, on `clock`'s time.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub fn open(directory: &Path, lock: DirectoryLock, clock: Arc<dyn Clock>, start: Start) -> Result<Self, Trouble> {
+        Self::open_claimed(directory, lock, clock, start, None)
+    }
+
+    /// The same for a store whose log was claimed.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub(super) fn open_claimed(
+        directory: &Path,
+        lock: DirectoryLock,
+        clock: Arc<dyn Clock>,
+        start: Start,
+        claim: Option<&Claim>,
+    ) -> Result<Self, Trouble> {
+        // Beside the store's opening, which waits for the disk.
+        tls::gather_entropy();
+        let entropy: Arc<dyn Entropy> = Arc::new(OsEntropy);
+        let time = Arc::clone(&clock);
+        let surroundings = Surroundings { now: Arc::new(move || time.time()), entropy: Arc::clone(&entropy) };
+        let time = Arc::clone(&clock);
+        let monotonic = Arc::new(move || time.monotonic());
+        let (on_journal_damage, progress) = (start.on_journal_damage(), Rc::new(supervisor::starting()));
+        let replica = claim.map(Claim::start);
+        let options = StartOptions { on_journal_damage, monotonic, progress, replica, ..StartOptions::default() };
+        let store = Store::open_with(directory, surroundings, options)
+            .map_err(|error| opening::cannot_open(directory, &error, start))?;
+        clock.start(store.clock_past().map_err(|error| broken("the clock", &error))?);
+        Ok(Self { store: Arc::new(store), clock, entropy, lock })
+    }
+
+    /// Closes the store, and keeps the lock of its directory.
+    pub(super) fn close(self) -> DirectoryLock {
+        self.store.close();
+        self.lock
+    }
+
+    /// The engine alone, for a command that works on the store while no daemon runs.
+    ///
+    /// # Errors
+    /// What is in the way, for the operator.
+    pub(super) fn engine(&self, config: &Config) -> Result<Arc<Engine>, Trouble> {
+        let guard = Arc::new(Guard::new(config.network.allow.clone()));
+        let resolver = resolver(config, &guard, &self.clock, &self.entropy, false)?;
+        let (store, clock, entropy) = (Arc::clone(&self.store), Arc::clone(&self.clock), Arc::clone(&self.entropy));
+        let settings = settings::engine(config, &self.store);
+        Ok(Arc::new(Engine::new(store, clock, entropy, resolver, settings)))
+    }
+}

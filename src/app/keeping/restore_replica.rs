@@ -1,0 +1,151 @@
+//! `postrider restore s3://bucket/prefix`: makes a data directory of a replica, as of its last batch or of a time.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::Progress;
+use super::restore::{Restored, master_key, require_empty, unwritable};
+use crate::app::config::Config;
+use crate::app::exit::Exit;
+use crate::app::lock::DirectoryLock;
+use crate::app::replication::{cannot_join, with_base};
+use crate::app::trouble::Trouble;
+use crate::app::{init, replica_bucket, runtime};
+use crate::base::secret::MasterKey;
+use crate::base::time::Timestamp;
+use crate::domain::replication::BucketUrl;
+use crate::engine::ports::Clock;
+use crate::engine::replica::{FollowStep, Rebuild, ReplicaError, ReplicaWorld, base_before, build};
+use crate::net::clock::SystemClock;
+use crate::net::entropy::OsEntropy;
+use crate::store::master_key::{Raw, place};
+use crate::store::restore::Lineage;
+
+const WHAT: &str = "cannot restore the replica";
+
+/// What to restore.
+#[derive(Debug, Clone, Copy)]
+pub struct ReplicaRestore<'a> {
+    /// The replica: `s3://bucket/prefix`.
+    pub url: &'a str,
+    /// The time; the newest state without one.
+    pub at: Option<&'a str>,
+    /// The file with the master key; that of the configured data directory without one.
+    pub key: Option<&'a Path>,
+    /// Whether the queue is not held.
+    pub release: bool,
+}
+
+/// Restores into `directory`.
+///
+/// # Errors
+/// What is in the way; exit 3 where there is nothing as old as asked for, 5 where the bucket refuses the credentials,
+/// 6 where the directory is not empty.
+pub fn run(
+    config: &Config,
+    options: &ReplicaRestore<'_>,
+    directory: &Path,
+    progress: Progress<'_>,
+) -> Result<Restored, Trouble> {
+    let usage = |why: String, remedy| Trouble::new(Exit::Usage, WHAT, why, remedy);
+    let url: BucketUrl =
+        options.url.parse().map_err(|error| usage(format!("{error}"), "Name it as s3://bucket/prefix."))?;
+    let parse = |at: &str| at.parse::<Timestamp>();
+    let until = options.at.map(parse).transpose();
+    let until = until.map_err(|_| usage("--at is not a time".to_owned(), "Write it as 2026-01-31T12:00:00Z."))?;
+    require_empty(directory)?;
+    let key = match options.key {
+        Some(file) => master_key(file)?,
+        None => master_key(&place(&config.data_dir))?,
+    };
+    let is_made = !directory.exists();
+    let lock = DirectoryLock::take(directory)?;
+    let restored =
+        runtime::build()?.block_on(restore(config, &url, directory, key, (until, options.release), progress));
+    match restored {
+        Ok(restored) => {
+            init::hand_over(directory).map_err(|error| unwritable(directory, &error))?;
+            Ok(restored)
+        }
+        Err(error) => {
+            lock.discard();
+            if is_made {
+                // Where something else is in it by now, it stays.
+                let _ = fs::remove_dir(directory);
+            }
+            Err(error)
+        }
+    }
+}
+
+async fn restore(
+    config: &Config,
+    url: &BucketUrl,
+    directory: &Path,
+    key: Raw,
+    (until, release): (Option<Timestamp>, bool),
+    mut progress: Progress<'_>,
+) -> Result<Restored, Trouble> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let holder = "restore".parse().map_err(|_| Trouble::new(Exit::Failed, WHAT, "", ""))?;
+    let bucket = replica_bucket::open(config, url)?;
+    let world = ReplicaWorld { bucket, holder, clock, entropy: Arc::new(OsEntropy), encrypts: true };
+    let master = Arc::new(MasterKey::new(&key));
+    let identity = world.identity(&master).await.map_err(|error| failed(&error))?;
+    let identity = identity.ok_or_else(|| failed(&ReplicaError::NoBase))?;
+    let objects = world.objects(master, identity.store);
+    let manifest = base_before(&objects, until).await.map_err(|error| failed(&error))?;
+    progress.line(&format!("restoring the base of {}", manifest.taken_at));
+    let lineage = Lineage::Fork { holds_queue: !release };
+    let plan = Rebuild { directory, key, lineage, beside: with_base() };
+    let rows = manifest.rows;
+    let mut log = build(&objects, &manifest, plan, |_, _| {}).await.map_err(|error| failed(&error))?;
+    log.until = until;
+    progress.line("applying the log");
+    loop {
+        match log.step(&objects, |_| Ok(())).await {
+            Ok(FollowStep::Applied(_)) => {}
+            Ok(FollowStep::End | FollowStep::Reached) => break,
+            // A gap in the log: the newest state before it.
+            Err(error) if error.needs_base() => {
+                tracing::warn!(%error, "the log has a gap; restored what is before it");
+                break;
+            }
+            Err(error) => return Err(failed(&error)),
+        }
+    }
+    let failed_store = |error| failed(&ReplicaError::Store(error));
+    let now = objects.clock.now();
+    let standing = match release {
+        true => None,
+        false => Some(log.follower.hold_queue(now).map_err(failed_store)?),
+    }
+    .unwrap_or_default();
+    let backup_at = log.follower.sequence().committed_at;
+    log.follower.checkpoint().map_err(failed_store)?;
+    let content = manifest.content.iter().map(|range| range.length).sum();
+    Ok(Restored {
+        data_dir: directory.to_owned(),
+        backup_at,
+        rows,
+        content_octets: content,
+        with_content: true,
+        messages: standing.messages,
+        deliveries: standing.deliveries,
+    })
+}
+
+fn failed(error: &ReplicaError) -> Trouble {
+    let trouble = cannot_join(error);
+    let exit = match error {
+        ReplicaError::NoBase => Exit::NotFound,
+        _ => trouble.exit(),
+    };
+    let remedy = match error {
+        ReplicaError::NoBase => "Name a replica, and a time that is not before its `restorable_from`.",
+        ReplicaError::OtherStore => "Name the master.key of the store with --master-key FILE.",
+        _ => "Check [replica] and the bucket, empty the directory, and try again.",
+    };
+    Trouble::new(exit, WHAT, error.to_string(), remedy)
+}

@@ -1,0 +1,111 @@
+//! The HTTP service of a standby: it lives, and takes no work. The operator's socket shows its state and promotes it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Method, Request, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::engine::replica::ReplicaStatus;
+use crate::net::http_body::Body;
+use crate::net::http_listener::{Connection, ListenerKind, Serve};
+
+/// Bytes of a promotion's body.
+const BODY_BYTES_MAX: usize = 4096;
+
+/// A promotion that the operator asks for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PromotionRequest {
+    /// Promote although the active may live.
+    pub force: bool,
+    /// Hold what is queued.
+    pub hold: bool,
+    /// Go on without the bucket.
+    pub without_bucket: bool,
+}
+
+/// Why a standby was not promoted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PromotionRefusal {
+    /// The status of the answer.
+    pub status: u16,
+    /// The machine word.
+    pub code: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+/// A promotion on its way to the standby's loop, and where its answer goes.
+pub type Promotion = (PromotionRequest, oneshot::Sender<Result<serde_json::Value, PromotionRefusal>>);
+
+/// The service.
+pub struct StandbyService {
+    status: watch::Receiver<ReplicaStatus>,
+    promotions: mpsc::Sender<Promotion>,
+}
+
+impl StandbyService {
+    /// A service that shows `status` and hands over promotions.
+    pub const fn new(status: watch::Receiver<ReplicaStatus>, promotions: mpsc::Sender<Promotion>) -> Self {
+        Self { status, promotions }
+    }
+
+    async fn promote(&self, request: Request<Incoming>) -> Response<Body> {
+        let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await.map(|body| body.to_bytes());
+        let parsed = body.ok().and_then(|body| match body.is_empty() {
+            true => Some(PromotionRequest::default()),
+            false => serde_json::from_slice(&body).ok(),
+        });
+        let Some(wanted) = parsed else { return refusal(422, "invalid_json", "The request body is not valid.") };
+        let (sender, answer) = oneshot::channel();
+        if self.promotions.send((wanted, sender)).await.is_err() {
+            return refusal(503, "shutting_down", "The standby is stopping.");
+        }
+        match answer.await {
+            Ok(Ok(promoted)) => json(StatusCode::OK, &promoted),
+            Ok(Err(PromotionRefusal { status, code, message })) => refusal(status, code, &message),
+            Err(_) => refusal(503, "shutting_down", "The standby is stopping."),
+        }
+    }
+}
+
+impl Serve for StandbyService {
+    async fn serve(&self, request: Request<Incoming>, connection: &Arc<Connection>) -> Response<Body> {
+        let is_head = request.method() == Method::HEAD;
+        let is_operator = connection.kind == ListenerKind::Admin;
+        let mut response = match (request.method(), request.uri().path()) {
+            (&Method::GET | &Method::HEAD, "/healthz") => json(StatusCode::OK, &serde_json::json!({ "status": "ok" })),
+            (&Method::GET, "/v1/replica") if is_operator => json(StatusCode::OK, &*self.status.borrow()),
+            (&Method::POST, "/v1/replica/promote") if is_operator => self.promote(request).await,
+            (_, _) => {
+                let message = "This machine is a standby. Ask the active one, or promote this one.";
+                let mut refused = refusal(503, "standby", message);
+                refused.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+                refused
+            }
+        };
+        if is_head {
+            *response.body_mut() = Body::empty();
+        }
+        response
+    }
+}
+
+fn refusal(status: u16, code: &str, message: &str) -> Response<Body> {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
+    json(status, &serde_json::json!({ "message": message, "code": code }))
+}
+
+fn json(status: StatusCode, value: &impl Serialize) -> Response<Body> {
+    let bytes = serde_json::to_vec(value).unwrap_or_default();
+    let mut response = Response::new(Body::Whole(Bytes::from(bytes)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

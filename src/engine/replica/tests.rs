@@ -281,6 +281,7 @@ async fn a_gap_is_bridged_by_a_base_and_a_standby_before_it_resyncs() {
     let account = Account::new(AccountId::default(), "Alone".parse().unwrap(), QuotaLimits::default(), START);
     assert!(alone.commit(CreateAccount { account }).await.is_ok());
     alone.close();
+    drop(alone);
     let serving = machine.serve().await;
     serving.settled().await;
     serving.base().await;

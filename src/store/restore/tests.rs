@@ -195,7 +195,7 @@ fn what_is_restored_is_for_its_owner_alone() {
             }
         }
     }
-    assert_eq!(files, 4, "rows, keys, one segment, the master key");
+    assert_eq!(files, 5, "rows, keys, one segment, the master key, the mark of a copy");
 }
 
 #[test]

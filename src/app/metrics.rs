@@ -10,15 +10,15 @@ use super::trouble::Trouble;
 use crate::engine::Engine;
 use crate::http::meters::RequestMeters;
 use crate::http::metrics::{MetricsService, Process};
-use crate::net::http_listener::{HttpLimits, HttpServer};
+use crate::net::http_listener::{HttpLimits, HttpServer, Serve};
 use crate::net::tls_settings::Presented;
 
 /// Who scrapes is one program on the operator's own network.
 const CONNECTIONS_MAX: usize = 32;
 
 /// The listener.
-pub(super) struct Metrics {
-    server: HttpServer<MetricsService>,
+pub(super) struct Metrics<S: Serve = MetricsService> {
+    server: HttpServer<S>,
     /// Where it listens, where it does.
     pub(super) address: Option<SocketAddr>,
 }
@@ -35,7 +35,16 @@ impl Metrics {
         process: Process,
         certificate: Option<Arc<Presented>>,
     ) -> Result<Self, Trouble> {
-        let service = MetricsService::new(Arc::clone(engine), requests, process, certificate);
+        Self::listen(config, MetricsService::new(Arc::clone(engine), requests, process, certificate)).await
+    }
+}
+
+impl<S: Serve> Metrics<S> {
+    /// Listens where the configuration says, for `service`.
+    ///
+    /// # Errors
+    /// As [`Metrics::start`].
+    pub(super) async fn listen(config: &Config, service: S) -> Result<Self, Trouble> {
         let limits = HttpLimits { connections: CONNECTIONS_MAX, ..HttpLimits::default() };
         let mut server = HttpServer::new(Arc::new(service), limits);
         let Some(address) = config.metrics.listen else { return Ok(Self { server, address: None }) };

@@ -71,7 +71,8 @@ pub(super) struct World {
     /// The replica.
     pub(super) replica: ReplicaWorld,
     bucket: Arc<S3>,
-    meters: Arc<BucketMeters>,
+    /// Counts of the requests to it.
+    pub(super) meters: Arc<BucketMeters>,
 }
 
 /// Has the store in `directory` catch up with the log of `config`, and claims it. Waits for a bucket that does not

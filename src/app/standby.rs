@@ -1,5 +1,6 @@
 //! `postrider standby`: follows the log of the active machine, and serves in its place once it is promoted.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use super::admin_client::SOCKET_NAME;
 use super::config::Config;
 use super::exit::Exit;
 use super::lock::DirectoryLock;
+use super::metrics::Metrics;
 use super::replication::{self, World, cannot_join, mailing_from, with_base};
 use super::serve;
 use super::settings;
@@ -20,6 +22,7 @@ use super::trouble::Trouble;
 use super::{logging, runtime, supervisor};
 use crate::engine::ports::Clock;
 use crate::engine::replica::{ReplicaError, ReplicaStatus, Role, Standby, State};
+use crate::http::metrics::{Process, StandbyMetricsService};
 use crate::http::standby::{Promotion, PromotionRefusal, PromotionRequest, StandbyService};
 use crate::net::clock::service_clock;
 use crate::net::handed_over::HandedOver;
@@ -111,7 +114,8 @@ impl Following<'_> {
         let (promotions, mut asked) = mpsc::channel(1);
         let mut http =
             HttpServer::new(Arc::new(StandbyService::new(shown, promotions)), settings::http_limits(self.config));
-        self.listen(&mut http).await?;
+        let metrics = Metrics::listen(self.config, self.metrics(status.subscribe())).await?;
+        self.listen(&mut http, metrics.address).await?;
         let mut sight = Sight { moved_at: None, is_at_end: false, looked_at: None };
         let mut standby = None;
         let mut retry = POLL;
@@ -148,6 +152,7 @@ impl Following<'_> {
             standby.checkpoint().map_err(|error| cannot_join(&error))?;
         }
         http.shutdown(Duration::from_secs(1)).await;
+        metrics.shut_down().await;
         drop(std::fs::remove_file(self.config.data_dir.join(SOCKET_NAME)));
         ended
     }
@@ -308,7 +313,12 @@ impl Following<'_> {
         }))
     }
 
-    async fn listen(&self, http: &mut HttpServer<StandbyService>) -> Result<(), Trouble> {
+    fn metrics(&self, status: watch::Receiver<ReplicaStatus>) -> StandbyMetricsService {
+        let process = Process { started_at: self.clock.now(), version: env!("CARGO_PKG_VERSION") };
+        StandbyMetricsService::new(status, Arc::clone(&self.world.meters), process)
+    }
+
+    async fn listen(&self, http: &mut HttpServer<StandbyService>, metrics: Option<SocketAddr>) -> Result<(), Trouble> {
         let mut bound = Vec::new();
         for address in &self.config.http.listen {
             bound.push(http.listen_tcp(*address, None).await.map_err(|error| {
@@ -318,7 +328,7 @@ impl Following<'_> {
             })?);
         }
         let (none, directory) = (&[][..], &self.config.data_dir);
-        let addresses = Addresses { http: &bound, metrics: None, bounces: none, submission: none, submissions: none };
+        let addresses = Addresses { http: &bound, metrics, bounces: none, submission: none, submissions: none };
         addresses::write(directory, &addresses).map_err(|error| failed(&error.to_string()))?;
         http.listen_unix(&self.config.data_dir.join(SOCKET_NAME)).map_err(|error| failed(&error.to_string()))
     }

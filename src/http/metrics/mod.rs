@@ -7,6 +7,7 @@
 mod exposition;
 mod page;
 mod process;
+mod replica;
 
 use std::sync::Arc;
 
@@ -14,11 +15,15 @@ use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::watch;
 
+use self::exposition::Exposition;
 pub use self::process::Process;
 use super::meters::RequestMeters;
 use crate::engine::Engine;
 use crate::engine::blocking::OPERATOR;
+use crate::engine::bucket::meters::BucketMeters;
+use crate::engine::replica::ReplicaStatus;
 use crate::net::http_body::Body;
 use crate::net::http_listener::{Connection, Serve};
 use crate::net::tls_settings::Presented;
@@ -64,21 +69,53 @@ impl MetricsService {
 
 impl Serve for MetricsService {
     async fn serve(&self, request: Request<Incoming>, _: &Arc<Connection>) -> Response<Body> {
-        let is_head = request.method() == Method::HEAD;
-        let mut response = match (request.method(), request.uri().path()) {
-            (&Method::GET | &Method::HEAD, "/metrics") => self.page().await,
-            (_, "/metrics") => {
-                let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED);
-                refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
-                refusal
-            }
-            (_, _) => plain(StatusCode::NOT_FOUND),
-        };
-        if is_head {
-            *response.body_mut() = Body::empty();
-        }
-        response
+        respond(&request, self.page()).await
     }
+}
+
+/// The metrics listener of a standby, which has no store that is open.
+pub struct StandbyMetricsService {
+    status: watch::Receiver<ReplicaStatus>,
+    meters: Arc<BucketMeters>,
+    process: Process,
+}
+
+impl StandbyMetricsService {
+    /// The page over `status` and the `meters` of the bucket.
+    pub const fn new(status: watch::Receiver<ReplicaStatus>, meters: Arc<BucketMeters>, process: Process) -> Self {
+        Self { status, meters, process }
+    }
+
+    fn page(&self) -> Response<Body> {
+        let mut text = Exposition::default();
+        replica::write_status(&mut text, &self.status.borrow());
+        replica::write_requests(&mut text, Some(&self.meters));
+        self.process.write(&mut text);
+        answer(StatusCode::OK, exposition::MEDIA_TYPE, text.finish())
+    }
+}
+
+impl Serve for StandbyMetricsService {
+    async fn serve(&self, request: Request<Incoming>, _: &Arc<Connection>) -> Response<Body> {
+        respond(&request, async { self.page() }).await
+    }
+}
+
+/// The answer to a request, where `page` makes the page.
+async fn respond(request: &Request<Incoming>, page: impl Future<Output = Response<Body>>) -> Response<Body> {
+    let mut response = match (request.method(), request.uri().path()) {
+        (&Method::GET | &Method::HEAD, "/metrics") => page.await,
+        (_, "/metrics") => {
+            let mut refusal = plain(StatusCode::METHOD_NOT_ALLOWED);
+            refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            refusal
+        }
+        (_, _) => plain(StatusCode::NOT_FOUND),
+    };
+    if request.method() == Method::HEAD {
+        *response.body_mut() = Body::empty();
+    }
+    response
 }
 
 fn plain(status: StatusCode) -> Response<Body> {

@@ -4,6 +4,7 @@
 
 use super::exposition::{Exposition, Unit};
 use super::process::Process;
+use super::replica;
 use crate::base::meter::Distribution;
 use crate::base::time::Timestamp;
 use crate::domain::event::{BounceKind, EventType};
@@ -42,6 +43,7 @@ pub(super) fn page(
         "1 while the wall clock is doubtful: nothing is deleted, expired or given up until it is right or accepted.",
         [(vec![], u8::from(engine.clock.time().is_doubtful()))],
     );
+    replica::write(&mut text, engine, now);
     process.write(&mut text);
     Ok(text.finish())
 }

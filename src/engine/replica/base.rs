@@ -156,11 +156,14 @@ impl BaseMaker {
         let (parts, rows, named) = self.send_rows(snapshot, slot.slot).await?;
         keys::send(&self.objects, &self.store, &self.shared, &named.keys().copied().collect()).await?;
         let content = self.send_content(&named).await?;
+        // A store that numbered no batch yet has the state of now, and none of earlier times.
+        let has_batches = sequence.committed_at > Timestamp::ZERO;
+        let taken_at = if has_batches { sequence.committed_at } else { self.objects.clock.now() };
         let manifest = Manifest {
             slot: slot.slot,
             slot_sha256: slot.digest,
             sequence: sequence.number,
-            taken_at: sequence.committed_at,
+            taken_at,
             row_format: FORMAT,
             rows,
             parts,

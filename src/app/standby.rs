@@ -182,7 +182,7 @@ impl Following<'_> {
             && self.options.discard
         {
             let (from, to, aside) = (*from, *to, open.discard()?);
-            tracing::warn!(from, to, directory = %aside.display(), "set a store aside that has batches which the log lacks");
+            tracing::warn!(from, to, directory = %aside.display(), "set aside a store with batches that the log lacks");
             return Ok(Turn::Applied);
         }
         let own = open.head().is_some_and(|head| head.holder == self.world.replica.holder);

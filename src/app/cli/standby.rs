@@ -121,8 +121,8 @@ fn accepting(client: &AdminClient) -> Result<(), Stop> {
 fn words(value: &Value) -> String {
     let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
     format!(
-        "This machine is the active one, in epoch {}.\nIt accepts since {} and mails from {} on.\n{} messages are queued, \
-         {} of them due.\n",
+        "This machine is the active one, in epoch {}.\nIt accepts since {} and mails from {} on.\n\
+         {} messages are queued, {} of them due.\n",
         value["epoch"],
         text("accepting_at"),
         text("mailing_from"),

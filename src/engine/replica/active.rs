@@ -27,8 +27,8 @@ pub struct Active {
 }
 
 impl Active {
-    /// Starts the tasks for `store`, which was opened after the log was claimed. A store that was migrated gets its base
-    /// first.
+    /// Starts the tasks for `store`, which was opened after the log was claimed. A store that was migrated gets its
+    /// base first.
     ///
     /// # Errors
     /// The store does not replicate; the base of a migrated store could not be made.
@@ -63,8 +63,8 @@ impl Active {
         self.shared.status(now)
     }
 
-    /// Sends what is left and releases the log, within `grace`. Called once the store is closed. Returns whether the log
-    /// was released; what could not be sent stays in the backlog.
+    /// Sends what is left and releases the log, within `grace`. Called once the store is closed. Returns whether the
+    /// log was released; what could not be sent stays in the backlog.
     pub async fn stop(self, grace: Duration) -> bool {
         let Self { shared, drain, mut shipper, bases, sweeper } = self;
         drain.send_replace(true);

@@ -36,8 +36,8 @@ impl Store {
         Ok(BaseSnapshot { snapshot, sequence })
     }
 
-    /// Writes the rows of a base to `out`, with the files in `beside` that exist, and returns the segments that the rows
-    /// name, each with the end of what is named. Blocks.
+    /// Writes the rows of a base to `out`, with the files in `beside` that exist, and returns the segments that the
+    /// rows name, each with the end of what is named. Blocks.
     ///
     /// # Errors
     /// Why the base is not whole.

@@ -1,7 +1,7 @@
 //! A store that follows another one's log: no operation runs in it, rows and bodies arrive as the active wrote them.
 //!
-//! Each slot is one transaction that the database keeps in memory; a checkpoint makes the slots before it durable. After
-//! a crash the store is at its last checkpoint, and its position says which slot is next.
+//! Each slot is one transaction that the database keeps in memory; a checkpoint makes the slots before it durable.
+//! After a crash the store is at its last checkpoint, and its position says which slot is next.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

@@ -75,8 +75,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Opens the outbox of a store at the sequence `last`, whose log is confirmed up to `confirmed`. Unconfirmed records
-    /// come from the backlog.
+    /// Opens the outbox of a store at the sequence `last`, whose log is confirmed up to `confirmed`. Unconfirmed
+    /// records come from the backlog.
     ///
     /// # Errors
     /// Those of the file system.

@@ -1,5 +1,5 @@
-//! Two facts about the store: the sequence of its last batch, and how much of it the bucket has confirmed. Both are rows
-//! of the batch's own transaction, so that a store never disagrees with itself about its position.
+//! Two facts about the store: the sequence of its last batch, and how much of it the bucket has confirmed. Both are
+//! rows of the batch's own transaction, so that a store never disagrees with itself about its position.
 
 use crate::base::id::Ulid;
 use crate::base::time::Timestamp;

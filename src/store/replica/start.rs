@@ -9,8 +9,8 @@ use crate::store::disk::Disk;
 use crate::store::error::StoreError;
 use crate::store::open::ReplicaStart;
 
-/// Numbers of segments that an epoch has for itself. A writer that lost its claim, and does not know it yet, never makes
-/// a segment of a number that its successor uses.
+/// Numbers of segments that an epoch has for itself. A writer that lost its claim, and does not know it yet, never
+/// makes a segment of a number that its successor uses.
 const SEGMENTS_PER_EPOCH: u64 = 4096;
 
 /// Opens the outbox of a store at `last` that goes on as `start` says.

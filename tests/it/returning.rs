@@ -202,7 +202,13 @@ async fn only_our_own_mailboxes_are_taken_and_nobody_is_relayed_for() {
         String::from_utf8(octets).unwrap()
     };
     let mut session = world.session().await;
-    for taken in ["postmaster", "fbl@bounces.example.com", "Abuse@BOUNCES.example.com", "fbl@rp.example.test"] {
+    for taken in [
+        "postmaster",
+        "fbl@bounces.example.com",
+        "Abuse@BOUNCES.example.com",
+        "fbl@rp.example.test",
+        "dmarc@rp.example.test",
+    ] {
         assert!(session.rcpt(taken).await.starts_with("250 2.1.5 "), "{taken}");
     }
     assert!(session.rcpt(&format!("{local}@rp.example.test")).await.starts_with("250 "));

@@ -166,6 +166,8 @@ def test_messages_in_flight_take_no_more_memory_than_is_reserved_for_them(dev, a
     works(door)
     before = rss(door)
     sessions = [in_data(door, f"r{number}@example.org") for number in range(14)]
+    for lines in sessions:
+        lines.sock.sendall(HEAD.encode())
     line = b"x" * 1022 + b"\r\n"
     for _ in range(18):
         for lines in sessions:

@@ -1,70 +1,54 @@
-//! The bytes of a message that is coming in. A vector that grows holds up to three times its content while it moves;
-//! with many large messages at once that is what memory is used for. So a message grows by pieces, and is joined once.
+//! The bytes of a message that is coming in. A vector that doubles holds up to three times its content while it moves,
+//! and many large messages come in at once. So a small message grows by a quarter, and a large one moves once, into the
+//! address space of the largest message: of that only the pages that are written take memory, and they go back to the
+//! system whichever thread frees them.
 
-/// Bytes up to which a message is one piece: moving them costs less than joining.
-const ONE_PIECE_MAX: usize = 64 << 10;
-/// Bytes of the smallest further piece, and by which the first one grows at least.
-const PIECE_MIN: usize = 4 << 10;
-/// Bytes of the largest piece.
-const PIECE_MAX: usize = 1 << 20;
+/// Bytes from which on a message has the address space of the largest one.
+const LARGE: usize = 256 << 10;
+/// Bytes by which a small message grows at least.
+const SPARE_MIN: usize = 4 << 10;
 
-/// A message in pieces. Its capacity exceeds its length by a quarter or by 4 KiB, whichever is more.
-#[derive(Debug, Default)]
+/// A message of at most so many bytes.
+#[derive(Debug)]
 pub(super) struct MessageBuffer {
-    /// Full pieces.
-    full: Vec<Vec<u8>>,
-    /// The piece that is being filled.
-    last: Vec<u8>,
-    length: usize,
+    bytes: Vec<u8>,
+    max: usize,
 }
 
 impl MessageBuffer {
-    /// Adds bytes to the end.
-    pub(super) fn extend(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
-            let room = self.room();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.last.extend_from_slice(now);
-            self.length += now.len();
-            bytes = later;
-        }
+    /// An empty one, without memory.
+    pub(super) const fn new(max: usize) -> Self {
+        Self { bytes: Vec::new(), max }
     }
 
-    /// Makes room in the last piece and returns how much there is.
-    fn room(&mut self) -> usize {
-        if self.last.len() == self.last.capacity() {
-            let more = (self.length / 4).clamp(PIECE_MIN, PIECE_MAX);
-            if self.length < ONE_PIECE_MAX {
-                self.last.reserve_exact(more);
-            } else {
-                self.full.push(std::mem::replace(&mut self.last, Vec::with_capacity(more)));
-            }
+    /// Adds bytes to the end.
+    pub(super) fn extend(&mut self, more: &[u8]) {
+        let length = self.bytes.len() + more.len();
+        if length > self.bytes.capacity() && !(length > LARGE && self.take_address_space()) {
+            self.bytes.reserve_exact(more.len() + (length / 4).max(SPARE_MIN));
         }
-        self.last.capacity() - self.last.len()
+        self.bytes.extend_from_slice(more);
+    }
+
+    /// Reserves the address space of the largest message; false where the system counts it as memory and has none.
+    fn take_address_space(&mut self) -> bool {
+        self.bytes.try_reserve_exact(self.max.saturating_sub(self.bytes.len())).is_ok()
     }
 
     /// Frees the memory.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        self.bytes = Vec::new();
     }
 
-    /// The message as one. Each piece is freed as soon as it is copied.
+    /// The message.
     pub(super) fn into_bytes(self) -> Vec<u8> {
-        if self.full.is_empty() {
-            return self.last;
-        }
-        let mut bytes = Vec::with_capacity(self.length);
-        for piece in self.full {
-            bytes.extend_from_slice(&piece);
-        }
-        bytes.extend_from_slice(&self.last);
-        bytes
+        self.bytes
     }
 
-    /// Bytes of memory that it takes.
+    /// Bytes that are reserved.
     #[cfg(test)]
-    pub(super) fn capacity(&self) -> usize {
-        self.last.capacity() + self.full.iter().map(Vec::capacity).sum::<usize>()
+    pub(super) const fn capacity(&self) -> usize {
+        self.bytes.capacity()
     }
 }
 
@@ -73,26 +57,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_went_in_comes_out_and_memory_exceeds_it_by_a_quarter_at_most() {
+    fn a_small_message_grows_by_a_quarter_and_a_large_one_moves_once() {
+        let max = 20 << 20;
         let content: Vec<u8> = (0..9_000_000_u32).map(|number| (number % 251) as u8).collect();
         for piece in [70, 16 * 1024, 3 << 20] {
-            let mut buffer = MessageBuffer::default();
+            let mut buffer = MessageBuffer::new(max);
             for (place, bytes) in content.chunks(piece).enumerate() {
                 buffer.extend(bytes);
                 let length = content.len().min((place + 1) * piece);
-                assert!(
-                    buffer.capacity() <= length + (length / 4).max(PIECE_MIN),
-                    "{} for {length}",
-                    buffer.capacity()
-                );
+                let is_large = length > LARGE;
+                let capacity = buffer.capacity();
+                assert!(capacity <= length + (length / 4).max(SPARE_MIN) || is_large && capacity == max, "{capacity}");
             }
+            assert_eq!(buffer.capacity(), max);
             assert!(buffer.into_bytes() == content);
         }
     }
 
     #[test]
     fn a_buffer_that_is_cleared_takes_no_memory() {
-        let mut buffer = MessageBuffer::default();
+        let mut buffer = MessageBuffer::new(1 << 20);
         buffer.extend(&[0; 200_000]);
         buffer.clear();
         assert_eq!(buffer.capacity(), 0);

@@ -70,8 +70,15 @@ pub(super) struct DataReader {
 
 impl DataReader {
     /// For a message of at most `size_max` octets.
-    pub(super) fn new(size_max: usize, line_ends: LineEnds) -> Self {
-        Self { line_ends, place: Place::LineStart, message: MessageBuffer::default(), fault: None, octets: 0, size_max }
+    pub(super) const fn new(size_max: usize, line_ends: LineEnds) -> Self {
+        Self {
+            line_ends,
+            place: Place::LineStart,
+            message: MessageBuffer::new(size_max),
+            fault: None,
+            octets: 0,
+            size_max,
+        }
     }
 
     /// Reads on; says how many octets of `input` belonged to the message where its end was among them.

@@ -7,6 +7,27 @@
 #[path = "../../src/base"]
 pub mod base {
     pub mod time;
+
+    /// The type of passwords. The service's own stands beside ciphers that take minutes to build.
+    pub mod secret {
+        use zeroize::Zeroizing;
+
+        /// Bytes that are wiped when dropped.
+        #[derive(Clone, Debug)]
+        pub struct Secret(Zeroizing<Vec<u8>>);
+
+        impl Secret {
+            /// Keeps a copy of `bytes`.
+            pub fn new(bytes: impl AsRef<[u8]>) -> Self {
+                Self(Zeroizing::new(bytes.as_ref().to_vec()))
+            }
+
+            /// The bytes.
+            pub fn expose(&self) -> &[u8] {
+                &self.0
+            }
+        }
+    }
 }
 
 /// Floor 1, as far as it is needed.
@@ -28,4 +49,10 @@ pub mod mail {
     pub mod dmarc;
     pub mod report;
     mod section;
+}
+
+/// The receiving side of SMTP.
+#[path = "../../src/smtp"]
+pub mod smtp {
+    pub mod server;
 }

@@ -16,7 +16,10 @@ mod observing;
 mod older;
 mod operating;
 mod returning;
+#[path = "../../fuzz/src/sessions.rs"]
+mod session_properties;
 mod smtp;
+mod submission_sessions;
 mod supervised;
 mod support;
 mod suppressing;

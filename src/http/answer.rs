@@ -177,6 +177,19 @@ impl Answer {
         }
     }
 
+    /// Puts the stream of a body that goes on into another one.
+    pub(super) fn wrap_stream(&mut self, wrap: impl FnOnce(BodyStream) -> BodyStream) {
+        self.body = match std::mem::replace(&mut self.body, Body::empty()) {
+            Body::Stream(stream) => Body::Stream(wrap(stream)),
+            whole @ Body::Whole(_) => whole,
+        };
+    }
+
+    /// Whether the body goes on.
+    pub(super) const fn is_stream(&self) -> bool {
+        matches!(self.body, Body::Stream(_))
+    }
+
     /// The answer as hyper sends it.
     pub(super) fn into_response(self) -> Response<Body> {
         let mut response = Response::new(self.body);

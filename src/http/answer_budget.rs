@@ -1,14 +1,22 @@
 //! The memory of answers that wait for their readers: charged like request bodies ([`super::body_budget`]), so that
 //! nobody who asks for much and reads nothing takes what others need.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::Method;
+use hyper::body::{Body, Frame, SizeHint};
 
 use super::answer::Answer;
 use super::body_budget::{BodyBudgets, Charge, Excess, Holder, UNCHARGED_BYTES};
 use super::error::ApiError;
+use crate::net::http_body::BodyStream;
+
+/// Bytes that an answer which goes on holds: its part that is read, and the one that the client has not taken.
+const STREAM_BYTES: usize = 96 * 1024;
 
 /// Charges the bytes of `answer` to whoever asked, until the last of them is sent or dropped. Small answers and those
 /// to the operator are free.
@@ -33,11 +41,41 @@ pub(super) fn charged(
         let charge = Charge::of_answer(budgets, holder, bytes.len(), excess)?;
         *bytes = charge.hold(std::mem::replace(bytes, Bytes::new()));
     }
+    if answer.is_stream() {
+        let charge = Charge::of_answer(budgets, holder, STREAM_BYTES, excess)?;
+        answer.wrap_stream(|stream| Box::pin(ChargedStream { stream, _charge: charge }));
+    }
     Ok(answer)
+}
+
+/// A body that goes on, and its charge until it ends.
+struct ChargedStream {
+    stream: BodyStream,
+    _charge: Charge,
+}
+
+impl Body for ChargedStream {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        self.stream.as_mut().poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.stream.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.stream.size_hint()
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use http_body_util::{BodyExt as _, Empty};
     use hyper::StatusCode;
 
     use super::*;
@@ -66,6 +104,22 @@ mod tests {
         assert!(ask(Method::HEAD, account(1)).is_ok() && ask(Method::GET, Holder::Operator).is_ok());
         drop(held);
         assert!(ask(Method::GET, account(1)).is_ok());
+    }
+
+    #[test]
+    fn streams_of_one_account_hold_a_quarter_until_they_end() {
+        let sizes = BudgetSizes { shared: 8 * STREAM_BYTES, strangers: 0, stranger: 0 };
+        let budgets = Arc::new(BodyBudgets::new(&sizes));
+        let ask = |holder| {
+            let stream: BodyStream =
+                Box::pin(Empty::<Bytes>::new().map_err(|never: Infallible| -> io::Error { match never {} }));
+            charged(Answer::stream(StatusCode::OK, "text/csv", stream), &Method::GET, &budgets, holder)
+        };
+        let held = [ask(account(1)).unwrap(), ask(account(1)).unwrap()];
+        assert_eq!(ask(account(1)).err(), Some(ApiError::Overloaded));
+        assert!(ask(account(2)).is_ok() && ask(Holder::Operator).is_ok());
+        drop(held);
+        assert!(ask(account(1)).is_ok());
     }
 
     #[test]

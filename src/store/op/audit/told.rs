@@ -76,8 +76,10 @@ impl Told for UpdateUser {
         Change::new(action, user.id, format!("{}{to}", user.email.as_given()))
     }
 
+    /// Whoever fears that a password is known must be able to change it, whatever the disk has left.
     fn takes_room(&self) -> bool {
-        self.disabled != Some(true) && self.operator != Some(false)
+        let is_secured = self.password_hash.is_some() || self.totp.is_some();
+        !is_secured && self.disabled != Some(true) && self.operator != Some(false)
     }
 }
 

@@ -26,7 +26,13 @@ mod scenario;
 mod server;
 #[path = "../main_job/sink.rs"]
 mod sink;
+#[path = "../main_job/smtp.rs"]
+#[allow(dead_code, reason = "the load speaks HTTP")]
+mod smtp;
 mod timers;
+#[path = "../main_job/tls.rs"]
+#[allow(dead_code, reason = "the load speaks HTTP")]
+mod tls;
 
 use std::io::Write as _;
 use std::path::PathBuf;

@@ -40,7 +40,7 @@ struct World {
 impl World {
     async fn new(options: &Options, text: &str) -> Outcome<Self> {
         let (names, sink) = (NameServer::start()?, Sink::start(options.smtp_sink.as_deref())?);
-        let server = Server::start(options, &names, sink.port()).await?;
+        let server = Server::start(options, &names, sink.port(), false).await?;
         let pattern = server.post(HEALTHY, text).await?;
         latency::delivered(&server, &pattern).await?;
         Ok(Self { server, sink, _names: names, pattern })

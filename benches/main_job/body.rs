@@ -27,6 +27,8 @@ const WORDS: &str = "the your order has been shipped and will arrive on Monday p
 pub(crate) struct Letters {
     /// Each from `"from":` to the closing brace, JSON.
     encoded: Vec<String>,
+    /// Each as a whole message but for its To field, with its dots stuffed and the end of the data.
+    messages: Vec<String>,
     /// Octets of text and html together, on average.
     pub(crate) octets: usize,
     /// Octets over octets after zstd, letter by letter.
@@ -37,16 +39,24 @@ impl Letters {
     /// Letters of `kilobytes` KB: a quarter is text, the rest html.
     pub(crate) fn new(kilobytes: usize) -> Outcome<Self> {
         let wanted = kilobytes * 1024;
-        let (mut encoded, mut octets, mut compressed) = (Vec::new(), 0, 0);
+        let (mut encoded, mut messages, mut octets, mut compressed) = (Vec::new(), Vec::new(), 0, 0);
         for seed in 0..VARIETY {
             let mut chance = Chance(seed);
             let text = text(&mut chance, wanted / 4);
             let html = html(&mut chance, wanted - text.len().min(wanted));
             octets += text.len() + html.len();
             compressed += zstd::bulk::compress(format!("{text}{html}").as_bytes(), ZSTD_LEVEL)?.len();
+            messages.push(message(&text, &html));
             encoded.push(fields(&mut chance, &text, &html)?);
         }
-        Ok(Self { octets: octets / encoded.len(), ratio: octets as f64 / compressed as f64, encoded })
+        Ok(Self { octets: octets / encoded.len(), ratio: octets as f64 / compressed as f64, encoded, messages })
+    }
+
+    /// Writes submission `number` to `into` as it goes out behind DATA.
+    #[allow(dead_code, reason = "only the main job submits by SMTP")]
+    pub(crate) fn write_mime(&self, number: usize, to: &str, into: &mut Vec<u8>) {
+        into.extend_from_slice(format!("To: {to}\r\n").as_bytes());
+        into.extend_from_slice(self.messages[number % self.messages.len()].as_bytes());
     }
 
     /// Writes the body of submission `number` to `into`.
@@ -56,6 +66,38 @@ impl Letters {
         into.extend_from_slice(b"\",");
         into.extend_from_slice(self.encoded[number % self.encoded.len()].as_bytes());
     }
+}
+
+/// Header fields, text and html, as a client writes them. No line begins with a dot.
+fn message(text: &str, html: &str) -> String {
+    let head = format!(
+        "From: The Shop at the Corner <orders@{SENDING_DOMAIN}>\r\nSubject: Your order is on its way\r\n\
+         Date: Tue, 24 Nov 2026 08:00:00 +0000\r\nMIME-Version: 1.0\r\n\
+         Content-Type: multipart/alternative; boundary=\"b\"\r\n\r\n"
+    );
+    let part = |kind: &str, text: &str| {
+        let text = wrapped(text);
+        format!("--b\r\nContent-Type: text/{kind}; charset=utf-8\r\n\r\n{text}\r\n")
+    };
+    format!("{head}{}{}--b--\r\n.\r\n", part("plain", text), part("html", html))
+}
+
+/// CRLF line ends, and no line of more than 998 bytes.
+fn wrapped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + text.len() / 32);
+    for line in text.lines() {
+        let mut width = 0;
+        for word in line.split_inclusive(' ') {
+            if width + word.len() > 900 {
+                out.push_str("\r\n");
+                width = 0;
+            }
+            out.push_str(word);
+            width += word.len();
+        }
+        out.push_str("\r\n");
+    }
+    out
 }
 
 fn fields(chance: &mut Chance, text: &str, html: &str) -> Outcome<String> {

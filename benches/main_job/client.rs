@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::body::Letters;
+use crate::smtp::SmtpSession;
+use crate::tls::Tls;
 use crate::{Fault, Outcome};
 
 /// Longer than any answer takes, even on a loaded machine.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
+pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(60);
 const ACCEPTED: u16 = 202;
 
 /// Who the letters go to: the messages take turns over the sites below `domain`.
@@ -27,7 +29,7 @@ pub(crate) struct Recipients {
 }
 
 impl Recipients {
-    fn of(&self, number: usize) -> String {
+    pub(crate) fn of(&self, number: usize) -> String {
         format!("customer{number}@r{}.{}", number % self.sites, self.domain)
     }
 }
@@ -36,10 +38,28 @@ impl Recipients {
 /// message before, or done with it, as often as the other.
 pub(crate) type Beside = Box<dyn FnMut() -> Outcome<Duration> + Send>;
 
+/// The protocol of the submissions.
+#[derive(Clone)]
+#[allow(dead_code, reason = "only the main job has all of them")]
+pub(crate) enum Protocol {
+    Http,
+    Https(Tls),
+    Smtps(Tls),
+}
+
+/// A kept connection of one client.
+enum Client {
+    Http(Connection),
+    Smtp(Box<SmtpSession>),
+}
+
 /// One run of submissions.
 #[derive(Clone)]
 pub(crate) struct Load {
     pub(crate) address: SocketAddr,
+    pub(crate) protocol: Protocol,
+    /// Messages of one request: the recipients of one SMTP transaction.
+    pub(crate) each: usize,
     pub(crate) key: String,
     pub(crate) letters: Arc<Letters>,
     pub(crate) recipients: Recipients,
@@ -56,7 +76,11 @@ impl Load {
     pub(crate) async fn send(self, mut measure: Option<Beside>) -> Outcome<Sent> {
         let mut connections = Vec::with_capacity(self.clients);
         for _ in 0..self.clients {
-            connections.push(Connection::open(self.address).await?);
+            connections.push(match &self.protocol {
+                Protocol::Http => Client::Http(Connection::open(self.address).await?),
+                Protocol::Https(tls) => Client::Http(Connection::open_tls(self.address, tls).await?),
+                Protocol::Smtps(tls) => Client::Smtp(Box::new(SmtpSession::open(self.address, tls, &self.key).await?)),
+            });
         }
         let next = Arc::new(AtomicUsize::new(self.numbers.start));
         let (mut latencies, mut beside) = (Vec::with_capacity(self.numbers.len()), Vec::new());
@@ -109,26 +133,36 @@ struct Taken {
 }
 
 async fn one_client(
-    mut connection: Connection,
+    mut connection: Client,
     load: Load,
     next: Arc<AtomicUsize>,
     mut beside: Option<Beside>,
 ) -> Outcome<Taken> {
     let (mut body, mut request, mut taken) = (Vec::new(), Vec::new(), Taken::default());
     loop {
-        let number = next.fetch_add(1, Ordering::Relaxed);
+        let number = next.fetch_add(load.each, Ordering::Relaxed);
         if number >= load.numbers.end {
             return Ok(taken);
         }
-        load.write_request(number, &mut body, &mut request);
-        let start = Instant::now();
-        let answer = connection.exchange(&request).await?;
+        let start = match &mut connection {
+            Client::Http(connection) => {
+                load.write_request(number, &mut body, &mut request);
+                let start = Instant::now();
+                let answer = connection.exchange(&request).await?;
+                if answer.status != ACCEPTED {
+                    return Err(answer.fault("POST /v1/messages"));
+                }
+                start
+            }
+            Client::Smtp(session) => {
+                let start = Instant::now();
+                session.send(&load, number..load.numbers.end.min(number + load.each)).await?;
+                start
+            }
+        };
         taken.answers.push(start.elapsed());
         if let Some(measure) = beside.as_mut().filter(|_| taken.answers.len().is_multiple_of(2)) {
             taken.beside.extend([measure()?, measure()?]);
-        }
-        if answer.status != ACCEPTED {
-            return Err(answer.fault("POST /v1/messages"));
         }
     }
 }
@@ -162,9 +196,14 @@ impl Answer {
     }
 }
 
+/// A connection with or without TLS.
+trait Wire: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Wire for T {}
+
 /// One kept connection.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    stream: Box<dyn Wire>,
     inbox: Vec<u8>,
 }
 
@@ -172,7 +211,12 @@ impl Connection {
     pub(crate) async fn open(address: SocketAddr) -> Outcome<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        Ok(Self { stream, inbox: Vec::with_capacity(8192) })
+        Ok(Self { stream: Box::new(stream), inbox: Vec::with_capacity(8192) })
+    }
+
+    /// The same with TLS.
+    pub(crate) async fn open_tls(address: SocketAddr, tls: &Tls) -> Outcome<Self> {
+        Ok(Self { stream: Box::new(tls.connect(address).await?), inbox: Vec::with_capacity(8192) })
     }
 
     /// Sends a request without a body and reads its answer.
@@ -187,6 +231,7 @@ impl Connection {
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Outcome<Answer> {
         let exchange = async {
             self.stream.write_all(request).await?;
+            self.stream.flush().await?;
             self.answer().await
         };
         tokio::time::timeout(ANSWER_DEADLINE, exchange).await?

@@ -21,7 +21,9 @@ mod row;
 mod scenario;
 mod server;
 mod sink;
+mod smtp;
 mod table;
+mod tls;
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -58,6 +60,12 @@ struct Options {
     /// Sizes of text and html together, in KB
     #[arg(long, value_delimiter = ',', default_value = "2,10,50")]
     kilobytes: Vec<usize>,
+    /// Protocols of the submissions
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "http")]
+    doors: Vec<Door>,
+    /// Recipients of one transaction in the rows of SMTP; each number makes a row of its own
+    #[arg(long, value_delimiter = ',', default_value = "1,50", value_parser = clap::value_parser!(u16).range(1..=100))]
+    recipients: Vec<u16>,
     /// Only the rows with all of these tags, e.g. `10k/64/deliver`
     #[arg(long)]
     only: Option<String>,
@@ -88,6 +96,27 @@ struct Options {
     bench: bool,
 }
 
+/// The protocol of the submissions.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Door {
+    /// HTTP in the clear
+    Http,
+    /// HTTP with TLS
+    Https,
+    /// SMTP with TLS from the start
+    Smtps,
+}
+
+impl Door {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Smtps => "smtps",
+        }
+    }
+}
+
 /// How the name server of an accept row's recipients fails.
 #[derive(Clone, Copy, ValueEnum)]
 enum Unreachable {
@@ -108,13 +137,27 @@ impl Options {
         if self.quick { self.warm_up / 5 } else { self.warm_up }
     }
 
+    /// The doors, and how many recipients a request through each has.
+    fn ways(&self) -> Vec<(Door, usize)> {
+        let mut ways = Vec::new();
+        for &door in &self.doors {
+            match door {
+                Door::Http | Door::Https => ways.push((door, 1)),
+                Door::Smtps => ways.extend(self.recipients.iter().map(|&recipients| (door, usize::from(recipients)))),
+            }
+        }
+        ways
+    }
+
     /// The rows to run, cheapest scenario first.
     fn plan(&self) -> Vec<Point> {
         let mut plan = Vec::new();
         for work in [Work::Accept, Work::Deliver] {
             for &kilobytes in &self.kilobytes {
                 for (&clients, &stored) in self.clients.iter().flat_map(|c| self.stored.iter().map(move |s| (c, s))) {
-                    plan.push(Point { work, kilobytes, clients, stored });
+                    for (door, recipients) in self.ways() {
+                        plan.push(Point { work, kilobytes, clients, door, recipients, stored });
+                    }
                 }
             }
         }
@@ -139,7 +182,9 @@ fn measure_all(options: &Options) -> Outcome<()> {
     }
     let plan = options.plan();
     if plan.is_empty() {
-        return Err("no row has these tags; tags are accept, deliver, 2k, 10k, 50k, 1, 64".into());
+        return Err(
+            "no row has these tags; tags are accept, deliver, 2k, 10k, 50k, 1, 64, http, https, smtps, x50".into()
+        );
     }
     std::fs::create_dir_all(&options.data_root)?;
     // One thread for all connections: on two cores the client must not take the server's place.

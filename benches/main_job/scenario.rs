@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::body::Letters;
 use crate::calibration::{Calibration, Floor};
-use crate::client::{Beside, Connection, Load, Recipients};
+use crate::client::{Beside, Load, Protocol, Recipients};
 use crate::dns::{self, NameServer};
 use crate::fill::{Fate, fill};
 use crate::measure::{Gauge, load_average};
 use crate::row::Row;
 use crate::server::Server;
 use crate::sink::Sink;
-use crate::{Options, Outcome, Unreachable};
+use crate::{Door, Options, Outcome, Unreachable};
 
 /// How often the sink's counter is looked at, which is a read of memory.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -41,17 +41,25 @@ pub(crate) struct Point {
     pub(crate) work: Work,
     pub(crate) kilobytes: usize,
     pub(crate) clients: usize,
+    pub(crate) door: Door,
+    /// Recipients of one SMTP transaction.
+    pub(crate) recipients: usize,
     /// Delivered messages in the store before it begins.
     pub(crate) stored: usize,
 }
 
 impl Point {
-    fn tags(&self) -> [String; 3] {
+    fn tags(&self) -> Vec<String> {
         let work = match self.work {
             Work::Accept => "accept",
             Work::Deliver => "deliver",
         };
-        [work.to_owned(), format!("{}k", self.kilobytes), self.clients.to_string()]
+        let mut tags = vec![work.to_owned(), format!("{}k", self.kilobytes), self.clients.to_string()];
+        tags.push(self.door.as_str().to_owned());
+        if self.recipients > 1 {
+            tags.push(format!("x{}", self.recipients));
+        }
+        tags
     }
 
     pub(crate) fn label(&self) -> String {
@@ -95,7 +103,7 @@ impl Bench {
     /// Measures one row on a server of its own.
     pub(crate) async fn run(&self, point: Point) -> Outcome<Row> {
         let port = self.sink.as_ref().map_or(NO_RECEIVER, Sink::port);
-        let mut server = Server::start(&self.options, &self.names, port).await?;
+        let mut server = Server::start(&self.options, &self.names, port, point.door != Door::Http).await?;
         if point.stored > 0 {
             self.stock(point, &mut server).await?;
         }
@@ -175,8 +183,16 @@ impl Bench {
             (Work::Accept, Unreachable::Servfail) => dns::SERVFAIL,
             (Work::Accept, Unreachable::Silent) => dns::SILENT,
         };
+        let tls = || server.tls.clone().ok_or("the server has no TLS");
+        let (address, protocol) = match point.door {
+            Door::Http => (server.http, Protocol::Http),
+            Door::Https => (server.http, Protocol::Https(tls()?)),
+            Door::Smtps => (server.smtps.ok_or("the server takes no SMTP")?, Protocol::Smtps(tls()?)),
+        };
         Ok(Load {
-            address: server.http,
+            address,
+            protocol,
+            each: point.recipients,
             key: server.key.clone(),
             letters: Arc::clone(self.letters.get(&point.kilobytes).ok_or("no letters of this size")?),
             recipients: Recipients { domain: domain.to_owned(), sites: usize::from(self.options.sites) },
@@ -206,7 +222,7 @@ impl Bench {
                 (last, moved) = (self.taken(), Instant::now());
             }
         }
-        let mut connection = Connection::open(server.http).await?;
+        let mut connection = server.connect().await?;
         while server.has_waiting(&mut connection).await? {
             if moved.elapsed() > STALL_DEADLINE {
                 return Err("all messages arrived, and some still wait for their outcome".into());

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use crate::body::SENDING_DOMAIN;
 use crate::client::Connection;
 use crate::dns::NameServer;
+use crate::tls::{self, Tls};
 use crate::{Options, Outcome};
 
 const START_DEADLINE: Duration = Duration::from_secs(30);
@@ -33,6 +34,10 @@ pub(crate) struct Server {
     folder: TempDir,
     bin: PathBuf,
     pub(crate) http: SocketAddr,
+    /// Set where the server listens with TLS alone.
+    #[allow(dead_code, reason = "only the main job submits by SMTP")]
+    pub(crate) smtps: Option<SocketAddr>,
+    pub(crate) tls: Option<Tls>,
     metrics: Option<SocketAddr>,
     pub(crate) key: String,
     /// DKIM signatures that each message gets.
@@ -41,12 +46,20 @@ pub(crate) struct Server {
 
 impl Server {
     /// Starts it and makes it ready to send. Mail goes to `delivery_port`, names are asked of `names`.
-    pub(crate) async fn start(options: &Options, names: &NameServer, delivery_port: u16) -> Outcome<Self> {
+    /// With TLS where `is_secure`.
+    pub(crate) async fn start(
+        options: &Options,
+        names: &NameServer,
+        delivery_port: u16,
+        is_secure: bool,
+    ) -> Outcome<Self> {
         let folder = tempfile::Builder::new().prefix("postrider-bench-").tempdir_in(&options.data_root)?;
-        std::fs::write(folder.path().join(CONFIG), configuration(folder.path(), names, delivery_port))?;
+        let tls = if is_secure { Some(Tls::make(folder.path())?) } else { None };
+        std::fs::write(folder.path().join(CONFIG), configuration(folder.path(), names, delivery_port, is_secure))?;
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let (bin, key) = (options.bin.clone(), String::new());
-        let mut server = Self { child: None, folder, bin, http: nowhere, metrics: None, key, signatures: 0 };
+        let mut server =
+            Self { child: None, folder, bin, http: nowhere, smtps: None, tls, metrics: None, key, signatures: 0 };
         match server.set_up(names).await {
             Ok(()) => Ok(server),
             Err(fault) => Err(format!("{fault}\n{}", server.log()).into()),
@@ -66,6 +79,14 @@ impl Server {
             .map_err(|error| format!("{}: {error}", self.bin.display()))?;
         wait_until_ready(self.child.insert(child)).await?;
         self.read_addresses()
+    }
+
+    /// Opens a connection to its API.
+    pub(crate) async fn connect(&self) -> Outcome<Connection> {
+        match &self.tls {
+            Some(tls) => Connection::open_tls(self.http, tls).await,
+            None => Connection::open(self.http).await,
+        }
     }
 
     /// The process's number; 0 while it is stopped.
@@ -93,7 +114,7 @@ impl Server {
             self.key,
             body.len()
         );
-        let answer = Connection::open(self.http).await?.exchange(request.as_bytes()).await?;
+        let answer = self.connect().await?.exchange(request.as_bytes()).await?;
         if answer.status != ACCEPTED {
             return Err(answer.fault("POST /v1/messages"));
         }
@@ -141,6 +162,7 @@ impl Server {
         let text = std::fs::read_to_string(self.data_dir().join("addresses.json"))?;
         let addresses: Value = serde_json::from_str(&text)?;
         self.http = addresses["http"][0].as_str().ok_or("addresses.json names no http listener")?.parse()?;
+        self.smtps = addresses["submissions"][0].as_str().and_then(|address| address.parse().ok());
         self.metrics = addresses["metrics"].as_str().and_then(|address| address.parse().ok());
         Ok(())
     }
@@ -163,7 +185,7 @@ impl Server {
 
     async fn verify(&mut self, domain: &Value) -> Outcome<()> {
         let id = domain["id"].as_str().ok_or("the domain has no id")?;
-        let mut connection = Connection::open(self.http).await?;
+        let mut connection = self.connect().await?;
         let answer = connection.ask("POST", &format!("/v1/domains/{id}/verify"), &self.key).await?;
         let checked: Value = serde_json::from_slice(&answer.body)?;
         if checked["status"] != "verified" {
@@ -229,7 +251,16 @@ async fn wait_until_ready(child: &mut Child) -> Outcome<()> {
 }
 
 /// Everything on loopback, nothing limited: what is measured is the work, not the limits.
-fn configuration(folder: &Path, names: &NameServer, delivery_port: u16) -> String {
+fn configuration(folder: &Path, names: &NameServer, delivery_port: u16, is_secure: bool) -> String {
+    let security = if is_secure {
+        let file = folder.join(tls::FILE);
+        format!(
+            "mode = \"files\"\ncertificate = {file:?}\nkey = {file:?}\n\n[submission]\ntls_listen = [\"127.0.0.1:0\"]\n\
+             connections = 1024\nconnections_per_address = 1024\nconnections_per_key = 1024\n"
+        )
+    } else {
+        "mode = \"off\"\n".to_owned()
+    };
     format!(
         r#"hostname = "mail.{SENDING_DOMAIN}"
 data_dir = {data_dir:?}
@@ -238,8 +269,7 @@ data_dir = {data_dir:?}
 listen = ["127.0.0.1:0"]
 
 [http.tls]
-mode = "off"
-
+{security}
 [metrics]
 listen = "127.0.0.1:0"
 

@@ -197,7 +197,13 @@ fn the_unit_is_as_closed_as_a_mail_service_can_be() {
 fn systemd_finds_nothing_wrong_with_the_units() {
     let folder = tempfile::tempdir().unwrap();
     let binary = env!("CARGO_BIN_EXE_postrider");
-    let names = ["postrider.service", "postrider-standby.service", "postrider.socket", "postrider-bounces.socket"];
+    let names = [
+        "postrider.service",
+        "postrider-standby.service",
+        "postrider.socket",
+        "postrider-bounces.socket",
+        "postrider-submission.socket",
+    ];
     for name in names {
         let unit = Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name);
         let text = std::fs::read_to_string(unit).unwrap().replace("/usr/bin/postrider", binary);

@@ -1,7 +1,7 @@
 //! The bytes of a message that is coming in. A vector that doubles holds up to three times its content while it moves,
 //! and many large messages come in at once. So a small message grows by a quarter, and a large one moves once, into the
-//! address space of the largest message: of that only the pages that are written take memory, and they go back to the
-//! system whichever thread frees them.
+//! address space of the largest message: of that only the pages that are written take memory, and the system may take
+//! them back whichever thread frees them.
 
 /// Bytes from which on a message has the address space of the largest one.
 const LARGE: usize = 256 << 10;

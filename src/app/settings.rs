@@ -5,13 +5,16 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::config::Config;
+use super::config::{Config, Relay, RelayKind};
 use crate::domain::token_key::TokenKeys;
+use crate::engine::reverse_dns::DirectRelay;
 use crate::engine::settings::{BODY_KIB, Egress, Settings};
 use crate::http::body::BodyLimits;
 use crate::http::body_budget::{BodyBudgets, BudgetSizes};
 use crate::http::service::ServiceLimits;
+use crate::net::guard::Guard;
 use crate::net::http_listener::HttpLimits;
+use crate::net::source;
 use crate::store::Store;
 
 /// Returns the settings of the engine over `store`.
@@ -26,6 +29,7 @@ pub(super) fn engine(config: &Config, store: &Store) -> Settings {
         feedback_keys: keys(b"feedback id keys"),
         unsubscribe_keys: keys(b"unsubscribe keys"),
         public_url: Arc::default(),
+        direct_relays: direct_relays(config),
         smtp: Arc::default(),
         queue_lifetime: config.delivery.lifetime,
         tls_reports_from: config.delivery.tls_reports_from.clone(),
@@ -47,6 +51,19 @@ fn egress(config: &Config) -> Egress {
     let names = config.relays.iter().map(|relay| relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string());
     let names: BTreeSet<String> = names.collect();
     Egress { addresses: addresses.into_iter().collect(), names: names.into_iter().collect() }
+}
+
+/// Returns the relays that go straight to receivers' servers. Addresses that nobody outside can reach are left out:
+/// behind NAT, receivers see another.
+fn direct_relays(config: &Config) -> Vec<DirectRelay> {
+    let guard = Guard::new(config.network.allow.clone());
+    let direct = config.relays.iter().filter(|relay| relay.kind == RelayKind::Mx);
+    let made = |relay: &Relay| {
+        let mut sources = if relay.source.is_empty() { source::sources() } else { relay.source.clone() };
+        sources.retain(|address| guard.permits(*address));
+        DirectRelay { ehlo: relay.ehlo.as_ref().unwrap_or(&config.hostname).to_string(), sources }
+    };
+    direct.map(made).collect()
 }
 
 /// Returns the limits of the HTTP service.

@@ -9,6 +9,7 @@ mod backlog;
 pub mod beside;
 pub mod blocking;
 pub mod bucket;
+pub mod checklist;
 mod clock_watch;
 pub mod crash;
 mod deliver;
@@ -50,6 +51,7 @@ pub mod redeliver;
 pub mod relay;
 pub mod replica;
 pub mod reputation;
+pub mod reverse_dns;
 mod room;
 mod seats;
 pub mod service_clock;
@@ -105,6 +107,7 @@ use queue::QueueView;
 use quiet::QuietAccounts;
 use rates::Rates;
 use redeliver::Replays;
+use reverse_dns::ReverseDns;
 use settings::Settings;
 use signing::SigningPool;
 use smtp_submission::Refusals;
@@ -179,6 +182,8 @@ pub struct Engine {
     being_stamped: Arc<Mutex<HashSet<KeyId>>>,
     /// Changes of the clock that are yet to be recorded. Held by who records them.
     clock_changes: tokio::sync::Mutex<VecDeque<Effect>>,
+    /// The reverse names of the addresses that mail leaves from.
+    reverse_dns: ReverseDns,
     /// The pump's knowledge of the queue, once there is a pump.
     queue_view: OnceLock<Weak<dyn QueueView>>,
 }
@@ -225,6 +230,7 @@ impl Engine {
             hot_keys: HotKeys::default(),
             replays: Replays::default(),
             own_networks: OwnNetworks::default(),
+            reverse_dns: ReverseDns::default(),
             imports: Imports::default(),
             in_progress: Mutex::default(),
             waiting_submissions: AtomicUsize::new(0),

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::dmarc::report_address;
+use super::reverse_dns::DirectRelay;
 use crate::domain::account::QuotaLimits;
 use crate::domain::address::Address;
 use crate::domain::hostname::DomainName;
@@ -55,6 +56,8 @@ pub struct Settings {
     pub unsubscribe_keys: TokenKeys,
     /// The public address of the API, known once it is served.
     pub public_url: Arc<OnceLock<String>>,
+    /// The relays that go straight to receivers' servers, for the reverse names of their addresses.
+    pub direct_relays: Vec<DirectRelay>,
     /// Where SMTP submission listens, once it does.
     pub smtp: Arc<OnceLock<SmtpAddress>>,
     /// Time for which a message is retried (contract 6).
@@ -105,6 +108,7 @@ impl Settings {
             feedback_keys: keys(3),
             unsubscribe_keys: keys(2),
             public_url: Arc::new("https://mail.example.com".to_owned().into()),
+            direct_relays: Vec::new(),
             smtp: Arc::default(),
             queue_lifetime: Duration::from_secs(48 * 3600),
             tls_reports_from: None,

@@ -58,6 +58,7 @@ pub fn routes() -> Vec<Route<Api>> {
         scoped(&get, "/v1/webhooks/{id}", "webhooks.show", Read, run!(endpoints::show)),
         scoped(&patch, "/v1/webhooks/{id}", "webhooks.update", events, run!(endpoints::update)),
         scoped(&post, "/v1/messages/{id}/cancel", "messages.cancel", Manage, run!(messages::cancel)).with_body(Nothing),
+        scoped(&get, "/v1/domains/{id}/checklist", "domains.checklist", Read, run!(domains::checklist)),
         scoped(&patch, "/v1/domains/{id}", "domains.update", Manage, run!(domains::update)),
         scoped(&delete, "/v1/domains/{id}", "domains.delete", Manage, run!(domains::delete)),
         scoped(&post, "/v1/domains/{id}/rotate-dkim", "domains.rotate", Manage, run!(domains::rotate_dkim))

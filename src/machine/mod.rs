@@ -6,6 +6,7 @@
 //! specification.
 
 pub mod budget;
+pub mod checklist;
 pub mod delivery;
 pub mod dkim_rotation;
 pub mod dmarc_advice;

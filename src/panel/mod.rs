@@ -45,7 +45,7 @@ use crate::http::route::{Access, BodyRule, BodySize, Handler, PageCheck, Route};
 use crate::http::state::Api;
 use door::Need::{Change, Handle, Leave, Look, Operate, Own, OwnSecret, Private, Secret};
 use pages::{
-    account, accounts, appearance, audit, captured, delivery, dmarc, docs, domain, domains, events, explain, key, keys,
+    account, accounts, appearance, audit, captured, checklist, delivery, dmarc, docs, domain, domains, events, explain, key, keys,
     login, me, message, messages, oidc, open, overview, proof, providers, queue, queue_changes, second_factor,
     settings, setup, smtp, suppression, suppression_import, suppressions, system, test_message, user, users, webhook,
     webhook_changes, webhooks,
@@ -166,6 +166,7 @@ pub fn routes() -> Vec<Route<Api>> {
         page!(GET, "/domains", "panel.domains", Look, domains::list),
         page!(POST, "/domains", "panel.domains.add", Change, domains::add),
         page!(GET, "/domains/{id}", "panel.domain", Look, domain::show),
+        page!(GET, "/domains/{id}/checklist", "panel.domain.checklist", Look, checklist::show),
         page!(GET, "/domains/{id}/json", "panel.domain.json", Private, domain::json),
         page!(POST, "/domains/{id}", "panel.domain.change", Change, domain::change),
         page!(POST, "/domains/{id}/verify", "panel.domain.verify", Handle, domain::verify),

@@ -88,13 +88,50 @@ fn look(client: &AdminClient, domain: &Domain) -> Vec<Check> {
     match client.ask(Ask::post(PURPOSE, path, Some(domain.account), None)) {
         Ok(reply) => {
             let records = reply.value["records"].as_array().map_or(&[][..], Vec::as_slice);
-            records.iter().map(|record| judge(&domain.name, record)).collect()
+            let mut checks: Vec<_> = records.iter().map(|record| judge(&domain.name, record)).collect();
+            checks.push(checklist(client, domain));
+            checks
         }
         Err(trouble) => {
             let why = trouble.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
             vec![Check::new(format!("domain {}", domain.name), Verdict::Warn, why, "See the service's log.")]
         }
     }
+}
+
+/// The checklist of a domain, in one line.
+fn checklist(client: &AdminClient, domain: &Domain) -> Check {
+    let name = format!("checklist of {}", domain.name);
+    let path = format!("/v1/domains/{}/checklist", domain.id);
+    match client.ask(Ask::get(PURPOSE, &path, Some(domain.account))) {
+        Ok(reply) => summary(name, reply.value["items"].as_array().map_or(&[][..], Vec::as_slice)),
+        Err(trouble) => {
+            let why = trouble.to_string().lines().nth(1).unwrap_or_default().trim().to_owned();
+            Check::new(name, Verdict::Warn, why, "See the service's log.")
+        }
+    }
+}
+
+/// Names the items that fail or warn, with the remedy of the first.
+fn summary(name: String, items: &[Value]) -> Check {
+    let with = |status: &str| -> Vec<&Value> { items.iter().filter(|item| item["status"] == status).collect() };
+    let names = |items: &[&Value]| {
+        let names: Vec<_> = items.iter().filter_map(|item| item["id"].as_str()).collect();
+        names.join(", ")
+    };
+    let (failing, warning) = (with("fail"), with("warn"));
+    let seen = match (failing.is_empty(), warning.is_empty()) {
+        (true, true) => {
+            let seen = format!("{} of {} items pass, and none fails", with("pass").len(), items.len());
+            return Check::new(name, Verdict::Ok, seen, "");
+        }
+        (false, true) => format!("failing: {}", names(&failing)),
+        (true, false) => format!("warning: {}", names(&warning)),
+        (false, false) => format!("failing: {}; warning: {}", names(&failing), names(&warning)),
+    };
+    let first = failing.first().or(warning.first());
+    let remedy = first.and_then(|item| item["remedy"].as_str()).unwrap_or("See the domain's checklist in the panel.");
+    Check::new(name, Verdict::Warn, seen, remedy)
 }
 
 /// What the service found at a record's name.
@@ -162,10 +199,26 @@ mod tests {
         let account = json!({"data": [{"id": "acc_00000000000000000000000001"}]}).to_string();
         let domains = json!({"data": [{"id": "dom_1", "name": "example.com"}]}).to_string();
         let looked = json!({"records": [record("dkim", true, "missing", &[])]}).to_string();
-        let daemon = Canned::answering(&[(200, &account), (200, &domains), (200, &looked)]);
+        let items = json!({"items": [{"id": "spf", "status": "pass", "remedy": null}]}).to_string();
+        let daemon = Canned::answering(&[(200, &account), (200, &domains), (200, &looked), (200, &items)]);
         let checks = asked(&AdminClient::new(daemon.data_dir()));
-        assert_eq!(checks.iter().map(|check| check.verdict).collect::<Vec<_>>(), [Verdict::Ok, Verdict::Fail]);
+        let verdicts: Vec<_> = checks.iter().map(|check| check.verdict).collect();
+        assert_eq!(verdicts, [Verdict::Ok, Verdict::Fail, Verdict::Ok]);
+        assert_eq!(checks[2].name, "checklist of example.com");
         assert!(daemon.requests()[2].starts_with("POST /v1/domains/dom_1/verify "));
+    }
+
+    #[test]
+    fn a_checklist_is_one_line_with_the_first_remedy() {
+        let item = |id: &str, status: &str| json!({"id": id, "status": status, "remedy": format!("mend {id}")});
+        let summed = |items: &[Value]| {
+            let check = summary("checklist of a.example".to_owned(), items);
+            (check.verdict, check.seen, check.remedy)
+        };
+        let passes = [item("spf", "pass"), item("tls", "unknown")];
+        assert_eq!(summed(&passes), (Verdict::Ok, "1 of 2 items pass, and none fails".into(), String::new()));
+        let both = [item("spf", "warn"), item("dkim", "fail"), item("dmarc", "fail")];
+        assert_eq!(summed(&both), (Verdict::Warn, "failing: dkim, dmarc; warning: spf".into(), "mend dkim".into()));
     }
 
     #[test]

@@ -117,8 +117,8 @@ impl Engine {
         host.strip_prefix("rp.").map_or(Ok(false), |name| read.has(Table::DomainOwners, name.as_bytes()))
     }
 
-    /// How many messages of a domain's own sources (those of this service, and those that the account calls its own)
-    /// reports of a UTC day count, by what became of them.
+    /// Messages of a domain's own sources (those of this service, and those that the account calls its own) in the
+    /// reports of so many UTC days, of which `last` is the last, by their results.
     ///
     /// # Errors
     /// Those of the store.
@@ -126,13 +126,13 @@ impl Engine {
         self: &Arc<Self>,
         account: AccountId,
         domain: DomainId,
-        day: u32,
+        (last, days): (u32, u32),
     ) -> Result<DmarcCounts, StoreError> {
         let own = self.own_networks().await;
         let engine = Arc::clone(self);
         let count = move || {
             let snapshot = engine.store.snapshot()?;
-            let figures = Figures::read(&snapshot, (account, domain), Range::of_last(day, 1), &own)?;
+            let figures = Figures::read(&snapshot, (account, domain), Range::of_last(last, days), &own)?;
             let mut counts = DmarcCounts::default();
             figures
                 .sources()

@@ -18,6 +18,7 @@ use crate::http::answer::Answer;
 use crate::http::error::ApiError;
 use crate::http::route::Call;
 use crate::http::state::Api;
+use crate::http::view::checklist::ChecklistView;
 use crate::http::view::domain::DomainView;
 use crate::store::error::Stop;
 use crate::store::op::domain::DomainRefusal;
@@ -60,6 +61,15 @@ pub(in crate::http) async fn show(api: &Api, call: Call<Caller>) -> Result<Answe
     let id: DomainId = id(&call)?;
     let row = api.engine.domain(call.caller.account, id)?.ok_or(ApiError::NotFound)?;
     Ok(shown(api, id, &row))
+}
+
+/// `GET /v1/domains/{id}/checklist`.
+pub(in crate::http) async fn checklist(api: &Api, call: Call<Caller>) -> Result<Answer, ApiError> {
+    let (account, id): (_, DomainId) = (call.caller.account, id(&call)?);
+    let row = api.engine.domain(account, id)?.ok_or(ApiError::NotFound)?;
+    call.no_query()?;
+    let items = api.engine.checklist(account, id, &row).await?;
+    Ok(Answer::json(StatusCode::OK, &ChecklistView::new(&row, &items)))
 }
 
 /// `POST /v1/domains/{id}/verify`.

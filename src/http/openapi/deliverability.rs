@@ -6,7 +6,9 @@ use serde_json::json;
 use super::operation::Operation;
 use super::schema::Schema;
 use super::shape::Shape as _;
+use crate::base::id::DomainId;
 use crate::http::handlers::providers::{DAYS_DEFAULT, DAYS_MAX};
+use crate::http::view::checklist::ChecklistView;
 use crate::http::view::explain::ExplanationView;
 use crate::http::view::providers::ProvidersView;
 use crate::mail::explain::HEADERS_BYTES_MAX;
@@ -20,6 +22,10 @@ pub(super) fn deliverability(name: &str) -> Option<Operation> {
             .says("Reads what the receiver wrote into the header section of a mail. Nothing is kept.")
             .takes(headers(), &[("test_mail", json!({ "headers": "Authentication-Results: ..." }))])
             .gives(StatusCode::OK, "What the receiver found.", ExplanationView::schema()),
+        "domains.checklist" => Operation::new(DELIVERABILITY, "Check a domain against receivers' requirements")
+            .at("id", DomainId::schema(), "The domain's identifier.")
+            .says("By the last look at its DNS, and by the mail of the last days.")
+            .gives(StatusCode::OK, "Every item.", ChecklistView::schema()),
         "providers.show" => Operation::new(DELIVERABILITY, "Look at providers")
             .says("Counts are those of messages that were accepted in the days, which are UTC days up to today.")
             .query("days", Schema::count().within(1, DAYS_MAX.into()).with("default", DAYS_DEFAULT), "Number of days.")

@@ -17,7 +17,7 @@ use crate::engine::submit::Answer;
 use crate::engine::wait::WaitReason;
 use crate::machine::quota::{QuotaView, WindowView};
 use crate::machine::reputation::Level;
-use crate::machine::{delivery, transfer};
+use crate::machine::{checklist, delivery, transfer};
 use crate::mail::explain::FindingLevel;
 use crate::mail::read::AttachedFile;
 use crate::store::row::suppression::SuppressionReason;
@@ -59,6 +59,12 @@ words! {
     Level as "ReputationLevel",
         "How bad a rate is. Bounces: `warn` from 2 %, `alarm` from 5 %; complaints: from 0.1 % and 0.3 %.":
         Ok Warn Alarm;
+    checklist::ItemId as "ChecklistItemId", "The subject of a checklist's item.":
+        Spf Dkim Dmarc Alignment DmarcReports DmarcObserved OneClick ReverseDns Tls Complaints Bounces Replies Bimi;
+    checklist::Status as "ChecklistStatus",
+        "The outcome of a checklist's item. `unknown`: too little is known; `na`: the item does not apply.":
+        Pass Warn Fail Unknown Na;
+    checklist::Receiver as "BulkReceiver", "A receiver with requirements for bulk senders.": Google Yahoo Microsoft;
     FindingLevel as "FindingLevel", "Severity of a finding. `fail`: large receivers refuse such mail.": Ok Warn Fail;
     SuppressionReason as "SuppressionReason", "Why an address is suppressed.":
         Bounce Complaint Unsubscribe Manual Import;

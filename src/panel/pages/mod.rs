@@ -6,6 +6,7 @@ pub(super) mod appearance;
 pub(super) mod audit;
 pub(super) mod captured;
 pub(super) mod delete;
+pub(super) mod checklist;
 pub(super) mod delivery;
 pub(super) mod dmarc;
 pub(super) mod docs;

@@ -4,6 +4,7 @@
 mod audit;
 mod bodies;
 mod dmarc;
+mod checklist;
 mod domains;
 mod escaping;
 mod explaining;

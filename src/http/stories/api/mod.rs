@@ -3,6 +3,7 @@
 
 mod account;
 mod auditing;
+mod checklist;
 mod compat_doors;
 mod compat_lists;
 mod compat_postmark;

@@ -120,7 +120,7 @@ pub(super) fn fixture(route: &str) -> Fixture {
             let name = format!("new{}.test", Kind::number());
             not_limited(plain(201).with(json!({ "name": name, "stream": "transactional" })))
         }
-        "domains.show" => of(Kind::Domain, 200),
+        "domains.show" | "domains.checklist" => of(Kind::Domain, 200),
         "domains.verify" | "domains.rotate" => not_limited(of(Kind::Domain, 200)),
         "domains.update" => not_limited(of(Kind::Domain, 200).with(json!({ "stream": "transactional" }))),
         "dmarc.show" | "dmarc.reports" => of(Kind::Domain, 200),

@@ -1,0 +1,94 @@
+//! The reverse names of the addresses that mail leaves from: looked up once an hour, for the checklists of all domains.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Mutex;
+
+use super::ports::{LookupFailure, Resolve};
+use crate::machine::checklist::dns::SourceFacts;
+
+/// How long names are believed.
+const AGE_MAX: Duration = Duration::from_secs(3600);
+/// How long it is believed that a look-up fails.
+const FAILURE_AGE_MAX: Duration = Duration::from_secs(300);
+/// How long all look-ups may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A relay that goes straight to receivers' servers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectRelay {
+    /// The name that it says in EHLO.
+    pub ehlo: String,
+    /// The addresses that it sends from, as far as receivers see them. Empty behind NAT: the name's addresses count.
+    pub sources: Vec<IpAddr>,
+}
+
+/// The names that were found last.
+#[derive(Default)]
+pub(super) struct ReverseDns(Mutex<Option<Looked>>);
+
+struct Looked {
+    at: Duration,
+    sources: Vec<SourceFacts>,
+}
+
+impl ReverseDns {
+    /// The names of all sources, at `now` of the monotonic clock.
+    pub(super) async fn names(
+        &self,
+        resolver: &Arc<dyn Resolve>,
+        relays: &[DirectRelay],
+        now: Duration,
+    ) -> Vec<SourceFacts> {
+        let mut last = self.0.lock().await;
+        if let Some(looked) = &*last {
+            let is_whole = looked.sources.iter().all(|source| source.names.is_some());
+            let age_max = if is_whole { AGE_MAX } else { FAILURE_AGE_MAX };
+            if now.saturating_sub(looked.at) < age_max {
+                return looked.sources.clone();
+            }
+        }
+        let sources = look(resolver, relays).await;
+        *last = Some(Looked { at: now, sources: sources.clone() });
+        sources
+    }
+}
+
+async fn look(resolver: &Arc<dyn Resolve>, relays: &[DirectRelay]) -> Vec<SourceFacts> {
+    let mut found: Vec<SourceFacts> = Vec::new();
+    for DirectRelay { ehlo, sources } in relays {
+        let mut addresses = sources.clone();
+        if addresses.is_empty() {
+            let of_name = tokio::time::timeout(PATIENCE, resolver.host_addresses(ehlo)).await;
+            addresses = of_name.ok().and_then(Result::ok).unwrap_or_default();
+        }
+        for address in addresses {
+            if found.iter().any(|source| source.address == address && source.ehlo == *ehlo) {
+                continue;
+            }
+            let names = tokio::time::timeout(PATIENCE, confirmed(&**resolver, address)).await;
+            found.push(SourceFacts { address, ehlo: ehlo.clone(), names: names.ok().flatten() });
+        }
+    }
+    found
+}
+
+/// The names of an address that lead back to it. None where a look-up failed.
+async fn confirmed(resolver: &dyn Resolve, address: IpAddr) -> Option<Vec<String>> {
+    let names = match resolver.ptr_now(address).await {
+        Ok(names) => names,
+        Err(LookupFailure::Absent) => return Some(Vec::new()),
+        Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => return None,
+    };
+    let mut confirmed = Vec::new();
+    for name in names {
+        match resolver.host_addresses(&name).await {
+            Ok(addresses) if addresses.contains(&address) => confirmed.push(name),
+            Ok(_) | Err(LookupFailure::Absent) => {}
+            Err(LookupFailure::Temporary(_) | LookupFailure::Unasked) => return None,
+        }
+    }
+    Some(confirmed)
+}

@@ -1,0 +1,198 @@
+//! The checklist of a sending domain (contract 14.2): what large receivers ask for, judged by the facts of the last
+//! check and of the last days. Items of DNS are in [`dns`], those of the mail itself in [`traffic`].
+
+pub mod dns;
+pub mod traffic;
+
+use serde::{Deserialize, Serialize};
+
+/// The outcome of one item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// As it should be.
+    Pass,
+    /// Some receivers mind.
+    Warn,
+    /// Large receivers refuse such mail, or soon will.
+    Fail,
+    /// Too little is known.
+    Unknown,
+    /// The item does not apply.
+    Na,
+}
+
+impl Status {
+    /// The name on every interface.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Warn => "warn",
+            Self::Fail => "fail",
+            Self::Unknown => "unknown",
+            Self::Na => "na",
+        }
+    }
+}
+
+/// A receiver with requirements for bulk senders.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Receiver {
+    /// Gmail, since February 2024.
+    Google,
+    /// Yahoo and AOL, since February 2024.
+    Yahoo,
+    /// Outlook.com and its siblings, since May 2025.
+    Microsoft,
+}
+
+/// The subject of one item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ItemId {
+    /// SPF names this server.
+    Spf,
+    /// The RSA key is published.
+    Dkim,
+    /// A DMARC record applies.
+    Dmarc,
+    /// DKIM and SPF align with the From domain.
+    Alignment,
+    /// DMARC reports come here.
+    DmarcReports,
+    /// DMARC reports say that the account's mail passes.
+    DmarcObserved,
+    /// Marketing has one-click unsubscription.
+    OneClick,
+    /// Source addresses lead back to their names.
+    ReverseDns,
+    /// Mail is delivered under TLS.
+    Tls,
+    /// The complaint rate.
+    Complaints,
+    /// The bounce rate.
+    Bounces,
+    /// People can answer.
+    Replies,
+    /// The logo.
+    Bimi,
+}
+
+impl ItemId {
+    /// All of them, in the order of the list.
+    pub const ALL: [Self; 13] = [
+        Self::Spf,
+        Self::Dkim,
+        Self::Dmarc,
+        Self::Alignment,
+        Self::DmarcReports,
+        Self::DmarcObserved,
+        Self::OneClick,
+        Self::ReverseDns,
+        Self::Tls,
+        Self::Complaints,
+        Self::Bounces,
+        Self::Replies,
+        Self::Bimi,
+    ];
+
+    /// The title.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Spf => "SPF names this server",
+            Self::Dkim => "The DKIM key is published",
+            Self::Dmarc => "A DMARC record applies",
+            Self::Alignment => "DKIM and SPF align with the From domain",
+            Self::DmarcReports => "DMARC reports come here",
+            Self::DmarcObserved => "Receivers report that your mail passes DMARC",
+            Self::OneClick => "Marketing can be unsubscribed with one click",
+            Self::ReverseDns => "Reverse DNS leads to the server's name",
+            Self::Tls => "Mail is delivered under TLS",
+            Self::Complaints => "Few recipients complain",
+            Self::Bounces => "Few messages bounce",
+            Self::Replies => "The domain can receive replies",
+            Self::Bimi => "The logo (BIMI) can be shown",
+        }
+    }
+
+    /// The receivers that require it of bulk senders.
+    pub const fn required_by(self) -> &'static [Receiver] {
+        use Receiver::{Google, Microsoft, Yahoo};
+        match self {
+            Self::Spf | Self::Dkim | Self::Dmarc | Self::Alignment => &[Google, Yahoo, Microsoft],
+            Self::OneClick | Self::ReverseDns | Self::Tls | Self::Complaints => &[Google, Yahoo],
+            Self::Replies => &[Microsoft],
+            Self::DmarcReports | Self::DmarcObserved | Self::Bounces | Self::Bimi => &[],
+        }
+    }
+}
+
+/// The judgement of one item.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Judgement {
+    /// The outcome.
+    pub status: Status,
+    /// The facts, in one sentence.
+    pub seen: String,
+    /// The remedy. None where there is nothing to do.
+    pub remedy: Option<String>,
+}
+
+impl Judgement {
+    fn new(status: Status, seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { status, seen: seen.into(), remedy: Some(remedy.into()) }
+    }
+
+    fn pass(seen: impl Into<String>) -> Self {
+        Self { status: Status::Pass, seen: seen.into(), remedy: None }
+    }
+
+    fn warn(seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(Status::Warn, seen, remedy)
+    }
+
+    fn fail(seen: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self::new(Status::Fail, seen, remedy)
+    }
+
+    fn unknown(seen: impl Into<String>) -> Self {
+        Self { status: Status::Unknown, seen: seen.into(), remedy: None }
+    }
+
+    fn na(seen: impl Into<String>) -> Self {
+        Self { status: Status::Na, seen: seen.into(), remedy: None }
+    }
+}
+
+/// A share as people read it: rounded down, so that it never looks better than it is.
+fn percent(count: u64, of: u64) -> String {
+    let tenths = u128::from(count) * 1000 / u128::from(of.max(1));
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// Whether `count` of `of` is at least so many hundredths.
+fn reaches(count: u64, of: u64, hundredths: u64) -> bool {
+    u128::from(count) * 100 >= u128::from(of) * u128::from(hundredths)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_item_is_listed_once_by_its_name() {
+        let names: Vec<_> = ItemId::ALL.iter().map(|id| serde_json::to_value(id).unwrap()).collect();
+        assert_eq!((names[4].as_str(), names[7].as_str()), (Some("dmarc_reports"), Some("reverse_dns")));
+        assert!(ItemId::ALL.iter().all(|id| ItemId::ALL.iter().filter(|other| *other == id).count() == 1));
+    }
+
+    #[test]
+    fn shares_are_rounded_down() {
+        assert_eq!(
+            (percent(999, 1000), percent(1999, 2000), percent(0, 0)),
+            ("99.9 %".into(), "99.9 %".into(), "0.0 %".into())
+        );
+        assert!(reaches(99, 100, 99) && !reaches(989, 1000, 99) && reaches(0, 0, 99));
+    }
+}

@@ -1,0 +1,361 @@
+//! The items of the checklist that DNS decides.
+
+use std::net::IpAddr;
+
+use super::Judgement;
+use crate::domain::dmarc_record::DmarcPolicy;
+use crate::domain::dmarc_walk::{Discovery, PublishedRecord};
+
+/// Look-ups that an SPF record may take (RFC 7208 4.6.4).
+const SPF_LOOKUPS_MAX: u32 = 10;
+
+/// The SPF records of a domain.
+#[derive(Clone, Debug)]
+pub struct SpfFacts<'a> {
+    /// The records found.
+    pub found: &'a [String],
+    /// Whether one of them names this server.
+    pub names_us: bool,
+    /// The look-ups that it takes. None where they are not known.
+    pub lookups: Option<u32>,
+    /// The record to publish.
+    pub wanted: &'a str,
+}
+
+/// Judges SPF.
+pub fn spf(facts: Option<&SpfFacts<'_>>) -> Judgement {
+    let Some(SpfFacts { found, names_us, lookups, wanted }) = facts else { return not_looked_up("The SPF record") };
+    let record = match found {
+        [] => return Judgement::fail("There is no SPF record.", format!("Publish this TXT record: {wanted}")),
+        [record] => record,
+        several => {
+            return Judgement::fail(
+                format!("There are {} SPF records, so receivers heed none.", several.len()),
+                "Leave one, which names all servers that send for the domain.",
+            );
+        }
+    };
+    match lookups {
+        Some(lookups) if *lookups > SPF_LOOKUPS_MAX => Judgement::fail(
+            format!("The record takes {lookups} DNS look-ups. Receivers stop at {SPF_LOOKUPS_MAX}: {record}"),
+            "Take out includes of services that no longer send for the domain, or name their addresses.",
+        ),
+        _ if !names_us => Judgement::warn(
+            format!("The record does not name this server: {record}"),
+            format!("Add {} before its last term.", wanted.split(' ').nth(1).unwrap_or_default()),
+        ),
+        Some(lookups) => Judgement::pass(format!("One record names this server, in {lookups} DNS look-ups: {record}")),
+        None => Judgement::pass(format!("One record names this server: {record}")),
+    }
+}
+
+fn not_looked_up(what: &str) -> Judgement {
+    Judgement::unknown(format!("{what} was not looked up yet, or the look-up failed."))
+}
+
+/// A record that a domain should publish.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordFacts<'a> {
+    /// Whether it was seen. None where it was not looked for, or the look-up failed.
+    pub seen: Option<bool>,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// Judges the RSA key that signs.
+pub fn dkim(key: RecordFacts<'_>) -> Judgement {
+    let name = key.name;
+    match key.seen {
+        None => not_looked_up("The DKIM record"),
+        Some(true) => Judgement::pass(format!("The RSA key is at {name}.")),
+        Some(false) => Judgement::fail(
+            format!("The RSA key is not at {name}."),
+            "Publish the DKIM record that the domain's page shows, exactly as it is there.",
+        ),
+    }
+}
+
+/// Judges the DMARC record that applies, of which there are `own` at the domain itself. `wanted` is the one to publish.
+pub fn dmarc(found: &Discovery, own: usize, wanted: &str) -> Judgement {
+    match found {
+        Discovery::Unknown => not_looked_up("The DMARC record"),
+        Discovery::Published(PublishedRecord { text, at, is_inherited: true, .. }) => {
+            Judgement::pass(format!("It inherits the record at {at}: {text}"))
+        }
+        Discovery::Published(PublishedRecord { text, .. }) => Judgement::pass(format!("The record is valid: {text}")),
+        Discovery::Invalid(text) => Judgement::fail(
+            format!("The record is invalid, so receivers apply none: {text}"),
+            format!("Replace it by: {wanted}"),
+        ),
+        Discovery::Absent if own > 1 => {
+            Judgement::fail(format!("There are {own} DMARC records, so receivers heed none."), "Leave one.")
+        }
+        Discovery::Absent => Judgement::fail(
+            "There is no DMARC record, neither of the domain itself nor of a domain above it.",
+            format!("Publish this TXT record at _dmarc: {wanted}"),
+        ),
+    }
+}
+
+/// Judges whether DKIM and SPF align with the From domain.
+pub fn alignment(dkim: RecordFacts<'_>, return_path: RecordFacts<'_>) -> Judgement {
+    let publish = |name: &str| format!("Publish the record at {name} that the domain's page shows.");
+    match (dkim.seen, return_path.seen) {
+        (Some(true), Some(true)) => Judgement::pass("The DKIM key and the return path are seen: either aligns."),
+        (Some(true), Some(false)) => Judgement::warn(
+            "Only DKIM aligns: the return path does not stand under this domain.",
+            publish(return_path.name),
+        ),
+        (Some(false), Some(true)) => {
+            Judgement::warn("Only the return path aligns: the DKIM key is not seen.", publish(dkim.name))
+        }
+        (Some(false), Some(false)) => {
+            Judgement::fail("Neither the DKIM key nor the return path is seen, so DMARC fails.", publish(dkim.name))
+        }
+        (None, _) | (_, None) => not_looked_up("The DKIM record or that of the return path"),
+    }
+}
+
+/// Judges whether the record that applies asks for reports at one of our addresses. `wanted` is the text to publish.
+pub fn dmarc_reports(found: &Discovery, names_us: bool, wanted: &str) -> Judgement {
+    match found {
+        Discovery::Unknown => not_looked_up("The DMARC record"),
+        Discovery::Published(_) if names_us => Judgement::pass("The record's rua names an address of this service."),
+        Discovery::Published(_) => Judgement::warn(
+            "The record's rua does not name this service, so nobody here sees who sends as you.",
+            format!("Publish: {wanted}"),
+        ),
+        Discovery::Invalid(_) | Discovery::Absent => {
+            Judgement::warn("There is no valid DMARC record to ask for reports.", format!("Publish: {wanted}"))
+        }
+    }
+}
+
+/// An address that mail leaves from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceFacts {
+    /// The address.
+    pub address: IpAddr,
+    /// The name that is said in EHLO from there.
+    pub ehlo: String,
+    /// Its names (PTR) that lead back to it. None where a look-up failed.
+    pub names: Option<Vec<String>>,
+}
+
+/// Judges the reverse names of all sources. The worst counts.
+pub fn reverse_dns(sources: &[SourceFacts]) -> Judgement {
+    let without = |source: &&SourceFacts| source.names.as_ref().is_some_and(Vec::is_empty);
+    let elsewhere = |source: &&SourceFacts| source.names.as_ref().is_some_and(|names| !names.contains(&source.ehlo));
+    let unknown = |source: &&SourceFacts| source.names.is_none();
+    let set = |source: &SourceFacts| {
+        let SourceFacts { address, ehlo, .. } = source;
+        format!("Have the provider of {address} set its reverse name (PTR) to {ehlo}.")
+    };
+    if let Some(source) = sources.iter().find(without) {
+        return Judgement::fail(format!("{} has no name that leads back to it.", source.address), set(source));
+    }
+    if let Some(source) = sources.iter().find(elsewhere) {
+        let names = source.names.iter().flatten().cloned().collect::<Vec<_>>().join(", ");
+        let seen = format!("{} leads back to {names}, and says {} in EHLO.", source.address, source.ehlo);
+        return Judgement::warn(seen, set(source));
+    }
+    match sources.iter().find(unknown) {
+        Some(source) => Judgement::unknown(format!("The names of {} could not be looked up.", source.address)),
+        None if sources.is_empty() => {
+            Judgement::unknown("The address that receivers see is not known here. Name it in source of the relay.")
+        }
+        None => {
+            let addresses: Vec<_> = sources.iter().map(|source| source.address.to_string()).collect();
+            Judgement::pass(format!("{} leads back to its EHLO name.", addresses.join(", ")))
+        }
+    }
+}
+
+/// How a domain receives mail.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Replies<'a> {
+    /// By the servers of its MX records.
+    Servers(&'a [String]),
+    /// By its own address, without an MX record.
+    Address,
+    /// Not at all: a null MX.
+    NullMx,
+    /// Not at all: neither an MX record nor an address.
+    Nothing,
+}
+
+/// Judges whether people can answer.
+pub fn replies(found: Option<&Replies<'_>>) -> Judgement {
+    let publish = "Publish an MX record that leads to a server which takes mail for the domain.";
+    match found {
+        None => not_looked_up("The MX record"),
+        Some(Replies::Servers(servers)) => Judgement::pass(format!("Mail goes to {}.", servers.join(", "))),
+        Some(Replies::Address) => Judgement::warn("There is no MX record, only an address.", publish),
+        Some(Replies::NullMx) => Judgement::fail("A null MX says that the domain takes no mail.", publish),
+        Some(Replies::Nothing) => Judgement::fail("There is neither an MX record nor an address.", publish),
+    }
+}
+
+/// Judges BIMI by the records of the default selector.
+pub fn bimi(found: Option<&[String]>, dmarc: &Discovery) -> Judgement {
+    let record = match found {
+        None => return not_looked_up("The BIMI record"),
+        Some([]) => return Judgement::na("There is no record at default._bimi."),
+        Some([record]) => record,
+        Some(several) => {
+            let seen = format!("There are {} BIMI records, so receivers heed none.", several.len());
+            return Judgement::fail(seen, "Leave one.");
+        }
+    };
+    if tag(record, "l").is_none_or(|url| !is_https(url)) {
+        return Judgement::fail(
+            format!("The record's l= is no https URL: {record}"),
+            "Name the logo (SVG Tiny PS) in l=, with an https URL.",
+        );
+    }
+    let is_enforced = match dmarc {
+        Discovery::Published(published) => published.policy != DmarcPolicy::None,
+        Discovery::Unknown => return not_looked_up("The DMARC record"),
+        Discovery::Absent | Discovery::Invalid(_) => false,
+    };
+    if !is_enforced {
+        return Judgement::fail(
+            "The DMARC policy is not enforced, so no receiver shows the logo.",
+            "Publish p=quarantine or p=reject, once the reports allow it.",
+        );
+    }
+    match tag(record, "a") {
+        Some(url) if is_https(url) => Judgement::pass(format!("The logo has a certificate: {record}")),
+        None | Some("") => Judgement::warn(
+            format!("The record names no certificate, which Gmail and Apple ask for: {record}"),
+            "Name a mark certificate (VMC or CMC) in a=.",
+        ),
+        Some(_) => Judgement::fail(
+            format!("The record's a= is no https URL: {record}"),
+            "Name the mark certificate in a=, with an https URL.",
+        ),
+    }
+}
+
+fn tag<'a>(record: &'a str, name: &str) -> Option<&'a str> {
+    let tags = record.split(';').filter_map(|tag| tag.split_once('='));
+    tags.into_iter().find(|(known, _)| known.trim().eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+}
+
+fn is_https(url: &str) -> bool {
+    url.get(..8).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://")) && url.len() > 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::dmarc_record::DmarcRecord;
+    use crate::machine::checklist::Status::{self, Fail, Na, Pass, Unknown, Warn};
+
+    fn texts(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    fn published(text: &str) -> Discovery {
+        let record = DmarcRecord::parse(text).unwrap();
+        let policy = record.policy();
+        let at = "_dmarc.example.com".to_owned();
+        Discovery::Published(PublishedRecord { text: text.to_owned(), record, policy, at, is_inherited: false })
+    }
+
+    #[test]
+    fn spf_has_one_record_that_names_us_in_ten_look_ups() {
+        let judged = |found: &[&str], names_us, lookups| {
+            let found = texts(found);
+            spf(Some(&SpfFacts { found: &found, names_us, lookups, wanted: "v=spf1 a:mail.example.com ~all" })).status
+        };
+        assert_eq!(spf(None).status, Unknown);
+        for (found, names_us, lookups, expected) in [
+            (&["v=spf1 a:mail.example.com -all"][..], true, Some(10), Pass),
+            (&["v=spf1 a:mail.example.com -all"], true, None, Pass),
+            (&["v=spf1 mx -all"], false, Some(1), Warn),
+            (&["v=spf1 mx -all"], false, None, Warn),
+            (&["v=spf1 a:mail.example.com -all"], true, Some(11), Fail),
+            (&["v=spf1 mx -all", "v=spf1 a:mail.example.com -all"], true, None, Fail),
+            (&[], false, None, Fail),
+        ] {
+            assert_eq!(judged(found, names_us, lookups), expected, "{found:?} {lookups:?}");
+        }
+    }
+
+    #[test]
+    fn alignment_needs_both_and_fails_with_neither() {
+        let record = |seen| RecordFacts { seen, name: "x.example.com" };
+        let judged = |dkim, path| alignment(record(dkim), record(path)).status;
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!([judged(yes, yes), judged(yes, no), judged(no, yes), judged(no, no)], [Pass, Warn, Warn, Fail]);
+        assert_eq!([judged(None, yes), judged(no, None)], [Unknown, Unknown]);
+        assert_eq!([yes, no, None].map(|seen| dkim(record(seen)).status), [Pass, Fail, Unknown]);
+    }
+
+    #[test]
+    fn dmarc_is_valid_and_sends_reports_here() {
+        let invalid = Discovery::Invalid("v=DMARC1".to_owned());
+        for (found, own, status, reports) in [
+            (published("v=DMARC1; p=none"), 1, Pass, Pass),
+            (invalid, 1, Fail, Warn),
+            (Discovery::Absent, 0, Fail, Warn),
+            (Discovery::Absent, 2, Fail, Warn),
+            (Discovery::Unknown, 0, Unknown, Unknown),
+        ] {
+            assert_eq!(dmarc(&found, own, "w").status, status, "{found:?}");
+            assert_eq!(dmarc_reports(&found, true, "w").status, reports, "{found:?}");
+        }
+        assert_eq!(dmarc_reports(&published("v=DMARC1; p=none"), false, "w").status, Warn);
+        assert!(dmarc(&Discovery::Absent, 2, "w").seen.contains("2 DMARC records"));
+    }
+
+    #[test]
+    fn the_worst_source_decides_on_reverse_dns() {
+        let source = |names: Option<&[&str]>| SourceFacts {
+            address: [192, 0, 2, 1].into(),
+            ehlo: "mail.example.com".to_owned(),
+            names: names.map(texts),
+        };
+        let good = source(Some(&["x.example.com", "mail.example.com"]));
+        let judged = |other: SourceFacts| reverse_dns(&[good.clone(), other]).status;
+        assert_eq!(reverse_dns(&[]).status, Unknown);
+        assert_eq!(judged(good.clone()), Pass);
+        assert_eq!(judged(source(Some(&["x.example.com"]))), Warn);
+        assert_eq!(judged(source(Some(&[]))), Fail);
+        assert_eq!(judged(source(None)), Unknown);
+    }
+
+    #[test]
+    fn replies_need_an_mx_record() {
+        let servers = texts(&["mx.example.com"]);
+        let judged = |found| replies(Some(&found)).status;
+        assert_eq!(replies(None).status, Unknown);
+        assert_eq!(
+            [Replies::Servers(&servers), Replies::Address, Replies::NullMx, Replies::Nothing].map(judged),
+            [Pass, Warn, Fail, Fail]
+        );
+    }
+
+    #[test]
+    fn bimi_needs_a_logo_a_certificate_and_an_enforced_policy() {
+        let judged =
+            |record: &str, policy: &str| -> Status { bimi(Some(&texts(&[record])), &published(policy)).status };
+        let enforced = "v=DMARC1; p=quarantine";
+        for (record, policy, expected) in [
+            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", enforced, Pass),
+            ("v=BIMI1; L=HTTPS://x.example/l.svg", enforced, Warn),
+            ("v=BIMI1; l=https://x.example/l.svg; a=", enforced, Warn),
+            ("v=BIMI1; l=https://x.example/l.svg; a=http://x.example/c.pem", enforced, Fail),
+            ("v=BIMI1; l=http://x.example/l.svg", enforced, Fail),
+            ("v=BIMI1; l=; a=;", enforced, Fail),
+            ("v=BIMI1; l=https://x.example/l.svg; a=https://x.example/c.pem", "v=DMARC1; p=none", Fail),
+        ] {
+            assert_eq!(judged(record, policy), expected, "{record} {policy}");
+        }
+        assert_eq!(bimi(None, &Discovery::Absent).status, Unknown);
+        assert_eq!(bimi(Some(&[]), &Discovery::Absent).status, Na);
+        let two = texts(&["v=BIMI1; l=https://x.example/l.svg", "v=BIMI1; l=https://y.example/l.svg"]);
+        assert_eq!(bimi(Some(&two), &published(enforced)).status, Fail);
+    }
+}

@@ -1,0 +1,138 @@
+//! The items of the checklist that the mail itself decides.
+
+use super::{Judgement, percent, reaches};
+use crate::machine::reputation::{DELIVERIES_MIN, Level, Measure, Rate};
+
+/// Deliveries below which the share under TLS means nothing.
+const TLS_DELIVERIES_MIN: u64 = 20;
+/// Reported messages below which the share that passed DMARC means nothing.
+const OBSERVED_MIN: u64 = 100;
+
+/// The account's own mail in the DMARC reports of 30 days.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Observed {
+    /// The messages.
+    pub messages: u64,
+    /// Those of them that passed.
+    pub passed: u64,
+}
+
+/// Judges the account's own mail in DMARC reports. `mail` is none where reports are not counted.
+pub fn dmarc_observed(mail: Option<Observed>) -> Judgement {
+    let Some(Observed { messages, passed }) = mail else {
+        return Judgement::unknown("DMARC reports are not counted here.");
+    };
+    let share = percent(passed, messages);
+    let seen = format!("{share} of {messages} messages of yours passed DMARC, by the reports of 30 days.");
+    let remedy = "See on the DMARC page which of your addresses fails, and whether SPF or DKIM fails there.";
+    match messages {
+        0..OBSERVED_MIN => Judgement::unknown(format!(
+            "Receivers reported {messages} messages of yours in 30 days. {OBSERVED_MIN} are needed."
+        )),
+        _ if reaches(passed, messages, 99) => Judgement::pass(seen),
+        _ if reaches(passed, messages, 95) => Judgement::warn(seen, remedy),
+        _ => Judgement::fail(seen, remedy),
+    }
+}
+
+/// Marketing messages of seven days.
+#[derive(Clone, Copy, Debug)]
+pub struct Marketing {
+    /// The messages accepted.
+    pub accepted: u64,
+    /// Those of them without an https `unsubscribe_url`.
+    pub without: u64,
+}
+
+/// Judges one-click unsubscription. `mail` is none for a transactional domain.
+pub fn one_click(mail: Option<Marketing>) -> Judgement {
+    match mail {
+        None => Judgement::na("The domain is transactional."),
+        Some(Marketing { accepted: 0, .. }) => Judgement::unknown("No marketing was sent in 7 days."),
+        Some(Marketing { accepted, without: 0 }) => {
+            Judgement::pass(format!("All {accepted} messages of 7 days had an https unsubscribe_url."))
+        }
+        Some(Marketing { accepted, without }) => Judgement::fail(
+            format!("{without} of {accepted} messages of 7 days had no https unsubscribe_url."),
+            "Give every marketing message an https unsubscribe_url that answers a POST, or use hosted unsubscription.",
+        ),
+    }
+}
+
+/// Judges the deliveries of seven days, of which so many were made under TLS.
+pub fn tls(deliveries: u64, secured: u64) -> Judgement {
+    let seen = format!("{} of {deliveries} deliveries of 7 days were made under TLS.", percent(secured, deliveries));
+    match deliveries {
+        0..TLS_DELIVERIES_MIN => Judgement::unknown(format!(
+            "There were {deliveries} deliveries in 7 days. {TLS_DELIVERIES_MIN} are needed."
+        )),
+        _ if reaches(secured, deliveries, 99) => Judgement::pass(seen),
+        _ => Judgement::warn(
+            seen,
+            "See which receivers offer no TLS. If all do, something between this server and the internet removes \
+             STARTTLS.",
+        ),
+    }
+}
+
+/// Judges a rate of the stream by its level in `GET /v1/me`.
+pub fn rate(measure: Measure, level: Level, week: Rate) -> Judgement {
+    let Rate { count, of } = week;
+    if of < DELIVERIES_MIN {
+        return Judgement::unknown(format!("There were {of} answers in 7 days. {DELIVERIES_MIN} are needed."));
+    }
+    let (what, remedy) = match measure {
+        Measure::Bounces => (
+            "bounced",
+            "Find where the addresses come from that bounce (GET /v1/events?type=bounced), and stop writing to them.",
+        ),
+        Measure::Complaints => {
+            ("were called spam", "Write only to people who asked for it, and let them unsubscribe with one click.")
+        }
+    };
+    let seen = format!("{count} of {of} messages of 7 days {what}.");
+    match level {
+        Level::Ok => Judgement::pass(seen),
+        Level::Warn => Judgement::warn(seen, remedy),
+        Level::Alarm => Judgement::fail(seen, remedy),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::checklist::Status::{Fail, Na, Pass, Unknown, Warn};
+
+    #[test]
+    fn own_mail_passes_dmarc_to_99_and_95_percent_of_100() {
+        for (messages, passed, expected) in
+            [(99, 99, Unknown), (100, 99, Pass), (1000, 989, Warn), (100, 95, Warn), (1000, 949, Fail)]
+        {
+            let mail = Some(Observed { messages, passed });
+            assert_eq!(dmarc_observed(mail).status, expected, "{passed} of {messages}");
+        }
+    }
+
+    #[test]
+    fn all_marketing_has_one_click() {
+        let judged = |accepted, without| one_click(Some(Marketing { accepted, without })).status;
+        assert_eq!(one_click(None).status, Na);
+        assert_eq!([judged(0, 0), judged(10, 0), judged(10, 1)], [Unknown, Pass, Fail]);
+    }
+
+    #[test]
+    fn deliveries_are_made_under_tls_to_99_percent_of_20() {
+        for (deliveries, secured, expected) in [(19, 0, Unknown), (20, 20, Pass), (100, 99, Pass), (100, 98, Warn)] {
+            assert_eq!(tls(deliveries, secured).status, expected, "{secured} of {deliveries}");
+        }
+    }
+
+    #[test]
+    fn rates_follow_their_levels_from_100_on() {
+        let judged = |level, of| rate(Measure::Complaints, level, Rate { count: 1, of }).status;
+        assert_eq!(
+            [judged(Level::Ok, 99), judged(Level::Ok, 100), judged(Level::Warn, 100), judged(Level::Alarm, 100)],
+            [Unknown, Pass, Warn, Fail]
+        );
+    }
+}

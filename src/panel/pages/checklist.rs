@@ -1,0 +1,99 @@
+//! The checklist of a domain: what large receivers ask for, and how the domain stands against it.
+
+use askama::Template;
+use hyper::StatusCode;
+
+use crate::base::id::DomainId;
+use crate::http::answer::Answer;
+use crate::http::error::ApiError;
+use crate::machine::checklist::{ItemId, Judgement, Receiver, Status};
+use crate::panel::door::Visit;
+use crate::panel::fault::Fault;
+use crate::panel::frame::Frame;
+use crate::panel::html;
+use crate::panel::moment::Moment;
+use crate::panel::parts::Badge;
+use crate::panel::record::curl;
+
+#[derive(Template)]
+#[template(path = "checklist.html")]
+struct ChecklistPage {
+    frame: Frame,
+    id: DomainId,
+    name: String,
+    checked_at: Option<Moment>,
+    can_verify: bool,
+    verdict: String,
+    items: Vec<ItemLine>,
+    curl: String,
+}
+
+/// One item.
+struct ItemLine {
+    badge: Badge,
+    title: &'static str,
+    required_by: String,
+    seen: String,
+    remedy: Option<String>,
+}
+
+/// `GET /domains/{id}/checklist`.
+pub(in crate::panel) async fn show(visit: Visit<'_>) -> Result<Answer, Fault> {
+    let id: DomainId = visit.id()?;
+    let engine = &visit.api.engine;
+    let row = engine.domain(visit.account_id(), id)?.ok_or(ApiError::NotFound)?;
+    let items = engine.checklist(visit.account_id(), id, &row).await?;
+    let page = ChecklistPage {
+        frame: Frame::new(&visit, format!("Checklist of {}", row.name), "/domains")?,
+        id,
+        name: row.name.to_string(),
+        checked_at: row.last_checked_at.map(|at| visit.moment(at)),
+        can_verify: row.next_check_at.is_some(),
+        verdict: verdict(&items),
+        items: items.into_iter().map(line).collect(),
+        curl: curl(&visit, &format!("/v1/domains/{id}/checklist")),
+    };
+    html::page(StatusCode::OK, &page)
+}
+
+fn verdict(items: &[(ItemId, Judgement)]) -> String {
+    let count = |status| items.iter().filter(|(_, judgement)| judgement.status == status).count();
+    let things = |count: usize| if count == 1 { "1 item".to_owned() } else { format!("{count} items") };
+    match (count(Status::Fail), count(Status::Warn)) {
+        (0, 0) => "No item fails.".to_owned(),
+        (0, warnings) => format!("No item fails. {} may be better.", things(warnings)),
+        (failures, 0) => format!("{} of the list fail.", things(failures)),
+        (failures, warnings) => {
+            format!("{} of the list fail, and {} may be better.", things(failures), things(warnings))
+        }
+    }
+}
+
+fn line((id, judgement): (ItemId, Judgement)) -> ItemLine {
+    let names: Vec<_> = id.required_by().iter().map(|receiver| name(*receiver)).collect();
+    ItemLine {
+        badge: badge(judgement.status),
+        title: id.title(),
+        required_by: names.join(", "),
+        seen: judgement.seen,
+        remedy: judgement.remedy,
+    }
+}
+
+const fn name(receiver: Receiver) -> &'static str {
+    match receiver {
+        Receiver::Google => "Google",
+        Receiver::Yahoo => "Yahoo",
+        Receiver::Microsoft => "Microsoft",
+    }
+}
+
+const fn badge(status: Status) -> Badge {
+    match status {
+        Status::Pass => Badge::new("pass", "good", "check"),
+        Status::Warn => Badge::new("warning", "wait", "warn"),
+        Status::Fail => Badge::new("fails", "bad", "cross"),
+        Status::Unknown => Badge::new("unknown", "calm", "help"),
+        Status::Na => Badge::new("not applicable", "calm", "leave"),
+    }
+}

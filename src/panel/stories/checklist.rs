@@ -1,0 +1,19 @@
+//! The page with the checklist of a domain.
+
+use super::*;
+use crate::engine::listing::PageRequest;
+
+#[tokio::test]
+async fn the_page_shows_every_item_with_who_requires_it() {
+    let world = World::new().await;
+    let mut browser = world.owner().await;
+    let domains = world.engine.domains(world.account, PageRequest { before: None, limit: 1 }).unwrap().rows;
+    let path = format!("/domains/{}", domains[0].0);
+    let page = browser.get(&format!("{path}/checklist")).await;
+    for shown in ["SPF names this server", "Google, Yahoo, Microsoft", "The domain is transactional.", "unknown"] {
+        assert!(page.shows(shown), "{shown} in {}", page.body);
+    }
+    assert!(page.shows("No item fails.") && !page.shows("/verify"), "{}", page.body);
+    assert!(browser.get(&path).await.shows(&format!("href=\"{path}/checklist\"")));
+    assert_eq!(browser.get("/domains/dom_x/checklist").await.status, 404);
+}

@@ -12,7 +12,7 @@ use postrider::domain::hostname::DomainName;
 use postrider::domain::token_key::TokenKeys;
 use postrider::engine::accounts::NewKey;
 use postrider::engine::ports::{BoxFuture, Clock, LookupFailure, MailHost, Resolve, RouteFailure};
-use postrider::engine::settings::Settings;
+use postrider::engine::settings::{Egress, Settings};
 use postrider::engine::{Caller, Engine};
 use postrider::net::clock::SystemClock;
 use postrider::net::entropy::OsEntropy;
@@ -71,6 +71,8 @@ fn settings() -> Settings {
     Settings {
         hostname: "mail.example.com".to_owned(),
         bounce_host: "bounces.example.com".to_owned(),
+        receives_mail: false,
+        egress: Egress::default(),
         return_path_keys: keys(),
         feedback_keys: keys(),
         unsubscribe_keys: keys(),

@@ -15,7 +15,6 @@ use super::swap;
 use crate::base::secret::MasterKey;
 use crate::store::Store;
 use crate::store::master_key::Raw;
-use crate::store::replica::manifest::Manifest;
 use crate::store::replica::{Follower, Head, Position};
 use crate::store::restore::Lineage;
 
@@ -50,16 +49,14 @@ impl Standby {
         let master = Arc::new(MasterKey::new(&key));
         let identity = world.identity(&master).await?.ok_or(ReplicaError::NoBase)?;
         let objects = world.objects(master, identity.store);
-        let log = if Store::exists(directory) {
-            let follower = Follower::open(directory, world.clock.now(), Arc::clone(&world.entropy))?;
-            match follower.position() {
-                Some(position) if position.store == identity.store => LogFollower::new(follower),
-                Some(_) | None => return Err(ReplicaError::OtherStore),
-            }
-        } else {
-            let manifest = rebuild::base_before(&objects, None).await?;
-            let rebuild = Rebuild { directory, key: key.clone(), lineage: Lineage::Standby, beside };
-            rebuild::build(&objects, &manifest, rebuild, |_, _| {}).await?
+        if !Store::exists(directory) {
+            build_aside(&objects, directory, &key, beside).await?;
+            swap::finish(directory)?;
+        }
+        let follower = Follower::open(directory, world.clock.now(), Arc::clone(&world.entropy))?;
+        let log = match follower.position() {
+            Some(position) if position.store == identity.store => LogFollower::new(follower),
+            Some(_) | None => return Err(ReplicaError::OtherStore),
         };
         let now = Instant::now();
         let directory = directory.to_owned();
@@ -103,15 +100,7 @@ impl Standby {
     /// # Errors
     /// The bucket; the file system.
     pub async fn prepare_resync(&self) -> Result<(), ReplicaError> {
-        let aside = swap::prepare(&self.directory)?;
-        let manifest = rebuild::base_before(&self.objects, None).await?;
-        drop(self.build(&manifest, &aside).await?);
-        swap::seal(&self.directory)
-    }
-
-    async fn build(&self, manifest: &Manifest, directory: &Path) -> Result<LogFollower, ReplicaError> {
-        let (key, lineage, beside) = (self.key.clone(), Lineage::Standby, self.beside);
-        rebuild::build(&self.objects, manifest, Rebuild { directory, key, lineage, beside }, |_, _| {}).await
+        build_aside(&self.objects, &self.directory, &self.key, self.beside).await
     }
 
     /// Sets a store aside that has batches which the log lacks, in a directory named for its last epoch.
@@ -157,5 +146,28 @@ impl Standby {
     /// The store.
     pub fn queued(&self) -> Result<(u64, u64), ReplicaError> {
         Ok(self.log.follower.queued(self.objects.clock.now())?)
+    }
+}
+
+/// Builds a store from the newest base beside the one in `data`. Begins again where that base was collected meanwhile,
+/// because the active machine has made a newer one.
+async fn build_aside(
+    objects: &ReplicaObjects,
+    data: &Path,
+    key: &Raw,
+    beside: &'static [&'static str],
+) -> Result<(), ReplicaError> {
+    loop {
+        let aside = swap::prepare(data)?;
+        let manifest = rebuild::base_before(objects, None).await?;
+        let plan = Rebuild { directory: &aside, key: key.clone(), lineage: Lineage::Standby, beside };
+        match rebuild::build(objects, &manifest, plan, |_, _| {}).await {
+            Ok(log) => {
+                drop(log);
+                return swap::seal(data);
+            }
+            Err(error) if rebuild::base_before(objects, None).await?.slot == manifest.slot => return Err(error),
+            Err(error) => tracing::info!(%error, "a newer base replaced the one that was read; beginning again"),
+        }
     }
 }

@@ -34,19 +34,29 @@ pub(super) fn finish(data: &Path) -> Result<(), ReplicaError> {
     if !whole.exists() {
         return Ok(());
     }
+    move_others(&whole, data)?;
     for name in PARTS {
         // A part that was moved already is missing there.
         if whole.join(name).exists() {
             remove(&data.join(name))?;
             fs::rename(whole.join(name), data.join(name)).map_err(failed)?;
-        } else if name == "journal" && !whole.join("postrider.redb").exists() {
-            continue;
-        } else if name == "journal" {
-            remove(&data.join(name))?;
         }
     }
     sync(data)?;
     remove(&whole)?;
+    sync(data)
+}
+
+/// Moves what stands beside a store, where `data` lacks it: the master key and the certificates of a new standby.
+fn move_others(whole: &Path, data: &Path) -> Result<(), ReplicaError> {
+    for entry in fs::read_dir(whole).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let (from, to) = (entry.path(), data.join(entry.file_name()));
+        let is_part = PARTS.iter().any(|part| entry.file_name() == *part);
+        if !is_part && !to.exists() {
+            fs::rename(from, to).map_err(failed)?;
+        }
+    }
     sync(data)
 }
 
@@ -79,4 +89,53 @@ fn sync(directory: &Path) -> Result<(), ReplicaError> {
 
 fn failed(error: io::Error) -> ReplicaError {
     ReplicaError::Io { what: "replacing the store by a newer base".to_owned(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(directory: &Path, word: &str) {
+        fs::create_dir_all(directory.join("content")).unwrap();
+        for name in ["journal", "content/keys", "postrider.redb"] {
+            fs::write(directory.join(name), word).unwrap();
+        }
+    }
+
+    fn words(data: &Path) -> Vec<String> {
+        let read = |name: &&str| fs::read_to_string(data.join(name)).unwrap();
+        ["journal", "content/keys", "postrider.redb", "master.key"].iter().map(read).collect()
+    }
+
+    #[test]
+    fn a_swap_that_ended_anywhere_is_completed_and_keeps_what_the_directory_has() {
+        for moved in 0..=PARTS.len() {
+            let data = tempfile::tempdir().unwrap();
+            let data = data.path();
+            store(data, "old");
+            fs::write(data.join("master.key"), "key").unwrap();
+            store(&prepare(data).unwrap(), "new");
+            fs::write(data.join(BUILDING).join("master.key"), "other").unwrap();
+            seal(data).unwrap();
+            for part in &PARTS[..moved] {
+                remove(&data.join(part)).unwrap();
+                fs::rename(data.join(WHOLE).join(part), data.join(part)).unwrap();
+            }
+            finish(data).unwrap();
+            finish(data).unwrap();
+            assert_eq!(words(data), ["new", "new", "new", "key"], "{moved} parts were moved before");
+            assert!(!data.join(WHOLE).exists());
+        }
+    }
+
+    #[test]
+    fn a_new_standby_gets_the_key_too() {
+        let data = tempfile::tempdir().unwrap();
+        let aside = prepare(data.path()).unwrap();
+        store(&aside, "new");
+        fs::write(aside.join("master.key"), "key").unwrap();
+        seal(data.path()).unwrap();
+        finish(data.path()).unwrap();
+        assert_eq!(words(data.path()), ["new", "new", "new", "key"]);
+    }
 }

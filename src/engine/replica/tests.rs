@@ -105,7 +105,7 @@ impl Machine {
 impl Serving {
     async fn add_account(&self) {
         let account = Account::new(AccountId::default(), "Example".parse().unwrap(), QuotaLimits::default(), START);
-        assert!(self.store.commit(CreateAccount { account }).await.is_ok());
+        assert!(self.store.commit(CreateAccount { account, by: None }).await.is_ok());
     }
 
     /// Waits until the bucket has everything that is committed.
@@ -279,7 +279,7 @@ async fn a_gap_is_bridged_by_a_base_and_a_standby_before_it_resyncs() {
     // Without replication the store goes on alone.
     let alone = machine.open(None);
     let account = Account::new(AccountId::default(), "Alone".parse().unwrap(), QuotaLimits::default(), START);
-    assert!(alone.commit(CreateAccount { account }).await.is_ok());
+    assert!(alone.commit(CreateAccount { account, by: None }).await.is_ok());
     alone.close();
     drop(alone);
     let serving = machine.serve().await;
